@@ -1,0 +1,69 @@
+# Everything runs from .venv, which `setup` makes once and makes again when
+# pyproject.toml or constraints.txt change. Python: python3, or `make PYTHON=... setup`.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+# torch comes first and alone: whichever build of this version pip finds (CPU or GPU) then stays.
+TORCH  := torch==2.13.0
+
+# One torch thread per process: two processes with two threads each crawl on two cores.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+DEMO_EPOCHS ?= 60
+DEMO_OUT    ?= comparisons/demo
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench check format docs clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(READY)  ## make .venv with all that the demo, tests, examples and docs need
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "error: no '$(PYTHON)' found; install Python 3.11 or newer, or run: make PYTHON=/path/to/python setup"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: Python 3.11 or newer is needed, '$(PYTHON)' is $$($(PYTHON) --version 2>&1); run: make PYTHON=/path/to/python3.11 setup"; exit 1; }
+	@echo "setup 1/4: virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "setup 2/4: pip"
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@echo "setup 3/4: $(TORCH) (the largest download)"
+	@$(BIN)/python -m pip install --disable-pip-version-check $(TORCH)
+	@echo "setup 4/4: graph-transplant with its tools, versions from constraints.txt"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+	@echo "setup: ready"
+
+demo: setup  ## compare Graph Transplant with plain training on the data set that ships with the package
+	$(BIN)/graph-transplant compare motifs --methods vanilla,transplant-dp,transplant-ep \
+	  --models gcs --layers 3 --folds 5 --epochs $(DEMO_EPOCHS) --workers 2 --out $(DEMO_OUT)
+
+test: setup  ## all tests, two processes
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+bench: setup  ## time of one training step beside plain PyTorch Geometric; writes bench.json
+	$(ONE_THREAD) $(BIN)/python benchmarks/bench.py
+
+check: setup docs  ## formatting, lint, types, docs without warnings, a wheel that passes twine
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/twine check --strict dist/*
+
+format: setup  ## let ruff format and fix what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: setup  ## build docs/_build/html, warnings are errors
+	$(ONE_THREAD) $(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going -b html docs docs/_build/html
+
+clean:  ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

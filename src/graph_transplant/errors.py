@@ -1,0 +1,44 @@
+"""The errors a person can cause and can mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class GraphTransplantError(ValueError):
+    """Input that cannot be used, with a message that says what is wrong and where.
+
+    The command line prints the message as one line and exits with status 2.
+    """
+
+
+class DataError(GraphTransplantError):
+    """Graphs, labels or files that are missing or malformed."""
+
+
+def check_choice(argument: str, value: str, choices: Iterable[str]) -> str:
+    """Return ``value`` if it is one of ``choices``, else raise an error that lists them.
+
+    Args:
+        argument: Name of the argument, for the message.
+        value: What was given.
+        choices: What is allowed.
+
+    Example:
+        >>> check_choice("readout", "mean", ["mean", "sum"])
+        'mean'
+        >>> check_choice("readout", "sun", ["mean", "sum"])
+        Traceback (most recent call last):
+        ...
+        graph_transplant.errors.GraphTransplantError: `readout` must be one of mean, sum; \
+got 'sun' (did you mean 'sum'?)
+    """
+    names = list(choices)
+    if value in names:
+        return value
+    close = get_close_matches(str(value), names, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    raise GraphTransplantError(
+        f"`{argument}` must be one of {', '.join(names)}; got {value!r}{hint}"
+    )
