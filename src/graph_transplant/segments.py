@@ -1,0 +1,201 @@
+"""Index arithmetic on segments: the nodes (or edges, or pairs) of many graphs laid end to end.
+
+A batch of graphs is one long list of nodes; a *segment* is the stretch that belongs to one graph.
+Everything here works on all segments at once: at most one sort, no Python loop over graphs.
+Random choices are made from ``keys`` drawn beforehand, so that each function is deterministic
+and a slow reference version can replay the same choices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+
+def offsets(counts: Tensor) -> Tensor:
+    """Return where each segment starts, and where the last one ends.
+
+    Args:
+        counts: Items per segment, integer ``[segments]``.
+
+    Returns:
+        int64 ``[segments + 1]``.
+
+    Example:
+        >>> offsets(torch.tensor([2, 0, 3]))
+        tensor([0, 2, 2, 5])
+    """
+    ptr = torch.zeros(counts.numel() + 1, dtype=torch.long, device=counts.device)
+    torch.cumsum(counts, 0, out=ptr[1:])
+    return ptr
+
+
+def segment_ids(counts: Tensor) -> Tensor:
+    """Return the segment number of every item.
+
+    Args:
+        counts: Items per segment, integer ``[segments]``.
+
+    Returns:
+        int64 ``[items]``, sorted.
+
+    Example:
+        >>> segment_ids(torch.tensor([2, 0, 3]))
+        tensor([0, 0, 2, 2, 2])
+    """
+    return torch.repeat_interleave(torch.arange(counts.numel(), device=counts.device), counts)
+
+
+def ranges(starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Lay the index ranges ``starts[i], …, starts[i] + counts[i] - 1`` end to end.
+
+    Args:
+        starts: First index of each range, int64 ``[segments]``.
+        counts: Length of each range, int64 ``[segments]``.
+
+    Returns:
+        The indices and the segment of each, both int64 ``[counts.sum()]``.
+
+    Example:
+        >>> ranges(torch.tensor([10, 3]), torch.tensor([2, 3]))
+        (tensor([10, 11,  3,  4,  5]), tensor([0, 0, 1, 1, 1]))
+    """
+    segment = segment_ids(counts)
+    shift = starts - offsets(counts)[:-1]
+    index = torch.arange(segment.numel(), device=segment.device)
+    return index.add_(shift.index_select(0, segment)), segment
+
+
+def rank_in_segment(keys: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
+    """Rank the items of each segment by ascending key; equal keys keep their order.
+
+    Args:
+        keys: What to rank by, ``[items]``.
+        segment: Segment of each item, sorted int64 ``[items]``.
+        ptr: Offsets of the segments, int64 ``[segments + 1]``.
+
+    Returns:
+        int64 ``[items]``: 0 for the smallest key of a segment, 1 for the next, and so on.
+
+    Example:
+        >>> segment, ptr = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 3, 5])
+        >>> rank_in_segment(torch.tensor([0.3, 0.1, 0.2, 9.0, 7.0]), segment, ptr)
+        tensor([2, 0, 1, 1, 0])
+    """
+    order = torch.argsort(keys, stable=True)
+    order = order.index_select(0, torch.argsort(segment.index_select(0, order), stable=True))
+    position = torch.arange(keys.numel(), device=keys.device) - ptr.index_select(0, segment)
+    return torch.empty_like(position).scatter_(0, order, position)
+
+
+def choose_per_segment(
+    count: Tensor, keys: Tensor, segment: Tensor, ptr: Tensor, among: Tensor | None = None
+) -> Tensor:
+    """Choose a given number of items of each segment: the eligible ones with the smallest keys.
+
+    With independent uniform keys every subset of that size is equally likely.
+
+    Args:
+        count: How many to choose, integer ``[segments]``; where fewer are eligible, all of them.
+        keys: float64 ``[items]`` in ``[0, 1)``.
+        segment: Segment of each item, sorted int64 ``[items]``.
+        ptr: Offsets of the segments, int64 ``[segments + 1]``.
+        among: Eligible items, bool ``[items]``; all by default.
+
+    Returns:
+        bool ``[items]``.
+
+    Example:
+        >>> segment, ptr = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 3, 5])
+        >>> keys = torch.tensor([0.3, 0.1, 0.2, 0.9, 0.7], dtype=torch.double)
+        >>> choose_per_segment(torch.tensor([2, 1]), keys, segment, ptr)
+        tensor([False,  True,  True, False,  True])
+    """
+    # One sort: segments two apart, eligible items in the first half of each.
+    combined = segment.to(torch.double).mul_(2.0).add_(keys)
+    if among is not None:
+        combined.add_(among.logical_not())
+    order = torch.argsort(combined)
+    position = torch.arange(keys.numel(), device=keys.device) - ptr.index_select(0, segment)
+    inside = position < count.index_select(0, segment)
+    chosen = torch.empty_like(inside).scatter_(0, order, inside)
+    return chosen if among is None else chosen & among
+
+
+def count_per_segment(mask: Tensor, ptr: Tensor) -> Tensor:
+    """Count the marked items of each segment.
+
+    Args:
+        mask: bool ``[items]``.
+        ptr: Offsets of the segments, int64 ``[segments + 1]``.
+
+    Returns:
+        int64 ``[segments]``.
+
+    Example:
+        >>> count_per_segment(torch.tensor([True, False, True]), torch.tensor([0, 2, 2, 3]))
+        tensor([1, 0, 1])
+    """
+    return offsets(mask.to(torch.long)).index_select(0, ptr).diff()
+
+
+class _SegmentSum(torch.autograd.Function):
+    """Sum of the rows of each segment; the gradient of a row is that of its segment."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
+        ctx.save_for_backward(segment)
+        index = torch.arange(values.shape[0], device=values.device)
+        return embedding_bag(index, values, ptr, mode="sum", include_last_offset=True)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (segment,) = ctx.saved_tensors
+        return gradients[0].index_select(0, segment), None, None
+
+
+def segment_sum(values: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
+    """Sum the values of each segment, differentiably.
+
+    Args:
+        values: float ``[items]`` or ``[items, columns]``.
+        segment: Segment of each item, sorted int64 ``[items]``.
+        ptr: Offsets of the segments, int64 ``[segments + 1]``.
+
+    Returns:
+        ``[segments]`` or ``[segments, columns]``; zero for an empty segment.
+
+    Example:
+        >>> segment, ptr = torch.tensor([0, 0, 2]), torch.tensor([0, 2, 2, 3])
+        >>> segment_sum(torch.tensor([1.0, 2.0, 5.0]), segment, ptr)
+        tensor([3., 0., 5.])
+    """
+    if values.dim() == 1:
+        return values.new_zeros(ptr.numel() - 1).index_add(0, segment, values)
+    total: Tensor = _SegmentSum.apply(values.contiguous(), segment, ptr)  # type: ignore[no-untyped-call]
+    return total
+
+
+def segment_max(values: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
+    """Take the largest value of each segment, column by column, differentiably.
+
+    Args:
+        values: float ``[items, columns]``.
+        segment: Segment of each item, sorted int64 ``[items]``.
+        ptr: Offsets of the segments, int64 ``[segments + 1]``.
+
+    Returns:
+        ``[segments, columns]``; zero for an empty segment.
+
+    Example:
+        >>> segment, ptr = torch.tensor([0, 0, 1]), torch.tensor([0, 2, 3])
+        >>> segment_max(torch.tensor([[1.0, 4.0], [2.0, 3.0], [-1.0, -2.0]]), segment, ptr)
+        tensor([[ 2.,  4.],
+                [-1., -2.]])
+    """
+    del segment  # the reduction needs only the offsets; the signature matches segment_sum
+    largest = torch.segment_reduce(values.contiguous(), "max", offsets=ptr, axis=0)
+    return largest.masked_fill(ptr.diff().eq(0).unsqueeze(1), 0.0)
