@@ -1,0 +1,805 @@
+"""A whole data set as flat tensors, and batches gathered from it.
+
+:class:`GraphStore` keeps the nodes and edges of all graphs end to end, so that a batch is a few
+gathers instead of a Python loop over ``Data`` objects. A batch is an ordinary PyG ``Batch``; its
+sparse adjacency is built once and kept with it for every layer and pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from graph_transplant.errors import DataError, check_choice
+from graph_transplant.segments import offsets, ranges, segment_ids
+from graph_transplant.sparse import Adjacency
+
+TASKS = ("multiclass", "multilabel", "regression")
+
+_FORMAT = "graph-transplant store 1"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which nodes of a batch belong to which graph.
+
+    Attributes:
+        segment: Graph of every node, sorted int64 ``[nodes]``.
+        ptr: Offsets of the graphs, int64 ``[graphs + 1]``.
+    """
+
+    segment: Tensor
+    ptr: Tensor
+
+    @property
+    def num_graphs(self) -> int:
+        """Number of graphs."""
+        return self.ptr.numel() - 1
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes of all graphs."""
+        return self.segment.numel()
+
+    @property
+    def counts(self) -> Tensor:
+        """Nodes of every graph, int64 ``[graphs]``."""
+        return self.ptr.diff()
+
+
+def layout_of(batch: Data) -> Layout:
+    """Read the layout of a PyG batch; a single ``Data`` is a batch of one.
+
+    Args:
+        batch: A PyG ``Batch`` or ``Data``.
+
+    Example:
+        >>> layout_of(Data(x=torch.zeros(3, 1), edge_index=torch.empty(2, 0, dtype=torch.long))).ptr
+        tensor([0, 3])
+    """
+    if batch.edge_index is None:
+        raise DataError("the batch has no edges: `batch.edge_index` must be a tensor [2, edges]")
+    segment: Tensor | None = batch.batch
+    if segment is None:
+        count = torch.tensor([batch.num_nodes], device=batch.edge_index.device)
+        return Layout(segment_ids(count), offsets(count))
+    ptr: Tensor | None = batch.ptr if "ptr" in batch else None
+    if ptr is None:
+        if bool((segment.diff() < 0).any()):
+            raise DataError("`batch.batch` must be sorted: the nodes of a graph lie together")
+        graphs = batch.num_graphs if isinstance(batch, Batch) else 0
+        ptr = offsets(torch.bincount(segment, minlength=graphs))
+    return Layout(segment, ptr)
+
+
+@dataclass(frozen=True)
+class _KeptAdjacency:
+    """An adjacency and the very tensors, with their versions, that it was built from."""
+
+    adjacency: Adjacency
+    edge_index: Tensor
+    weight: Tensor | None
+    versions: tuple[int, int]
+
+    def fits(self, edge_index: Tensor, weight: Tensor | None) -> bool:
+        """Whether these are the same tensors, unchanged."""
+        same = edge_index is self.edge_index and weight is self.weight
+        return same and self.versions == _versions(edge_index, weight)
+
+
+def _versions(edge_index: Tensor, weight: Tensor | None) -> tuple[int, int]:
+    """Count the changes in place of both tensors."""
+    return edge_index._version, -1 if weight is None else weight._version
+
+
+def adjacency_of(batch: Data) -> Adjacency:
+    """Return the sparse adjacency of a batch, built once and kept with the batch.
+
+    It is rebuilt when the batch's ``edge_index`` or ``edge_weight`` has been replaced or changed in
+    place. Weights that require gradients are put on the kept structure anew for every pass.
+
+    Args:
+        batch: A PyG ``Batch`` or ``Data``.
+
+    Example:
+        >>> batch = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+        >>> adjacency_of(batch) is adjacency_of(batch)
+        True
+    """
+    weight: Tensor | None = batch.edge_weight if "edge_weight" in batch else None
+    kept: _KeptAdjacency | None = getattr(batch, "_adjacency", None)
+    if kept is not None and kept.fits(batch.edge_index, weight):
+        adjacency = kept.adjacency
+    else:
+        nodes = int(batch.num_nodes or 0)
+        detached = None if weight is None else weight.detach()
+        adjacency = Adjacency.from_edges(batch.edge_index, nodes, detached)
+        keep_adjacency(batch, adjacency)
+    if weight is not None and weight.requires_grad:
+        return adjacency.reweighted(weight)
+    return adjacency
+
+
+def keep_adjacency(batch: Data, adjacency: Adjacency) -> None:
+    """Keep a ready-made adjacency with its batch.
+
+    Args:
+        batch: The batch whose edges it describes.
+        adjacency: Built from the batch's present ``edge_index`` and ``edge_weight``.
+    """
+    edge_index = batch.edge_index
+    weight = batch.edge_weight if "edge_weight" in batch else None
+    versions = _versions(edge_index, weight)
+    batch._adjacency = _KeptAdjacency(adjacency, edge_index, weight, versions)
+
+
+def make_batch(
+    *,
+    edge_index: Tensor,
+    node_counts: Tensor,
+    edge_counts: Tensor,
+    node_fields: Mapping[str, Tensor | None],
+    edge_fields: Mapping[str, Tensor | None],
+    graph_fields: Mapping[str, Tensor | None],
+    symmetric: bool | None = None,
+) -> Batch:
+    """Assemble a PyG ``Batch`` that splits again into its graphs with ``to_data_list()``.
+
+    Args:
+        edge_index: int64 ``[2, edges]``, numbered through the batch, graph after graph.
+        node_counts: int64 ``[graphs]``.
+        edge_counts: int64 ``[graphs]``.
+        node_fields: Tensors ``[nodes, …]`` by name; ``None`` is left out. Likewise the next two.
+        edge_fields: Tensors ``[edges, …]`` by name.
+        graph_fields: Tensors ``[graphs, …]`` by name.
+        symmetric: ``True`` promises edges sorted by their first row and symmetric with equal
+            weights; the adjacency is then built at once, without sorting.
+    """
+    graphs = node_counts.numel()
+    node_ptr, edge_ptr = offsets(node_counts), offsets(edge_counts)
+    segment = segment_ids(node_counts)
+    nothing = torch.zeros(graphs, dtype=torch.long)
+    slices: dict[str, Tensor] = {"edge_index": edge_ptr}
+    shifts: dict[str, Tensor | None] = {"edge_index": node_ptr[:-1]}
+    batch = Batch(_base_cls=Data)
+    groups = (
+        (node_fields, node_ptr),
+        (edge_fields, edge_ptr),
+        (graph_fields, torch.arange(graphs + 1)),
+    )
+    batch.edge_index = edge_index
+    for fields, ptr in groups:
+        for name, value in fields.items():
+            if value is not None:
+                batch[name] = value
+                slices[name], shifts[name] = ptr, nothing
+    if node_fields.get("x") is None:
+        batch._num_nodes = node_counts.tolist()
+        batch.num_nodes = segment.numel()
+    batch.batch, batch.ptr = segment, node_ptr
+    batch._num_graphs = graphs
+    batch._slice_dict, batch._inc_dict = slices, shifts
+    if symmetric:
+        weight = edge_fields.get("edge_weight")
+        detached = None if weight is None else weight.detach()
+        adjacency = Adjacency.from_edges(edge_index, segment.numel(), detached, symmetric=True)
+        keep_adjacency(batch, adjacency)
+    return batch
+
+
+class GraphStore:
+    """A data set of graphs as flat tensors.
+
+    Args:
+        x: Node features, float ``[nodes, features]``, or ``None``: then models use degrees.
+        edge_index: Edges, integer ``[2, edges]``; node numbers count from 0 *within each graph*.
+        y: Class numbers, int64 ``[graphs]``; for the tasks ``"multilabel"`` (with NaN where an
+            entry is missing) and ``"regression"`` float ``[graphs, outputs]``.
+        node_counts: Nodes of each graph, integer ``[graphs]``; nodes lie graph after graph.
+        edge_counts: Edges of each graph, integer ``[graphs]``; an undirected edge counts twice.
+        edge_attr: Edge features, float ``[edges, features]``.
+        name: Name of the data set.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
+        num_outputs: Number of classes, labels or values; found from ``y`` by default.
+        label_names: What the outputs are called.
+        num_continuous: The first so many columns of ``x`` are continuous; models standardise them.
+        node_fields: Further tensors with one entry per node, by name.
+        undirected: Whether every edge has its reverse with equal features. ``None`` finds it out,
+            sorts the edges and checks all numbers; anything else promises that this was done, as
+            for a store read from its file.
+
+    Raises:
+        DataError: When something does not fit, naming the graph.
+
+    Example:
+        >>> store = GraphStore(
+        ...     x=torch.ones(5, 1),
+        ...     edge_index=torch.tensor([[0, 1, 0, 1, 1, 2], [1, 0, 1, 0, 2, 1]]),
+        ...     y=torch.tensor([0, 1]),
+        ...     node_counts=torch.tensor([2, 3]),
+        ...     edge_counts=torch.tensor([2, 4]),
+        ... )
+        >>> store
+        GraphStore('graphs': 2 graphs, 2 classes, |V| 2.5, |E| 1.5, 1 node feature, \
+no edge features)
+        >>> store.batch([1, 0]).edge_index
+        tensor([[0, 1, 1, 2, 3, 4],
+                [1, 0, 2, 1, 4, 3]])
+    """
+
+    def __init__(
+        self,
+        *,
+        x: Tensor | None,
+        edge_index: Tensor,
+        y: Tensor,
+        node_counts: Tensor,
+        edge_counts: Tensor,
+        edge_attr: Tensor | None = None,
+        name: str = "graphs",
+        task: str = "multiclass",
+        num_outputs: int | None = None,
+        label_names: Sequence[str] | None = None,
+        num_continuous: int = 0,
+        node_fields: Mapping[str, Tensor] | None = None,
+        undirected: bool | None = None,
+    ) -> None:
+        self.name = name
+        self.task = check_choice("task", task, TASKS)
+        self.num_continuous = num_continuous
+        self.y = y
+        self.node_counts = node_counts.to(torch.long)
+        self.edge_counts = edge_counts.to(torch.long)
+        self._check_shapes(x, edge_index, edge_attr, node_fields or {})
+        self.num_outputs = self._check_labels(num_outputs)
+        self.label_names = None if label_names is None else tuple(str(n) for n in label_names)
+        if self.label_names is not None and len(self.label_names) != self.num_outputs:
+            raise DataError(
+                f"`label_names` must have {self.num_outputs} names, one per output; "
+                f"got {len(self.label_names)}"
+            )
+        self._node_starts = offsets(self.node_counts)[:-1]
+        self._edge_starts = offsets(self.edge_counts)[:-1]
+        self._whole = True
+        self._x = None if x is None else x.to(torch.float32).contiguous()
+        self._edge_attr = None if edge_attr is None else edge_attr.to(torch.float32)
+        self._node_fields = dict(node_fields or {})
+        if undirected is None:
+            self._check_values(edge_index)
+            self._edge_index = self._sorted(edge_index)
+            self.undirected = self._find_undirected()
+        else:
+            self._edge_index = edge_index.to(torch.int32)
+            self.undirected = undirected
+
+    # ---------------------------------------------------------------- checks
+
+    def _check_shapes(
+        self,
+        x: Tensor | None,
+        edge_index: Tensor,
+        edge_attr: Tensor | None,
+        node_fields: Mapping[str, Tensor],
+    ) -> None:
+        graphs = self.node_counts.numel()
+        if graphs == 0:
+            raise DataError(f"{self.name}: there are no graphs")
+        if self.edge_counts.numel() != graphs or len(self.y) != graphs:
+            raise DataError(
+                f"{self.name}: `node_counts`, `edge_counts` and `y` must have one entry per graph; "
+                f"got {graphs}, {self.edge_counts.numel()} and {len(self.y)}"
+            )
+        empty = (self.node_counts < 1).nonzero().flatten()
+        if empty.numel():
+            raise DataError(f"{self.name}: graph {int(empty[0])} has no nodes")
+        if bool((self.edge_counts < 0).any()):
+            raise DataError(f"{self.name}: `edge_counts` must not be negative")
+        nodes, edges = int(self.node_counts.sum()), int(self.edge_counts.sum())
+        if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.shape[1] != edges:
+            raise DataError(
+                f"{self.name}: `edge_index` must have shape [2, {edges}] to fit `edge_counts`; "
+                f"got {list(edge_index.shape)}"
+            )
+        per_node: dict[str, Tensor | None] = {"x": x, **node_fields}
+        for field, value in per_node.items():
+            if value is not None and len(value) != nodes:
+                raise DataError(
+                    f"{self.name}: `{field}` must have {nodes} rows, one per node; got {len(value)}"
+                )
+        if x is not None and (x.dim() != 2 or x.shape[1] == 0):
+            raise DataError(
+                f"{self.name}: `x` must have shape [nodes, features] with at least one feature; "
+                f"got {list(x.shape)} (use None for graphs without node features)"
+            )
+        if not 0 <= self.num_continuous <= (0 if x is None else x.shape[1]):
+            raise DataError(
+                f"{self.name}: `num_continuous` must lie between 0 and the number of node "
+                f"features; got {self.num_continuous}"
+            )
+        if edge_attr is not None and (edge_attr.dim() != 2 or len(edge_attr) != edges):
+            raise DataError(
+                f"{self.name}: `edge_attr` must have shape [{edges}, features], one row per edge; "
+                f"got {list(edge_attr.shape)}"
+            )
+
+    def _check_labels(self, num_outputs: int | None) -> int:
+        if self.task != "multiclass":
+            self.y = self.y.to(torch.float32)
+            if self.y.dim() == 1:
+                self.y = self.y.unsqueeze(1)
+            infinite = self.y.isinf().any(1).nonzero().flatten()
+            if infinite.numel():
+                raise DataError(f"{self.name}: the target of graph {int(infinite[0])} is infinite")
+            if num_outputs not in (None, self.y.shape[1]):
+                raise DataError(
+                    f"{self.name}: `num_outputs` is {num_outputs} but `y` has "
+                    f"{self.y.shape[1]} columns"
+                )
+            return self.y.shape[1]
+        if self.y.is_floating_point() or self.y.dim() != 1:
+            raise DataError(
+                f"{self.name}: class labels `y` must be integers of shape [graphs]; got "
+                f"{self.y.dtype} of shape {list(self.y.shape)}"
+            )
+        self.y = self.y.to(torch.long)
+        classes = int(self.y.max()) + 1 if num_outputs is None else num_outputs
+        wrong = ((self.y < 0) | (self.y >= classes)).nonzero().flatten()
+        if wrong.numel():
+            graph = int(wrong[0])
+            raise DataError(
+                f"{self.name}: the label of graph {graph} is {int(self.y[graph])}; labels must lie "
+                f"between 0 and {classes - 1}"
+            )
+        return classes
+
+    def _check_values(self, edge_index: Tensor) -> None:
+        if edge_index.numel():
+            limit = torch.repeat_interleave(self.node_counts, self.edge_counts)
+            wrong = ((edge_index < 0) | (edge_index >= limit)).any(0)
+            if bool(wrong.any()):
+                edge = int(wrong.nonzero()[0])
+                graph = int(torch.searchsorted(offsets(self.edge_counts), edge, right=True)) - 1
+                raise DataError(
+                    f"{self.name}: an edge of graph {graph} joins nodes "
+                    f"{int(edge_index[0, edge])} and {int(edge_index[1, edge])}, but the graph has "
+                    f"nodes 0 to {int(self.node_counts[graph]) - 1}"
+                )
+        if self._x is not None and not bool(torch.isfinite(self._x).all()):
+            node = int((~torch.isfinite(self._x)).any(1).nonzero()[0])
+            graph = int(torch.searchsorted(offsets(self.node_counts), node, right=True)) - 1
+            raise DataError(
+                f"{self.name}: node {node - int(self._node_starts[graph])} of graph {graph} has a "
+                "feature that is not a finite number"
+            )
+        if self._edge_attr is not None and not bool(torch.isfinite(self._edge_attr).all()):
+            edge = int((~torch.isfinite(self._edge_attr)).any(1).nonzero()[0])
+            graph = int(torch.searchsorted(offsets(self.edge_counts), edge, right=True)) - 1
+            raise DataError(
+                f"{self.name}: an edge of graph {graph} has a feature that is not a finite number"
+            )
+
+    def _sorted(self, edge_index: Tensor) -> Tensor:
+        """Sort the edges by graph, first node, second node; edge features move along."""
+        base = torch.repeat_interleave(self._node_starts, self.edge_counts)
+        row = base + edge_index[0]
+        longest = int(self.node_counts.max())
+        code = row.mul_(longest).add_(edge_index[1])
+        if bool((code.diff() >= 0).all()):
+            return edge_index.to(torch.int32)
+        order = torch.argsort(code, stable=True)
+        if self._edge_attr is not None:
+            self._edge_attr = self._edge_attr.index_select(0, order)
+        return edge_index.to(torch.int32).index_select(1, order)
+
+    def _find_undirected(self) -> bool:
+        """Whether every edge has its reverse with the same features."""
+        base = torch.repeat_interleave(self._node_starts, self.edge_counts)
+        row, column = base + self._edge_index[0], base + self._edge_index[1]
+        order = torch.argsort(column, stable=True)
+        if not torch.equal(column.index_select(0, order), row):
+            return False
+        if not torch.equal(row.index_select(0, order), column):
+            return False
+        attr = self._edge_attr
+        return attr is None or torch.equal(attr.index_select(0, order), attr)
+
+    # ---------------------------------------------------------------- contents
+
+    def __len__(self) -> int:
+        return self.node_counts.numel()
+
+    @property
+    def x(self) -> Tensor | None:
+        """Node features, float32 ``[nodes, features]``, or ``None``."""
+        return None if self._x is None else self._of_nodes(self._x)
+
+    @property
+    def edge_index(self) -> Tensor:
+        """Edges, int32 ``[2, edges]``, numbered within each graph and sorted."""
+        return self._edge_index if self._whole else self._edge_index[:, self._edge_rows()]
+
+    @property
+    def edge_attr(self) -> Tensor | None:
+        """Edge features, float32 ``[edges, features]``, or ``None``."""
+        if self._edge_attr is None or self._whole:
+            return self._edge_attr
+        return self._edge_attr.index_select(0, self._edge_rows())
+
+    @property
+    def node_fields(self) -> dict[str, Tensor]:
+        """Further tensors with one entry per node."""
+        return {name: self._of_nodes(value) for name, value in self._node_fields.items()}
+
+    @property
+    def node_ptr(self) -> Tensor:
+        """Offsets of the graphs in the nodes, int64 ``[graphs + 1]``."""
+        return offsets(self.node_counts)
+
+    @property
+    def edge_ptr(self) -> Tensor:
+        """Offsets of the graphs in the edges, int64 ``[graphs + 1]``."""
+        return offsets(self.edge_counts)
+
+    def _of_nodes(self, value: Tensor) -> Tensor:
+        if self._whole:
+            return value
+        return value.index_select(0, ranges(self._node_starts, self.node_counts)[0])
+
+    def _edge_rows(self) -> Tensor:
+        return ranges(self._edge_starts, self.edge_counts)[0]
+
+    @property
+    def labels(self) -> Tensor:
+        """Class of every graph, int64 ``[graphs]``."""
+        if self.task != "multiclass":
+            raise DataError(f"{self.name} is a {self.task} data set: it has targets, not classes")
+        return self.y
+
+    @property
+    def num_node_features(self) -> int:
+        """Columns of ``x``; 0 for graphs without node features."""
+        return 0 if self._x is None else self._x.shape[1]
+
+    @property
+    def num_edge_features(self) -> int:
+        """Columns of ``edge_attr``; 0 for graphs without edge features."""
+        return 0 if self._edge_attr is None else self._edge_attr.shape[1]
+
+    def max_degree(self) -> int:
+        """Return the largest number of edges at one node."""
+        base = torch.repeat_interleave(offsets(self.node_counts)[:-1], self.edge_counts)
+        receiver = base + self.edge_index[1]
+        return int(torch.bincount(receiver, minlength=1).max())
+
+    def statistics(self) -> dict[str, float | int]:
+        """Return the figures of the paper's data table, and the widths of the features."""
+        edge_index = self.edge_index
+        edges = int(self.edge_counts.sum())
+        if self.undirected:
+            loops = int((edge_index[0] == edge_index[1]).sum())
+            edges = (edges + loops) // 2
+        return {
+            "graphs": len(self),
+            "mean_nodes": float(self.node_counts.sum()) / len(self),
+            "mean_edges": edges / len(self),
+            "outputs": self.num_outputs,
+            "node_features": self.num_node_features,
+            "continuous_node_features": self.num_continuous,
+            "edge_features": self.num_edge_features,
+        }
+
+    def __repr__(self) -> str:
+        figures = self.statistics()
+        nouns = {"multiclass": "classes", "multilabel": "labels", "regression": "targets"}
+
+        def columns(count: float | int, noun: str) -> str:
+            if not count:
+                return f"no {noun}s"
+            return f"{count} {noun}{'' if count == 1 else 's'}"
+
+        continuous = f" ({self.num_continuous} continuous)" if self.num_continuous else ""
+        edges = "|E|" if self.undirected else "directed |E|"
+        return (
+            f"GraphStore({self.name!r}: {len(self)} graphs, {self.num_outputs} {nouns[self.task]}, "
+            f"|V| {figures['mean_nodes']:.1f}, {edges} {figures['mean_edges']:.1f}, "
+            f"{columns(self.num_node_features, 'node feature')}{continuous}, "
+            f"{columns(self.num_edge_features, 'edge feature')})"
+        )
+
+    # ---------------------------------------------------------------- parts
+
+    def _index(self, indices: Any) -> Tensor:
+        index = torch.as_tensor(indices)
+        if index.dtype == torch.bool:
+            if index.shape != (len(self),):
+                raise DataError(
+                    f"a mask over {self.name} must have shape [{len(self)}]; "
+                    f"got {list(index.shape)}"
+                )
+            index = index.nonzero()
+        index = index.to(torch.long).flatten()
+        if index.numel() == 0:
+            raise DataError(f"`indices` into {self.name} must not be empty")
+        low, high = int(index.min()), int(index.max())
+        if low < 0 or high >= len(self):
+            wrong = low if low < 0 else high
+            raise DataError(
+                f"`indices` into {self.name} must lie between 0 and {len(self) - 1}; got {wrong}"
+            )
+        return index
+
+    def subset(self, indices: Any) -> GraphStore:
+        """Return some of the graphs as a store that shares this one's memory.
+
+        Args:
+            indices: Graph numbers, ``[graphs]`` (tensor, array or list), or a boolean mask.
+        """
+        index = self._index(indices)
+        part = object.__new__(GraphStore)
+        part.__dict__.update(self.__dict__)
+        part.y = self.y.index_select(0, index)
+        part.node_counts = self.node_counts.index_select(0, index)
+        part.edge_counts = self.edge_counts.index_select(0, index)
+        part._node_starts = self._node_starts.index_select(0, index)
+        part._edge_starts = self._edge_starts.index_select(0, index)
+        part._whole = False
+        return part
+
+    def batch(self, indices: Any) -> Batch:
+        """Gather some of the graphs into a PyG ``Batch``.
+
+        Args:
+            indices: Graph numbers, ``[graphs]`` (tensor, array or list), or a boolean mask.
+
+        Returns:
+            A batch with ``x``, ``edge_index``, ``edge_attr``, ``y``, ``batch``, ``ptr`` and the
+            store's further node fields.
+        """
+        return self._gather(self._index(indices))
+
+    def _gather(self, index: Tensor) -> Batch:
+        node_counts = self.node_counts.index_select(0, index)
+        edge_counts = self.edge_counts.index_select(0, index)
+        nodes, _ = ranges(self._node_starts.index_select(0, index), node_counts)
+        edges, graph = ranges(self._edge_starts.index_select(0, index), edge_counts)
+        shift = offsets(node_counts)[:-1].index_select(0, graph)
+        edge_index = self._edge_index.index_select(1, edges) + shift
+
+        def taken(value: Tensor | None, rows: Tensor) -> Tensor | None:
+            return None if value is None else value.index_select(0, rows)
+
+        batch = make_batch(
+            edge_index=edge_index,
+            node_counts=node_counts,
+            edge_counts=edge_counts,
+            node_fields={
+                "x": taken(self._x, nodes),
+                **{name: taken(value, nodes) for name, value in self._node_fields.items()},
+            },
+            edge_fields={"edge_attr": taken(self._edge_attr, edges)},
+            graph_fields={"y": self.y.index_select(0, index)},
+            symmetric=self.undirected,
+        )
+        batch._num_outputs = self.num_outputs
+        return batch
+
+    def batches(self, order: Tensor, batch_size: int) -> Iterable[Batch]:
+        """Yield the graphs in the given order, a batch at a time.
+
+        Args:
+            order: Graph numbers, int64 ``[graphs]``.
+            batch_size: Graphs per batch; the last may have fewer.
+        """
+        for part in torch.split(order, batch_size):
+            yield self._gather(part)
+
+    # ---------------------------------------------------------------- from and to other forms
+
+    @classmethod
+    def from_pyg(
+        cls,
+        graphs: Iterable[Data],
+        *,
+        name: str | None = None,
+        task: str | None = None,
+        num_outputs: int | None = None,
+        label_names: Sequence[str] | None = None,
+        num_continuous: int = 0,
+        node_fields: Sequence[str] = (),
+    ) -> GraphStore:
+        """Make a store of PyG ``Data`` objects: a list, or a PyG data set.
+
+        Args:
+            graphs: The graphs, each with ``edge_index``, ``y`` and usually ``x``.
+            name: Name of the data set.
+            task: Found from ``y`` by default: integers are classes; floats that are all 0, 1 or NaN
+                are labels; other floats are regression targets.
+            num_outputs: Number of classes.
+            label_names: What the outputs are called.
+            num_continuous: The first so many columns of ``x`` are continuous.
+            node_fields: Names of further per-node tensors to keep.
+
+        Example:
+            >>> triangle = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
+            >>> data = [Data(x=torch.ones(3, 2), edge_index=triangle, y=torch.tensor([k]))
+            ...         for k in (0, 1)]
+            >>> GraphStore.from_pyg(data, name="triangles")
+            GraphStore('triangles': 2 graphs, 2 classes, |V| 3.0, |E| 3.0, 2 node features, \
+no edge features)
+        """
+        items = list(graphs)
+        name = name or "graphs"
+        for number, data in enumerate(items):
+            for field in ("edge_index", "y"):
+                if data[field] is None if field in data else True:
+                    raise DataError(f"{name}: graph {number} has no `{field}`")
+            if not data.num_nodes:
+                raise DataError(f"{name}: graph {number} has no nodes")
+        if not items:
+            raise DataError(f"{name}: there are no graphs")
+        node_counts = torch.tensor([data.num_nodes for data in items])
+        edge_counts = torch.tensor([data.edge_index.shape[1] for data in items])
+
+        def stacked(field: str) -> Tensor | None:
+            present = [field in data and data[field] is not None for data in items]
+            if not any(present):
+                return None
+            if not all(present):
+                raise DataError(f"{name}: graph {present.index(False)} has no `{field}`")
+            try:
+                return torch.cat([data[field].detach().cpu() for data in items])
+            except RuntimeError as error:
+                raise DataError(
+                    f"{name}: the graphs' `{field}` do not fit together: {error}"
+                ) from None
+
+        x, edge_attr = stacked("x"), stacked("edge_attr")
+        if x is not None and x.dim() == 1:
+            x = x.unsqueeze(1)
+        if edge_attr is not None and edge_attr.dim() == 1:
+            edge_attr = edge_attr.unsqueeze(1)
+        extra: dict[str, Tensor] = {}
+        for field in node_fields:
+            value = stacked(field)
+            if value is None:
+                raise DataError(f"{name}: the graphs have no `{field}`")
+            extra[field] = value
+        rows = [torch.as_tensor(data.y).detach().cpu().reshape(1, -1) for data in items]
+        widths = {row.shape[1] for row in rows}
+        if len(widths) > 1:
+            raise DataError(f"{name}: `y` has {min(widths)} to {max(widths)} entries per graph")
+        y = torch.cat(rows)
+        if task is None:
+            task = _guess_task(y)
+        return cls(
+            x=x,
+            edge_index=torch.cat([data.edge_index.detach().cpu() for data in items], dim=1),
+            y=y.flatten() if task == "multiclass" else y,
+            node_counts=node_counts,
+            edge_counts=edge_counts,
+            edge_attr=edge_attr,
+            name=name,
+            task=task,
+            num_outputs=num_outputs,
+            label_names=label_names,
+            num_continuous=num_continuous,
+            node_fields=extra,
+        )
+
+    def to_pyg(self) -> list[Data]:
+        """Return the graphs as a list of PyG ``Data``."""
+        graphs: list[Data] = self.batch(torch.arange(len(self))).to_data_list()
+        return graphs
+
+    def _tensors(self) -> dict[str, Tensor]:
+        tensors = {
+            "edge_index": self.edge_index,
+            "y": self.y,
+            "node_counts": self.node_counts,
+            "edge_counts": self.edge_counts,
+        }
+        features = {"x": self.x, "edge_attr": self.edge_attr}
+        tensors.update({key: value for key, value in features.items() if value is not None})
+        tensors.update({f"node_field.{k}": v for k, v in self.node_fields.items()})
+        return {key: value.contiguous() for key, value in tensors.items()}
+
+    def _description(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "task": self.task,
+            "num_outputs": self.num_outputs,
+            "label_names": self.label_names,
+            "num_continuous": self.num_continuous,
+        }
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of the contents, in hexadecimal: equal data, equal fingerprint."""
+        digest = hashlib.sha256()
+        described = {key: value for key, value in self._description().items() if key != "name"}
+        digest.update(json.dumps(described, sort_keys=True).encode())
+        for key, value in sorted(self._tensors().items()):
+            digest.update(f"{key} {value.dtype} {list(value.shape)}".encode())
+            digest.update(value.numpy().tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write the store to one safetensors file, whole or not at all.
+
+        Args:
+            path: Where to write.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        described = json.dumps({**self._description(), "undirected": self.undirected})
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+        os.close(handle)
+        try:
+            save_file(self._tensors(), temporary, {"format": _FORMAT, "store": described})
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+
+    @classmethod
+    def load(cls, path: str | Path) -> GraphStore:
+        """Read a store that :meth:`save` wrote.
+
+        Args:
+            path: The file.
+
+        Raises:
+            DataError: When the file is not a store, or is damaged.
+        """
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                metadata = file.metadata() or {}
+                if metadata.get("format") != _FORMAT:
+                    raise DataError(f"{path} is not a graph store of this version")
+                described = json.loads(metadata["store"])
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        except FileNotFoundError:
+            raise DataError(f"there is no file {path}") from None
+        except (SafetensorError, OSError, ValueError, KeyError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"{path} cannot be read as a graph store: {error}") from None
+        extra = {
+            key.removeprefix("node_field."): tensors.pop(key)
+            for key in list(tensors)
+            if key.startswith("node_field.")
+        }
+        try:
+            return cls(
+                x=tensors.get("x"),
+                edge_attr=tensors.get("edge_attr"),
+                edge_index=tensors["edge_index"],
+                y=tensors["y"],
+                node_counts=tensors["node_counts"],
+                edge_counts=tensors["edge_counts"],
+                node_fields=extra,
+                **described,
+            )
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{path} cannot be read as a graph store: {error}") from None
+
+
+def _guess_task(y: Tensor) -> str:
+    """Find the task from targets ``[graphs, outputs]``."""
+    if not y.is_floating_point():
+        return "multiclass" if y.shape[1] == 1 else "multilabel"
+    binary = (y == 0) | (y == 1) | y.isnan()
+    return "multilabel" if bool(binary.all()) else "regression"
