@@ -1,0 +1,23 @@
+"""Graph convolutions on the sparse adjacency, and the graph classifier built of them."""
+
+from graph_transplant.nn.classifier import GraphClassifier, LayerOutput, Prediction
+from graph_transplant.nn.convolutions import (
+    CONVOLUTIONS,
+    Convolution,
+    GATConvolution,
+    GCNConvolution,
+    GCSConvolution,
+    GINConvolution,
+)
+
+__all__ = [
+    "CONVOLUTIONS",
+    "Convolution",
+    "GATConvolution",
+    "GCNConvolution",
+    "GCSConvolution",
+    "GINConvolution",
+    "GraphClassifier",
+    "LayerOutput",
+    "Prediction",
+]

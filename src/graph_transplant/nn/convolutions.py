@@ -1,0 +1,269 @@
+"""The paper's four convolutions (appendix, "Architecture"), with edge weights.
+
+A convolution splits its work: :meth:`Convolution.operator` turns an adjacency into the weighted
+matrix that all layers of a model share, computed once per batch; ``forward`` multiplies with it.
+A node without neighbours receives the zero message; an edge of weight zero sends nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.sparse import Adjacency, spmm
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What the layers of one model multiply with.
+
+    Attributes:
+        adjacency: The structure.
+        values: Value of every edge, float ``[edges]``; ``None`` stands for ones.
+    """
+
+    adjacency: Adjacency
+    values: Tensor | None
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        return spmm(self.adjacency, x, self.values)
+
+
+def _symmetric_norm(adjacency: Adjacency, degree: Tensor, dtype: torch.dtype) -> Operator:
+    """Divide every edge by the root of the degrees at its ends; 0 where a degree is 0."""
+    degree = degree.to(dtype)
+    positive = degree > 0
+    # The inner where keeps the gradient of the root finite at degree zero.
+    root = torch.where(positive, degree, torch.ones_like(degree)).rsqrt()
+    scale = torch.where(positive, root, torch.zeros_like(root))
+    values = scale.index_select(0, adjacency.row) * scale.index_select(0, adjacency.column)
+    weight = adjacency.values(dtype)
+    return Operator(adjacency, values if weight is None else values * weight)
+
+
+class Convolution(nn.Module, ABC):
+    """One message-passing layer, without its activation.
+
+    Args:
+        in_features: Width of the incoming node features.
+        out_features: Width of the outgoing node features.
+    """
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+
+    @staticmethod
+    @abstractmethod
+    def operator(adjacency: Adjacency, dtype: torch.dtype) -> Operator:
+        """Return the matrix that every layer of this kind shares on one batch."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+        """Pass messages.
+
+        Args:
+            x: float ``[nodes, in_features]``.
+            operator: Made by :meth:`operator`.
+
+        Returns:
+            float ``[nodes, out_features]``.
+        """
+
+
+class GCNConvolution(Convolution):
+    r"""Graph convolution with self-loops.
+
+    .. math::
+        x_v' = \Theta \sum_{u \in N(v) \cup \{v\}} \frac{e_{v,u}}{\sqrt{\hat d_u \hat d_v}} x_u,
+        \qquad \hat d_v = 1 + d_v
+
+    A self-loop in the data is one more edge beside the inserted one.
+
+    Example:
+        >>> pair = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), 2)
+        >>> conv = GCNConvolution(3, 2)
+        >>> conv(torch.ones(2, 3), conv.operator(pair, torch.float32)).shape
+        torch.Size([2, 2])
+    """
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, out_features)
+        self.linear = nn.Linear(in_features, out_features)
+
+    @staticmethod
+    def operator(adjacency: Adjacency, dtype: torch.dtype) -> Operator:
+        """Return ``D̂^-1/2 (A + I) D̂^-1/2``."""
+        return _symmetric_norm(adjacency.with_self_loops, adjacency.degree + 1.0, dtype)
+
+    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+        """Pass messages; see :meth:`Convolution.forward`."""
+        if self.in_features <= self.out_features:
+            passed: Tensor = self.linear(operator @ x)
+            return passed
+        return operator @ (x @ self.linear.weight.t()) + self.linear.bias
+
+
+class GCSConvolution(Convolution):
+    r"""Graph convolution without self-loops, with a learned skip connection.
+
+    .. math::
+        x_v' = \Theta_{skip} x_v + \Theta \sum_{u \in N(v)} \frac{e_{v,u}}{\sqrt{d_u d_v}} x_u
+
+    Example:
+        >>> lonely = Adjacency.from_edges(torch.empty(2, 0, dtype=torch.long), 1)
+        >>> conv = GCSConvolution(3, 2)
+        >>> x = torch.ones(1, 3)
+        >>> bool(torch.equal(conv(x, conv.operator(lonely, x.dtype)), conv.skip(x)))
+        True
+    """
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, out_features)
+        self.linear = nn.Linear(in_features, out_features, bias=False)
+        self.skip = nn.Linear(in_features, out_features)
+
+    @staticmethod
+    def operator(adjacency: Adjacency, dtype: torch.dtype) -> Operator:
+        """Return ``D^-1/2 A D^-1/2``."""
+        return _symmetric_norm(adjacency, adjacency.degree, dtype)
+
+    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+        """Pass messages; see :meth:`Convolution.forward`."""
+        skipped: Tensor = self.skip(x)
+        if self.in_features <= self.out_features:
+            return torch.add(skipped, self.linear(operator @ x))
+        return torch.add(skipped, operator @ self.linear(x))
+
+
+class GINConvolution(Convolution):
+    r"""Graph isomorphism layer: a two-layer perceptron on the sum of the neighbours.
+
+    .. math::
+        x_v' = h_\Theta\Big((1 + \epsilon) x_v + \sum_{u \in N(v)} e_{u,v} x_u\Big)
+
+    :math:`\epsilon` is learned, from zero.
+
+    Example:
+        >>> pair = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), 2)
+        >>> conv = GINConvolution(3, 2)
+        >>> conv(torch.ones(2, 3), conv.operator(pair, torch.float32)).shape
+        torch.Size([2, 2])
+    """
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, out_features)
+        self.epsilon = nn.Parameter(torch.zeros(()))
+        self.first = nn.Linear(in_features, out_features)
+        self.second = nn.Linear(out_features, out_features)
+
+    @staticmethod
+    def operator(adjacency: Adjacency, dtype: torch.dtype) -> Operator:
+        """Return ``A``."""
+        return Operator(adjacency, adjacency.values(dtype))
+
+    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+        """Pass messages; see :meth:`Convolution.forward`."""
+        if self.in_features <= self.out_features:
+            hidden = self.first(torch.addcmul(operator @ x, x, 1.0 + self.epsilon))
+        else:
+            narrow = x @ self.first.weight.t()
+            summed = torch.addcmul(operator @ narrow, narrow, 1.0 + self.epsilon)
+            hidden = summed + self.first.bias
+        out: Tensor = self.second(hidden.relu())
+        return out
+
+
+class GATConvolution(Convolution):
+    r"""Graph attention with self-loops, four heads side by side.
+
+    .. math::
+        x_v' = \sum_{u \in N(v) \cup \{v\}} \alpha_{u,v} \Theta x_u, \qquad
+        \alpha_{u,v} \propto e_{u,v} \exp(\mathrm{LeakyReLU}(a^\top [\Theta x_u \| \Theta x_v]))
+
+    Deviation: gat-weight. The paper masks edges of weight zero; multiplying by the weight is the
+    same for weights of zero and one, and lets the straight-through gradient reach the edge
+    predictor.
+
+    Args:
+        in_features: Width of the incoming node features.
+        out_features: Width of the outgoing node features, divisible by ``heads``.
+        heads: Number of attention heads.
+
+    Example:
+        >>> pair = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), 2)
+        >>> conv = GATConvolution(3, 8)
+        >>> conv(torch.ones(2, 3), conv.operator(pair, torch.float32)).shape
+        torch.Size([2, 8])
+    """
+
+    def __init__(self, in_features: int, out_features: int, heads: int = 4) -> None:
+        super().__init__(in_features, out_features)
+        if out_features % heads:
+            raise GraphTransplantError(
+                f"`hidden` must be divisible by the {heads} attention heads; got {out_features}"
+            )
+        self.heads = heads
+        self.linear = nn.Linear(in_features, out_features, bias=False)
+        self.attend_sender = nn.Parameter(torch.empty(heads, out_features // heads))
+        self.attend_receiver = nn.Parameter(torch.empty(heads, out_features // heads))
+        self.bias = nn.Parameter(torch.zeros(out_features))
+        for parameter in (self.linear.weight, self.attend_sender, self.attend_receiver):
+            nn.init.xavier_uniform_(parameter)
+
+    @staticmethod
+    def operator(adjacency: Adjacency, dtype: torch.dtype) -> Operator:
+        """Return ``A + I``."""
+        looped = adjacency.with_self_loops
+        return Operator(looped, looped.values(dtype))
+
+    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+        """Pass messages; see :meth:`Convolution.forward`."""
+        adjacency = operator.adjacency
+        nodes = x.shape[0]
+        hidden = self.linear(x).view(nodes, self.heads, -1)
+        sender = (hidden * self.attend_sender).sum(-1)
+        receiver = (hidden * self.attend_receiver).sum(-1)
+        score = leaky_relu(
+            sender.index_select(0, adjacency.column) + receiver.index_select(0, adjacency.row), 0.2
+        )
+        attention = self._attention(score, operator)
+        heads = [
+            spmm(adjacency, hidden[:, head], attention[:, head], symmetric_values=False)
+            for head in range(self.heads)
+        ]
+        return torch.cat(heads, dim=1) + self.bias
+
+    @staticmethod
+    def _attention(score: Tensor, operator: Operator) -> Tensor:
+        """Weighted softmax of the scores ``[edges, heads]`` over the edges of each row."""
+        adjacency, weight = operator.adjacency, operator.values
+        with torch.no_grad():
+            counted = score.detach()
+            if weight is not None:
+                counted = counted.masked_fill((weight <= 0).unsqueeze(1), -torch.inf)
+            # Every row has its self-loop of weight one, so that the largest score is finite.
+            largest = torch.segment_reduce(
+                counted.contiguous(), "max", offsets=adjacency.row_ptr, axis=0
+            )
+        # An edge of weight zero may exceed the largest counted score; bound it against overflow.
+        share = (score - largest.index_select(0, adjacency.row)).clamp(max=20.0).exp()
+        if weight is not None:
+            share = share * weight.unsqueeze(1)
+        total = share.new_zeros(adjacency.num_nodes, share.shape[1])
+        total = total.index_add(0, adjacency.row, share)
+        return share / total.index_select(0, adjacency.row)
+
+
+CONVOLUTIONS: dict[str, type[Convolution]] = {
+    "gcn": GCNConvolution,
+    "gcs": GCSConvolution,
+    "gin": GINConvolution,
+    "gat": GATConvolution,
+}
