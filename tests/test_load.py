@@ -1,0 +1,199 @@
+"""Data sets by name or by path, and the catalogue of known names."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graph_transplant.datasets import DatasetInfo, catalogue, load, tu
+from graph_transplant.datasets.motifs import motifs
+from graph_transplant.errors import DataError, GraphTransplantError
+
+TINY = {
+    "A": "1, 2\n2, 1\n3, 4\n4, 3\n",
+    "graph_indicator": "1\n1\n2\n2\n",
+    "graph_labels": "0\n1\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Own cache, no data folder, no network, and an empty working directory."""
+
+    def urlopen(url: str, timeout: float) -> None:
+        raise urllib.error.URLError("no network in tests")
+
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+
+
+def folder(path: Path, name: str) -> Path:
+    path.mkdir(parents=True)
+    for part, text in TINY.items():
+        (path / f"{name}_{part}.txt").write_text(text)
+    return path
+
+
+def test_motifs_and_their_options() -> None:
+    assert load("motifs").fingerprint() == motifs().fingerprint()
+    assert (
+        load("motifs", graphs=12, seed=5).fingerprint() == motifs(graphs=12, seed=5).fingerprint()
+    )
+
+
+def test_a_name_under_root_or_the_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder(tmp_path / "root" / "MUTAG", "MUTAG")
+    assert load("MUTAG", root=tmp_path / "root").name == "MUTAG"
+    # A copy on this machine may have any name.
+    folder(tmp_path / "root" / "tu" / "mine", "mine")
+    assert load("mine", root=str(tmp_path / "root")).name == "mine"
+    monkeypatch.setenv("GRAPH_TRANSPLANT_DATA", str(tmp_path / "root"))
+    assert load("mine").name == "mine"
+
+
+def test_a_path_of_each_kind(tmp_path: Path) -> None:
+    path = folder(tmp_path / "somewhere", "tiny")
+    expected = load(path).fingerprint()
+    assert load(str(path)).fingerprint() == expected
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
+        for file in path.iterdir():
+            archive.write(file, f"tiny/{file.name}")
+    assert load(tmp_path / "packed.zip").fingerprint() == expected
+    load(path).save(tmp_path / "kept.safetensors")
+    assert load(tmp_path / "kept.safetensors").fingerprint() == expected
+
+
+def test_a_path_in_the_working_directory_needs_no_separator() -> None:
+    folder(Path("tiny"), "tiny")
+    assert load("tiny").name == "tiny"
+    assert load("./tiny").name == "tiny"
+    # The embedded data set keeps its name whatever lies around.
+    folder(Path("motifs"), "tiny")
+    assert load("motifs", graphs=6).name == "motifs"
+    assert load("./motifs").name == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [
+        ("ENZIMES", "ENZYMES"),
+        ("enzymes", "ENZYMES"),
+        ("motif", "motifs"),
+        ("mutag", "MUTAG"),
+        ("IMDB_BINARY", "IMDB-BINARY"),
+        ("ptc-mr", "PTC_MR"),
+        ("nothing like it at all", "motifs"),
+    ],
+)
+def test_an_unknown_name_lists_the_known_ones_closest_first(given: str, first: str) -> None:
+    with pytest.raises(DataError) as caught:
+        load(given)
+    message = str(caught.value)
+    assert message.startswith(f"unknown data set {given!r}; known are {first}, ")
+    for info in catalogue():
+        assert info.name in message
+    assert f"Looked for {given}/" in message
+    assert "\n" not in message
+
+
+def test_a_known_name_that_is_nowhere_is_asked_for_and_explained() -> None:
+    with pytest.raises(
+        DataError, match=r"'P388' is not on this machine and could not be down.*P388"
+    ):
+        load("P388")
+
+
+@pytest.mark.parametrize("given", ["no/such/place", "missing.zip", "../ENZYMES", Path("ENZYMES")])
+def test_a_path_that_does_not_exist(given: str | Path) -> None:
+    with pytest.raises(DataError, match="`data`: there is no file or folder '"):
+        load(given)
+
+
+def test_a_path_that_is_nothing_known(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("1, 2\n")
+    with pytest.raises(DataError, match=r"notes\.txt: expected a TU folder or zip archive or a"):
+        load(file)
+    with pytest.raises(DataError, match="expected a TU folder"):
+        load(tmp_path / "work")
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (
+            "motifs",
+            {"graph": 60},
+            "data set 'motifs' has no option 'graph'; its options are graphs, seed",
+        ),
+        ("MUTAG", {"seed": 0}, "data set 'MUTAG' has no option 'seed'; it takes none"),
+        (
+            "motifs",
+            {"path": "x"},
+            "data set 'motifs' has no option 'path'; its options are graphs, seed",
+        ),
+        ("./tiny", {"path": "x"}, "data set './tiny' has no option 'path'; it takes none"),
+    ],
+)
+def test_unknown_options_are_refused(data: str, options: dict[str, Any], message: str) -> None:
+    folder(Path("tiny"), "tiny")
+    with pytest.raises(GraphTransplantError) as caught:
+        load(data, **options)
+    assert str(caught.value) == message
+
+
+def test_the_catalogue_says_what_lies_where(tmp_path: Path) -> None:
+    entries = {info.name: info for info in catalogue(tmp_path)}
+    assert list(entries)[:9] == [
+        "motifs",
+        "COLLAB",
+        "NCI1",
+        "ENZYMES",
+        "Mutagenicity",
+        "COIL-DEL",
+        "NCI-H23",
+        "MOLT-4",
+        "P388",
+    ]
+    assert all(info.location is None for info in entries.values())
+    assert {info.source for info in entries.values()} == {"generated by this package", "TUDataset"}
+    place = folder(tmp_path / "tu" / "DD", "DD")
+    assert {info.name: info for info in catalogue(tmp_path)}["DD"].location == place
+
+
+def test_the_catalogue_tells_the_truth_about_motifs() -> None:
+    info = catalogue()[0]
+    found = motifs().statistics()
+    assert info == DatasetInfo(
+        "motifs",
+        int(found["graphs"]),
+        round(found["mean_nodes"], 2),
+        round(found["mean_edges"], 2),
+        int(found["outputs"]),
+        "Synthetic",
+        "generated by this package",
+    )
+
+
+def test_a_data_set_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def download(name: str, root: str | Path | None = None) -> Path:
+        asked.append(name)
+        assert root == tmp_path / "root"
+        return folder(Path(root) / name, name)
+
+    monkeypatch.setattr(tu, "download", download)
+    for _ in range(2):
+        assert load("PTC_MR", root=tmp_path / "root").name == "PTC_MR"
+    assert asked == ["PTC_MR"]

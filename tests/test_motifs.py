@@ -1,0 +1,143 @@
+"""The embedded data set: exact motifs, no trivial statistics, the same on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from networkx.algorithms.isomorphism import GraphMatcher
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import cross_val_score
+
+from graph_transplant.datasets.motifs import MOTIFS, motifs
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.graphs import GraphStore
+
+# Of the default data set.
+SHA256 = "87a9bbdd3e403c221d4ef7518a6d1505436b9d71ef67ec81ccf0d25cfcfc1932"
+
+REFERENCE = {
+    "house": nx.house_graph(),
+    "five-cycle": nx.cycle_graph(5),
+    "six-cycle": nx.cycle_graph(6),
+    "star": nx.star_graph(5),
+    "grid": nx.grid_2d_graph(3, 3),
+    "clique": nx.complete_graph(4),
+}
+
+
+@pytest.fixture(scope="module")
+def store() -> GraphStore:
+    return motifs()
+
+
+def as_networkx(store: GraphStore) -> Iterator[tuple[Any, set[int], str]]:
+    """Every graph with the nodes of its motif and the name of its class."""
+    assert store.label_names is not None
+    for number in range(len(store)):
+        batch = store.batch([number])
+        graph: nx.Graph[int] = nx.Graph()
+        graph.add_nodes_from(range(int(batch.num_nodes)))
+        graph.add_edges_from(batch.edge_index.t().tolist())
+        inside = set(batch.motif_mask.nonzero().flatten().tolist())
+        yield graph, inside, store.label_names[int(batch.y)]
+
+
+def test_the_marked_nodes_induce_the_motif_of_the_class(store: GraphStore) -> None:
+    for graph, inside, name in as_networkx(store):
+        assert GraphMatcher(graph.subgraph(inside), REFERENCE[name]).is_isomorphic(), name
+
+
+def test_graphs_are_connected_simple_and_undirected(store: GraphStore) -> None:
+    assert store.undirected
+    for number, (graph, inside, _) in enumerate(as_networkx(store)):
+        assert nx.is_connected(graph), number
+        assert nx.number_of_selfloops(graph) == 0
+        # Neither a loop nor a repeated edge was lost on the way into networkx.
+        assert 2 * graph.number_of_edges() == int(store.edge_counts[number])
+        assert 16 <= graph.number_of_nodes() <= 32
+        assert len(inside) < graph.number_of_nodes()
+
+
+def test_classes_are_balanced_and_named(store: GraphStore) -> None:
+    assert len(store) == 600
+    assert torch.bincount(store.labels).tolist() == [100] * 6
+    assert store.label_names == tuple(name for name, _, _ in MOTIFS) == tuple(REFERENCE)
+
+
+def test_base_graphs_are_trees_and_preferential_attachment() -> None:
+    """Half of the base graphs have hubs: the largest degree there is much larger."""
+    store = motifs(graphs=600)
+    largest = []
+    for graph, inside, _ in as_networkx(store):
+        base = graph.subgraph(set(graph) - inside)
+        largest.append(max(degree for _, degree in base.degree()))
+    # Two kinds of base: neither everything with hubs nor everything without.
+    assert 0.2 < float(np.mean(np.asarray(largest) >= 7)) < 0.8
+
+
+def test_trivial_statistics_do_not_give_the_class_away(store: GraphStore) -> None:
+    """A forest on nodes, edges, mean degree stays at chance; the degrees alone stay low too."""
+    nodes = store.node_counts.numpy()
+    edges = store.edge_counts.numpy() / 2
+    sizes = np.stack([nodes, edges, 2 * edges / nodes, edges - nodes], axis=1)
+    forest = RandomForestClassifier(50, random_state=0)
+    accuracy = cross_val_score(forest, sizes, store.labels.numpy(), cv=3).mean()
+    # Chance is 0.167; the standard error of an accuracy over 600 graphs is 0.015.
+    assert accuracy < 0.167 + 4 * 0.015
+
+    histogram = np.zeros((len(store), 12))
+    for number, (graph, _, _) in enumerate(as_networkx(store)):
+        for _, degree in graph.degree():
+            histogram[number, min(degree, 11)] += 1
+    accuracy = cross_val_score(forest, histogram, store.labels.numpy(), cv=3).mean()
+    assert accuracy < 0.5
+
+
+def test_nodes_of_the_motif_lie_anywhere(store: GraphStore) -> None:
+    mask = store.node_fields["motif_mask"]
+    starts = store.node_ptr[:-1]
+    first = mask[starts].float().mean()
+    # The share of motif nodes among all nodes, within four standard errors of 600 draws.
+    assert abs(first - mask.float().mean()) < 4 * 0.018
+
+
+def test_a_seed_means_the_same_graphs_on_every_machine(store: GraphStore) -> None:
+    """A fixed value: a change here changes a published data set, and every result on it."""
+    content = hashlib.sha256()
+    for part in (store.node_counts, store.edge_counts, store.edge_index, store.labels):
+        content.update(part.numpy().astype("<i4").tobytes())
+    content.update(store.node_fields["motif_mask"].numpy().tobytes())
+    assert content.hexdigest() == SHA256
+
+
+def test_a_smaller_data_set_is_the_beginning_of_a_larger_one() -> None:
+    small, large = motifs(graphs=30, seed=3), motifs(graphs=60, seed=3)
+    assert large.subset(range(30)).fingerprint() == small.fingerprint()
+    assert motifs(graphs=30, seed=4).fingerprint() != small.fingerprint()
+
+
+def test_generating_is_quick() -> None:
+    start = time.perf_counter()
+    motifs()
+    assert time.perf_counter() - start < 2.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"graphs": 5}, "`graphs` must be a whole number of at least 6, got 5"),
+        ({"graphs": 60.5}, "`graphs` must be a whole number of at least 6, got 60.5"),
+        ({"seed": -1}, "`seed` must be a whole number of at least 0, got -1"),
+        ({"seed": "one"}, "`seed` must be a whole number of at least 0, got 'one'"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphTransplantError, match=f"^{message}$"):
+        motifs(**options)

@@ -1,0 +1,681 @@
+"""TU data sets: equal to PyG's reading, every malformed folder named, cached, found, downloaded."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import re
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.datasets import TUDataset
+
+from graph_transplant.datasets import tu
+from graph_transplant.errors import DataError
+from graph_transplant.graphs import GraphStore
+
+# Two graphs: a triangle with a tail (1-4) and an edge (5-6).
+SMALL = {
+    "A": "1, 2\n2, 1\n2, 3\n3, 2\n1, 3\n3, 1\n3, 4\n4, 3\n5, 6\n6, 5\n",
+    "graph_indicator": "1\n1\n1\n1\n2\n2\n",
+    "graph_labels": "7\n-3\n",
+    "node_labels": "2\n2\n5\n3\n2\n2\n",
+    "node_attributes": "0.5, -1\n1e-3, 2\n3, 4\n-5, 6.25\n7, 8\n9, 10\n",
+    "edge_labels": "1\n1\n0\n0\n1\n1\n1\n1\n0\n0\n",
+}
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test reads or writes the cache of the person who runs it."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a TU folder, by default the small one with some files changed or, if None, left out."""
+
+    def writer(folder: str = "data/SMALL", name: str = "SMALL", **changes: str | None) -> Path:
+        path = tmp_path / folder
+        path.mkdir(parents=True, exist_ok=True)
+        for part, text in {**SMALL, **changes}.items():
+            if text is not None:
+                (path / f"{name}_{part}.txt").write_bytes(text.encode())
+        return path
+
+    return writer
+
+
+def real(name: str) -> Path:
+    """The archive of a published data set, or a visible skip."""
+    folder = os.environ.get("GRAPH_TRANSPLANT_DATA")
+    if not folder:
+        pytest.skip("GRAPH_TRANSPLANT_DATA is not set: no published data sets to test with")
+    path = tu.find(name)
+    if path is None:
+        pytest.skip(f"{name} is not in {folder}")
+    return path
+
+
+# ------------------------------------------------------------------ what is read
+
+
+def test_a_small_folder_by_hand(write: Write) -> None:
+    store = tu.read(write())
+    assert store.name == "SMALL"
+    assert store.node_counts.tolist() == [4, 2]
+    assert store.edge_counts.tolist() == [8, 2]
+    assert store.edge_index.tolist() == [
+        [0, 0, 1, 1, 2, 2, 2, 3, 0, 1],
+        [1, 2, 0, 2, 0, 1, 3, 2, 1, 0],
+    ]
+    assert store.labels.tolist() == [1, 0]
+    assert store.label_names == ("-3", "7")
+    assert store.num_continuous == 2
+    assert store.x is not None
+    # Two attributes, then one column for each of the labels 2, 3, 4 and 5, though 4 is not used.
+    assert store.x[2].tolist() == [3, 4, 0, 0, 0, 1]
+    assert store.x[3].tolist() == [-5, 6.25, 0, 1, 0, 0]
+    assert store.x.shape == (6, 6)
+    assert store.edge_attr is not None
+    # Edge 0-1 has label 1, edge 0-2 label 1, edge 1-2 label 0.
+    assert store.edge_attr[:4].argmax(1).tolist() == [1, 1, 1, 0]
+    assert store.undirected
+
+
+def test_self_loops_and_repeats_are_removed_and_the_first_line_keeps_its_label(
+    write: Write,
+) -> None:
+    store = tu.read(
+        write(
+            A="2, 1\n1, 1\n1, 2\n2, 1\n5, 5\n5, 6\n6, 5\n1, 2\n",
+            edge_labels="4\n9\n4\n9\n9\n6\n6\n9\n",
+        )
+    )
+    assert store.edge_index.tolist() == [[0, 1, 0, 1], [1, 0, 1, 0]]
+    assert store.edge_counts.tolist() == [2, 2]
+    assert store.edge_attr is not None
+    # Columns run from 4 to 9, the labels of the whole file.
+    assert store.edge_attr.argmax(1).tolist() == [0, 0, 2, 2]
+    assert store.edge_attr.sum(1).tolist() == [1, 1, 1, 1]
+
+
+def test_nothing_but_self_loops_leaves_graphs_without_edges(write: Write) -> None:
+    for folder, edge_labels in (("labelled", "0\n1\n"), ("plain", None)):
+        store = tu.read(write(folder, A="1, 1\n6, 6\n", edge_labels=edge_labels))
+        assert store.edge_index.shape == (2, 0)
+        assert store.edge_counts.tolist() == [0, 0]
+
+
+def test_without_features_there_are_none(write: Write) -> None:
+    store = tu.read(write(node_labels=None, node_attributes=None, edge_labels=None))
+    assert store.x is None
+    assert store.edge_attr is None
+    assert store.num_continuous == 0
+
+
+def test_several_label_columns_and_edge_attributes(write: Write) -> None:
+    store = tu.read(
+        write(
+            node_labels="0, 5\n1, 5\n0, 6\n0, 5\n0, 5\n1, 5\n",
+            node_attributes=None,
+            edge_labels=None,
+            edge_attributes="\n".join(str(k / 4) for k in range(10)),
+        )
+    )
+    assert store.x is not None
+    assert store.x[:3].tolist() == [[1, 0, 1, 0], [0, 1, 1, 0], [1, 0, 0, 1]]
+    assert store.edge_attr is not None
+    # The sorted edges 0-1, 0-2, 1-0, 1-2 stand in lines 1, 5, 2 and 3 of the file.
+    assert store.edge_attr[:4].flatten().tolist() == [0.0, 1.0, 0.25, 0.5]
+
+
+def test_graph_attributes_without_labels_are_regression_targets(write: Write) -> None:
+    store = tu.read(write(graph_labels=None, graph_attributes="0.5, 1\n-2, 3\n"))
+    assert store.task == "regression"
+    assert store.y.tolist() == [[0.5, 1.0], [-2.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    "dress",
+    [
+        lambda text: text.rstrip("\n"),
+        lambda text: text + "\n \n\t\n",
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text.replace(", ", ","),
+        lambda text: text.replace(", ", " ,\t "),
+        lambda text: "\ufeff" + text,
+    ],
+    ids=["no last line break", "blank end", "windows", "no blanks", "more blanks", "mark"],
+)
+def test_the_way_numbers_are_written_does_not_matter(
+    write: Write, dress: Callable[[str], str]
+) -> None:
+    plain = tu.read(write())
+    dressed = tu.read(write("dressed", **{part: dress(text) for part, text in SMALL.items()}))
+    assert dressed.fingerprint() == plain.fingerprint()
+
+
+def test_pieces_of_any_length_give_the_same(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(A=SMALL["A"] + "\n" * 20)
+    whole = tu.read(path)
+    for length in (1, 2, 3, 7, 20, 41):
+        monkeypatch.setattr(tu, "_SIP", length)
+        monkeypatch.setattr(tu, "_CHUNK", length)
+        assert tu.read(path).fingerprint() == whole.fingerprint()
+    write(A=SMALL["A"] + "1, x\n")
+    with pytest.raises(DataError, match="line 11: expected a whole number, got 'x'"):
+        tu.read(path)
+
+
+def test_the_folder_may_have_a_raw_folder_or_be_an_archive(write: Write, tmp_path: Path) -> None:
+    plain = write()
+    raw = write("pyg/SMALL/raw").parent
+    fingerprint = tu.read(plain).fingerprint()
+    assert tu.read(raw).fingerprint() == fingerprint
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        for inside in ("SMALL/", "", "../../elsewhere/"):
+            archive = pack(plain, tmp_path / "SMALL.zip", inside, method)
+            assert tu.read(archive).fingerprint() == fingerprint
+    assert not (tmp_path / "../../elsewhere").exists()
+
+
+def test_large_node_numbers_do_not_overflow(write: Write) -> None:
+    """With 50 000 nodes in one graph an edge no longer fits in 32 bits."""
+    nodes = 50_000
+    path = write(
+        A=f"{nodes}, 1\n1, {nodes}\n{nodes - 1}, {nodes}\n{nodes}, {nodes - 1}\n",
+        graph_indicator="1\n" * nodes + "2\n",
+        graph_labels="0\n1\n",
+        node_labels=None,
+        node_attributes=None,
+        edge_labels=None,
+    )
+    store = tu.read(path)
+    last = nodes - 1
+    assert store.edge_index.tolist() == [[0, last - 1, last, last], [last, last, 0, last - 1]]
+
+
+def pack(folder: Path, path: Path, inside: str, method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for file in folder.glob("*.txt"):
+            archive.write(file, inside + file.name)
+            archive.writestr(f"__MACOSX/{inside}._{file.name}", b"\0\1")
+    return path
+
+
+# ------------------------------------------------------------------ against other readers
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["ENZYMES", "MUTAG", "IMDB-BINARY", "PROTEINS"])
+def test_published_data_sets_equal_what_pyg_makes_of_them(name: str, tmp_path: Path) -> None:
+    path = real(name)
+    raw = tmp_path / name / "raw"
+    raw.mkdir(parents=True)
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            if member.endswith(".txt"):
+                (raw / Path(member).name).write_bytes(archive.read(member))
+    theirs = TUDataset(str(tmp_path), name, use_node_attr=True, use_edge_attr=True)
+    ours = tu.read(path)
+
+    assert len(ours) == len(theirs)
+    assert ours.num_continuous == theirs.num_node_attributes
+    assert ours.num_outputs == theirs.num_classes
+    batch = ours.batch(range(len(ours)))
+    for one, other in zip(batch.to_data_list(), theirs, strict=True):
+        assert one.num_nodes == other.num_nodes
+        assert torch.equal(one.edge_index.long(), other.edge_index)
+        assert int(one.y) == int(other.y)
+        for field in ("x", "edge_attr"):
+            assert (field in one) == (field in other)
+            if field in other:
+                assert torch.equal(one[field], other[field])
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "graphs", "nodes", "edges", "classes", "labels", "attributes", "edge_labels"),
+    [
+        ("ENZYMES", 600, 32.63, 62.14, 6, 3, 18, 0),
+        ("NCI1", 4110, 29.87, 32.30, 2, 37, 0, 0),
+        ("Mutagenicity", 4337, 30.32, 30.77, 2, 14, 0, 3),
+        ("COIL-DEL", 3900, 21.54, 54.24, 100, 0, 2, 2),
+        ("MUTAG", 188, 17.93, 19.79, 2, 7, 0, 4),
+        ("PROTEINS", 1113, 39.06, 72.82, 2, 3, 1, 0),
+        ("IMDB-BINARY", 1000, 19.77, 96.53, 2, 0, 0, 0),
+        # 82 labels are in use, between 1 and 89.
+        ("DD", 1178, 284.32, 715.66, 2, 89, 0, 0),
+        ("REDDIT-BINARY", 2000, 429.63, 497.75, 2, 0, 0, 0),
+    ],
+)
+def test_published_data_sets_have_the_published_statistics(
+    name: str,
+    graphs: int,
+    nodes: float,
+    edges: float,
+    classes: int,
+    labels: int,
+    attributes: int,
+    edge_labels: int,
+) -> None:
+    store = tu.read(real(name))
+    found = store.statistics()
+    assert len(store) == graphs
+    assert round(found["mean_nodes"], 2) == nodes
+    assert round(found["mean_edges"], 2) == edges
+    assert store.num_outputs == classes
+    assert store.num_continuous == attributes
+    assert store.num_node_features == attributes + labels
+    assert (0 if store.edge_attr is None else store.edge_attr.shape[1]) == edge_labels
+    assert store.undirected
+
+
+def test_random_data_sets_equal_what_pyg_makes_of_them(write: Write, tmp_path: Path) -> None:
+    """Sizes, self-loops, repeats, directed edges, labels and attributes at random."""
+    rng = np.random.default_rng(0)
+    for trial in range(5):
+        sizes = rng.integers(1, 9, size=12)
+        starts = np.cumsum(sizes) - sizes
+        graph = rng.integers(0, len(sizes), size=150)
+        pairs = starts[graph, None] + rng.integers(0, sizes[graph, None], size=(150, 2)) + 1
+        # The last node has an edge, as PyG finds the number of nodes by it where it must.
+        pairs = np.concatenate([pairs, [[sizes.sum(), starts[-1] + 1]]])
+        labels = rng.integers(-2, 3, size=(sizes.sum(), 2))
+        attributes = rng.normal(size=(sizes.sum(), 3))
+        name = f"R{trial}"
+        folder = write(
+            f"{name}/raw",
+            name,
+            A=lines(pairs),
+            graph_indicator=lines(np.repeat(np.arange(1, len(sizes) + 1), sizes)[:, None]),
+            graph_labels=lines(rng.permutation(np.arange(12) % 3)[:, None] * 5 - 1),
+            node_labels=lines(labels) if trial % 2 == 0 else None,
+            node_attributes=lines(attributes) if trial < 3 else None,
+            edge_labels=None,
+        )
+        theirs = TUDataset(str(tmp_path), name, use_node_attr=True)
+        ours = tu.read(folder)
+        assert ours.num_continuous == (3 if trial < 3 else 0)
+        for number, other in enumerate(theirs):
+            one = ours.batch([number])
+            assert one.num_nodes == other.num_nodes
+            assert torch.equal(one.edge_index.long(), other.edge_index)
+            assert int(one.y) == int(other.y)
+            if other.x is not None:
+                assert torch.equal(one.x, other.x)
+
+
+def lines(table: Any) -> str:
+    return "".join(", ".join(repr(value) for value in row) + "\n" for row in table.tolist())
+
+
+# ------------------------------------------------------------------ malformed folders
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"A": None}, ": the file SMALL_A.txt is missing (there are SMALL_graph_indicator.txt, "),
+        ({"graph_indicator": None}, ": the file SMALL_graph_indicator.txt is missing"),
+        ({"graph_labels": None}, ": the file SMALL_graph_labels.txt is missing"),
+        ({"A": ""}, "SMALL_A.txt: is empty"),
+        ({"graph_indicator": "\n\n"}, "SMALL_graph_indicator.txt: is empty"),
+        ({"graph_labels": ""}, "SMALL_graph_labels.txt: is empty"),
+        ({"node_labels": ""}, "SMALL_node_labels.txt: is empty"),
+        (
+            {"graph_labels": "1\n"},
+            "SMALL_graph_labels.txt: has 1 lines, expected 2, one for each graph",
+        ),
+        (
+            {"node_labels": "1\n" * 7},
+            "SMALL_node_labels.txt: has 7 lines, expected 6, one for each node",
+        ),
+        (
+            {"node_attributes": "1, 2\n" * 5},
+            "SMALL_node_attributes.txt: has 5 lines, expected 6, one for each node",
+        ),
+        (
+            {"edge_labels": "1\n" * 9},
+            "SMALL_edge_labels.txt: has 9 lines, expected 10, one for each edge",
+        ),
+        (
+            {"edge_attributes": "1\n" * 11},
+            "SMALL_edge_attributes.txt: has 11 lines, expected 10, one for each edge",
+        ),
+        (
+            {"A": "1, 2\n2, one\n"},
+            "SMALL_A.txt, line 2: expected a whole number, got 'one'",
+        ),
+        (
+            {"A": "1, 2\n2, 1.5\n"},
+            "SMALL_A.txt, line 2: expected a whole number, got '1.5'",
+        ),
+        ({"A": "1, 2\n2, 1-\n"}, "SMALL_A.txt, line 2: expected a whole number, got '1-'"),
+        ({"A": "1, 2\n2, 1 3\n"}, "SMALL_A.txt, line 2: expected a whole number, got '1 3'"),
+        ({"A": "1, 2\n2, 1_0\n"}, "SMALL_A.txt, line 2: expected a whole number, got '1_0'"),
+        ({"A": "1, 2\n2,\n"}, "SMALL_A.txt, line 2: expected a whole number, got ''"),
+        (
+            {"A": "1, 2\n2, 1, 4\n"},
+            "SMALL_A.txt, line 2: expected 2 values separated by commas, got 3 in '2, 1, 4'",
+        ),
+        ({"A": "1, 2\n\n2, 1\n"}, "SMALL_A.txt, line 2 is empty"),
+        ({"A": "1 2\n2 1\n"}, "SMALL_A.txt, line 1: expected a whole number, got '1 2'"),
+        ({"A": "1\n2\n"}, "SMALL_A.txt, line 1: expected 2 node numbers, got 1 values"),
+        (
+            {"A": "1, 2\n2, 7\n"},
+            "SMALL_A.txt, line 2: there is no node 7; nodes are numbered from 1 to 6",
+        ),
+        ({"A": "0, 2\n"}, "SMALL_A.txt, line 1: there is no node 0; nodes are"),
+        ({"A": "1, 2\n-2, 1\n"}, "SMALL_A.txt, line 2: there is no node -2; nodes are"),
+        ({"A": "1, 99999999999999999999\n"}, "SMALL_A.txt, line 1: there is no node "),
+        (
+            {"A": "1, 2\n2, 1\n4, 5\n"},
+            "SMALL_A.txt, line 3: the edge 4, 5 joins graph 1 and graph 2; an edge must stay",
+        ),
+        (
+            {"graph_indicator": "1\n1\n2\n1\n2\n2\n"},
+            "SMALL_graph_indicator.txt, line 4: must be sorted, got graph 1 after graph 2",
+        ),
+        (
+            {"graph_indicator": "1\n1\n1\n1\n3\n3\n"},
+            "SMALL_graph_indicator.txt, line 5: jumps from graph 1 to graph 3, a graph between has",
+        ),
+        (
+            {"graph_indicator": "0\n0\n0\n0\n1\n1\n"},
+            "SMALL_graph_indicator.txt, line 1: graphs are numbered from 1, got 0",
+        ),
+        (
+            {"graph_indicator": "1, 1\n" * 6},
+            "SMALL_graph_indicator.txt, line 1: expected one graph number, got 2 values",
+        ),
+        (
+            {"graph_labels": "1, 0\n0, 1\n"},
+            "SMALL_graph_labels.txt, line 1: expected one class, got 2 values",
+        ),
+        (
+            {"graph_labels": "yes\nno\n"},
+            "SMALL_graph_labels.txt, line 1: expected a whole number, got 'yes'",
+        ),
+        (
+            {"node_attributes": "0.5, 1\n1, nan\n" + "3, 4\n" * 4},
+            "SMALL_node_attributes.txt, line 2: value 2 is nan, expected a finite number",
+        ),
+        (
+            {"node_attributes": "0.5, 1\n1, 2\n-inf, 0\n" + "3, 4\n" * 3},
+            "SMALL_node_attributes.txt, line 3: value 1 is -inf, expected a finite number",
+        ),
+        (
+            {"node_attributes": "0.5, 1\n1, 1e300\n" + "3, 4\n" * 4},
+            "SMALL_node_attributes.txt, line 2: value 2 is 1e+300, expected a finite number",
+        ),
+        (
+            {"node_attributes": "0.5, 1\n1, 2\n3\n" + "3, 4\n" * 3},
+            "SMALL_node_attributes.txt, line 3: expected 2 values separated by commas, got 1 in",
+        ),
+        (
+            {"node_attributes": "0.5, 1\n1, 0x2\n" + "3, 4\n" * 4},
+            "SMALL_node_attributes.txt, line 2: expected a number, got '0x2'",
+        ),
+        (
+            {"node_attributes": "0.5, 1\n1, e\n" + "3, 4\n" * 4},
+            "SMALL_node_attributes.txt, line 2: expected a number, got 'e'",
+        ),
+        (
+            {"node_labels": "0\n0\n0\n0\n0\n4000000000\n"},
+            "SMALL_node_labels.txt: labels spread over 4000000001 values would take",
+        ),
+    ],
+)
+def test_malformed_folders_are_named(
+    write: Write, changes: dict[str, str | None], message: str
+) -> None:
+    path = write(**changes)
+    with pytest.raises(DataError) as caught:
+        tu.read(path)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_paths_that_are_no_tu_data_sets(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere: no such file or folder$"):
+        tu.read(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="empty: not a TU data set; expected a folder or a zip"):
+        tu.read(tmp_path / "empty")
+    write("two", "ONE")
+    write("two", "OTHER")
+    with pytest.raises(DataError, match=r"holds more than one TU data set \(.*ONE, .*OTHER\)"):
+        tu.read(tmp_path / "two")
+    write("TWO", "TWO")
+    write("TWO", "OTHER")
+    assert tu.read(tmp_path / "TWO").name == "TWO"
+
+
+def test_broken_archives(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "SMALL.zip"
+    path.write_bytes(b"PK\3\4 nothing more")
+    with pytest.raises(DataError, match=r"SMALL\.zip: not a readable zip archive"):
+        tu.read(path)
+
+    pack(write(), path, "SMALL/", zipfile.ZIP_STORED)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"2, 3\n3, 2", b"2, 3\n3, 1", 1))
+    with pytest.raises(DataError, match=r"SMALL_A\.txt: cannot be read \(Bad CRC-32"):
+        tu.read(path)
+
+    # Refused by its declared size, before it is unpacked.
+    pack(write(), path, "SMALL/")
+    monkeypatch.setattr(tu, "_MAX_MEMBER", 20)
+    with pytest.raises(DataError, match=r"SMALL_\w+\.txt: claims to unpack to .* is not read"):
+        tu.read(path)
+
+
+# ------------------------------------------------------------------ the cache
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which data sets were read from text, in order."""
+    names: list[str] = []
+    original = tu._read
+
+    def counting(files: tu._Files) -> GraphStore:
+        names.append(files.name)
+        return original(files)
+
+    monkeypatch.setattr(tu, "_read", counting)
+    return names
+
+
+def test_a_data_set_is_parsed_once(write: Write, parsed: list[str], tmp_path: Path) -> None:
+    folder = write()
+    archive = pack(folder, tmp_path / "SMALL.zip", "SMALL/")
+    for path in (folder, archive):
+        first, second = tu.load(path), tu.load(path)
+        assert first.fingerprint() == second.fingerprint()
+        assert first.label_names == second.label_names
+        assert (first.name, first.num_continuous) == (second.name, second.num_continuous)
+    assert parsed == ["SMALL", "SMALL"]
+
+
+def test_changed_files_are_read_again_and_replace_the_old_cache(
+    write: Write, parsed: list[str], cache: Path
+) -> None:
+    path = write()
+    tu.load(path)
+    write(graph_labels="1\n10\n")
+    assert tu.load(path).label_names == ("1", "10")
+    os.utime(path / "SMALL_A.txt", ns=(1, 1))
+    tu.load(path)
+    assert parsed == ["SMALL"] * 3
+    assert len(list(cache.rglob("*.safetensors"))) == 1
+
+
+def test_data_sets_of_the_same_name_do_not_share_a_cache(write: Write, parsed: list[str]) -> None:
+    one, other = write("one/SMALL"), write("other/SMALL", graph_labels="1\n10\n")
+    assert tu.load(one).label_names != tu.load(other).label_names
+    assert tu.load(one).label_names == ("-3", "7")
+    assert parsed == ["SMALL", "SMALL"]
+
+
+@pytest.mark.parametrize("content", [b"", b"not a store", b"\xff" * 4000])
+def test_a_broken_cache_file_is_made_anew(
+    write: Write,
+    parsed: list[str],
+    cache: Path,
+    caplog: pytest.LogCaptureFixture,
+    content: bytes,
+) -> None:
+    path = write()
+    expected = tu.load(path).fingerprint()
+    (file,) = cache.rglob("*.safetensors")
+    file.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert tu.load(path).fingerprint() == expected
+    assert "cannot be used and is made anew" in caplog.text
+    caplog.clear()
+    assert tu.load(path).fingerprint() == expected
+    assert caplog.text == ""
+    assert parsed == ["SMALL", "SMALL"]
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(
+    write: Write, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # A file where the folder should be stops everybody, also those who may write everywhere.
+    cache.write_text("in the way")
+    with caplog.at_level(logging.WARNING):
+        assert len(tu.load(write())) == 2
+    assert "data set SMALL is not cached" in caplog.text
+
+
+def test_malformed_data_is_not_cached(write: Write, cache: Path) -> None:
+    with pytest.raises(DataError):
+        tu.load(write(A="1, 99\n"))
+    assert not list(cache.rglob("*.safetensors"))
+
+
+def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "own"))
+    assert tu.cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("GRAPH_TRANSPLANT_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert tu.cache_folder() == tmp_path / "xdg" / "graph-transplant"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert tu.cache_folder() == Path.home() / ".cache" / "graph-transplant"
+
+
+# ------------------------------------------------------------------ finding and downloading
+
+
+def test_where_a_data_set_is_found(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
+    folder = write("elsewhere")
+    root = tmp_path / "root"
+    (root / "tu").mkdir(parents=True)
+    assert tu.find("SMALL", root) is None
+
+    # From the last resort to the first choice.
+    archive = pack(folder, root / "tu" / "SMALL.zip", "SMALL/")
+    assert tu.find("SMALL", root) == archive
+    folder_in_tu = write("root/tu/SMALL")
+    assert tu.find("SMALL", root) == folder_in_tu
+    archive = pack(folder, root / "SMALL.zip", "SMALL/")
+    assert tu.find("SMALL", root) == archive
+    (root / "SMALL").mkdir()
+    assert tu.find("SMALL", root) == archive  # an empty folder is no data set
+    write("root/SMALL", "OTHER")
+    assert tu.find("SMALL", root) == archive  # nor is one with other files
+    write("root/SMALL", A=None)
+    assert tu.find("SMALL", root) == root / "SMALL"  # what lacks a file is malformed, not absent
+
+    assert tu.find("SMALL") is None
+    monkeypatch.setenv("GRAPH_TRANSPLANT_DATA", str(root))
+    assert tu.find("SMALL") == root / "SMALL"
+    assert tu.find("SMALL", tmp_path) == root / "SMALL"
+    assert tu.find("SMALL", write("first/SMALL").parent) == tmp_path / "first" / "SMALL"
+
+
+class Answer(io.BytesIO):
+    """What `urlopen` gives."""
+
+
+def test_a_download_lands_in_root_or_cache(
+    write: Write, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = pack(write(), tmp_path / "packed.zip", "SMALL/").read_bytes()
+    asked = []
+
+    def urlopen(url: str, timeout: float) -> Answer:
+        asked.append(url)
+        return Answer(content)
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
+    path = tu.download("SMALL")
+    assert path == cache / "downloads" / "SMALL.zip" == tu.find("SMALL")
+    assert len(tu.load(path)) == 2
+    root = tmp_path / "new" / "root"
+    assert tu.download("SMALL", root) == root / "SMALL.zip" == tu.find("SMALL", root)
+    assert [file.name for file in root.iterdir()] == ["SMALL.zip"]
+    assert asked == [f"{TUDataset.url}/SMALL.zip"] * 2
+
+
+def test_offline_the_message_says_what_to_do(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def urlopen(url: str, timeout: float) -> Answer:
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
+    with pytest.raises(DataError) as caught:
+        tu.download("NCI-H23")
+    message = str(caught.value)
+    assert "'NCI-H23' is not on this machine and could not be downloaded from" in message
+    assert f"{TUDataset.url}/NCI-H23.zip (<urlopen error no network>)" in message
+    assert (
+        f"Looked for NCI-H23/, NCI-H23.zip, tu/NCI-H23/ and tu/NCI-H23.zip in: {cache}" in message
+    )
+    assert "`root` is not given and GRAPH_TRANSPLANT_DATA is not set" in message
+    assert "put NCI-H23.zip in one of these folders" in message
+    assert "\n" not in message
+    with pytest.raises(DataError, match=re.escape(f"in: {tmp_path}")):
+        tu.download("NCI-H23", tmp_path)
+    assert not list(tmp_path.rglob("*.zip"))
+
+
+def test_an_answer_that_is_no_archive_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Answer(b"<html>sign in"))
+    with pytest.raises(DataError, match="the answer is not a zip archive"):
+        tu.download("MUTAG", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_download_that_cannot_be_written(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = pack(write(), tmp_path / "packed.zip", "SMALL/").read_bytes()
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Answer(content))
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match=r"was downloaded but cannot be written to .*file"):
+        tu.download("SMALL", tmp_path / "file")
