@@ -1,0 +1,46 @@
+"""Writing whole files so that a reader sees the old one or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a text file in one step.
+
+    The text goes to a temporary file in the same directory, is synced to disk and then renamed over
+    ``path``; when anything fails, ``path`` is as it was before.
+
+    Args:
+        path: The file to write; its directory must exist.
+        text: The new content, written as UTF-8 without newline translation.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "note.txt"
+        >>> write_atomically(path, "first")
+        >>> write_atomically(path, "second")
+        >>> path.read_text(), len(list(path.parent.iterdir()))
+        ('second', 1)
+    """
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp gives 0600; a report is meant to be read by whoever may read its directory.
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    # The umask can only be read by setting it.
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,333 @@
+"""The append-only file of finished trials: one writer, one line per trial, synced line by line.
+
+``DIR/records.jsonl`` is the truth of a comparison: tables and reports are made from it and can be
+made again. So it is only ever appended to, a line is on disk before the next trial counts as
+finished, and whatever else is found in the file is either repaired without losing a byte or
+refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.protocol import Record, Trial
+
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "data": str,
+    "fingerprint": str,
+    "method": str,
+    "model": str,
+    "layers": int,
+    "repeat": int,
+    "fold": int,
+    "test": dict,
+    "sizes": dict,
+    "settings": dict,
+}
+"""What every record must have for the tables to be made, with its type."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a records file holds.
+
+    Args:
+        records: The finished trials in the order they were written.
+        complete: Number of bytes of the lines that are whole.
+        torn: What follows them: the piece of a line whose writing was cut short, or nothing.
+        unfinished: Whether the last whole record lacks its newline.
+    """
+
+    records: list[Record]
+    complete: int
+    torn: bytes
+    unfinished: bool
+
+
+class RecordStore:
+    """The records of one comparison, in one directory.
+
+    Args:
+        directory: Where ``records.jsonl`` lies or will lie.
+
+    Example:
+        >>> import tempfile
+        >>> store = RecordStore(tempfile.mkdtemp())
+        >>> record = {"data": "motifs", "fingerprint": "1f", "method": "vanilla", "model": "gcs",
+        ...           "layers": 3, "repeat": 0, "fold": 0, "test": {"accuracy": 0.75},
+        ...           "sizes": {}, "settings": {"seed": 0}}
+        >>> with store.writing({"data": "motifs", "fingerprint": "1f"}, {"seed": 0}) as writer:
+        ...     writer.append(record)
+        >>> store.read() == [record]
+        True
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+        self.path = self.directory / "records.jsonl"
+        self.torn_path = self.directory / "records.torn"
+
+    def read(self) -> list[Record]:
+        """Read all finished trials and changes nothing; a torn last line is left out.
+
+        Raises:
+            GraphTransplantError: If a line before the last one is not a record.
+        """
+        return self._contents().records
+
+    @contextmanager
+    def writing(
+        self, identity: Mapping[str, Any], settings: Mapping[str, Any]
+    ) -> Iterator[RecordWriter]:
+        """Open the records for appending, for this process alone.
+
+        Args:
+            identity: Fields that every record of this comparison shares (data, fingerprint).
+            settings: Settings that every record of this comparison shares.
+
+        Yields:
+            A writer; its ``records`` are the trials already finished.
+
+        Raises:
+            GraphTransplantError: If another process is writing here, or if the directory holds the
+                records of another comparison. Nothing is changed then.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise GraphTransplantError(
+                f"cannot make the directory {self.directory}: {problem.strerror}"
+            ) from problem
+        with _locked(self.directory / ".lock", self.directory):
+            contents = self._contents()
+            self._refuse_others(contents.records, identity, settings)
+            notice = self._repair(contents)
+            try:
+                # Unbuffered: after a failed write nothing may be left that closing would write.
+                file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - closed below, always
+            except OSError as problem:
+                raise GraphTransplantError(
+                    f"cannot write {self.path}: {problem.strerror}"
+                ) from problem
+            with file:
+                _sync_directory(self.directory)
+                yield RecordWriter(self.path, file, contents.records, notice)
+
+    def _contents(self) -> Contents:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return Contents([], 0, b"", False)
+        except OSError as problem:
+            raise GraphTransplantError(f"cannot read {self.path}: {problem.strerror}") from problem
+        # Not bytes.splitlines: that breaks at a carriage return too, which a torn line may hold.
+        lines = io.BytesIO(content).readlines()
+        records: list[Record] = []
+        seen: dict[Trial, int] = {}
+        complete = 0
+        for number, line in enumerate(lines, start=1):
+            record, fault = _parse(line)
+            if record is None:
+                if number == len(lines):
+                    return Contents(records, complete, content[complete:], False)
+                raise GraphTransplantError(
+                    f"{self.path}, line {number} is not a record ({fault}); correct or remove that "
+                    "line, or choose another directory"
+                )
+            trial = Trial.of_record(record)
+            if trial in seen:
+                raise GraphTransplantError(
+                    f"{self.path}, line {number} repeats the trial of line {seen[trial]} "
+                    f"({trial}); remove one of the two lines"
+                )
+            seen[trial] = number
+            records.append(record)
+            complete += len(line)
+        return Contents(records, complete, b"", bool(lines) and not lines[-1].endswith(b"\n"))
+
+    def _refuse_others(
+        self, records: list[Record], identity: Mapping[str, Any], settings: Mapping[str, Any]
+    ) -> None:
+        differences: dict[str, None] = {}
+        for record in records:
+            for name, value in identity.items():
+                if record[name] != value:
+                    differences[_difference(name, record[name], value)] = None
+            there = record["settings"]
+            for name in (*settings, *(name for name in there if name not in settings)):
+                if there.get(name) != settings.get(name):
+                    differences[_difference(name, there.get(name), settings.get(name))] = None
+        if differences:
+            raise GraphTransplantError(
+                f"{self.directory} holds records of another comparison: {'; '.join(differences)}. "
+                "Choose another directory, or the settings of that comparison"
+            )
+
+    def _repair(self, contents: Contents) -> str | None:
+        if contents.torn:
+            # First kept beside, then cut off: a kill in between leaves it in both places, lost in
+            # none.
+            with open(self.torn_path, "ab") as file:
+                file.write(contents.torn.rstrip(b"\n") + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            with open(self.path, "r+b") as file:
+                file.truncate(contents.complete)
+                os.fsync(file.fileno())
+            return (
+                f"the last line of {self.path} was cut short while it was written; that trial runs "
+                f"again (the piece is kept in {self.torn_path.name})"
+            )
+        if contents.unfinished:
+            with open(self.path, "ab") as file:
+                file.write(b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        return None
+
+
+class RecordWriter:
+    """Appends finished trials; made by :meth:`RecordStore.writing`.
+
+    Args:
+        path: The file, for messages.
+        file: The file, open for appending.
+        records: The trials already in it.
+        notice: What was repaired when it was opened, in words, or nothing.
+    """
+
+    def __init__(
+        self, path: Path, file: io.FileIO, records: list[Record], notice: str | None
+    ) -> None:
+        self._path = path
+        self._file = file
+        self.records = list(records)
+        self.notice = notice
+
+    def append(self, record: Record) -> None:
+        """Write one finished trial; when this returns, it is on disk.
+
+        Raises:
+            GraphTransplantError: If the disk refuses; the records before it stay intact.
+        """
+        line = record_line(record)
+        before = os.fstat(self._file.fileno()).st_size
+        try:
+            written = 0
+            while written < len(line):  # a nearly full disk takes a part and fails at the next call
+                written += self._file.write(line[written:])
+            os.fsync(self._file.fileno())
+        except OSError as problem:
+            os.ftruncate(self._file.fileno(), before)
+            raise GraphTransplantError(
+                f"cannot write {self._path}: {problem.strerror}; the records before are intact"
+            ) from problem
+        self.records.append(record)
+
+
+def record_line(record: Record) -> bytes:
+    r"""Give the line of a record: compact JSON, UTF-8, numbers that are not finite as ``null``.
+
+    Example:
+        >>> record_line({"nll": float("inf"), "accuracy": 0.5})
+        b'{"nll":null,"accuracy":0.5}\n'
+    """
+    text = json.dumps(_finite(record), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _parse(line: bytes) -> tuple[Record | None, str]:
+    try:
+        record = json.loads(line)
+    except ValueError as problem:  # covers bad UTF-8 as well
+        return None, f"no JSON: {problem}"
+    if not isinstance(record, dict):
+        return None, f"expected an object, got {type(record).__name__}"
+    for name, kind in _FIELDS.items():
+        if name not in record:
+            return None, f"field `{name}` is missing"
+        if not isinstance(record[name], kind):
+            return None, f"field `{name}` has the type {type(record[name]).__name__}"
+    return record, ""
+
+
+def _difference(name: str, there: Any, here: Any) -> str:
+    def shown(value: Any) -> str:
+        if value is None:
+            return "not given"
+        return f"{value[:12]}…" if name == "fingerprint" else str(value)
+
+    title = "the data's fingerprint" if name == "fingerprint" else f"`{name}`"
+    return f"{title} is {shown(there)} there and {shown(here)} here"
+
+
+def _sync_directory(directory: Path) -> None:
+    if sys.platform != "win32":  # Windows cannot open directories
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _locked(path: Path, directory: Path) -> Iterator[None]:
+    # The lock belongs to the open file, so the system frees it however this process ends. The lock
+    # file itself stays: deleting it would let two processes lock two files of the same name.
+    try:
+        file = open(path, "a+b")  # noqa: SIM115 - closed below, always
+    except OSError as problem:
+        raise GraphTransplantError(f"cannot write in {directory}: {problem.strerror}") from problem
+    with file:
+        if not _try_lock(file):
+            file.seek(1)
+            owner = file.read().decode(errors="replace").strip()
+            who = f" ({owner})" if owner else ""
+            raise GraphTransplantError(
+                f"another comparison is writing to {directory}{who}; wait for it, stop it, or "
+                "choose another directory"
+            )
+        file.truncate(0)
+        # The first byte is what Windows locks, and nobody can read it meanwhile.
+        file.write(f" process {os.getpid()}\n".encode())
+        file.flush()
+        yield
+
+
+def _try_lock(file: BinaryIO) -> bool:
+    if sys.platform == "win32":
+        import msvcrt
+
+        file.seek(0)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,170 @@
+"""One trial: one method and one model on one fold, from one seed."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from graph_transplant import __version__
+from graph_transplant.augment import build_method
+from graph_transplant.experiments.protocol import Record, Settings, Trial
+from graph_transplant.experiments.splits import fold_indices
+from graph_transplant.graphs import GraphStore
+from graph_transplant.metrics import classification_metrics
+from graph_transplant.nn import GraphClassifier
+from graph_transplant.training import EpochLog, evaluate, fit
+
+CURVE_POINTS = 60
+"""Most points of a recorded learning curve."""
+
+
+def trial_seed(trial: Trial, seed: int) -> int:
+    """Derive the seed of a trial from the seed of the comparison.
+
+    The method does not enter: all methods of a fold start from the same weights and see the same
+    batch order, so that their difference is the method's.
+
+    Args:
+        trial: The trial.
+        seed: The seed of the comparison.
+
+    Returns:
+        A number below :math:`2^{32}`.
+
+    Example:
+        >>> plain = Trial("vanilla", "gcs", 3, repeat=0, fold=1)
+        >>> mixed = Trial("transplant-dp", "gcs", 3, repeat=0, fold=1)
+        >>> trial_seed(plain, 0) == trial_seed(mixed, 0)
+        True
+        >>> trial_seed(plain, 0) == trial_seed(Trial("vanilla", "gcs", 4, 0, 1), 0)
+        False
+    """
+    # Python's own hash of a string differs between processes.
+    name = int.from_bytes(hashlib.sha256(trial.model.encode()).digest()[:4], "little")
+    key = (trial.repeat, trial.fold, name, trial.layers)
+    return int(np.random.SeedSequence(seed, spawn_key=key).generate_state(1)[0])
+
+
+def run_trial(
+    store: GraphStore,
+    trial: Trial,
+    settings: Settings,
+    *,
+    fingerprint: str,
+    source: str,
+    callbacks: Sequence[Callable[[EpochLog], None]] = (),
+) -> Record:
+    """Train and evaluates one trial.
+
+    Selection looks at the validation graphs only; the test graphs are evaluated once, at the
+    selected checkpoint. Standardisation statistics come from training and validation graphs. The
+    record depends on the arguments alone, apart from its ``seconds``.
+
+    Args:
+        store: The whole data set.
+        trial: What to run.
+        settings: The protocol.
+        fingerprint: Fingerprint of ``store`` (computed once per comparison).
+        source: How the data set was named by the user, for the command that repeats this.
+        callbacks: Called after every epoch.
+
+    Returns:
+        The record.
+    """
+    start = time.perf_counter()
+    split = fold_indices(
+        store.labels,
+        folds=settings.folds,
+        repeat=trial.repeat,
+        seed=settings.seed,
+        fold=trial.fold,
+    )
+    seed = trial_seed(trial, settings.seed)
+    train = store.subset(split.train)
+    validation = store.subset(split.validation)
+    model = GraphClassifier.for_data(
+        store.subset(torch.cat([split.train, split.validation])),
+        conv=trial.model,
+        layers=trial.layers,
+        hidden=settings.hidden,
+        readout=settings.readout,
+        dropout=settings.dropout,
+        seed=seed,
+    )
+    result = fit(
+        model,
+        train,
+        validation,
+        build_method(trial.method, model),
+        seed=seed,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        stop_patience=settings.stop_patience,
+        decay_patience=settings.decay_patience,
+        clip_norm=settings.clip_norm,
+        progress=False,
+        callbacks=callbacks,
+    )
+    measured = {}
+    for name, part in (("validation", validation), ("test", store.subset(split.test))):
+        evaluation = evaluate(result.model, part)
+        measured[name] = classification_metrics(evaluation.logits, evaluation.targets)
+    return {
+        "data": store.name,
+        "source": source,
+        "fingerprint": fingerprint,
+        "method": trial.method,
+        "model": trial.model,
+        "layers": trial.layers,
+        "repeat": trial.repeat,
+        "fold": trial.fold,
+        "seed": seed,
+        "validation": measured["validation"],
+        "test": measured["test"],
+        "epochs": result.epochs,
+        "best_epoch": result.best_epoch,
+        "stopped_early": result.stopped_early,
+        "seconds": round(time.perf_counter() - start, 3),
+        "sizes": {
+            "train": len(split.train),
+            "validation": len(split.validation),
+            "test": len(split.test),
+        },
+        "settings": settings.as_record(__version__),
+        "curve": sampled_curve(result.history),
+    }
+
+
+def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> list[Record]:
+    """Take at most ``points`` epochs from a history, evenly, the first and the last among them.
+
+    Each point has the values of one epoch, not an average over several.
+
+    Args:
+        history: One entry per epoch.
+        points: Most points to keep.
+
+    Returns:
+        For each point: epoch, train_loss, validation_loss, validation_accuracy and, where there are
+        any, the measurements of the augmentations.
+    """
+    if len(history) > points:
+        kept = np.unique(np.linspace(0, len(history) - 1, points).round().astype(int))
+        history = [history[number] for number in kept]
+    curve = []
+    for log in history:
+        point: Record = {
+            "epoch": log.epoch,
+            "train_loss": log.train_loss,
+            "validation_loss": log.validation_loss,
+            "validation_accuracy": log.validation_accuracy,
+        }
+        if log.measurements:
+            point["measurements"] = dict(log.measurements)
+        curve.append(point)
+    return curve
