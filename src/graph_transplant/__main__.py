@@ -1,0 +1,10 @@
+"""``python -m graph_transplant`` is the command line."""
+
+from __future__ import annotations
+
+import sys
+
+from graph_transplant.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""The command line: quick to start, plain in what it says, clear in how it fails."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from graph_transplant import __version__
+from graph_transplant.cli import comparison_table, main, output, slug
+from graph_transplant.experiments import engine
+from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.summary import summarise
+
+SLOW = ("torch", "torch_geometric", "numpy", "scipy", "sklearn", "matplotlib", "joblib", "networkx")
+
+QUICK = ["--epochs", "1", "--folds", "3", "--batch-size", "256"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["--version"], []])
+def test_help_imports_nothing_slow(arguments: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from graph_transplant.cli import main\n"
+        f"status = main({arguments!r})\n"
+        f"print([name for name in {SLOW!r} if name in sys.modules], file=sys.stderr)\n"
+        "sys.exit(status)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    assert ("Usage" in done.stdout) or done.stdout.strip() == __version__
+
+
+def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    status = main(["compare", "--methods", "vanilla,transplant-dp", *QUICK, "--out", str(out)])
+    printed = capfd.readouterr()
+    assert status == 0
+    assert printed.err.count("\n") == 6
+    assert printed.err.startswith("[1/6] vanilla, gcs with 3 layers, repeat 0, fold 0: accuracy ")
+    lines = printed.out.split("\n")
+    assert lines[1].split()[:3] == ["method", "model", "accuracy,"]
+    assert {line.split()[0] for line in lines[2:4]} == {"vanilla", "transplant-dp"}
+    assert " on motifs" in printed.out
+    assert "nan" not in printed.out
+    for name in ("report.html", "summary.csv", "records.jsonl"):
+        assert str(out / name) in printed.out
+        assert (out / name).is_file()
+
+    with open(out / "summary.csv", newline="") as file:
+        rows = {row["method"]: row for row in csv.DictReader(file)}
+    records = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
+    for method, row in rows.items():
+        scores = [record["test"]["accuracy"] for record in records if record["method"] == method]
+        assert len(scores) == 3
+        assert float(row["accuracy_mean"]) == pytest.approx(sum(scores) / 3, abs=1e-5)
+    assert {record["source"] for record in records} == {"motifs"}
+    report = (out / "report.html").read_text(encoding="utf-8")
+    assert "graph-transplant compare motifs" in report
+
+    # Once more: nothing runs, the same table.
+    assert main(["compare", "--methods", "vanilla,transplant-dp", *QUICK, "--out", str(out)]) == 0
+    again = capfd.readouterr()
+    assert again.err == f"6 of 6 trials are in {out} already\n"
+    assert again.out == printed.out
+    assert (out / "report.html").read_text(encoding="utf-8") == report
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compare", "no-such-data"], "no-such-data"),
+        (["compare", "motifs", "--methods", "vanila"], "did you mean 'vanilla'?"),
+        (["compare", "motifs", "--methods", "vanilla,"], "`methods` must be names separated by"),
+        (["compare", "motifs", "--models", "gcx"], "`models` must be one of gcn, gcs, gin, gat"),
+        (["compare", "motifs", "--layers", "3,x"], "`layers` must be whole numbers separated by"),
+        (["compare", "motifs", "--folds", "2"], "`folds` must be at least 3, got 2"),
+        (["compare", "motifs", "--folds", "500"], "`folds` is 500, but class 0 has only 100"),
+        (["compare", "motifs", "--epochs", "many"], "many"),
+        (["compare", "motifs", "--no-such-option", "1"], "--no-such-option"),
+        (["no-such-command"], "no-such-command"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ")
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_directory_of_another_comparison_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "--methods", "vanilla", *QUICK]) == 0
+    directory = tmp_path / "comparisons" / "motifs"
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    capfd.readouterr()
+    assert main(["compare", "--methods", "vanilla", *QUICK, "--seed", "1"]) == 2
+    message = capfd.readouterr().err
+    assert "holds records of another comparison: `seed` is 0 there and 1 here" in message
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
+
+
+def test_a_failing_trial_is_status_1_and_names_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def failing(store: object, trial: Trial, *arguments: object, **options: object) -> Record:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(engine, "run_trial", failing)
+    assert main(["compare", *QUICK, "--out", str(tmp_path)]) == 1
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].startswith("Traceback")
+    assert lines[-1] == (
+        "error: trial vanilla, gcs with 3 layers, repeat 0, fold 0 failed: ZeroDivisionError: by "
+        f"nothing (0 finished trials are kept in {tmp_path})"
+    )
+
+
+def test_ctrl_c_stops_within_seconds_and_says_how_to_go_on(tmp_path: Path) -> None:
+    arguments = ["compare", "--methods", "vanilla", "--workers", "2", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "graph_transplant", *arguments, "--epochs", "100000"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as running:
+        # The file for the workers is written right before they start.
+        deadline = time.monotonic() + 60
+        while not (tmp_path / ".graphs.safetensors").exists():
+            assert running.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(2)
+        start = time.monotonic()
+        os.killpg(running.pid, signal.SIGINT)  # a terminal sends it to workers as well
+        _, errors = running.communicate(timeout=30)
+        assert time.monotonic() - start < 10
+    assert running.returncode == 130
+    assert "Traceback" not in errors
+    assert f"stopped; 0 finished trials are kept in {tmp_path}" in errors
+    assert f"graph-transplant {' '.join(arguments)} --epochs 100000" in errors
+    assert not (tmp_path / ".graphs.safetensors").exists()
+    deadline = time.monotonic() + 10
+    while session_lives(running.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def session_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_datasets_lists_names_and_sizes(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["datasets"]) == 0
+    printed = capfd.readouterr().out
+    names = [line.split()[0] for line in printed.splitlines()]
+    assert {"motifs", "ENZYMES", "NCI1", "COLLAB"} <= set(names)
+
+
+def test_table_has_a_dash_for_what_is_not_defined_and_takes_names_as_they_are(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    record = {
+        "data": "toy",
+        "method": "[red]x[/red]",
+        "model": "gcs",
+        "layers": 3,
+        "repeat": 0,
+        "fold": 0,
+        "test": {"accuracy": 0.5, "nll": None},
+        "sizes": {"train": 60, "test": 20},
+        "settings": {"folds": 5},
+        "seconds": 2.0,
+    }
+    output().print(comparison_table(summarise([record])))
+    row = capfd.readouterr().out.splitlines()[1]
+    assert row.split() == ["[red]x[/red]", "gcs-3", "50.0", "-", "-", "-", "-", "-", "2.0", "s"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("motifs", "motifs"), ("a b/c", "a-b-c"), ("..", "data"), ("é✓", "é")]
+)
+def test_directory_names_are_made_of_data_names(name: str, expected: str) -> None:
+    assert slug(name) == expected
