@@ -10,11 +10,26 @@ class GraphTransplantError(ValueError):
     """Input that cannot be used, with a message that says what is wrong and where.
 
     The command line prints the message as one line and exits with status 2.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> gt.GraphTransplant(anchor_ratio=0.7)
+        Traceback (most recent call last):
+        ...
+        graph_transplant.errors.GraphTransplantError: `anchor_ratio` must be in (0, 0.5], got 0.7
     """
 
 
 class DataError(GraphTransplantError):
-    """Graphs, labels or files that are missing or malformed."""
+    """Graphs, labels or files that are missing or malformed.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> gt.GraphStore.from_pyg([], name="mine")
+        Traceback (most recent call last):
+        ...
+        graph_transplant.errors.DataError: mine: there are no graphs
+    """
 
 
 def check_choice(argument: str, value: str, choices: Iterable[str]) -> str:

@@ -72,14 +72,15 @@ class NodeSaliency:
                 f"`layer` of the saliency is {self.layer}, but the model has "
                 f"{len(prediction.layers)} message-passing layers"
             )
-        chosen = prediction.layers[self.layer]
-        embedding = chosen.before if self.activation == "before" else chosen.after
+        embedding, rectified = prediction.layers[self.layer]
         if not (loss.requires_grad and embedding.requires_grad):
             raise GraphTransplantError(
                 "node saliency needs gradients: run the model with gradients enabled and with "
                 "parameters that require them"
             )
         gradient: Tensor = torch.autograd.grad(loss, embedding, retain_graph=True)[0]
+        if rectified and self.activation == "before":
+            gradient = gradient * (embedding.detach() > 0)
         if self.kind == "gradient":
             return gradient.square().sum(1).sqrt()
         return (gradient * embedding.detach()).sum(1).abs()
@@ -178,7 +179,7 @@ class ModuleAdapter:
         def record(module: nn.Module, inputs: Any, output: Any) -> None:
             first = output[0] if isinstance(output, tuple) else output
             if isinstance(first, Tensor) and first.shape[:1] == (nodes,):
-                outputs.append(LayerOutput(first, first))
+                outputs.append(LayerOutput(first, rectified=False))
 
         handles = [module.register_forward_hook(record) for module in self.layer_modules]
         try:
@@ -197,7 +198,7 @@ class ModuleAdapter:
             )
         if logits.dim() == 1:
             logits = logits.unsqueeze(1)
-        last = outputs[-1].after if outputs else logits.new_empty(nodes, 0)
+        last = outputs[-1].nodes if outputs else logits.new_empty(nodes, 0)
         return Prediction(last, None, logits, tuple(outputs))
 
 

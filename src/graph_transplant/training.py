@@ -235,6 +235,14 @@ class FitResult:
         best_epoch: The first epoch with the highest validation accuracy.
         stopped_early: Whether patience ran out before the last epoch.
         seconds: How long it took.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs").subset(range(12))
+        >>> model = gt.GraphClassifier.for_data(store, hidden=8)
+        >>> result = gt.fit(model, store, store, seed=0, epochs=3)
+        >>> [log.epoch for log in result.history]
+        [1, 2, 3]
     """
 
     model: nn.Module
@@ -327,15 +335,14 @@ def fit(
         >>> result.epochs
         2
     """
-    for name, value, least in (
-        ("epochs", epochs, 1),
-        ("batch_size", batch_size, 1),
-        ("seed", seed, 0),
-    ):
-        if value < least:
-            raise GraphTransplantError(f"`{name}` must be at least {least}, got {value}")
-    if not learning_rate > 0:
-        raise GraphTransplantError(f"`learning_rate` must be positive, got {learning_rate}")
+    least = {"epochs": 1, "batch_size": 1, "stop_patience": 1, "decay_patience": 1, "seed": 0}
+    given = (epochs, batch_size, stop_patience, decay_patience, seed)
+    for (name, bound), value in zip(least.items(), given, strict=True):
+        if value < bound:
+            raise GraphTransplantError(f"`{name}` must be at least {bound}, got {value}")
+    for name, number in (("learning_rate", learning_rate), ("clip_norm", clip_norm)):
+        if not number > 0:
+            raise GraphTransplantError(f"`{name}` must be positive, got {number}")
     augmentations = _several(augment)
     predictor, device = as_predictor(model, saliency_module), _device(model)
     streams = [torch.Generator().manual_seed(_child(seed, stream)) for stream in range(2)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
+
 from graph_transplant.augment.base import (
     Augmentation,
     CleanPass,
@@ -72,16 +74,23 @@ METHODS: dict[str, Callable[[GraphClassifier], tuple[Augmentation, ...]]] = {
 """The methods of a comparison by name, each made for one model."""
 
 
-def build_method(name: str, model: GraphClassifier) -> tuple[Augmentation, ...]:
+def build_method(
+    name: str, model: GraphClassifier, *, seed: int | None = None
+) -> tuple[Augmentation, ...]:
     """Make the augmentations of a named method for a model.
 
     Args:
         name: A key of :data:`METHODS`.
         model: The model that will be trained.
+        seed: Determines the initial weights of what learns itself; torch's global generator by
+            default.
 
     Example:
         >>> build_method("vanilla", GraphClassifier(1, 2))
         ()
     """
     check_choice("method", name, METHODS)
-    return METHODS[name](model)
+    with torch.random.fork_rng(devices=[], enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        return METHODS[name](model)

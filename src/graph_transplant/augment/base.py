@@ -39,6 +39,14 @@ class CleanPass:
         targets: float ``[graphs, outputs]``.
         prediction: What the model said, with gradients.
         task: What the targets are.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs").subset(range(4))
+        >>> model, batch = gt.GraphClassifier.for_data(store, hidden=8), store.batch(range(4))
+        >>> clean = CleanPass(batch, torch.eye(6)[batch.y], model(batch))
+        >>> clean.saliency(gt.NodeSaliency()).shape == (batch.num_nodes,)
+        True
     """
 
     batch: Batch
@@ -75,6 +83,11 @@ class Virtual(ABC):
         weight: Weight of every sample in the loss, float ``[samples]``; ones by default. The loss
             is the mean over all samples, so that a weight of zero leaves a sample out.
         auxiliary_loss: A further loss of the augmentation's own parameters.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> issubclass(gt.VirtualGraphs, Virtual)
+        True
     """
 
     targets: Tensor
@@ -102,6 +115,14 @@ class VirtualGraphs(Virtual):
 
     Attributes:
         batch: The graphs, a valid PyG ``Batch``.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs").subset(range(4))
+        >>> model = gt.GraphClassifier.for_data(store, hidden=8)
+        >>> same = VirtualGraphs(batch=store.batch(range(4)), targets=torch.full((4, 6), 1 / 6))
+        >>> same.logits(model).shape
+        torch.Size([4, 6])
     """
 
     batch: Batch
@@ -116,6 +137,20 @@ class Augmentation(nn.Module, ABC):
 
     An augmentation draws every random choice from the given generator, leaves its inputs and the
     model as they are, and may have parameters of its own, which train with the model's.
+
+    Example:
+        An augmentation that trains on the original graphs a second time:
+
+        >>> class Again(Augmentation):
+        ...     def forward(self, clean, *, model, generator):
+        ...         return VirtualGraphs(batch=clean.batch, targets=clean.targets)
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs").subset(range(4))
+        >>> model = gt.GraphClassifier.for_data(store, hidden=8, dropout=0.0)
+        >>> once = gt.augmented_loss(model, store.batch(range(4)), ())
+        >>> twice = gt.augmented_loss(model, store.batch(range(4)), Again())
+        >>> bool(torch.isclose(twice, 2 * once))
+        True
     """
 
     @abstractmethod

@@ -19,7 +19,13 @@ from graph_transplant.augment.base import CleanPass, uniform
 from graph_transplant.augment.subgraphs import View
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import adjacency_of, layout_of
-from graph_transplant.segments import count_per_segment, offsets, ranges, segment_ids
+from graph_transplant.segments import (
+    count_per_segment,
+    gather_rows,
+    offsets,
+    ranges,
+    segment_ids,
+)
 
 # Pairs that ψ looks at together when it only predicts: few enough to stay in the cache.
 _PIECE = 2048
@@ -295,15 +301,15 @@ class EdgePredictor(Connection):
     Deviation: true-negatives. Pairs without an edge are never a node with itself, and are left out
     for complete graphs.
 
-    Deviation: gradient-pairs. All pairs are drawn from; the straight-through gradient is taken
-    through a random ``gradient_pairs`` of them and scaled up, which keeps its expectation at a
-    fraction of the cost. Where there are no more pairs than that, it is exact.
+    Deviation: gradient-pairs. All pairs are drawn from. Where a batch has more than twice
+    ``gradient_pairs``, the straight-through gradient is taken through so many random ones of them
+    and scaled up, which keeps its expectation at a fraction of the cost; else it is exact.
 
     Args:
         embedding_size: Width of the node embeddings.
         hidden: Widths of the two hidden layers.
         examples: Edges of the original graphs to learn from per step, and as many non-edges.
-        gradient_pairs: Pairs per step that carry the straight-through gradient.
+        gradient_pairs: Pairs per step that carry the straight-through gradient when there are many.
 
     Example:
         >>> psi = EdgePredictor(embedding_size=4)
@@ -320,7 +326,7 @@ class EdgePredictor(Connection):
         hidden: tuple[int, int] = (128, 64),
         *,
         examples: int = 512,
-        gradient_pairs: int = 1024,
+        gradient_pairs: int = 2048,
     ) -> None:
         super().__init__()
         if embedding_size < 1:
@@ -364,8 +370,8 @@ class EdgePredictor(Connection):
             )
         if nodes.shape[1] != self.embedding_size:
             raise GraphTransplantError(
-                f"`embedding_size` of the edge predictor is {self.embedding_size}, but the node "
-                f"embeddings are {nodes.shape[1]} wide"
+                f"`embedding_size` of the edge predictor is {self.embedding_size}, but the model's "
+                f"node embeddings are {nodes.shape[1]} wide: pass embedding_size={nodes.shape[1]}"
             )
         return nodes.detach()
 
@@ -380,22 +386,33 @@ class EdgePredictor(Connection):
         embeddings = self._check(nodes)
         pairs = all_pairs(source, destination)
         total = pairs.source.numel()
-        u = source.view.node.index_select(0, pairs.source)
-        v = destination.view.node.index_select(0, pairs.destination)
         noise = uniform((total,), generator, embeddings.device)
-        with torch.no_grad():
-            weight = straight_through(self._probability_of_all(embeddings, u, v), noise)
-        chosen = torch.arange(total, device=u.device)
-        if total > self.gradient_pairs:
-            keys = uniform((total,), generator, embeddings.device)
-            chosen = torch.topk(keys, self.gradient_pairs, sorted=False).indices
-        probability = self.probability(
-            embeddings.index_select(0, u.index_select(0, chosen)),
-            embeddings.index_select(0, v.index_select(0, chosen)),
-        )
-        soft = straight_through(probability, noise.index_select(0, chosen))
+        # Every node that may be joined is projected once, whatever the number of its pairs.
+        u, place_u = _numbered(pairs.source, source.open)
+        v, place_v = _numbered(pairs.destination, destination.open)
+        at_u = embeddings.index_select(0, source.view.node.index_select(0, u))
+        at_v = embeddings.index_select(0, destination.view.node.index_select(0, v))
+        first_u, second_u = self.first(at_u), self.second(at_u)
+        first_v, second_v = self.first(at_v), self.second(at_v)
+
+        def probability(a: Tensor, b: Tensor) -> Tensor:
+            forward = self._score(gather_rows(first_u, a), gather_rows(second_v, b))
+            backward = self._score(gather_rows(first_v, b), gather_rows(second_u, a))
+            return (forward.sigmoid() + backward.sigmoid()) / 2
+
+        if total <= 2 * self.gradient_pairs:
+            weight = straight_through(probability(place_u, place_v), noise)
+            return Pairs(pairs.source, pairs.destination, weight)
+
+        with torch.no_grad():  # a piece at a time, so that each stays in the cache
+            pieces = zip(torch.split(place_u, _PIECE), torch.split(place_v, _PIECE), strict=True)
+            weight = straight_through(torch.cat([probability(a, b) for a, b in pieces]), noise)
+        keys = uniform((total,), generator, embeddings.device)
+        chosen = torch.topk(keys, self.gradient_pairs, sorted=False).indices
+        some = probability(place_u.index_select(0, chosen), place_v.index_select(0, chosen))
+        soft = straight_through(some, noise.index_select(0, chosen))
         # The value is weight; the gradient is that of the chosen pairs, standing for all.
-        scale = total / max(chosen.numel(), 1)
+        scale = total / self.gradient_pairs
         weight = weight.index_add(0, chosen, (soft - soft.detach()) * scale)
         carries = (weight.detach() > 0.5).index_fill(0, chosen, True).nonzero().flatten()
         return Pairs(
@@ -403,16 +420,6 @@ class EdgePredictor(Connection):
             pairs.destination.index_select(0, carries),
             weight.index_select(0, carries),
         )
-
-    def _probability_of_all(self, embeddings: Tensor, u: Tensor, v: Tensor) -> Tensor:
-        """Return ê of many pairs of nodes, a piece at a time so that each stays in the cache."""
-        first, second = self.first(embeddings), self.second(embeddings)
-        pieces = [
-            self._score(first.index_select(0, a), second.index_select(0, b)).sigmoid()
-            + self._score(first.index_select(0, b), second.index_select(0, a)).sigmoid()
-            for a, b in zip(torch.split(u, _PIECE), torch.split(v, _PIECE), strict=True)
-        ]
-        return torch.cat(pieces) / 2 if pieces else embeddings.new_empty(0)
 
     def supervise(self, clean: CleanPass, generator: torch.Generator | None) -> Tensor | None:
         """Return the loss on edges and non-edges of the original graphs.
@@ -468,6 +475,12 @@ class EdgePredictor(Connection):
             embeddings.index_select(0, first), embeddings.index_select(0, second)
         )
         return float(((likely > 0.5) == (joined > 0.5)).to(torch.double).mean())
+
+
+def _numbered(nodes: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
+    """List the marked nodes, and say for each of ``nodes`` where in that list it stands."""
+    place = offsets(among.to(torch.long)).index_select(0, nodes)
+    return among.nonzero().flatten(), place
 
 
 def straight_through(probability: Tensor, noise: Tensor) -> Tensor:

@@ -24,7 +24,6 @@ from graph_transplant.segments import (
     count_per_segment,
     offsets,
     ranges,
-    rank_in_segment,
 )
 
 # Guards floor(ratio * count) against products that fall short by rounding, such as 0.29 * 100.
@@ -144,14 +143,18 @@ def most_salient(saliency: Tensor, layout: Layout, count: Tensor, keys: Tensor) 
     Returns:
         bool ``[nodes]``.
     """
-    shuffled = torch.argsort(keys)
-    order = shuffled.index_select(
-        0, torch.argsort(saliency.index_select(0, shuffled), descending=True, stable=True)
-    )
-    place = torch.empty_like(order)
-    place.scatter_(0, order, torch.arange(order.numel(), device=order.device))
-    rank = rank_in_segment(place, layout.segment, layout.ptr)
-    return rank < count.index_select(0, layout.segment)
+    # One sort of integers made of the graph, the saliency in reverse and the random number. The
+    # bits of a float that is not negative, read as an integer, keep its order.
+    spare = 31 - layout.num_graphs.bit_length()
+    if spare < 1:
+        raise GraphTransplantError(f"a batch of {layout.num_graphs} graphs is too large to mix")
+    bits = saliency.to(torch.float32).abs().view(torch.int32).to(torch.long)
+    code = (layout.segment << 31) + (0x7FFFFFFF - bits)
+    order = torch.argsort((code << spare) + (keys * 2**spare).to(torch.long))
+    position = torch.arange(order.numel(), device=order.device)
+    position = position - layout.ptr.index_select(0, layout.segment)
+    inside = position < count.index_select(0, layout.segment)
+    return torch.empty_like(inside).scatter_(0, order, inside)
 
 
 def partial_khop(view: View, start: Tensor, ratio: float, keys: Tensor) -> Tensor:

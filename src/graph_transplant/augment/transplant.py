@@ -57,6 +57,13 @@ class TransplantPlan:
         destination: The destination graphs and the nodes that remain (V \ V̄).
         pairs: New edges between the two, as nodes of the two views.
         keys: Random numbers for the attributes and directions of new edges, float64 ``[pairs, 3]``.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> batch = gt.load("motifs").batch(range(4))
+        >>> plan = GraphTransplant().plan(batch, torch.ones(batch.num_nodes), generator=None)
+        >>> sorted(plan.source_of.tolist()), plan.removed.shape == (batch.num_nodes,)
+        ([0, 1, 2, 3], True)
     """
 
     source_of: Tensor
@@ -93,6 +100,15 @@ class MixedGraphs(VirtualGraphs):
         edge_kind: 0 for edges kept from the source, 1 from the destination, 2 for new ones, int64
             ``[edges]``.
         plan: The choices that led here.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> batch = gt.load("motifs").batch(range(4))
+        >>> mixed = GraphTransplant().mix(batch, torch.ones(batch.num_nodes))
+        >>> source, destination = mixed.node_from_source, ~mixed.node_from_source
+        >>> bool((batch.batch[mixed.node_origin[destination]] ==
+        ...       mixed.batch.batch[destination]).all())
+        True
     """
 
     label_weight: Tensor
@@ -212,6 +228,10 @@ class GraphTransplant(Augmentation):
             raise DataError(
                 f"`saliency` must have shape [{layout.num_nodes}], one number per node; got "
                 f"{list(saliency.shape)}"
+            )
+        if nodes is not None and nodes.shape[0] != layout.num_nodes:
+            raise DataError(
+                f"`nodes` must have {layout.num_nodes} rows, one per node; got {nodes.shape[0]}"
             )
         destination = View.of(batch)
         if source_of is None:
@@ -454,7 +474,8 @@ class GraphTransplant(Augmentation):
         if self._looked_at_saliency:
             return
         self._looked_at_saliency = True
-        if not varies_within_graphs(saliency, batch):
+        finite = bool(torch.isfinite(saliency).all())
+        if finite and not varies_within_graphs(saliency, batch):
             warnings.warn(
                 "node saliency is the same for all nodes of every graph: anchors are then random "
                 "and labels size-based; with mean or sum readout read it before the activation or "

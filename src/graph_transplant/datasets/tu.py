@@ -22,8 +22,8 @@ What becomes of them agrees with :class:`torch_geometric.datasets.TUDataset`:
   one-hot column for *every* whole number from its smallest to its largest value, also for those
   that do not occur (DD: 89 columns for 82 labels in use).
 * Self-loops are removed (COLLAB publishes 2837), and an edge that is listed more than once is kept
-  once (IMDB-BINARY lists each twice). Deviation: a repeated edge keeps the attributes of its first
-  line, where PyG adds them up.
+  once (IMDB-BINARY lists each twice). Unlike in PyG, which adds them up, it keeps the attributes
+  of its first line.
 * Classes are numbered ``0..C-1`` in the order of their original values, which stay readable as
   ``label_names``.
 """

@@ -99,7 +99,7 @@ def run_trial(
         model,
         train,
         validation,
-        build_method(trial.method, model),
+        build_method(trial.method, model, seed=seed + 1),
         seed=seed,
         epochs=settings.epochs,
         batch_size=settings.batch_size,

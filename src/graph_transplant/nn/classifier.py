@@ -21,13 +21,16 @@ READOUTS = ("mean", "sum", "max")
 class LayerOutput(NamedTuple):
     """What one layer gave.
 
+    Only one side of the activation is kept: the gradient before a rectifier is the gradient after
+    it where the output is positive, and zero elsewhere.
+
     Attributes:
-        before: Before the activation, float ``[nodes, hidden]``.
-        after: After the activation, float ``[nodes, hidden]``.
+        nodes: float ``[nodes, hidden]``.
+        rectified: Whether ``nodes`` comes after a rectifier (ReLU).
     """
 
-    before: Tensor
-    after: Tensor
+    nodes: Tensor
+    rectified: bool
 
 
 class Prediction(NamedTuple):
@@ -39,6 +42,12 @@ class Prediction(NamedTuple):
             whose inside is not known.
         logits: float ``[graphs, outputs]``.
         layers: Output of every layer, first to last.
+
+    Example:
+        >>> model = GraphClassifier(1, 2, layers=3, hidden=8)
+        >>> prediction = model(Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]])))
+        >>> len(prediction.layers), prediction.graphs.shape
+        (3, torch.Size([1, 8]))
     """
 
     nodes: Tensor
@@ -225,9 +234,8 @@ class GraphClassifier(nn.Module):
         operator = self.operator(adjacency, x.dtype)
         outputs = []
         for convolution in self.convolutions:
-            before = convolution(x, operator)
-            x = before.relu()
-            outputs.append(LayerOutput(before, x))
+            x = convolution(x, operator).relu_()
+            outputs.append(LayerOutput(x, rectified=True))
         return tuple(outputs)
 
     def readout(self, nodes: Tensor, batch: Data) -> Tensor:
@@ -267,6 +275,6 @@ class GraphClassifier(nn.Module):
             batch: A PyG ``Batch`` or ``Data``.
         """
         layers = self.embed_nodes(batch)
-        nodes = layers[-1].after
+        nodes = layers[-1].nodes
         graphs = self.readout(nodes, batch)
         return Prediction(nodes, graphs, self.classify(graphs), layers)
