@@ -1,0 +1,58 @@
+"""Sphinx configuration. The build needs no network, and the pages load nothing from outside."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+import graph_transplant
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "graph-transplant"
+author = "graph-transplant developers"
+copyright = "2026, graph-transplant developers"
+release = installed_version("graph-transplant")
+version = release
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml"]
+exclude_patterns = ["_build"]
+source_suffix = {".md": "markdown"}
+
+myst_enable_extensions = ["attrs_inline", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = f"graph-transplant {release}"
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
+html_math_renderer = "mathml"
+html_show_sphinx = False
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
+autodoc_default_options = {"members": True}
+napoleon_numpy_docstring = False
+napoleon_preprocess_types = False
+napoleon_use_ivar = True
+
+# Names of other projects are not linked: that would fetch their inventories at build time.
+# Our own, written in full, must resolve.
+nitpick_ignore_regex = [(r"py:.*", r"(?!graph_transplant).*")]
+
+
+def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Lead a reference to ``graph_transplant.Name`` to the module where the name lives."""
+    package, _, name = node.get("reftarget", "").rpartition(".")
+    if package != "graph_transplant" or name not in graph_transplant.__all__:
+        return None
+    target = f"{getattr(graph_transplant, name).__module__}.{name}"
+    where = (env, node["refdoc"], app.builder, node["reftype"], target, node, content)
+    return env.get_domain("py").resolve_xref(*where)
+
+
+def setup(app: Any) -> None:
+    app.connect("missing-reference", find_public_name)

@@ -1,0 +1,110 @@
+"""The wheel: what is in it, and that it works where the checkout is not."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import graph_transplant
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CONSTRAINTS = {
+    canonicalize_name(line.split("==")[0]): line.split("==")[1].strip()
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    if "==" in line and not line.startswith("#")
+}
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    options = ("--wheel", "--no-isolation", "--outdir", out)
+    run(sys.executable, "-m", "build", *options, ROOT, cwd=out)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("elsewhere")
+    options = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
+    run(sys.executable, "-m", "pip", "install", *options, "--target", target, wheel, cwd=target)
+    return target
+
+
+def test_wheel_holds_the_whole_package(wheel: Path) -> None:
+    source = ROOT / "src"
+    wanted = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert held == wanted
+    assert "graph_transplant/py.typed" in held
+    assert any(name.startswith("graph_transplant/report/templates/") for name in held)
+
+
+def test_wheel_passes_twine(wheel: Path) -> None:
+    run(sys.executable, "-m", "twine", "check", "--strict", wheel, cwd=wheel.parent)
+
+
+def test_wheel_works_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
+    path = {"PYTHONPATH": str(installed)}
+    where = "import graph_transplant; print(graph_transplant.__file__)"
+    home = run(sys.executable, "-c", where, cwd=tmp_path, **path)
+    assert Path(home.strip()).is_relative_to(installed)
+    for command in (
+        (sys.executable, "-m", "graph_transplant", "--version"),
+        (sys.executable, installed / "bin" / "graph-transplant", "--version"),
+    ):
+        assert PROJECT["version"] in run(*command, cwd=tmp_path, **path)
+
+
+def test_one_version_everywhere() -> None:
+    version = PROJECT["version"]
+    assert graph_transplant.__version__ == version
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {version}\n" in citation
+    assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_requirement_has_a_tested_version_in_its_range() -> None:
+    extras = PROJECT["optional-dependencies"]
+    setup = [*PROJECT["dependencies"], *extras["test"], *extras["docs"], *extras["dev"]]
+    for text in setup:
+        requirement = Requirement(text)
+        name = canonicalize_name(requirement.name)
+        if name == PROJECT["name"]:
+            continue
+        assert name in CONSTRAINTS, f"{name} has no pin in constraints.txt"
+        assert requirement.specifier.contains(CONSTRAINTS[name]), (text, CONSTRAINTS[name])
+
+
+def test_the_torch_that_setup_installs_first_is_the_tested_one() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.findall(r"torch==(\S+)", makefile) == [CONSTRAINTS["torch"]]
