@@ -101,8 +101,12 @@ class _KeptAdjacency:
 
 
 def _versions(edge_index: Tensor, weight: Tensor | None) -> tuple[int, int]:
-    """Count the changes in place of both tensors."""
-    return edge_index._version, -1 if weight is None else weight._version
+    """Count the changes in place of both tensors; those of inference mode are not counted."""
+    first, second = (
+        -1 if tensor is None or tensor.is_inference() else tensor._version
+        for tensor in (edge_index, weight)
+    )
+    return first, second
 
 
 def adjacency_of(batch: Data) -> Adjacency:

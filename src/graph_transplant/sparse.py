@@ -196,6 +196,7 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, values = ctx.saved_tensors
+        values = None if values is None else values.detach()
         adjacency: Adjacency = ctx.adjacency
         gradient = gradients[0].contiguous()
         x_gradient = value_gradient = None

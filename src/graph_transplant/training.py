@@ -75,6 +75,39 @@ def step_losses(
     return StepLosses(clean.loss, virtual, auxiliary)
 
 
+def take_step(
+    model: Predictor,
+    batch: Batch,
+    augment: Sequence[Augmentation],
+    optimizer: torch.optim.Optimizer,
+    *,
+    task: str,
+    clip_norm: float,
+    generator: torch.Generator | None,
+) -> StepLosses:
+    """Take one optimiser step on a batch and its virtual samples.
+
+    Args:
+        model: The model, in training mode.
+        batch: Original graphs.
+        augment: Augmentations; none is plain training.
+        optimizer: Of the parameters of the model and the augmentations.
+        task: What the targets are.
+        clip_norm: Limit of the gradient's norm.
+        generator: Source of the augmentations' randomness.
+
+    Returns:
+        The losses before the step.
+    """
+    optimizer.zero_grad(set_to_none=True)
+    losses = step_losses(model, batch, augment, task=task, generator=generator)
+    torch.autograd.backward(losses.total)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    nn.utils.clip_grad_norm_(parameters, clip_norm)
+    optimizer.step()
+    return losses
+
+
 def augmented_loss(
     model: nn.Module,
     batch: Batch,
@@ -374,7 +407,6 @@ def fit(
                 order,
                 augmentations,
                 optimizer,
-                parameters,
                 batch_size=batch_size,
                 clip_norm=clip_norm,
                 generator=augment_generator,
@@ -434,7 +466,6 @@ def _run_epoch(
     order: Tensor,
     augmentations: Sequence[Augmentation],
     optimizer: torch.optim.Optimizer,
-    parameters: list[nn.Parameter],
     *,
     batch_size: int,
     clip_norm: float,
@@ -446,11 +477,15 @@ def _run_epoch(
     steps = 0
     for batch in train.batches(order, batch_size):
         batch = batch.to(device) if device.type != "cpu" else batch
-        optimizer.zero_grad(set_to_none=True)
-        losses = step_losses(model, batch, augmentations, task=train.task, generator=generator)
-        torch.autograd.backward(losses.total)
-        nn.utils.clip_grad_norm_(parameters, clip_norm)
-        optimizer.step()
+        losses = take_step(
+            model,
+            batch,
+            augmentations,
+            optimizer,
+            task=train.task,
+            clip_norm=clip_norm,
+            generator=generator,
+        )
         parts = torch.stack((losses.clean, losses.virtual, losses.auxiliary)).detach()
         totals += parts * (batch.num_graphs / len(train))
         steps += 1
