@@ -14,9 +14,10 @@ from scipy.stats import chisquare
 from graph_transplant.segments import (
     choose_per_segment,
     count_per_segment,
+    gather_rows,
     offsets,
-    rank_in_segment,
     ranges,
+    rank_in_segment,
     segment_ids,
     segment_max,
     segment_sum,
@@ -133,9 +134,7 @@ def test_segment_max_and_its_gradient(counts: list[int]) -> None:
     values = torch.randn(sum(counts), 3, generator=generator, dtype=torch.double).requires_grad_()
     result = segment_max(values, segment, ptr)
     zero = values.new_zeros(3)
-    expected = torch.stack(
-        [values[part].max(0).values if part else zero for part in items(counts)]
-    )
+    expected = torch.stack([values[part].max(0).values if part else zero for part in items(counts)])
     torch.testing.assert_close(result, expected)
     if values.numel():
         assert torch.autograd.gradcheck(lambda v: segment_max(v, segment, ptr), (values,))
@@ -148,3 +147,19 @@ def test_segment_max_of_equal_values_shares_the_gradient() -> None:
     assert values.grad is not None
     assert float(values.grad.sum()) == pytest.approx(1.0)
     assert float(values.grad[2]) == 0.0
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 6), st.lists(st.integers(0, 5), max_size=9))
+def test_gather_rows_and_its_gradient(rows: int, listed: list[int]) -> None:
+    index = torch.tensor([i % rows for i in listed], dtype=torch.long)
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(rows, 2, generator=generator, dtype=torch.double).requires_grad_()
+    taken = gather_rows(values, index)
+    assert torch.equal(taken, values[index])
+    upstream = torch.randn(len(index), 2, generator=generator, dtype=torch.double)
+    (found,) = torch.autograd.grad(taken, values, upstream)
+    expected = torch.zeros(rows, 2, dtype=torch.double)
+    for row, gradient in zip(index.tolist(), upstream, strict=True):
+        expected[row] += gradient
+    torch.testing.assert_close(found, expected)

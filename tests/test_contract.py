@@ -1,0 +1,391 @@
+"""What every augmentation must hold. A new method is tested by standing in ``METHODS``."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+import graph_transplant as gt
+from graph_transplant.augment import METHODS, Augmentation, build_method
+from graph_transplant.experiments.protocol import Settings
+from graph_transplant.experiments.records import Trial
+from graph_transplant.experiments.trial import run_trial
+from graph_transplant.saliency import as_predictor
+from oracles import check_valid_batch, is_undirected, same_content
+from strategies import random_batch
+
+GRAPHS = 6
+AUGMENTING = sorted(
+    name for name in METHODS if build_method(name, gt.GraphClassifier(3, 2, hidden=4))
+)
+CONVS = ("gcn", "gcs", "gin", "gat")
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def edges(*listed: tuple[int, int]) -> Tensor:
+    both = [e for u, v in listed for e in ((u, v), (v, u))]
+    return torch.tensor(both, dtype=torch.long).reshape(-1, 2).t().contiguous()
+
+
+def graph(nodes: int, edge_index: Tensor, label: int) -> Data:
+    x = torch.randn(nodes, 3, generator=generator(label))
+    return Data(x=x, edge_index=edge_index, y=torch.tensor([label]))
+
+
+@cache
+def batch_named(kind: str) -> Batch:
+    if kind == "single-node":
+        items = [graph(1, edges(), k) for k in range(GRAPHS)]
+    elif kind == "edgeless":
+        items = [graph(3 + k, edges(), k) for k in range(GRAPHS)]
+    elif kind == "complete":
+        items = [
+            graph(k + 2, edges(*itertools.combinations(range(k + 2), 2)), k) for k in range(GRAPHS)
+        ]
+    elif kind == "mixed":  # one of each beside ordinary graphs
+        ring = edges(*((v, (v + 1) % 6) for v in range(6)))
+        items = [
+            graph(1, edges(), 0),
+            graph(4, edges(), 1),
+            graph(4, edges(*itertools.combinations(range(4), 2)), 2),
+            graph(6, ring, 3),
+            graph(7, edges((0, 1), (1, 2), (4, 5)), 4),
+            graph(6, ring, 5),
+        ]
+    else:
+        return random_batch(
+            generator(21),
+            graphs=GRAPHS,
+            undirected=kind != "directed",
+            simple=kind != "multi",
+            edge_attr=kind == "attributes",
+            edge_weight=kind == "weights",
+        )
+    return Batch.from_data_list(items)
+
+
+KINDS = (
+    "ordinary",
+    "directed",
+    "multi",
+    "attributes",
+    "weights",
+    "single-node",
+    "edgeless",
+    "complete",
+    "mixed",
+)
+
+
+def setup(
+    method: str, kind: str = "ordinary", conv: str = "gcs", dropout: float = 0.5
+) -> tuple[gt.GraphClassifier, Augmentation, Batch]:
+    model = gt.GraphClassifier(
+        3, GRAPHS, conv=conv, layers=2, hidden=8, dropout=dropout, seed=0
+    ).train()
+    torch.manual_seed(0)
+    (augmentation,) = build_method(method, model)
+    return model, augmentation, batch_named(kind).clone()
+
+
+def clean_pass(model: nn.Module, batch: Batch) -> gt.CleanPass:
+    return gt.CleanPass(batch, torch.eye(GRAPHS), as_predictor(model)(batch))
+
+
+def augment(
+    model: nn.Module, augmentation: Augmentation, batch: Batch, seed: int = 0
+) -> gt.Virtual:
+    clean = clean_pass(model, batch)
+    return augmentation(clean, model=as_predictor(model), generator=generator(seed))
+
+
+@contextmanager
+def flat_saliency_allowed(kind: str) -> Iterator[None]:
+    """On graphs without edges, or complete ones, saliency may truly be flat, and that is said."""
+    import warnings
+
+    with warnings.catch_warnings():
+        if kind in ("single-node", "edgeless", "complete"):
+            warnings.filterwarnings("ignore", message="node saliency is the same")
+        yield
+
+
+def test_every_method_is_looked_at() -> None:
+    assert set(METHODS) - set(AUGMENTING) == {"vanilla"}
+    for name in AUGMENTING:
+        assert len(build_method(name, gt.GraphClassifier(3, 2, hidden=4))) == 1
+
+
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_same_seed_same_result(method: str) -> None:
+    results = []
+    for seed in (3, 3, 4):
+        model, augmentation, batch = setup(method, dropout=0.0)
+        results.append(augment(model, augmentation, batch, seed))
+    predictor = as_predictor(model)
+    one, again, other = ((r.targets, r.logits(predictor)) for r in results)
+    assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
+    assert not torch.equal(one[1], other[1])
+    if isinstance(results[0], gt.VirtualGraphs):
+        assert same_content(results[0].batch, results[1].batch)
+        assert not same_content(results[0].batch, results[2].batch)
+
+
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_the_global_generator_is_left_alone(method: str) -> None:
+    model, augmentation, batch = setup(method)
+    clean = clean_pass(model, batch)
+    state = torch.get_rng_state()
+    augmentation(clean, model=as_predictor(model), generator=generator())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_targets_are_distributions(method: str, kind: str) -> None:
+    with flat_saliency_allowed(kind):
+        virtual = augment(*setup(method, kind))
+    assert virtual.targets.shape[1] == GRAPHS
+    torch.testing.assert_close(virtual.targets.sum(1), torch.ones(len(virtual.targets)))
+    assert bool(((virtual.targets >= 0) & (virtual.targets <= 1)).all())
+    if virtual.weight is not None:
+        assert bool((virtual.weight >= 0).all())
+    # Every graph has its own class: no target may name more than two graphs, and each column
+    # must be touched by somebody.
+    assert int((virtual.targets > 0).sum(1).max()) <= 2
+    assert not virtual.targets.requires_grad
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_input_is_unchanged(method: str, kind: str) -> None:
+    model, augmentation, batch = setup(method, kind)
+    before, targets = batch.clone(), torch.eye(GRAPHS)
+    versions = {key: batch[key]._version for key in batch.keys() if torch.is_tensor(batch[key])}  # noqa: SIM118
+    clean = gt.CleanPass(batch, targets, model(batch))
+    logits, nodes = clean.prediction.logits.clone(), clean.prediction.nodes.clone()
+    with flat_saliency_allowed(kind):
+        virtual = augmentation(clean, model=as_predictor(model), generator=generator())
+        virtual.loss(as_predictor(model), "multiclass").backward()
+    assert same_content(batch, before)
+    assert all(batch[key]._version == version for key, version in versions.items())
+    assert torch.equal(targets, torch.eye(GRAPHS))
+    assert torch.equal(clean.prediction.logits, logits)
+    assert torch.equal(clean.prediction.nodes, nodes)
+
+
+class Foreign(nn.Module):
+    """A PyG model that takes edge weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from torch_geometric.nn import GCNConv
+
+        self.one, self.two = GCNConv(3, 8), GCNConv(8, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.out = nn.Linear(8, GRAPHS)
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, batch: Tensor, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        from torch_geometric.nn import global_mean_pool
+
+        h = self.norm(self.one(x, edge_index, edge_weight)).relu()
+        return self.out(global_mean_pool(self.two(h, edge_index, edge_weight).relu(), batch))
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["ours", "foreign"])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_model_is_unchanged(method: str, training: bool, foreign: bool) -> None:
+    model, augmentation, batch = setup(method)
+    if foreign:
+        torch.manual_seed(0)
+        model = Foreign()
+    model.train(training)
+    first = next(model.parameters())
+    first.grad = torch.full_like(first, 7.0)  # a gradient somebody is accumulating
+    clean = clean_pass(model, batch)
+    weights = copy.deepcopy(model.state_dict())
+    modes = [module.training for module in model.modules()]
+    augmentation(clean, model=as_predictor(model), generator=generator())
+    assert [module.training for module in model.modules()] == modes
+    for module in model.modules():
+        for hooks in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"):
+            assert not getattr(module, hooks)
+    assert all(torch.equal(weights[key], value) for key, value in model.state_dict().items())
+    assert bool((first.grad == 7.0).all())
+    assert all(p.grad is None for p in model.parameters() if p is not first)
+    assert all(p.grad is None for p in augmentation.parameters())
+    assert all(p.requires_grad for p in model.parameters())
+
+
+@pytest.mark.parametrize("conv", CONVS)
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_all_parameters_move_in_one_step(method: str, conv: str) -> None:
+    model, augmentation, batch = setup(method, conv=conv)
+    modules = nn.ModuleDict({"model": model, "augmentation": augmentation})
+    before = copy.deepcopy(modules.state_dict())
+    optimiser = torch.optim.Adam(modules.parameters(), lr=1e-2)
+    loss = gt.augmented_loss(model, batch, augmentation, generator=generator())
+    assert loss.dim() == 0
+    assert bool(torch.isfinite(loss.detach()))
+    loss.backward()
+    optimiser.step()
+    for name, parameter in modules.named_parameters():
+        assert parameter.grad is not None, name
+        assert not torch.equal(parameter, before[name]), name
+
+
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_the_loss_is_the_sum_of_its_parts(method: str) -> None:
+    model, augmentation, batch = setup(method, dropout=0.0)
+    clean = clean_pass(model, batch)
+    virtual = augmentation(clean, model=as_predictor(model), generator=generator(5))
+    parts = clean.loss + virtual.loss(as_predictor(model), "multiclass")
+    if virtual.auxiliary_loss is not None:
+        parts = parts + virtual.auxiliary_loss
+    whole = gt.augmented_loss(model, batch, augmentation, generator=generator(5))
+    torch.testing.assert_close(whole, parts)
+    logits = virtual.logits(as_predictor(model))
+    soft = nn.functional.cross_entropy(logits, virtual.targets)
+    torch.testing.assert_close(virtual.loss(as_predictor(model), "multiclass"), soft)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_virtual_batch_is_valid(method: str, kind: str) -> None:
+    model, augmentation, batch = setup(method, kind)
+    with flat_saliency_allowed(kind):
+        for seed in range(4):
+            virtual = augment(model, augmentation, batch, seed)
+            if not isinstance(virtual, gt.VirtualGraphs):
+                continue
+            check_valid_batch(
+                virtual.batch, graphs=len(virtual.targets), undirected=is_undirected(batch)
+            )
+            assert virtual.batch.x.shape[1] == 3
+            assert ("edge_attr" in virtual.batch) == ("edge_attr" in batch)
+            rows = {tuple(row) for row in batch.x.tolist()}
+            assert {tuple(row) for row in virtual.batch.x.tolist()} <= rows
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "directed", "multi", "weights", "mixed"])
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_virtual_batch_gives_the_same_however_it_is_carried(method: str, kind: str) -> None:
+    # What is kept with a batch for speed must not differ from what a fresh batch would give.
+    model, augmentation, batch = setup(method, kind, dropout=0.0)
+    virtual = augment(model, augmentation, batch)
+    if not isinstance(virtual, gt.VirtualGraphs):
+        pytest.skip("no graphs to carry")
+    expected = virtual.logits(model).detach()
+    plain = virtual.batch.detach()
+    for other in (
+        Batch.from_data_list(plain.to_data_list()),
+        plain.clone(),
+        copy.copy(plain),
+        pickle.loads(pickle.dumps(plain)),  # noqa: S301 - as a data loader's worker does
+    ):
+        torch.testing.assert_close(model(other).logits.detach(), expected)
+
+
+@pytest.mark.parametrize("conv", CONVS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_degenerate_graphs_train(kind: str, conv: str) -> None:
+    for method in AUGMENTING:
+        model, augmentation, batch = setup(method, kind, conv)
+        with flat_saliency_allowed(kind):
+            loss = gt.augmented_loss(model, batch, augmentation, generator=generator())
+        loss.backward()
+        assert bool(torch.isfinite(loss.detach()))
+        for parameter in [*model.parameters(), *augmentation.parameters()]:
+            assert parameter.grad is None or bool(torch.isfinite(parameter.grad).all())
+
+
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_a_batch_of_one_graph_trains(method: str) -> None:
+    model, augmentation, _ = setup(method)
+    batch = random_batch(generator(3), graphs=1, largest=12)
+    loss = gt.augmented_loss(model, batch, augmentation, generator=generator())
+    loss.backward()
+    assert bool(torch.isfinite(loss.detach()))
+
+
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_labels_of_a_mixed_graph_are_of_its_nodes_graphs(method: str) -> None:
+    model, augmentation, batch = setup(method)
+    virtual = augment(model, augmentation, batch, 2)
+    if not isinstance(virtual, gt.MixedGraphs):
+        pytest.skip("this method does not say where nodes come from")
+    for number in range(GRAPHS):
+        here = virtual.batch.batch == number
+        origins = set(batch.batch[virtual.node_origin[here]].tolist())
+        assert origins <= {number, int(virtual.source_of[number])}
+        named = set((virtual.targets[number] > 0).nonzero().flatten().tolist())
+        assert named <= {number, int(virtual.source_of[number])}
+
+
+@pytest.mark.parametrize("task", ["multilabel", "regression"])
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_other_tasks_train(method: str, task: str) -> None:
+    batch = batch_named("ordinary").clone()
+    batch.y = torch.rand(GRAPHS, 2, generator=generator(1))
+    if task == "multilabel":
+        batch.y = batch.y.round()
+        batch.y[0, 1] = float("nan")
+    model = gt.GraphClassifier(3, 2, layers=2, hidden=8, task=task, seed=0)
+    (augmentation,) = build_method(method, model)
+    loss = gt.augmented_loss(model, batch, augmentation, generator=generator())
+    loss.backward()
+    assert bool(torch.isfinite(loss.detach()))
+    assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters())
+
+
+@pytest.mark.parametrize("method", AUGMENTING)
+def test_graphs_without_features_train(method: str) -> None:
+    store = gt.load("motifs", graphs=12)
+    model = gt.GraphClassifier.for_data(store, layers=2, hidden=8, seed=0)
+    (augmentation,) = build_method(method, model)
+    batch = store.batch(range(12))
+    clean = gt.CleanPass(batch, torch.eye(6)[batch.y], model(batch))
+    virtual = augmentation(clean, model=model, generator=generator())
+    loss = virtual.loss(model, "multiclass")
+    loss.backward()
+    assert bool(torch.isfinite(loss.detach()))
+    if isinstance(virtual, gt.VirtualGraphs):
+        check_valid_batch(virtual.batch, graphs=12, undirected=True)
+        assert "x" not in virtual.batch
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_several_augmentations_add_up(method: str) -> None:
+    model, _, batch = setup("transplant-dp", dropout=0.0)
+    parts = build_method(method, model) + build_method("transplant-dp", model)
+    loss = gt.augmented_loss(model, batch, parts, generator=generator())
+    assert bool(torch.isfinite(loss.detach()))
+    assert loss > gt.augmented_loss(model, batch, (), generator=generator())
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_trial_is_determined_by_its_seed(method: str) -> None:
+    store = gt.load("motifs", graphs=60)
+    settings = Settings(folds=5, epochs=2, batch_size=16, hidden=8, seed=0)
+    trial = Trial(method, "gcs", 2, 0, 0)
+    curves = []
+    for state in (1, 2):  # what ran before in the same process must not matter
+        torch.manual_seed(state)
+        record = run_trial(store, trial, settings, fingerprint="", source="motifs")
+        curves.append(record["curve"])
+    assert curves[0] == curves[1]
