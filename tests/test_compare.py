@@ -7,6 +7,7 @@ import io
 import itertools
 import math
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from graph_transplant.experiments.summary import (
     verdicts,
 )
 from graph_transplant.experiments.trial import run_trial, sampled_curve, trial_seed
+from graph_transplant.experiments.worker import keep_freed_memory
 from graph_transplant.graphs import GraphStore
 from graph_transplant.training import EpochLog
 
@@ -561,3 +563,7 @@ def test_the_live_display_shows_trials_epochs_and_means(undisturbed: Comparison)
         display.stop()
     assert "epochs" not in shown()
     assert "a note" in text.getvalue()
+
+
+def test_our_processes_keep_freed_memory_where_the_c_library_can():
+    assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")

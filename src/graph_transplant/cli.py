@@ -90,8 +90,10 @@ def compare(
     from graph_transplant.experiments.engine import TrialError
     from graph_transplant.experiments.progress import Display, Plain
     from graph_transplant.experiments.records import RecordStore
+    from graph_transplant.experiments.worker import keep_freed_memory
     from graph_transplant.report import write_report
 
+    keep_freed_memory()
     errors = Console(stderr=True, highlight=False)
     store = load(data, root)
     directory = out or Path("comparisons") / slug(store.name)
