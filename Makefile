@@ -12,7 +12,7 @@ TORCH  := torch==2.13.0
 # One torch thread per process: two processes with two threads each crawl on two cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-DEMO_EPOCHS ?= 60
+DEMO_EPOCHS ?= 100
 DEMO_OUT    ?= comparisons/demo
 
 .DEFAULT_GOAL := help
@@ -41,7 +41,8 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup  ## compare Graph Transplant with plain training on the data set that ships with the package
 	$(BIN)/graph-transplant compare motifs --methods vanilla,transplant-dp,transplant-ep \
-	  --models gcs --layers 3 --folds 5 --epochs $(DEMO_EPOCHS) --workers 2 --out $(DEMO_OUT)
+	  --models gcs --layers 3 --folds 5 --epochs $(DEMO_EPOCHS) --batch-size 32 \
+	  --workers 2 --out $(DEMO_OUT)
 
 test: setup  ## all tests, two processes
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
