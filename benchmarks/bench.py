@@ -335,7 +335,7 @@ def machine() -> dict[str, str | int | float]:
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": platform.system(),
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),

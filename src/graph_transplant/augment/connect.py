@@ -346,8 +346,10 @@ class EdgePredictor(Connection):
 
     def _score(self, first: Tensor, second: Tensor) -> Tensor:
         """Logits of ψ from the two projections of each pair, float ``[pairs]``."""
-        hidden: Tensor = self.outer(self.inner((first + second).relu()).relu())
-        return hidden.squeeze(1)
+        # In place: the sums and products before a rectifier are needed by no backward pass.
+        hidden: Tensor = self.inner((first + second).relu_()).relu_()
+        score: Tensor = self.outer(hidden)
+        return score.squeeze(1)
 
     def probability(self, u: Tensor, v: Tensor) -> Tensor:
         """Return ê of pairs of embeddings.
