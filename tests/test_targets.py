@@ -10,7 +10,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from torch_geometric.data import Data
 
 from graph_transplant.errors import DataError
-from graph_transplant.targets import as_targets, batch_targets, graph_losses, task_of
+from graph_transplant.graphs import task_of
+from graph_transplant.targets import as_targets, batch_targets, graph_losses
 from strategies import random_batch, seeds
 
 

@@ -687,7 +687,7 @@ no edge features)
             raise DataError(f"{name}: `y` has {min(widths)} to {max(widths)} entries per graph")
         y = torch.cat(rows)
         if task is None:
-            task = _guess_task(y)
+            task = task_of(y)
         return cls(
             x=x,
             edge_index=torch.cat([data.edge_index.detach().cpu() for data in items], dim=1),
@@ -801,9 +801,17 @@ no edge features)
             raise DataError(f"{path} cannot be read as a graph store: {error}") from None
 
 
-def _guess_task(y: Tensor) -> str:
-    """Find the task from targets ``[graphs, outputs]``."""
+def task_of(y: Tensor) -> str:
+    """Find the task from targets: classes, labels (all 0, 1 or NaN) or regression values.
+
+    Args:
+        y: What a batch carries as ``y``.
+
+    Example:
+        >>> task_of(torch.tensor([3, 1])), task_of(torch.tensor([[0.5], [2.0]]))
+        ('multiclass', 'regression')
+    """
     if not y.is_floating_point():
-        return "multiclass" if y.shape[1] == 1 else "multilabel"
+        return "multilabel" if y.dim() == 2 and y.shape[1] > 1 else "multiclass"
     binary = (y == 0) | (y == 1) | y.isnan()
     return "multilabel" if bool(binary.all()) else "regression"

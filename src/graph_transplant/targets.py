@@ -69,22 +69,6 @@ def batch_targets(batch: Data, num_outputs: int | None = None) -> Tensor:
     return as_targets(y, num_outputs)
 
 
-def task_of(y: Tensor) -> str:
-    """Find the task from targets: classes, labels (all 0, 1 or NaN) or regression values.
-
-    Args:
-        y: What a batch carries as ``y``.
-
-    Example:
-        >>> task_of(torch.tensor([3, 1])), task_of(torch.tensor([[0.5], [2.0]]))
-        ('multiclass', 'regression')
-    """
-    if not y.is_floating_point():
-        return "multilabel" if y.dim() == 2 and y.shape[1] > 1 else "multiclass"
-    binary = (y == 0) | (y == 1) | y.isnan()
-    return "multilabel" if bool(binary.all()) else "regression"
-
-
 def graph_losses(logits: Tensor, targets: Tensor, task: str = "multiclass") -> Tensor:
     """Compute the loss of every graph.
 

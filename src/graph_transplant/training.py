@@ -18,10 +18,10 @@ from torch_geometric.data import Batch
 
 from graph_transplant.augment import Augmentation, CleanPass
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs import GraphStore, task_of
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.saliency import Predictor, as_predictor
-from graph_transplant.targets import as_targets, graph_losses, task_of
+from graph_transplant.targets import as_targets, graph_losses
 
 Augmentations = Augmentation | Sequence[Augmentation]
 
