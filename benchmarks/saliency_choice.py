@@ -23,9 +23,10 @@ from pathlib import Path
 import torch
 
 import graph_transplant as gt
+from graph_transplant.augment.subgraphs import most_salient
 from graph_transplant.experiments.splits import fold_indices
 from graph_transplant.graphs import layout_of
-from graph_transplant.segments import rank_in_segment, segment_sum
+from graph_transplant.segments import segment_sum
 from graph_transplant.training import evaluating
 
 READINGS = {
@@ -54,12 +55,8 @@ def top_precision(
     layout = layout_of(batch)
     mask = batch.motif_mask.to(torch.float32)
     size = segment_sum(mask, layout.segment, layout.ptr)
-    ties = torch.argsort(torch.rand(len(mask), generator=torch.Generator().manual_seed(0)))
-    place = torch.empty_like(ties)
-    order = ties[torch.argsort(saliency[ties], descending=True, stable=True)]
-    place[order] = torch.arange(len(mask))
-    rank = rank_in_segment(place, layout.segment, layout.ptr)
-    top = (rank < size[layout.segment]).to(torch.float32)
+    keys = torch.rand(len(mask), generator=torch.Generator().manual_seed(0)).to(torch.double)
+    top = most_salient(saliency, layout, size.to(torch.long), keys).to(torch.float32)
     return float((segment_sum(top * mask, layout.segment, layout.ptr) / size).mean())
 
 

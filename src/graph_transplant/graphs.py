@@ -375,7 +375,7 @@ no edge features)
             wrong = ((edge_index < 0) | (edge_index >= limit)).any(0)
             if bool(wrong.any()):
                 edge = int(wrong.nonzero()[0])
-                graph = int(torch.searchsorted(offsets(self.edge_counts), edge, right=True)) - 1
+                graph = _segment_of(edge, self.edge_counts)
                 raise DataError(
                     f"{self.name}: an edge of graph {graph} joins nodes "
                     f"{int(edge_index[0, edge])} and {int(edge_index[1, edge])}, but the graph has "
@@ -383,14 +383,14 @@ no edge features)
                 )
         if self._x is not None and not bool(torch.isfinite(self._x).all()):
             node = int((~torch.isfinite(self._x)).any(1).nonzero()[0])
-            graph = int(torch.searchsorted(offsets(self.node_counts), node, right=True)) - 1
+            graph = _segment_of(node, self.node_counts)
             raise DataError(
                 f"{self.name}: node {node - int(self._node_starts[graph])} of graph {graph} has a "
                 "feature that is not a finite number"
             )
         if self._edge_attr is not None and not bool(torch.isfinite(self._edge_attr).all()):
             edge = int((~torch.isfinite(self._edge_attr)).any(1).nonzero()[0])
-            graph = int(torch.searchsorted(offsets(self.edge_counts), edge, right=True)) - 1
+            graph = _segment_of(edge, self.edge_counts)
             raise DataError(
                 f"{self.name}: an edge of graph {graph} has a feature that is not a finite number"
             )
@@ -799,6 +799,11 @@ no edge features)
             )
         except (KeyError, TypeError) as error:
             raise DataError(f"{path} cannot be read as a graph store: {error}") from None
+
+
+def _segment_of(item: int, counts: Tensor) -> int:
+    """Number of the segment that an item lies in."""
+    return int(torch.searchsorted(offsets(counts), item, right=True)) - 1
 
 
 def task_of(y: Tensor) -> str:

@@ -19,6 +19,7 @@ from torch_geometric.nn import MessagePassing
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.graphs import layout_of
 from graph_transplant.nn import GraphClassifier, LayerOutput, Prediction
+from graph_transplant.segments import segment_sum
 
 KINDS = ("gradient", "gradient-x-activation")
 SIDES = ("before", "after")
@@ -94,8 +95,8 @@ def varies_within_graphs(saliency: Tensor, batch: Data) -> bool:
         batch: The batch of the nodes.
     """
     layout = layout_of(batch)
-    mean = saliency.new_zeros(layout.num_graphs).index_add_(0, layout.segment, saliency)
-    mean = mean / layout.counts.clamp(min=1)
+    total = segment_sum(saliency, layout.segment, layout.ptr)
+    mean = total / layout.counts.clamp(min=1)
     deviation = (saliency - mean.index_select(0, layout.segment)).abs()
     several = layout.counts.gt(1).index_select(0, layout.segment)
     if not bool(several.any()):

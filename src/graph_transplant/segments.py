@@ -118,18 +118,39 @@ def choose_per_segment(
     combined = segment.to(torch.double).mul_(2.0).add_(keys)
     if among is not None:
         combined.add_(among.logical_not())
-    order = torch.argsort(combined)
-    position = torch.arange(keys.numel(), device=keys.device) - ptr.index_select(0, segment)
-    inside = position < count.index_select(0, segment)
-    chosen = torch.empty_like(inside).scatter_(0, order, inside)
+    chosen = first_per_segment(count, combined, segment, ptr)
     return chosen if among is None else chosen & among
 
 
-def count_per_segment(mask: Tensor, ptr: Tensor) -> Tensor:
-    """Count the marked items of each segment.
+def first_per_segment(count: Tensor, codes: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
+    """Mark a given number of items of each segment: those with the smallest codes.
 
     Args:
-        mask: bool ``[items]``.
+        count: How many to mark, integer ``[segments]``.
+        codes: What to sort by, ``[items]``; the codes of a segment are all larger than those of the
+            segments before it, so that one sort serves all.
+        segment: Segment of each item, sorted int64 ``[items]``.
+        ptr: Offsets of the segments, int64 ``[segments + 1]``.
+
+    Returns:
+        bool ``[items]``.
+
+    Example:
+        >>> segment, ptr = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 2, 4])
+        >>> first_per_segment(torch.tensor([1, 1]), torch.tensor([3, 1, 12, 15]), segment, ptr)
+        tensor([False,  True,  True, False])
+    """
+    order = torch.argsort(codes)
+    position = torch.arange(codes.numel(), device=codes.device) - ptr.index_select(0, segment)
+    inside = position < count.index_select(0, segment)
+    return torch.empty_like(inside).scatter_(0, order, inside)
+
+
+def count_per_segment(items: Tensor, ptr: Tensor) -> Tensor:
+    """Count the marked items of each segment, or add up their counts.
+
+    Args:
+        items: Marks, bool ``[items]``, or counts, integer ``[items]``.
         ptr: Offsets of the segments, int64 ``[segments + 1]``.
 
     Returns:
@@ -139,7 +160,7 @@ def count_per_segment(mask: Tensor, ptr: Tensor) -> Tensor:
         >>> count_per_segment(torch.tensor([True, False, True]), torch.tensor([0, 2, 2, 3]))
         tensor([1, 0, 1])
     """
-    return offsets(mask.to(torch.long)).index_select(0, ptr).diff()
+    return offsets(items.to(torch.long)).index_select(0, ptr).diff()
 
 
 class _SegmentSum(torch.autograd.Function):

@@ -68,7 +68,7 @@ class Side:
 
     def total_lost(self) -> Tensor:
         """Return D_π or D: the edges lost by all nodes of each graph, int64 ``[graphs]``."""
-        return offsets(self.lost).index_select(0, self.view.layout.ptr).diff()
+        return count_per_segment(self.lost, self.view.layout.ptr)
 
 
 @dataclass(frozen=True)
@@ -361,8 +361,14 @@ class EdgePredictor(Connection):
         Returns:
             float ``[pairs]`` in (0, 1), the same for (u, v) and (v, u).
         """
-        forward = self._score(self.first(u), self.second(v))
-        backward = self._score(self.first(v), self.second(u))
+        return self._both_ways(self.first(u), self.second(u), self.first(v), self.second(v))
+
+    def _both_ways(
+        self, first_u: Tensor, second_u: Tensor, first_v: Tensor, second_v: Tensor
+    ) -> Tensor:
+        """Mean of ψ(u, v) and ψ(v, u) from the projections of both ends, float ``[pairs]``."""
+        forward = self._score(first_u, second_v)
+        backward = self._score(first_v, second_u)
         return (forward.sigmoid() + backward.sigmoid()) / 2
 
     def _check(self, nodes: Tensor | None) -> Tensor:
@@ -398,9 +404,9 @@ class EdgePredictor(Connection):
         first_v, second_v = self.first(at_v), self.second(at_v)
 
         def probability(a: Tensor, b: Tensor) -> Tensor:
-            forward = self._score(gather_rows(first_u, a), gather_rows(second_v, b))
-            backward = self._score(gather_rows(first_v, b), gather_rows(second_u, a))
-            return (forward.sigmoid() + backward.sigmoid()) / 2
+            ends_u = gather_rows(first_u, a), gather_rows(second_u, a)
+            ends_v = gather_rows(first_v, b), gather_rows(second_v, b)
+            return self._both_ways(*ends_u, *ends_v)
 
         if total <= 2 * self.gradient_pairs:
             weight = straight_through(probability(place_u, place_v), noise)

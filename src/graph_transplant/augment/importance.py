@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graph_transplant.graphs import Layout
+from graph_transplant.segments import segment_sum
 
 
 class Importance(ABC):
@@ -29,8 +30,7 @@ class Importance(ABC):
 
 def _totals(values: Tensor, layout: Layout) -> Tensor:
     """Sum of the values of each graph, float64 ``[graphs]``."""
-    total = torch.zeros(layout.num_graphs, dtype=torch.double, device=values.device)
-    return total.index_add_(0, layout.segment, values.to(torch.double))
+    return segment_sum(values.to(torch.double), layout.segment, layout.ptr)
 
 
 class SizeImportance(Importance):

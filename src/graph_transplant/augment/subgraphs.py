@@ -22,6 +22,7 @@ from graph_transplant.graphs import Layout, adjacency_of, layout_of
 from graph_transplant.segments import (
     choose_per_segment,
     count_per_segment,
+    first_per_segment,
     offsets,
     ranges,
 )
@@ -150,11 +151,8 @@ def most_salient(saliency: Tensor, layout: Layout, count: Tensor, keys: Tensor) 
         raise GraphTransplantError(f"a batch of {layout.num_graphs} graphs is too large to mix")
     bits = saliency.to(torch.float32).abs().view(torch.int32).to(torch.long)
     code = (layout.segment << 31) + (0x7FFFFFFF - bits)
-    order = torch.argsort((code << spare) + (keys * 2**spare).to(torch.long))
-    position = torch.arange(order.numel(), device=order.device)
-    position = position - layout.ptr.index_select(0, layout.segment)
-    inside = position < count.index_select(0, layout.segment)
-    return torch.empty_like(inside).scatter_(0, order, inside)
+    code = (code << spare) + (keys * 2**spare).to(torch.long)
+    return first_per_segment(count, code, layout.segment, layout.ptr)
 
 
 def partial_khop(view: View, start: Tensor, ratio: float, keys: Tensor) -> Tensor:

@@ -294,8 +294,8 @@ class GraphTransplant(Augmentation):
         order = torch.argsort(edges.sender * origin.numel() + edges.receiver)
         edges = edges.take(order)
         edge_index = torch.stack((edges.sender, edges.receiver))
-        graph_of_edge = torch.bincount(edges.sender, minlength=origin.numel())
-        edge_counts = offsets(graph_of_edge).index_select(0, ptr).diff()
+        edges_of_node = torch.bincount(edges.sender, minlength=origin.numel())
+        edge_counts = count_per_segment(edges_of_node, ptr)
 
         share = self.importance.share
         source_share = share(source.keep, saliency.index_select(0, source.view.node), source_layout)
