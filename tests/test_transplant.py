@@ -27,10 +27,10 @@ from graph_transplant.augment import (
 from graph_transplant.augment.connect import (
     Disconnected,
     Pairs,
-    sample_distinct,
     sample_non_neighbours,
 )
 from graph_transplant.augment.importance import label_weights
+from graph_transplant.augment.sampling import sample_distinct
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore
 from oracles import check_valid_batch, graphs_of, is_undirected, neighbours, same_content

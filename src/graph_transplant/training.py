@@ -19,7 +19,7 @@ from torch_geometric.data import Batch
 from graph_transplant.augment import Augmentation, CleanPass
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore, task_of
-from graph_transplant.nn import GraphClassifier
+from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.saliency import Predictor, as_predictor
 from graph_transplant.targets import as_targets, graph_losses
 
@@ -179,23 +179,6 @@ class Evaluation:
         """Share of the graphs whose largest logit is that of the largest target."""
         right = self.logits.argmax(1).eq(self.targets.argmax(1))
         return float(right.to(torch.double).mean())
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode without gradients, and back as it was.
-
-    Args:
-        model: The model.
-    """
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def evaluate(model: nn.Module, store: GraphStore, *, batch_size: int = 512) -> Evaluation:
@@ -389,6 +372,7 @@ def fit(
         torch.manual_seed(_child(seed, 2))
         for augmentation in augmentations:
             augmentation.to(device).train()
+            augmentation.check(predictor, train)
             augmentation.prepare(train, augment_generator)
         parameters = [
             p for module in (model, *augmentations) for p in module.parameters() if p.requires_grad

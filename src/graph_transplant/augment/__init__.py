@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import torch
 
+from graph_transplant.augment.assemble import EditedGraphs
 from graph_transplant.augment.base import (
     Augmentation,
     CleanPass,
     Virtual,
+    VirtualEmbeddings,
     VirtualGraphs,
 )
 from graph_transplant.augment.connect import (
@@ -19,6 +21,7 @@ from graph_transplant.augment.connect import (
     EdgePredictor,
 )
 from graph_transplant.augment.importance import Importance, SaliencyImportance, SizeImportance
+from graph_transplant.augment.pairing import Pairing
 from graph_transplant.augment.subgraphs import (
     Anchors,
     Cutter,
@@ -41,9 +44,11 @@ __all__ = [
     "DegreePreservation",
     "Disconnected",
     "EdgePredictor",
+    "EditedGraphs",
     "GraphTransplant",
     "Importance",
     "MixedGraphs",
+    "Pairing",
     "PartialKHop",
     "RandomAnchors",
     "SaliencyImportance",
@@ -52,6 +57,7 @@ __all__ = [
     "SizeImportance",
     "TransplantPlan",
     "Virtual",
+    "VirtualEmbeddings",
     "VirtualGraphs",
     "build_method",
 ]

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
+from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore
-from graph_transplant.nn import Prediction
+from graph_transplant.nn import GraphClassifier, Prediction
 from graph_transplant.saliency import NodeSaliency, Predictor
 from graph_transplant.targets import graph_losses
 
 
-def uniform(
-    size: tuple[int, ...], generator: torch.Generator | None, device: torch.device
-) -> Tensor:
-    """Draw uniform numbers in ``[0, 1)``, float64, where the generator lives.
-
-    Args:
-        size: Shape.
-        generator: Source of randomness; ``None`` is torch's own.
-        device: Where the numbers are wanted.
-    """
-    where = device if generator is None else generator.device
-    return torch.rand(size, generator=generator, dtype=torch.double, device=where).to(device)
-
-
-@dataclass(frozen=True)
 class CleanPass:
     """A model's pass on original graphs.
 
-    Attributes:
+    Args:
         batch: The graphs.
         targets: float ``[graphs, outputs]``.
-        prediction: What the model said, with gradients.
+        prediction: What the model said, with gradients; or how to find out, for graphs that not
+            every augmentation needs a prediction of.
         task: What the targets are.
 
     Example:
@@ -49,11 +37,23 @@ class CleanPass:
         True
     """
 
-    batch: Batch
-    targets: Tensor
-    prediction: Prediction
-    task: str = "multiclass"
-    _saliency: dict[NodeSaliency, Tensor] = field(default_factory=dict, repr=False)
+    def __init__(
+        self,
+        batch: Batch,
+        targets: Tensor,
+        prediction: Prediction | Callable[[], Prediction],
+        task: str = "multiclass",
+    ) -> None:
+        self.batch = batch
+        self.targets = targets
+        self.task = task
+        self._prediction = prediction
+        self._saliency: dict[NodeSaliency, Tensor] = {}
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """What the model said, with gradients."""
+        return self._prediction() if callable(self._prediction) else self._prediction
 
     @cached_property
     def loss(self) -> Tensor:
@@ -72,6 +72,17 @@ class CleanPass:
         if reading not in self._saliency:
             self._saliency[reading] = reading.read(self.loss, self.prediction)
         return self._saliency[reading]
+
+    def with_saliency(self, reading: NodeSaliency, saliency: Tensor) -> CleanPass:
+        """Return the same pass with other node saliency.
+
+        Args:
+            reading: The reading whose values are replaced.
+            saliency: float ``[nodes]``.
+        """
+        other = CleanPass(self.batch, self.targets, lambda: self.prediction, self.task)
+        other._saliency[reading] = saliency
+        return other
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +126,9 @@ class VirtualGraphs(Virtual):
 
     Attributes:
         batch: The graphs, a valid PyG ``Batch``.
+        embedding: Their embeddings after the readout, float ``[graphs, hidden]`` with gradients, if
+            a :class:`~graph_transplant.GraphClassifier` has found them already; only its head runs
+            then.
 
     Example:
         >>> import graph_transplant as gt
@@ -126,17 +140,50 @@ class VirtualGraphs(Virtual):
     """
 
     batch: Batch
+    embedding: Tensor | None = None
 
     def logits(self, model: Predictor) -> Tensor:
         """Let the model predict the graphs, float ``[graphs, outputs]``."""
+        if self.embedding is not None and isinstance(model, GraphClassifier):
+            return model.classify(self.embedding)
         return model(self.batch).logits
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualEmbeddings(Virtual):
+    """Virtual graph embeddings: only the classifier head of the model runs on them.
+
+    Attributes:
+        graphs: float ``[samples, hidden]``, with gradients.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs").subset(range(4))
+        >>> model = gt.GraphClassifier.for_data(store, hidden=8)
+        >>> same = VirtualEmbeddings(graphs=model(store.batch(range(4))).graphs,
+        ...                          targets=torch.full((4, 6), 1 / 6))
+        >>> same.logits(model).shape
+        torch.Size([4, 6])
+    """
+
+    graphs: Tensor
+
+    def logits(self, model: Predictor) -> Tensor:
+        """Let the head of the model classify the embeddings, float ``[samples, outputs]``."""
+        if not isinstance(model, GraphClassifier):
+            raise GraphTransplantError(
+                "graph embeddings can be classified only by a graph_transplant.GraphClassifier: "
+                "where the head of another model begins is not known"
+            )
+        return model.classify(self.graphs)
 
 
 class Augmentation(nn.Module, ABC):
     """Makes virtual samples of the original graphs of a batch.
 
     An augmentation draws every random choice from the given generator, leaves its inputs and the
-    model as they are, and may have parameters of its own, which train with the model's.
+    model as they are, and may have parameters of its own, which train with the model's. Three hooks
+    do nothing by default: :meth:`check` and :meth:`prepare` before training, :meth:`after_epoch`.
 
     Example:
         An augmentation that trains on the original graphs a second time:
@@ -163,6 +210,17 @@ class Augmentation(nn.Module, ABC):
             clean: The pass on the original graphs.
             model: The model in training.
             generator: Source of all randomness; ``None`` is torch's own.
+        """
+
+    def check(self, model: Predictor, data: GraphStore) -> None:
+        """Refuse a model or data that cannot be served, before training starts.
+
+        Args:
+            model: The model to be trained.
+            data: The data set, or a part of it.
+
+        Raises:
+            GraphTransplantError: Saying what is missing.
         """
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch_geometric.data import Data
 
-from graph_transplant.augment.base import CleanPass, uniform
+from graph_transplant.augment.base import CleanPass
+from graph_transplant.augment.sampling import sample_distinct, uniform
 from graph_transplant.augment.subgraphs import View
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import adjacency_of, layout_of
@@ -24,7 +25,6 @@ from graph_transplant.segments import (
     gather_rows,
     offsets,
     ranges,
-    segment_ids,
 )
 
 # Pairs that ψ looks at together when it only predicts: few enough to stay in the cache.
@@ -140,58 +140,6 @@ class Disconnected(Connection):
         """Choose no pairs; see :meth:`Connection.forward`."""
         nothing = source.view.row.new_empty(0)
         return Pairs(nothing, nothing)
-
-
-def sample_distinct(
-    size: Tensor, count: Tensor, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor]:
-    """Draw distinct numbers below a bound, for many bounds at once, every subset equally likely.
-
-    Work and memory grow with the numbers drawn, not with the bounds. Where more than half are
-    wanted, the ones left out are drawn.
-
-    Args:
-        size: Bounds, int64 ``[groups]``.
-        count: How many to draw in each group, at most ``size``, int64 ``[groups]``.
-        generator: Source of randomness.
-
-    Returns:
-        The numbers, ``0 ≤ number < size``, and the group of each, both int64 ``[count.sum()]``; the
-        groups are sorted.
-
-    Example:
-        >>> number, group = sample_distinct(torch.tensor([5, 1]), torch.tensor([5, 1]), None)
-        >>> number.tolist(), group.tolist()
-        ([0, 1, 2, 3, 4, 0], [0, 0, 0, 0, 0, 1])
-    """
-    many = 2 * count > size
-    wanted = torch.where(many, size - count, count)
-    start = offsets(size)[:-1]
-    group = segment_ids(wanted)
-    base, bound = start.index_select(0, group), size.index_select(0, group)
-
-    def draw(bounds: Tensor) -> Tensor:
-        return (uniform((bounds.numel(),), generator, size.device) * bounds).to(torch.long)
-
-    code = base + draw(bound)
-    while True:
-        # Repeats are drawn again until there are none: sampling without replacement.
-        order = torch.argsort(code, stable=True)
-        ranked = code.index_select(0, order)
-        again = order[1:][ranked[1:] == ranked[:-1]]
-        if not again.numel():
-            break
-        code[again] = base.index_select(0, again) + draw(bound.index_select(0, again))
-    drawn_many = many.index_select(0, group)
-    number, owner = ranges(torch.zeros_like(size), torch.where(many, size, 0))
-    stay = torch.ones_like(number, dtype=torch.bool)
-    left_out = group[drawn_many]
-    place = offsets(torch.where(many, size, 0))[:-1].index_select(0, left_out)
-    stay[place + (code - base)[drawn_many]] = False
-    numbers = torch.cat(((code - base)[~drawn_many], number[stay]))
-    groups = torch.cat((group[~drawn_many], owner[stay]))
-    order = torch.argsort(groups, stable=True)
-    return numbers.index_select(0, order), groups.index_select(0, order)
 
 
 class DegreePreservation(Connection):

@@ -11,12 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graph_transplant.augment.base import uniform
+from graph_transplant.augment.sampling import scalar_generator, uniform
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import Layout, adjacency_of, layout_of
 from graph_transplant.segments import (
@@ -118,6 +117,23 @@ class View:
         return near
 
 
+def floor_share(counts: Tensor, ratio: float) -> Tensor:
+    """Return ``floor(ratio · count)`` for every graph.
+
+    Args:
+        counts: Nodes or edges of every graph, int64 ``[graphs]``.
+        ratio: Share.
+
+    Returns:
+        int64 ``[graphs]``.
+
+    Example:
+        >>> floor_share(torch.tensor([1, 10, 100]), 0.29)
+        tensor([ 0,  2, 29])
+    """
+    return (counts.to(torch.double) * ratio + _ROUNDING).floor().to(torch.long)
+
+
 def anchor_counts(nodes: Tensor, ratio: float) -> Tensor:
     """Return ``max(1, floor(ratio · n))`` for every graph.
 
@@ -129,7 +145,7 @@ def anchor_counts(nodes: Tensor, ratio: float) -> Tensor:
         >>> anchor_counts(torch.tensor([1, 10, 39]), 0.1)
         tensor([1, 1, 3])
     """
-    return (nodes.to(torch.double) * ratio + _ROUNDING).floor().to(torch.long).clamp_(min=1)
+    return floor_share(nodes, ratio).clamp_(min=1)
 
 
 def most_salient(saliency: Tensor, layout: Layout, count: Tensor, keys: Tensor) -> Tensor:
@@ -244,17 +260,6 @@ class RandomAnchors(Anchors):
         """Choose anchors; see :meth:`Anchors.pick`."""
         keys = uniform((view.layout.num_nodes,), generator, view.row.device)
         return choose_per_segment(count, keys, view.layout.segment, view.layout.ptr)
-
-
-def scalar_generator(generator: torch.Generator | None) -> np.random.Generator:
-    """Return a numpy generator for the few scalars of a plan, seeded from a torch generator.
-
-    Args:
-        generator: Source of randomness; ``None`` is torch's own.
-    """
-    device = "cpu" if generator is None else generator.device
-    seed = torch.randint(2**62, (), generator=generator, device=device)
-    return np.random.default_rng(int(seed))
 
 
 class Cutter(ABC):

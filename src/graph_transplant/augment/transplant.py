@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, uniform
+from graph_transplant.augment.assemble import assemble, edge_order, node_fields
+from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs
 from graph_transplant.augment.connect import (
     Connection,
     DegreePreservation,
@@ -25,6 +26,8 @@ from graph_transplant.augment.importance import (
     SizeImportance,
     label_weights,
 )
+from graph_transplant.augment.pairing import Pairing, as_pairing, mix_rows
+from graph_transplant.augment.sampling import uniform
 from graph_transplant.augment.subgraphs import (
     Anchors,
     Cutter,
@@ -35,7 +38,7 @@ from graph_transplant.augment.subgraphs import (
     View,
 )
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import GraphStore, layout_of, make_batch
+from graph_transplant.graphs import GraphStore, layout_of, task_of
 from graph_transplant.saliency import NodeSaliency, Predictor, varies_within_graphs
 from graph_transplant.segments import count_per_segment, offsets
 from graph_transplant.targets import as_targets, batch_targets
@@ -125,10 +128,10 @@ class MixedGraphs(VirtualGraphs):
 class GraphTransplant(Augmentation):
     """Mix graphs by transplanting salient subgraphs.
 
-    Every graph of a batch is the destination of one mixed graph and, by a random permutation, the
-    source of another. Around salient anchors a subgraph is cut out of the source and put in the
-    place of a subgraph removed from the destination; labels are mixed by the saliency each part
-    carried.
+    Every graph of a batch is the destination of one mixed graph and, by a random permutation unless
+    ``pairing`` says otherwise, the source of another. Around salient anchors a subgraph is cut out
+    of the source and put in the place of a subgraph removed from the destination; labels are mixed
+    by the saliency each part carried.
 
     The four parts are objects and can be replaced; the paper's ablations are other choices of them:
     ``connect="none"``, ``importance="size"``, ``cut="scattered"`` and ``anchors="random"``.
@@ -147,6 +150,8 @@ class GraphTransplant(Augmentation):
         importance: Label weights by ``"saliency"`` or ``"size"``, or an
             :class:`~graph_transplant.augment.importance.Importance`.
         saliency: How node saliency is read during training.
+        pairing: Which graph each one receives a part of; a policy of
+            :class:`~graph_transplant.augment.pairing.Pairing`.
         embedding_size: Width of the node embeddings, for ``connect="predict"``.
         new_edge_attr: Attributes of new edges: ``"drawn"`` from the edges that one of their ends
             lost, the ``"mean"`` of what both ends lost, or ``"zero"``.
@@ -174,6 +179,7 @@ class GraphTransplant(Augmentation):
         cut: str | Cutter = "subgraph",
         importance: str | Importance = "saliency",
         saliency: NodeSaliency | None = None,
+        pairing: str | Pairing = "random",
         embedding_size: int = 128,
         new_edge_attr: str = "drawn",
     ) -> None:
@@ -199,6 +205,7 @@ class GraphTransplant(Augmentation):
         self.cut = cut
         self.importance = importance
         self.saliency = saliency or NodeSaliency()
+        self.pairing = as_pairing(pairing)
         self.new_edge_attr = check_choice("new_edge_attr", new_edge_attr, EDGE_ATTRIBUTES)
         self._looked_at_saliency = False
         self._said_hard_edges = False
@@ -291,31 +298,24 @@ class GraphTransplant(Augmentation):
         from_source = torch.zeros_like(origin, dtype=torch.bool).scatter_(0, first, True)
 
         edges = _Edges.join(source, destination, source_place, destination_place, pairs, keys)
-        order = torch.argsort(edges.sender * origin.numel() + edges.receiver)
-        edges = edges.take(order)
-        edge_index = torch.stack((edges.sender, edges.receiver))
-        edges_of_node = torch.bincount(edges.sender, minlength=origin.numel())
-        edge_counts = count_per_segment(edges_of_node, ptr)
+        edges = edges.take(edge_order(edges.sender, edges.receiver, origin.numel()))
 
         share = self.importance.share
         source_share = share(source.keep, saliency.index_select(0, source.view.node), source_layout)
         destination_share = share(destination.keep, saliency, layout)
         weight = label_weights(source_share, destination_share)
-        column = weight.unsqueeze(1).to(targets.dtype)
-        mixed = column * targets.index_select(0, plan.source_of) + (1 - column) * targets
+        mixed = mix_rows(targets, plan.source_of, weight)
 
-        edge_fields = self._edge_fields(batch, plan, edges, pairs, keys, soft_edges)
-        symmetric = destination.view.symmetric
-        virtual = make_batch(
-            edge_index=edge_index,
+        virtual = assemble(
             node_counts=taken + left,
-            edge_counts=edge_counts,
-            node_fields={
-                name: value.index_select(0, origin) for name, value in _node_fields(batch).items()
+            nodes={
+                name: value.index_select(0, origin) for name, value in node_fields(batch).items()
             },
-            edge_fields=edge_fields,
-            graph_fields={"y": mixed},
-            symmetric=symmetric or None,
+            sender=edges.sender,
+            receiver=edges.receiver,
+            edges=self._edge_fields(batch, plan, edges, pairs, keys, soft_edges),
+            targets=mixed,
+            symmetric=destination.view.symmetric,
         )
         return MixedGraphs(
             batch=virtual,
@@ -422,8 +422,10 @@ class GraphTransplant(Augmentation):
         saliency = saliency.detach()
         if not saliency.is_floating_point():
             saliency = saliency.to(torch.get_default_dtype())
+        task = "multiclass" if "y" not in batch else task_of(batch.y)
         with torch.no_grad():
-            plan = self.plan(batch, saliency, generator=generator, nodes=nodes)
+            source_of = self.pairing.sources(targets, task, generator)
+            plan = self.plan(batch, saliency, generator=generator, nodes=nodes, source_of=source_of)
             return self.apply_plan(plan, batch, targets.detach(), saliency)
 
     def forward(
@@ -440,8 +442,13 @@ class GraphTransplant(Augmentation):
                 "predictor learns from original edges only",
                 stacklevel=2,
             )
-        nodes = clean.prediction.nodes
-        plan = self.plan(clean.batch, saliency, generator=generator, nodes=nodes)
+        plan = self.plan(
+            clean.batch,
+            saliency,
+            generator=generator,
+            nodes=clean.prediction.nodes,
+            source_of=self.pairing.sources(clean.targets, clean.task, generator),
+        )
         auxiliary = self.connect.supervise(clean, generator)
         return self.apply_plan(
             plan,
@@ -451,6 +458,10 @@ class GraphTransplant(Augmentation):
             soft_edges=soft_edges,
             auxiliary_loss=auxiliary,
         )
+
+    def check(self, model: Predictor, data: GraphStore) -> None:
+        """Refuse pairing by class where there are none; see :meth:`Augmentation.check`."""
+        self.pairing.check(data.task)
 
     def after_epoch(self, model: Predictor, validation: GraphStore) -> dict[str, float]:
         """Measure ψ on validation graphs; see :meth:`Augmentation.after_epoch`."""
@@ -549,16 +560,6 @@ def _new_numbers(side: Side, counts: Tensor, starts: Tensor) -> Tensor:
     running = offsets(side.keep.to(torch.long))[:-1]
     shift = starts - offsets(counts)[:-1]
     return running + shift.index_select(0, side.view.layout.segment)
-
-
-def _node_fields(batch: Data) -> dict[str, Tensor]:
-    """Every tensor of a batch that has one entry per node."""
-    skipped = {"batch", "ptr", "y", "edge_index", "edge_attr", "edge_weight", "num_nodes"}
-    return {
-        name: batch[name]
-        for name in batch.keys()  # noqa: SIM118 - a Data is not a dict
-        if name not in skipped and isinstance(batch[name], Tensor) and batch.is_node_attr(name)
-    }
 
 
 def _lost_attributes(side: Side, ends: Tensor, attr: Tensor, keys: Tensor, policy: str) -> Tensor:

@@ -9,6 +9,7 @@ from graph_transplant.nn.convolutions import (
     GCSConvolution,
     GINConvolution,
 )
+from graph_transplant.nn.modes import evaluating
 
 __all__ = [
     "CONVOLUTIONS",
@@ -20,4 +21,5 @@ __all__ = [
     "GraphClassifier",
     "LayerOutput",
     "Prediction",
+    "evaluating",
 ]

@@ -256,6 +256,17 @@ class GraphClassifier(nn.Module):
             return total
         return total / layout.counts.clamp(min=1).to(total.dtype).unsqueeze(1)
 
+    def embed_graphs(self, batch: Data) -> Tensor:
+        """Run everything but the head, which is the same in training and in evaluation mode.
+
+        Args:
+            batch: A PyG batch.
+
+        Returns:
+            Graph embeddings, float ``[graphs, hidden]``.
+        """
+        return self.readout(self.embed_nodes(batch)[-1].nodes, batch)
+
     def classify(self, graphs: Tensor) -> Tensor:
         """Classify graph embeddings.
 
