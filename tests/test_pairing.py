@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from torch import Tensor
 
-from graph_transplant.augment import Pairing
+from graph_transplant.augment import GraphTransplant, Pairing
 from graph_transplant.augment.pairing import POLICIES, as_pairing, classes_of
 from graph_transplant.errors import GraphTransplantError
-from strategies import seeds
+from strategies import random_batch, seeds
 
 LABELS = st.lists(st.integers(0, 3), min_size=1, max_size=12)
 
@@ -220,3 +220,19 @@ def test_names_and_pairings_are_taken_alike() -> None:
     assert as_pairing(pairing) is pairing
     assert as_pairing("minority").policy == "minority"
     assert repr(pairing) == "Pairing('minority')"
+
+
+def test_something_that_is_no_pairing_is_refused_at_once() -> None:
+    with pytest.raises(GraphTransplantError, match=r"`pairing` must be one of .* got int"):
+        as_pairing(3)  # type: ignore[arg-type]
+
+
+def test_graphs_that_are_mixed_already_pair_by_their_largest_class() -> None:
+    batch = random_batch(torch.Generator().manual_seed(1), graphs=4)
+    batch.y = torch.tensor([[0.7, 0.3], [0.2, 0.8], [0.9, 0.1], [0.4, 0.6]])
+    transplant = GraphTransplant(pairing="same-class")
+    mixed = transplant.mix(batch, torch.ones(int(batch.num_nodes)))
+    assert mixed.source_of.tolist() == [2, 3, 0, 1]
+    batch.y = torch.tensor([[1.5], [0.2], [-3.0], [0.4]])
+    with pytest.raises(GraphTransplantError, match="the task is regression"):
+        transplant.mix(batch, torch.ones(int(batch.num_nodes)))

@@ -220,7 +220,7 @@ class NewEdges:
 
     Attributes:
         u: First node, a number of the batch, int64 ``[new]``.
-        v: Second node, of the same graph, int64 ``[new]``.
+        v: Second node, another one of the same graph, int64 ``[new]``.
         like: Number of the edge of the batch whose attributes and weight a new edge takes, int64
             ``[new]``; -1 for none.
     """

@@ -141,4 +141,11 @@ def as_pairing(pairing: str | Pairing) -> Pairing:
     Args:
         pairing: A policy or a :class:`Pairing`.
     """
-    return Pairing(pairing) if isinstance(pairing, str) else pairing
+    if isinstance(pairing, str):
+        return Pairing(pairing)
+    if not isinstance(pairing, Pairing):
+        raise GraphTransplantError(
+            f"`pairing` must be one of {', '.join(POLICIES)} or a Pairing, got "
+            f"{type(pairing).__name__}"
+        )
+    return pairing
