@@ -81,7 +81,8 @@ class NodeSaliency:
             )
         gradient: Tensor = torch.autograd.grad(loss, embedding, retain_graph=True)[0]
         if rectified and self.activation == "before":
-            gradient = gradient * (embedding.detach() > 0)
+            # The backward pass of a rectifier, one kernel where a mask and a product are three.
+            gradient = torch.ops.aten.threshold_backward(gradient, embedding.detach(), 0.0)
         if self.kind == "gradient":
             return gradient.square().sum(1).sqrt()
         return (gradient * embedding.detach()).sum(1).abs()
