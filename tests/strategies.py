@@ -6,7 +6,11 @@ import itertools
 
 import torch
 from hypothesis import strategies as st
+from torch import nn
 from torch_geometric.data import Batch, Data
+
+import graph_transplant as gt
+from graph_transplant.augment import refusal
 
 SHAPES = ("single", "edgeless", "complete", "random", "parts", "star")
 
@@ -161,3 +165,25 @@ def random_batch(
             data.edge_weight = table[low, high]
         items.append(data)
     return Batch.from_data_list(items)
+
+
+def featured_motifs(graphs: int) -> gt.GraphStore:
+    """The motifs with the degrees as node features, for methods that need some."""
+    plain = gt.load("motifs", graphs=graphs)
+    base = torch.repeat_interleave(plain.node_ptr[:-1], plain.edge_counts)
+    degree = torch.bincount(base + plain.edge_index[0], minlength=int(plain.node_counts.sum()))
+    return gt.GraphStore(
+        x=nn.functional.one_hot(degree.clamp(max=7), 8).float(),
+        edge_index=plain.edge_index,
+        y=plain.y,
+        node_counts=plain.node_counts,
+        edge_counts=plain.edge_counts,
+        name="motifs with degrees",
+    )
+
+
+def motifs_for(method: str, graphs: int) -> gt.GraphStore:
+    """The motifs as they are, or with features for a method that cannot do without."""
+    plain = gt.load("motifs", graphs=graphs)
+    model = gt.GraphClassifier.for_data(plain, layers=1, hidden=4)
+    return plain if refusal(method, model, plain) is None else featured_motifs(graphs)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from graph_transplant import __version__
+from graph_transplant.augment import METHODS
 from graph_transplant.cli import comparison_table, main, output, slug
 from graph_transplant.experiments import engine
 from graph_transplant.experiments.protocol import Record, Trial
@@ -205,3 +206,40 @@ def test_table_has_a_dash_for_what_is_not_defined_and_takes_names_as_they_are(
 )
 def test_directory_names_are_made_of_data_names(name: str, expected: str) -> None:
     assert slug(name) == expected
+
+
+def test_methods_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    printed = capsys.readouterr().out
+    for name, method in METHODS.items():
+        (line,) = [line for line in printed.split("\n") if line.split(" ")[0] == name]
+        for parameter, value in method.parameters.items():
+            assert f"{parameter}={value}" in line
+    assert "ratio=0.2,0.4" in printed
+
+
+def test_a_method_that_cannot_serve_the_data_is_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["compare", "--methods", "vanilla,mask-nodes", *QUICK, "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: mask-nodes needs node features, but motifs has none\n"
+    assert not out.exists()
+
+
+def test_all_methods_run_but_those_that_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import graph_transplant.datasets as datasets
+
+    small = datasets.load("motifs", graphs=24)
+    monkeypatch.setattr(datasets, "load", lambda data, root: small)
+    out = tmp_path / "out"
+    assert main(["compare", "--methods", "all", *QUICK, "--out", str(out)]) == 0
+    printed = capfd.readouterr()
+    assert "mask-nodes is left out: mask-nodes needs node features" in printed.err
+    with open(out / "summary.csv", newline="") as file:
+        ranked = [row["method"] for row in csv.DictReader(file)]
+    assert set(ranked) == set(METHODS) - {"mask-nodes"}
+    assert "p (Holm)" in (out / "report.html").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from torch_geometric.nn import GCNConv, global_mean_pool
 import graph_transplant as gt
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)
 PAGES = [*sorted(ROOT.glob("*.md")), *DOCS]
 
 
@@ -134,7 +134,7 @@ def test_every_deviation_is_told() -> None:
 
 def test_command_line_page_knows_every_option() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-    for command in ("compare", "datasets"):
+    for command in ("compare", "methods", "datasets"):
         section = page.partition(f"## `graph-transplant {command}`")[2].partition("\n## ")[0]
         helped = subprocess.run(
             [sys.executable, "-m", "graph_transplant", command, "--help"],
@@ -148,9 +148,19 @@ def test_command_line_page_knows_every_option() -> None:
         assert options - {"--help", "--version"} == set(re.findall(r"`(--[a-z-]+)", section))
 
 
-def test_method_names_on_the_command_line_page() -> None:
-    from graph_transplant.augment import METHODS
-
+def test_methods_on_the_command_line_page() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-    section = page.partition("### Methods")[2].partition("\n#")[0]
-    assert re.findall(r"^\| `([a-z-]+)`", section, flags=re.MULTILINE) == list(METHODS)
+    section = page.partition("## `graph-transplant methods`")[2].partition("\n#")[0]
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.*?) \|$", section, flags=re.MULTILINE)
+    assert rows == [(name, method.summary) for name, method in gt.METHODS.items()]
+
+
+def test_every_method_stands_on_exactly_one_family_page() -> None:
+    pages = sorted((ROOT / "docs" / "methods").glob("*.md"))
+    headings = [
+        named
+        for page in pages
+        for line in re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        for named in re.findall(r"`([a-z0-9-]+)`", line)
+    ]
+    assert sorted(headings) == sorted(gt.METHODS)

@@ -67,7 +67,8 @@ def compare(
 
     Args:
         data: Name of a data set (see `graph-transplant datasets`) or a path.
-        methods: Methods, separated by commas, or `all`; differences are taken to `vanilla`.
+        methods: Methods, separated by commas, or `all`; see `graph-transplant methods` for names
+            and parameters. Differences are taken to `vanilla`.
         models: Convolutions, separated by commas: gcn, gcs, gin, gat.
         layers: Numbers of convolution layers, separated by commas.
         folds: Folds of the cross-validation; one is the test set, one the validation set.
@@ -84,7 +85,6 @@ def compare(
     convolutions = split_list("models", models)
     depths = split_numbers("layers", layers)
 
-    from graph_transplant.augment import METHODS
     from graph_transplant.datasets import load
     from graph_transplant.experiments.compare import compare as run
     from graph_transplant.experiments.engine import TrialError
@@ -101,7 +101,7 @@ def compare(
         comparison = run(
             store,
             out=directory,
-            methods=list(METHODS) if names == ["all"] else names,
+            methods=names,
             models=convolutions,
             layers=depths,
             folds=folds,
@@ -129,6 +129,37 @@ def compare(
         return INTERRUPTED
     write_report(comparison.records, directory / "report.html")
     print_comparison(comparison)
+    return 0
+
+
+@app.command
+def methods() -> int:
+    """List methods: names, what they are, their parameters, the values the paper tries.
+
+    A name may set parameters: `drop-nodes:ratio=0.4`. `NAME:paper` stands for the method with each
+    value the paper tries, `paper` for all methods of its main table, `all` for every method.
+    """
+    from graph_transplant.augment import METHODS
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("name", style="bold", no_wrap=True)
+    table.add_column("what it is")
+    for name in ("parameters", "NAME:paper tries"):
+        table.add_column(name, no_wrap=True)
+    for name, method in METHODS.items():
+        set_to = " ".join(f"{key}={value}" for key, value in method.parameters.items())
+        tried = " ".join(
+            f"{key}={','.join(str(value) for value in values)}"
+            for key, values in method.search.items()
+        )
+        table.add_row(Text(name), Text(method.summary), Text(set_to or "-"), Text(tried or "-"))
+    console = output()
+    console.print(table)
+    for line in (
+        "drop-nodes:ratio=0.4 sets a parameter; drop-nodes:paper tries each value of the paper",
+        "all is every method, paper those of its main table",
+    ):
+        console.print(line, style="dim")
     return 0
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from graph_transplant import __version__
-from graph_transplant.augment import METHODS
+from graph_transplant.augment import METHODS, expand_methods, refusal
+from graph_transplant.augment.methods import GROUPS
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.engine import run_trials
 from graph_transplant.experiments.files import write_atomically
@@ -24,7 +25,7 @@ from graph_transplant.experiments.summary import (
     verdicts,
 )
 from graph_transplant.graphs import GraphStore
-from graph_transplant.nn import CONVOLUTIONS
+from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 
 Item = TypeVar("Item")
 
@@ -71,7 +72,10 @@ def compare(
     Args:
         store: The data set; each graph has one class.
         out: Directory for ``records.jsonl`` and ``summary.csv``, made when it is not there.
-        methods: Names of methods; differences are taken to ``vanilla``.
+        methods: Names of methods, with parameters or without
+            (:func:`~graph_transplant.augment.methods.expand_methods`); differences are taken to
+            ``vanilla``. A named method that cannot serve the data is an error; of ``all`` and
+            ``paper`` it is left out, and the reporter is told why.
         models: Names of convolutions.
         layers: Numbers of layers.
         folds: Number of folds, at least 3.
@@ -91,17 +95,18 @@ def compare(
         GraphTransplantError: If an argument cannot be used or the directory holds other records.
         TrialError: If a trial fails; finished trials are kept.
     """
-    methods, models, layers = _unique(methods), _unique(models), _unique(layers)
+    models, layers = _unique(models), _unique(layers)
     for argument, names, choices in (
-        ("methods", methods, list(METHODS)),
-        ("models", models, list(CONVOLUTIONS)),
+        ("methods", methods, METHODS),
+        ("models", models, CONVOLUTIONS),
     ):
         if not names:
             raise GraphTransplantError(
                 f"`{argument}` must name at least one of {', '.join(choices)}; got none"
             )
-        for name in names:
-            check_choice(argument, name, choices)
+    for name in models:
+        check_choice("models", name, CONVOLUTIONS)
+    wanted_methods = expand_methods(methods)
     for argument, numbers in (("layers", layers), ("repeats", (repeats,)), ("workers", (workers,))):
         if not numbers or min(numbers) < 1:
             given = ", ".join(str(number) for number in numbers) or "nothing"
@@ -114,6 +119,7 @@ def compare(
     check_folds(store.labels, folds)
 
     reporter = reporter or Silent()
+    chosen = _that_serve(wanted_methods, methods, store, reporter)
     fingerprint = store.fingerprint()
     directory = Path(out)
     identity = {"data": store.name, "fingerprint": fingerprint}
@@ -121,7 +127,7 @@ def compare(
         if writer.notice:
             reporter.note(writer.notice)
         wanted = list(
-            all_trials(methods=methods, models=models, layers=layers, repeats=repeats, folds=folds)
+            all_trials(methods=chosen, models=models, layers=layers, repeats=repeats, folds=folds)
         )
         there = {Trial.of_record(record) for record in writer.records}
         missing = [trial for trial in wanted if trial not in there]
@@ -155,6 +161,31 @@ def compare(
         rows = summarise(records)
         write_atomically(directory / "summary.csv", summary_csv(rows))
     return Comparison(directory, records, rows, verdicts(rows))
+
+
+def _that_serve(
+    wanted: Sequence[str], given: Sequence[str], store: GraphStore, reporter: Reporter
+) -> list[str]:
+    """Keep the methods that can train on the data; one that was asked for by name must be able to.
+
+    Args:
+        wanted: Every method, written out.
+        given: The methods as the user named them.
+        store: The data set.
+        reporter: Told what is left out.
+    """
+    named = expand_methods([name for name in given if name not in GROUPS])
+    model = GraphClassifier.for_data(store, layers=1, hidden=8, seed=0)
+    chosen = []
+    for name in wanted:
+        problem = refusal(name, model, store)
+        if problem is None:
+            chosen.append(name)
+        elif name in named:
+            raise GraphTransplantError(problem)
+        else:
+            reporter.note(f"{name} is left out: {problem}")
+    return chosen
 
 
 def _unique(items: Sequence[Item]) -> list[Item]:

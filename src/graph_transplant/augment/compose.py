@@ -1,0 +1,210 @@
+"""Augmentations made of augmentations: one of several at random, or one after the other."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import torch
+from torch import Tensor, nn
+
+from graph_transplant.augment.base import Augmentation, CleanPass, Virtual, VirtualGraphs
+from graph_transplant.augment.sampling import uniform
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.graphs import GraphStore
+from graph_transplant.nn import Prediction
+from graph_transplant.saliency import Predictor
+
+
+class _Composed(Augmentation):
+    """Several augmentations; the hooks go to all of them."""
+
+    def __init__(self, augmentations: Sequence[Augmentation]) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if not augmentations:
+            raise GraphTransplantError(f"{name} needs at least one augmentation, got none")
+        for place, augmentation in enumerate(augmentations, start=1):
+            if not isinstance(augmentation, Augmentation):
+                raise GraphTransplantError(
+                    f"{name} takes augmentations, but argument {place} is of type "
+                    f"{type(augmentation).__name__}"
+                )
+        self.augmentations = nn.ModuleList(augmentations)
+
+    @property
+    def parts(self) -> tuple[Augmentation, ...]:
+        """The augmentations."""
+        return tuple(self.augmentations)  # type: ignore[arg-type]
+
+    def check(self, model: Predictor, data: GraphStore) -> None:
+        """Refuse what any part refuses; see :meth:`Augmentation.check`."""
+        for augmentation in self.parts:
+            augmentation.check(model, data)
+
+    def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
+        """Prepare all parts; see :meth:`Augmentation.prepare`."""
+        for augmentation in self.parts:
+            augmentation.prepare(train, generator)
+
+    def after_epoch(self, model: Predictor, validation: GraphStore) -> dict[str, float]:
+        """Adapt and measure all parts; see :meth:`Augmentation.after_epoch`.
+
+        A name that an earlier part has used gets the place of the later one, counted from 1:
+        ``label_threshold`` of the first part, ``label_threshold_2`` of the second.
+        """
+        measured: dict[str, float] = {}
+        for place, augmentation in enumerate(self.parts, start=1):
+            for name, value in augmentation.after_epoch(model, validation).items():
+                measured[f"{name}_{place}" if name in measured else name] = value
+        return measured
+
+
+class OneOf(_Composed):
+    """Let one augmentation, drawn anew for every batch, make the virtual samples.
+
+    Args:
+        *augmentations: What is drawn from; at least one.
+        probabilities: Of each augmentation, adding up to 1; equal by default.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs").subset(range(8))
+        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
+        >>> either = OneOf(gt.GraphTransplant(), gt.OriginalGraphs(), probabilities=(0.75, 0.25))
+        >>> gt.augmented_loss(model, store.batch(range(8)), either).backward()
+        >>> OneOf(gt.GraphTransplant(), probabilities=(0.5, 0.5))
+        Traceback (most recent call last):
+        ...
+        graph_transplant.errors.GraphTransplantError: `probabilities` must be 1 number, one per \
+augmentation, got 2
+    """
+
+    def __init__(
+        self, *augmentations: Augmentation, probabilities: Sequence[float] | None = None
+    ) -> None:
+        super().__init__(augmentations)
+        count = len(augmentations)
+        if probabilities is None:
+            probabilities = [1 / count] * count
+        self.probabilities = tuple(float(value) for value in probabilities)
+        if len(self.probabilities) != count:
+            raise GraphTransplantError(
+                f"`probabilities` must be {count} number{'' if count == 1 else 's'}, one per "
+                f"augmentation, got {len(self.probabilities)}"
+            )
+        if not (
+            all(value >= 0 for value in self.probabilities)
+            and abs(sum(self.probabilities) - 1) < 1e-6
+        ):
+            raise GraphTransplantError(
+                f"`probabilities` must not be negative and must add up to 1, got "
+                f"{self.probabilities}"
+            )
+
+    def pick(self, generator: torch.Generator | None) -> int:
+        """Draw one augmentation.
+
+        Args:
+            generator: Source of randomness; ``None`` is torch's own.
+
+        Returns:
+            Its place, counted from 0.
+        """
+        bounds = list(accumulate(self.probabilities))
+        drawn = float(uniform((), generator, torch.device("cpu"))) * bounds[-1]
+        return bisect_right(bounds, drawn)
+
+    def forward(
+        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
+    ) -> Virtual:
+        """Let one augmentation work; see :meth:`Augmentation.forward`."""
+        virtual: Virtual = self.parts[self.pick(generator)](clean, model=model, generator=generator)
+        return virtual
+
+
+class Sequential(_Composed):
+    """Let every augmentation work on the virtual graphs of the one before.
+
+    The result is what the last one gives: where it says of which graph, node or edge something was
+    made, it counts those of the batch that *it* was given, not of the original one. Weights of
+    samples are multiplied (sample ``i`` takes the weight of graph ``i`` of the batch before), the
+    losses of the augmentations' own parameters add up.
+
+    The model runs on virtual graphs between two augmentations only if the second asks what it says
+    about them, as Graph Transplant does to find salient nodes. That pass is one of training: it
+    draws dropout, and a model with batch normalisation counts it.
+
+    Edges of weight zero, which an edge predictor keeps for its gradient, are edges to the
+    augmentations that follow.
+
+    Args:
+        *augmentations: In the order in which they work; at least one. All but the last must give
+            virtual graphs.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs").subset(range(8))
+        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
+        >>> both = Sequential(gt.GraphTransplant(), gt.OriginalGraphs())
+        >>> gt.augmented_loss(model, store.batch(range(8)), both).backward()
+    """
+
+    def __init__(self, *augmentations: Augmentation) -> None:
+        super().__init__(augmentations)
+
+    def forward(
+        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
+    ) -> Virtual:
+        """Let one augmentation work after the other; see :meth:`Augmentation.forward`."""
+        first, *others = self.parts
+        virtual: Virtual = first(clean, model=model, generator=generator)
+        for place, augmentation in enumerate(others, start=1):
+            if not isinstance(virtual, VirtualGraphs):
+                raise GraphTransplantError(
+                    f"Sequential: {type(self.parts[place - 1]).__name__} gives no graphs for "
+                    f"{type(augmentation).__name__} to work on, but {type(virtual).__name__}; it "
+                    "can only come last"
+                )
+            later: Virtual = augmentation(
+                _pass_on(virtual, model, clean.task), model=model, generator=generator
+            )
+            virtual = replace(
+                later,
+                weight=_product(virtual, later),
+                auxiliary_loss=_sum(virtual.auxiliary_loss, later.auxiliary_loss),
+            )
+        return virtual
+
+
+def _pass_on(virtual: VirtualGraphs, model: Predictor, task: str) -> CleanPass:
+    """See virtual graphs as original ones; the model runs on them when first asked."""
+    batch = virtual.batch
+
+    def predict() -> Prediction:
+        prediction: Prediction = model(batch)
+        return prediction
+
+    return CleanPass(batch, virtual.targets, predict, task)
+
+
+def _product(first: Virtual, second: Virtual) -> Tensor | None:
+    """Multiply the weights of samples, each made of the sample of the same number."""
+    if first.weight is None:
+        return second.weight
+    given, made = first.targets.shape[0], second.targets.shape[0]
+    if given != made:
+        raise GraphTransplantError(
+            f"Sequential: {given} weighted graphs became {made} samples, so that it is not known "
+            "which weight each sample takes"
+        )
+    return first.weight if second.weight is None else first.weight * second.weight
+
+
+def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    """Add up losses of which either may be missing."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second

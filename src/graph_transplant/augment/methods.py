@@ -1,0 +1,359 @@
+"""The methods of a comparison by name, and the search spaces of the paper as presets."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import torch
+
+from graph_transplant.augment.base import Augmentation
+from graph_transplant.augment.controls import LabelSmoothing, OriginalGraphs, ShuffledSaliency
+from graph_transplant.augment.evolve import ReliabilityFilter, SwapOpenTriads
+from graph_transplant.augment.g_mixup import GMixup
+from graph_transplant.augment.if_mixup import IfMixup
+from graph_transplant.augment.manifold import ManifoldMixup
+from graph_transplant.augment.node_sam import NodeSam
+from graph_transplant.augment.perturb import (
+    DropEdges,
+    DropNodes,
+    MaskNodes,
+    PerturbEdges,
+    RandomSubgraph,
+)
+from graph_transplant.augment.sub_mix import SubMix
+from graph_transplant.augment.transplant import GraphTransplant
+from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.graphs import GraphStore
+from graph_transplant.nn import GraphClassifier
+
+Value = float | int | str
+Augmentations = tuple[Augmentation, ...]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named method.
+
+    Attributes:
+        build: Makes its augmentations for a model; further parameters have defaults.
+        summary: What it is, in a line.
+        search: Values of parameters that the paper chooses among by validation accuracy, by name.
+        in_paper: Whether the paper's main table has it.
+
+    Example:
+        >>> METHODS["drop-nodes"].search
+        {'ratio': (0.2, 0.4)}
+    """
+
+    build: Callable[..., Augmentations]
+    summary: str
+    search: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    in_paper: bool = False
+
+    @property
+    def parameters(self) -> dict[str, Value]:
+        """Parameters that a name may set, with their defaults."""
+        listed = list(inspect.signature(self.build).parameters.values())[1:]
+        return {parameter.name: parameter.default for parameter in listed}
+
+
+def _vanilla(model: GraphClassifier) -> Augmentations:
+    return ()
+
+
+def _transplanting(
+    connect: str, wrap: Callable[[GraphTransplant], Augmentation] | None = None, **parts: Any
+) -> Callable[..., Augmentations]:
+    """Return what builds Graph Transplant with some of its parts chosen."""
+
+    def build(
+        model: GraphClassifier, anchor_ratio: float = 0.1, pairing: str = "random"
+    ) -> Augmentations:
+        transplant = GraphTransplant(
+            connect,
+            anchor_ratio=anchor_ratio,
+            pairing=pairing,
+            embedding_size=model.hidden,
+            **parts,
+        )
+        return (transplant if wrap is None else wrap(transplant),)
+
+    return build
+
+
+def _manifold(model: GraphClassifier, alpha: float = 2.0, pairing: str = "random") -> Augmentations:
+    return (ManifoldMixup(alpha, pairing),)
+
+
+def _m_evolve(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
+    return (ReliabilityFilter(SwapOpenTriads(ratio)),)
+
+
+def _drop_nodes(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
+    return (DropNodes(ratio),)
+
+
+def _perturb_edges(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
+    return (PerturbEdges(ratio),)
+
+
+def _mask_nodes(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
+    return (MaskNodes(ratio),)
+
+
+def _subgraph(model: GraphClassifier, size: float = 0.8) -> Augmentations:
+    return (RandomSubgraph(size),)
+
+
+def _drop_edge(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
+    return (DropEdges(ratio),)
+
+
+def _if_mixup(
+    model: GraphClassifier, alpha: float = 20.0, beta: float = 1.0, pairing: str = "random"
+) -> Augmentations:
+    return (IfMixup(alpha, beta, pairing=pairing),)
+
+
+def _sub_mix(model: GraphClassifier, size: float = 0.4, pairing: str = "random") -> Augmentations:
+    return (SubMix(size, pairing=pairing),)
+
+
+def _node_sam(model: GraphClassifier) -> Augmentations:
+    return (NodeSam(),)
+
+
+def _g_mixup(model: GraphClassifier, pairing: str = "random") -> Augmentations:
+    return (GMixup(pairing=pairing),)
+
+
+def _label_smoothing(model: GraphClassifier, smoothing: float = 0.1) -> Augmentations:
+    return (LabelSmoothing(smoothing),)
+
+
+def _twice(model: GraphClassifier) -> Augmentations:
+    return (OriginalGraphs(),)
+
+
+_PERTURBED = {"ratio": (0.2, 0.4)}
+_ANCHORS = {"anchor_ratio": (0.05, 0.1, 0.15)}
+
+METHODS: dict[str, Method] = {
+    "vanilla": Method(_vanilla, "plain training; all differences are taken to it", in_paper=True),
+    "manifold-mixup": Method(_manifold, "mixes graph embeddings after the readout", in_paper=True),
+    "m-evolve": Method(
+        _m_evolve,
+        "swaps edges of open triads, keeps graphs with reliable labels",
+        _PERTURBED,
+        in_paper=True,
+    ),
+    "drop-nodes": Method(_drop_nodes, "drops random nodes", _PERTURBED, in_paper=True),
+    "perturb-edges": Method(
+        _perturb_edges, "removes random edges and adds as many", _PERTURBED, in_paper=True
+    ),
+    "mask-nodes": Method(
+        _mask_nodes, "masks the features of random nodes", _PERTURBED, in_paper=True
+    ),
+    "subgraph": Method(
+        _subgraph, "keeps a random connected subgraph", {"size": (0.6, 0.8)}, in_paper=True
+    ),
+    "transplant-dp": Method(
+        _transplanting("degree"),
+        "Graph Transplant, new edges by degree preservation",
+        _ANCHORS,
+        in_paper=True,
+    ),
+    "transplant-ep": Method(
+        _transplanting("predict"),
+        "Graph Transplant, new edges by the edge predictor ψ",
+        _ANCHORS,
+        in_paper=True,
+    ),
+    "transplant-disconnected": Method(_transplanting("none"), "ablation: no new edges"),
+    "transplant-size-label": Method(
+        _transplanting("predict", importance="size"),
+        "ablation: EP with label weights by number of nodes",
+    ),
+    "transplant-scattered": Method(
+        _transplanting("predict", cut="scattered"),
+        "ablation: EP with scattered nodes instead of subgraphs",
+    ),
+    "transplant-random": Method(
+        _transplanting("predict", anchors="random"), "ablation: EP with random source anchors"
+    ),
+    "if-mixup": Method(_if_mixup, "interpolates node features and edge weights of two graphs"),
+    "sub-mix": Method(_sub_mix, "swaps a subgraph for one of another graph, labels by edges"),
+    "node-sam": Method(_node_sam, "splits a node and merges two others"),
+    "g-mixup": Method(_g_mixup, "samples graphs from mixed graphons of two classes"),
+    "drop-edge": Method(_drop_edge, "removes random edges"),
+    "label-smoothing": Method(_label_smoothing, "control: softer labels, no virtual graphs"),
+    "vanilla-x2": Method(_twice, "control: the original graphs twice per step"),
+    "saliency-shuffled": Method(
+        _transplanting("predict", ShuffledSaliency),
+        "control: EP with saliency permuted within each graph",
+    ),
+}
+"""The methods of a comparison by name."""
+
+
+GROUPS = ("all", "paper")
+"""Names that stand for several methods."""
+
+
+def parse_method(text: str) -> tuple[str, dict[str, Value]]:
+    """Take apart the name of a method and the parameters set in it.
+
+    Args:
+        text: A key of :data:`METHODS`, or one with parameters: ``drop-nodes:ratio=0.4``, several
+            separated by further colons.
+
+    Returns:
+        The key, and the parameters that differ from their defaults.
+
+    Example:
+        >>> parse_method("drop-nodes:ratio=0.4")
+        ('drop-nodes', {'ratio': 0.4})
+    """
+    name, *settings = text.split(":")
+    check_choice("method", name, METHODS)
+    defaults = METHODS[name].parameters
+    given: dict[str, Value] = {}
+    for setting in settings:
+        parameter, equals, written = (part.strip() for part in setting.partition("="))
+        if not equals or not written:
+            raise GraphTransplantError(
+                f"a parameter of a method is written NAME=VALUE, as in drop-nodes:ratio=0.4; got "
+                f"{setting!r} in {text!r}"
+            )
+        if not defaults:
+            raise GraphTransplantError(f"{name} has no parameters to set; got {text!r}")
+        if parameter not in defaults:
+            raise GraphTransplantError(
+                f"{name} has no parameter {parameter!r}; it has {', '.join(defaults)}"
+            )
+        if parameter in given:
+            raise GraphTransplantError(f"`{parameter}` is set twice in {text!r}")
+        given[parameter] = _read_value(parameter, written, defaults[parameter])
+    changed = {key: given[key] for key in defaults if key in given and given[key] != defaults[key]}
+    return name, changed
+
+
+def _read_value(parameter: str, written: str, default: Value) -> Value:
+    """Read a value of the kind that the default is of."""
+    if isinstance(default, str):
+        return written
+    kind, noun = (int, "a whole number") if isinstance(default, int) else (float, "a number")
+    try:
+        return kind(written)
+    except ValueError:
+        raise GraphTransplantError(f"`{parameter}` must be {noun}, got {written!r}") from None
+
+
+def method_name(name: str, parameters: Mapping[str, Value]) -> str:
+    """Write a method and its parameters as :func:`parse_method` reads them.
+
+    Example:
+        >>> method_name("subgraph", {"size": 0.6})
+        'subgraph:size=0.6'
+    """
+    return ":".join([name, *(f"{key}={value}" for key, value in parameters.items())])
+
+
+def search_space(name: str) -> list[str]:
+    """List a method with every combination of the parameters that the paper searches.
+
+    Args:
+        name: A key of :data:`METHODS`.
+
+    Example:
+        >>> search_space("drop-nodes")
+        ['drop-nodes', 'drop-nodes:ratio=0.4']
+        >>> search_space("vanilla")
+        ['vanilla']
+    """
+    check_choice("method", name, METHODS)
+    search = METHODS[name].search
+    combined = (dict(zip(search, values, strict=True)) for values in product(*search.values()))
+    return [method_name(*parse_method(method_name(name, values))) for values in combined]
+
+
+def expand_methods(names: Sequence[str]) -> list[str]:
+    """Write out what stands for several methods, and every method in one way.
+
+    Args:
+        names: Names of methods, with or without parameters; ``NAME:paper`` for a method's search
+            space in the paper; ``paper`` for all methods of the paper's main table; ``all``.
+
+    Returns:
+        Names that :func:`build_method` takes, each once; a parameter at its default is left out.
+
+    Example:
+        >>> expand_methods(["vanilla", "subgraph:paper", "subgraph"])
+        ['vanilla', 'subgraph:size=0.6', 'subgraph']
+        >>> len(expand_methods(["all"])) == len(METHODS)
+        True
+    """
+    expanded: list[str] = []
+    for text in names:
+        name, _, rest = text.partition(":")
+        if text == "all":
+            expanded += METHODS
+        elif text == "paper":
+            expanded += [name for name, method in METHODS.items() if method.in_paper]
+        elif rest == "paper":
+            expanded += search_space(name)
+        else:
+            expanded.append(method_name(*parse_method(text)))
+    return list(dict.fromkeys(expanded))
+
+
+def build_method(
+    name: str, model: GraphClassifier, *, seed: int | None = None
+) -> tuple[Augmentation, ...]:
+    """Make the augmentations of a named method for a model.
+
+    Args:
+        name: A key of :data:`METHODS`, with parameters or without; see :func:`parse_method`.
+        model: The model that will be trained.
+        seed: Determines the initial weights of what learns itself; torch's global generator by
+            default.
+
+    Example:
+        >>> build_method("vanilla", GraphClassifier(1, 2))
+        ()
+    """
+    key, parameters = parse_method(name)
+    with torch.random.fork_rng(devices=[], enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        return METHODS[key].build(model, **parameters)
+
+
+def refusal(name: str, model: GraphClassifier, data: GraphStore) -> str | None:
+    """Say why a method cannot train a model on some data.
+
+    Args:
+        name: As :func:`build_method` takes it.
+        model: A model for the data.
+        data: The data set.
+
+    Returns:
+        The reason, or ``None`` if it can.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> motifs = gt.load("motifs").subset(range(12))
+        >>> model = GraphClassifier.for_data(motifs, hidden=8)
+        >>> refusal("mask-nodes", model, motifs)
+        'mask-nodes needs node features, but motifs has none'
+    """
+    try:
+        for augmentation in build_method(name, model):
+            augmentation.check(model, data)
+    except GraphTransplantError as problem:
+        return str(problem)
+    return None
