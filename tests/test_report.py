@@ -15,12 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graph_transplant.augment import METHODS
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Record
+from graph_transplant.experiments.statistics import holm
 from graph_transplant.experiments.summary import group_records, summarise, verdicts
 from graph_transplant.report import render_report, write_report
 from graph_transplant.report.figures import curves_data, differences_data, scores_data
-from graph_transplant.report.html import headline, repeat_command
+from graph_transplant.report.html import METHOD_NOTES, headline, repeat_command
 from graph_transplant.report.svg import padded, spaced, swarm, ticks
 
 NASTY = "<script>alert('x')</script> & \"q\" 🧬"
@@ -372,3 +374,54 @@ def test_a_range_gets_room_but_not_beyond_its_limits() -> None:
     assert high == 1.0
     low, high = padded([0.7])
     assert low < 0.7 < high
+
+
+# ------------------------------------------------------------------ many methods
+
+
+def crowd() -> list[Record]:
+    records = made_up("vanilla", PLAIN)
+    for number, method in enumerate(name for name in METHODS if name != "vanilla"):
+        shift = 0.01 * (number % 7) - 0.02
+        changed = [score + shift + 0.01 * (fold % 3) for fold, score in enumerate(PLAIN)]
+        records += made_up(method, changed)
+    return records
+
+
+def test_every_method_has_a_note() -> None:
+    assert set(METHOD_NOTES) == set(METHODS)
+    page = Page(render_report([*TWO, *made_up("drop-nodes:ratio=0.4", BETTER)]))
+    assert METHOD_NOTES["drop-nodes"] in page.text
+
+
+def test_all_methods_are_ranked_with_corrected_p_values() -> None:
+    table = Page(render_report(crowd())).text.partition("Methods ranked")[2]
+    scores = {
+        name: sum(record["test"]["accuracy"] for record in trials) / len(trials)
+        for trials_of in group_records(crowd()).values()
+        for name, trials in trials_of.items()
+    }
+    places = {name: table.index(f" {name} ") for name in METHODS}
+    ranked = sorted(places, key=places.__getitem__)
+    means = [round(scores[name], 9) for name in ranked]
+    assert means == sorted(means, reverse=True)
+    rows = summarise(crowd())
+    assert [row.p_holm for row in rows] == holm([row.p_value for row in rows])
+    assert "p (Holm)" in table
+
+
+def test_a_crowd_of_curves_gets_a_panel_each() -> None:
+    figures = svgs(render_report(crowd()))
+    panels = [f for f in figures if f.get("aria-label", "").startswith("Validation accuracy by")]
+    assert len(panels) == 2  # desk and phone
+    for panel in panels:
+        space = panel.tag.removesuffix("svg")
+        names = [t.text for t in panel.iter(f"{space}text") if "name" in t.get("class", "")]
+        assert len(names) == len(METHODS) - 1
+        drawn = [p.get("class", "") for p in panel.iter(f"{space}polyline")]
+        assert len(drawn) == 2 * (len(METHODS) - 1)
+        assert sum("c0" in kind.split() for kind in drawn) == len(METHODS) - 1
+    few = svgs(render_report(TWO))
+    (wide, _) = [f for f in few if f.get("aria-label", "").startswith("Validation accuracy by")]
+    lines = [p for p in wide.iter() if "curve" in p.get("class", "").split()]
+    assert len(lines) == 2

@@ -36,6 +36,7 @@ from graph_transplant.report.svg import (
     caption_list,
     draw_curves,
     draw_differences,
+    draw_panels,
     draw_scores,
     exact_percent,
     percent,
@@ -59,7 +60,25 @@ METHOD_NOTES = {
     "transplant-size-label": "Ablation: labels are mixed by number of nodes, not by saliency.",
     "transplant-scattered": "Ablation: the transplanted nodes are scattered, not a connected part.",
     "transplant-random": "Ablation: the transplanted part is chosen at random, not by saliency.",
+    "manifold-mixup": "Graph embeddings and labels of two graphs are mixed after the readout.",
+    "m-evolve": (
+        "Edges of open triads are swapped; graphs whose label the model finds unreliable are left "
+        "out."
+    ),
+    "drop-nodes": "Random nodes are dropped.",
+    "perturb-edges": "Random edges are removed and as many added elsewhere.",
+    "mask-nodes": "The features of random nodes are masked.",
+    "subgraph": "A random connected part of the graph stands for the whole.",
+    "if-mixup": "Node features, edges and labels of two graphs are interpolated.",
+    "sub-mix": "A part of one graph is swapped for a part of another; labels follow the edges.",
+    "node-sam": "A node is split in two, and two others are merged into one.",
+    "g-mixup": "Graphs are drawn from a mixture of what is typical of two classes (graphons).",
+    "drop-edge": "Random edges are removed.",
+    "label-smoothing": "Control: softer labels, without any virtual graph.",
+    "vanilla-x2": "Control: the original graphs twice per step, the same work without new graphs.",
+    "saliency-shuffled": "Control: Graph Transplant (EP) with saliency shuffled within each graph.",
 }
+"""What each method is, in a sentence for people who have not read the paper."""
 """What the methods are, for the reader of the page; a method that is not here is shown without a "
 "note."""
 
@@ -215,7 +234,11 @@ def render_report(records: Sequence[Record]) -> str:
         notes=notes(records),
         command=repeat_command(records),
         settings=_settings(first),
-        methods=[(name, METHOD_NOTES.get(name, ""), colours[name]) for name in methods],
+        methods=[
+            # The parameters stand in the name; what the method is, they do not change.
+            (name, METHOD_NOTES.get(name.partition(":")[0], ""), colours[name])
+            for name in methods
+        ],
         glossary=[item for item in GLOSSARY if item[0] != "AUROC" or has_auroc],
         version=first["settings"].get("version", ""),
         fingerprint=first["fingerprint"],
@@ -445,12 +468,14 @@ def _figures(
         )
     curves = curves_data(methods, "validation_accuracy")
     if curves:
+        crowded = len(curves) > COLOURS  # one panel each: so many curves cannot be told apart
         figures.append(
             _both(
                 "Learning",
                 "Accuracy on the validation graphs by epoch, mean over the trials that trained "
-                "that long, drawn as long as half of them did.",
-                lambda width: draw_curves(
+                "that long, drawn as long as half of them did."
+                + (" Grey is vanilla." if crowded and BASELINE in methods else ""),
+                lambda width: (draw_panels if crowded else draw_curves)(
                     curves,
                     width=width,
                     colours=colours,

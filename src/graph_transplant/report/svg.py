@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from markupsafe import Markup
 
+from graph_transplant.experiments.protocol import BASELINE
 from graph_transplant.experiments.summary import format_p
 from graph_transplant.report.figures import Curve, DifferenceRow, ScoreRow
 
@@ -414,6 +415,61 @@ def draw_curves(
             if right - x < 6 and abs(end - y) > 3:
                 drawing.path([(right + 4, end), (right + 11, y)], "leader")
             drawing.text(right + 14, y + 4, curve.method, f"name {colour}", most=22)
+    return drawing.render()
+
+
+def draw_panels(
+    curves: Sequence[Curve],
+    *,
+    width: int,
+    colours: Mapping[str, str],
+    axis: str,
+    form: Format,
+    label: str,
+    baseline: str = BASELINE,
+) -> Markup:
+    """Draw learning curves in one small panel each, all to the same scale, over the baseline's.
+
+    Args:
+        curves: The curves; the baseline's is drawn in every panel.
+        width: Width in pixels.
+        colours: CSS class of each method.
+        axis: Title of the upright axis.
+        form: How to write a value.
+        label: What the figure shows, in words.
+        baseline: The method that the others are seen against.
+    """
+    narrow = width <= NARROW
+    columns, gap, left, top, tall = (2 if narrow else 3), 16.0, 46.0, 44.0, 90.0
+    wide = (width - left - gap * (columns - 1) - 4) / columns
+    most = int(wide / 8)  # letters of a name that fit over a panel
+    own = [curve for curve in curves if curve.method != baseline]
+    plain = [curve for curve in curves if curve.method == baseline]
+    lines = -(-len(own) // columns)
+    pitch = tall + 44
+    drawing = Drawing(width, top + pitch * lines + 16, label)
+    values = [value for curve in curves for value in curve.values]
+    epochs = [epoch for curve in curves for epoch in curve.epochs]
+    low, high = padded(values, low=0.0, high=1.0)
+    drawing.text(4, 14, axis, "title")
+    for number, curve in enumerate(own):
+        x, y = left + (wide + gap) * (number % columns), top + pitch * (number // columns)
+        across = Scale(min(epochs), max(epochs), x, x + wide)
+        up = Scale(low, high, y + tall, y)
+        for value in ticks(low, high, 3):
+            drawing.line(x, up(value), x + wide, up(value), "grid")
+            if number % columns == 0:
+                drawing.text(left - 8, up(value) + 4, form(value), "tick", "end")
+        drawing.line(x, y + tall, x + wide, y + tall, "axis")
+        for shown, colour in [(c, "c0") for c in plain] + [(curve, colours[curve.method])]:
+            points = zip(shown.epochs, shown.values, strict=True)
+            drawing.path([(across(e), up(v)) for e, v in points], f"curve {colour}")
+        drawing.text(x, y - 8, curve.method, f"name {colours[curve.method]}", most=most)
+        if number + columns >= len(own):  # nothing below: the axis of the column
+            for epoch, anchor in ((across.low, "start"), (across.high, "end")):
+                drawing.text(across(epoch), y + tall + 17, f"{epoch:g}", "tick", anchor)
+    middle = left + (width - left) / 2
+    drawing.text(middle, top + pitch * lines + 4, "Epoch", "title", "middle")
     return drawing.render()
 
 
