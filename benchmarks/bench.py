@@ -1,7 +1,8 @@
-"""Time of one training step beside plain PyTorch Geometric.
+"""Time of one training step beside plain PyTorch Geometric, and of every augmentation by itself.
 
-Every figure is a ratio to one plain PyG step on the same batches: CPU, one torch thread, medians of
-one interleaved run. See README.md in this folder for what each contender does.
+Every figure is a ratio, to one plain PyG step or to one plain step of ours, on the same batches:
+CPU, one torch thread, medians of one interleaved run. See README.md in this folder for what each
+contender does.
 
     python benchmarks/bench.py                              # table, and bench.json
     python benchmarks/bench.py --quick                      # a first impression in seconds
@@ -20,13 +21,31 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch_geometric
+from methods import (
+    CLIP_NORM,
+    DROPOUT,
+    HIDDEN,
+    LAYERS,
+    LEARNING_RATE,
+    METHOD_ROUNDS,
+    QUICK_METHOD_ROUNDS,
+    WARM_UP,
+    interleave,
+    make_model,
+    measure_methods,
+    methods_table,
+    ours,
+    random_batches,
+)
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -36,14 +55,9 @@ from torch_geometric.nn import GCNConv, global_mean_pool
 from torch_geometric.transforms import OneHotDegree
 
 import graph_transplant as gt
-from graph_transplant.augment import build_method
+from graph_transplant.augment import METHODS
 from graph_transplant.augment.subgraphs import PartialKHop
 from graph_transplant.targets import as_targets, graph_losses
-from graph_transplant.training import take_step
-
-LAYERS, HIDDEN, DROPOUT = 3, 128, 0.5
-LEARNING_RATE, CLIP_NORM = 5e-4, 2.0
-WARM_UP = 3
 
 
 @dataclass(frozen=True)
@@ -90,13 +104,6 @@ class PygClassifier(nn.Module):
             x = convolution(x, batch.edge_index).relu()
         logits: Tensor = self.head(global_mean_pool(x, batch.batch, batch.num_graphs))
         return logits
-
-
-def make_model(store: gt.GraphStore) -> gt.GraphClassifier:
-    """Make our model for a data set."""
-    return gt.GraphClassifier.for_data(
-        store, conv="gcn", layers=LAYERS, hidden=HIDDEN, dropout=DROPOUT, seed=0
-    )
 
 
 def standardised(store: gt.GraphStore) -> Callable[[Data], Data]:
@@ -152,26 +159,6 @@ def pyg_vanilla(store: gt.GraphStore, batches: Sequence[Tensor]) -> Iterator[Ten
         yield loss.detach()
 
 
-def ours(method: str, store: gt.GraphStore, batches: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Training with a method of this package, the steps of :func:`graph_transplant.fit`."""
-    model = make_model(store).train()
-    augmentations = build_method(method, model)
-    parameters = [p for module in (model, *augmentations) for p in module.parameters()]
-    optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
-    generator = torch.Generator().manual_seed(0)
-    for batch in store.batches(torch.cat(list(batches)), len(batches[0])):
-        losses = take_step(
-            model,
-            batch,
-            augmentations,
-            optimizer,
-            task=store.task,
-            clip_norm=CLIP_NORM,
-            generator=generator,
-        )
-        yield losses.total.detach()
-
-
 def floor(store: gt.GraphStore, batches: Sequence[Tensor]) -> Iterator[Tensor]:
     """The dense layers of our model alone, twice; the features are laid out beforehand."""
     model = make_model(store).train()
@@ -199,50 +186,14 @@ Contender = Callable[[gt.GraphStore, Sequence[Tensor]], Iterator[Tensor]]
 
 CONTENDERS: dict[str, Contender] = {
     "pyg-vanilla": pyg_vanilla,
-    "vanilla": lambda store, batches: ours("vanilla", store, batches),
-    "transplant-dp": lambda store, batches: ours("transplant-dp", store, batches),
-    "transplant-ep": lambda store, batches: ours("transplant-ep", store, batches),
+    "vanilla": partial(ours, "vanilla"),
+    "transplant-dp": partial(ours, "transplant-dp"),
+    "transplant-ep": partial(ours, "transplant-ep"),
     "floor": floor,
 }
 
 
 # -------------------------------------------------------------------- measuring
-
-
-def random_batches(
-    store: gt.GraphStore, batch_size: int, count: int, seed: int = 0
-) -> list[Tensor]:
-    """Draw batches of graph numbers, every graph at most once in a batch."""
-    size = min(batch_size, len(store))
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randperm(len(store), generator=generator)[:size] for _ in range(count)]
-
-
-def interleave(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Call everything in turn, round by round, so that a busy moment hits all alike.
-
-    Args:
-        runs: What to time, by name.
-        rounds: How many times, after a few rounds that do not count.
-
-    Returns:
-        The milliseconds of every call that counts, by name.
-    """
-    names = list(runs)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(-WARM_UP, rounds):
-        # Each round begins with another one, so that none always pays for the first place.
-        start = number % len(names)
-        for name in names[start:] + names[:start]:
-            run = runs[name]
-            # One thread and no workers: this is the time on the wall, less what other programs
-            # took of the processor meanwhile.
-            begin = time.process_time()
-            run()
-            taken = time.process_time() - begin
-            if number >= 0:
-                times[name].append(1e3 * taken)
-    return times
 
 
 def measure_steps(store: gt.GraphStore, batch_size: int, rounds: int) -> dict[str, list[float]]:
@@ -414,15 +365,23 @@ def load_stores(console: Console) -> dict[str, gt.GraphStore]:
 def run_bench(quick: bool, out: Path, console: Console) -> None:
     """Measure everything, show it and write it."""
     measured: dict[str, dict[str, list[float]]] = {}
-    for name, store in load_stores(console).items():
+    stores = load_stores(console)
+    for name, store in stores.items():
         setting = SETTINGS[name]
         rounds = QUICK_ROUNDS[name] if quick else setting.rounds
         begin = time.perf_counter()
         console.print(f"{name}: {rounds} rounds of {len(CONTENDERS)} steps ...", end=" ")
         measured[name] = measure_steps(store, setting.batch_size, rounds)
         console.print(f"{time.perf_counter() - begin:.0f} s")
+    store = stores["ENZYMES"] if "ENZYMES" in stores else gt.load("motifs")
+    rounds = QUICK_METHOD_ROUNDS if quick else METHOD_ROUNDS
+    begin = time.perf_counter()
+    console.print(f"{len(METHODS)} methods on {store.name}: {rounds} rounds ...", end=" ")
+    methods = measure_methods(store, rounds)
+    console.print(f"{time.perf_counter() - begin:.0f} s")
     scaling = measure_scaling(5 if quick else 25)
     document: dict[str, Any] = {name: ratios(times) for name, times in measured.items()}
+    document["methods"] = methods
     document["scaling"] = scaling
     document["milliseconds"] = {
         name: round(statistics.median(times["pyg-vanilla"]), 3) for name, times in measured.items()
@@ -437,6 +396,9 @@ def run_bench(quick: bool, out: Path, console: Console) -> None:
     }
     out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     console.print(step_table(measured))
+    console.print(methods_table(methods))
+    for name, reason in methods["refused"].items():
+        console.print(f"[yellow]{name} is left out:[/] {escape(reason)}", highlight=False)
     console.print(scaling_table(scaling))
     # This process is one of those that the load counts.
     if float(found["load"]) > 1.5:
@@ -448,11 +410,12 @@ def run_bench(quick: bool, out: Path, console: Console) -> None:
 
 
 def run_profile(method: str, data: str, steps: int = 20) -> str:
-    """Profile the steps of one contender and return torch's table of its operations."""
+    """Profile the steps of a contender or method and return torch's table of its operations."""
     store = gt.load(data)
     setting = SETTINGS.get(data, SETTINGS["motifs"])
     batches = random_batches(store, setting.batch_size, WARM_UP + steps)
-    contender = CONTENDERS[method](store, batches)
+    make = CONTENDERS.get(method, partial(ours, method))
+    contender = make(store, batches)
     for _ in range(WARM_UP):
         next(contender)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
@@ -466,14 +429,17 @@ def run_profile(method: str, data: str, steps: int = 20) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(description="Time of one training step beside plain PyG.")
+    parser = argparse.ArgumentParser(
+        description="Time of one training step beside plain PyG, and of every augmentation."
+    )
+    profiled = list(dict.fromkeys((*CONTENDERS, *METHODS)))
     parser.add_argument("--quick", action="store_true", help="few rounds, rough figures")
     parser.add_argument("--out", type=Path, default=Path("bench.json"), help="where to write")
     parser.add_argument(
         "--profile",
         nargs=2,
         metavar=("METHOD", "DATA"),
-        help=f"print where the time goes; METHOD is one of {', '.join(CONTENDERS)}",
+        help=f"print where the time goes; METHOD is one of {', '.join(profiled)}",
     )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -481,8 +447,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.profile is not None:
             method, data = options.profile
-            if method not in CONTENDERS:
-                parser.error(f"METHOD must be one of {', '.join(CONTENDERS)}; got {method!r}")
+            if method not in profiled:
+                parser.error(f"METHOD must be one of {', '.join(profiled)}; got {method!r}")
             sys.stdout.write(run_profile(method, data) + "\n")
         else:
             run_bench(options.quick, options.out, Console())
