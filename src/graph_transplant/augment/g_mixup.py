@@ -18,7 +18,7 @@ from graph_transplant.augment.pairing import Pairing, as_pairing, mix_rows
 from graph_transplant.augment.sampling import uniform
 from graph_transplant.augment.subgraphs import View
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphStore, adjacency_of, layout_of
+from graph_transplant.graphs import GraphStore, adjacency_of
 from graph_transplant.saliency import Predictor
 from graph_transplant.segments import (
     count_per_segment,
@@ -181,12 +181,7 @@ class GMixup(Augmentation):
     A drawn graph has no self-loops and no repeated edges. Nodes that no edge reaches are left out,
     as in the released code (an empty place of the graphon is no node); at least one stays. Further
     node fields of the data have no mean and are left out. Where a batch carries edge weights, drawn
-    edges weigh one. Time and memory of a step grow with the squares of the graphs' sizes up to
-    ``largest``.
-
-    Deviation: own-size. A graph is drawn with as many nodes as its original has, at most
-    ``largest``; published graphs all have r nodes. Positions are drawn independently as published;
-    the released code takes each of the r positions once.
+    edges weigh one. Time and memory of a step grow with r².
 
     Deviation: bounded-resolution. r is at most ``largest``.
 
@@ -205,7 +200,9 @@ class GMixup(Augmentation):
             :class:`~graph_transplant.augment.pairing.Pairing`.
         mixing: Range of λ, the share of the other class (the publication's values).
         threshold: Singular values below so many √r are taken out.
-        largest: Most positions of a graphon, and most nodes of a drawn graph.
+        largest: Most positions of a graphon.
+        nodes: Nodes of every drawn graph, before those that no edge reaches are left out; r by
+            default, as published. Degrees grow with it.
 
     Attributes:
         graphons: Edge probabilities, float ``[classes, r, r]``, after :meth:`prepare`.
@@ -236,6 +233,7 @@ class GMixup(Augmentation):
         mixing: tuple[float, float] = (0.1, 0.2),
         threshold: float = 0.2,
         largest: int = 200,
+        nodes: int | None = None,
     ) -> None:
         super().__init__()
         low, high = mixing
@@ -247,10 +245,13 @@ class GMixup(Augmentation):
             raise GraphTransplantError(f"`threshold` must not be negative, got {threshold}")
         if largest < 1:
             raise GraphTransplantError(f"`largest` must be at least 1, got {largest}")
+        if nodes is not None and nodes < 1:
+            raise GraphTransplantError(f"`nodes` must be at least 1, got {nodes}")
         self.pairing = as_pairing(pairing)
         self.mixing = (low, high)
         self.threshold = threshold
         self.largest = largest
+        self.nodes = nodes
         # Buffers follow the module to its device. They are made from the training graphs, not
         # learned, and are not saved: prepare() makes them again.
         for name in ("graphons", "features", "graphs_of_class"):
@@ -305,10 +306,12 @@ class GMixup(Augmentation):
         low, high = self.mixing
         keys = uniform((graphs,), generator, device)
         weight = (low + (high - low) * keys).to(targets.dtype)
-        node_counts = layout_of(batch).counts.clamp(max=self.largest)
+        # As published, as many nodes as positions: a graph of twice the size drawn from the same
+        # graphon would have twice the degree.
+        r = self.graphons.shape[1]
+        node_counts = torch.full_like(source_of, self.nodes or r)
         ptr = offsets(node_counts)
         segment = segment_ids(node_counts)
-        r = self.graphons.shape[1]
         position = (uniform((segment.numel(),), generator, device) * r).to(torch.long)
         mixed = mix_rows(targets, source_of, weight)
         table = (mixed.to(self.graphons.dtype) @ self.graphons.flatten(1)).flatten()
@@ -386,7 +389,13 @@ class GMixup(Augmentation):
                 f"G-Mixup: `targets` must have {classes} columns, one per graphon; got "
                 f"{targets.shape[1]}"
             )
-        given = batch.x.shape[1] if "x" in batch and batch.x is not None else 0
+        x: Tensor | None = batch.get("x", None)
+        if x is not None and not x.is_floating_point():
+            raise DataError(
+                f"G-Mixup averages `x`, which must be floating-point numbers; got {x.dtype}: "
+                "convert numbers with `.float()`; numbers of categories have no mean"
+            )
+        given = 0 if x is None else x.shape[1]
         if given != width:
             raise DataError(
                 f"G-Mixup: the batch has {given} node features, but the graphons were estimated "
