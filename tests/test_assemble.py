@@ -179,10 +179,9 @@ def test_edges_take_weights_and_attributes_of_others(batch: Batch, seed: int) ->
     count = 6
     like = torch.randint(-1, max(batch.num_edges, 0), (count,), generator=generator(seed))
     fields = edges_like(batch, like)
-    assert set(fields) == {"edge_weight", "edge_attr"}
+    assert set(fields) == {name for name in ("edge_weight", "edge_attr") if name in batch}
     for name, blank in (("edge_weight", 1.0), ("edge_attr", 0.0)):
-        value = fields[name]
-        assert (value is None) == (name not in batch)
+        value = fields.get(name)
         if value is None:
             continue
         assert value.shape == (count, *batch[name].shape[1:])
@@ -490,3 +489,36 @@ def test_a_single_graph_without_a_batch_vector_can_be_edited() -> None:
     virtual = edit_graphs(path, torch.eye(1), keep_nodes=keep)
     assert edge_numbers(virtual.batch) == [(0, 1), (1, 0)]
     check_valid_batch(virtual.batch, graphs=1, undirected=True)
+
+
+@pytest.mark.parametrize(
+    "augmentation",
+    [
+        gt.DropNodes(),
+        gt.PerturbEdges(),
+        gt.NodeSam(),
+        gt.SubMix(),
+        gt.GraphTransplant(),
+        gt.GraphTransplant(new_edge_attr="mean"),
+    ],
+    ids=lambda augmentation: type(augmentation).__name__,
+)
+def test_further_fields_of_edges_are_carried(augmentation: gt.Augmentation) -> None:
+    # Types are numbers of things: each edge has that of an edge of one of its graphs.
+    batch = random_batch(generator(4), graphs=6)
+    graph = batch.batch[batch.edge_index[0]]
+    pair = batch.edge_index.min(0).values * 100 + batch.edge_index.max(0).values
+    batch.edge_type = torch.stack((graph, pair), 1)
+    model = gt.GraphClassifier(3, 6, hidden=8, layers=1, seed=0)
+    clean = gt.CleanPass(batch, torch.eye(6), model(batch))
+    virtual = augmentation(clean, model=model, generator=generator(1))
+    types = virtual.batch.edge_type
+    assert types.dtype == torch.long
+    assert len(types) == virtual.batch.num_edges
+    known = {tuple(row) for row in batch.edge_type.tolist()}
+    assert {tuple(row) for row in types.tolist()} <= known
+    kept = virtual.edge_origin >= 0
+    assert torch.equal(types[kept], batch.edge_type[virtual.edge_origin[kept]])
+    there = virtual.batch.batch[virtual.batch.edge_index[0]]
+    sources = getattr(virtual, "source_of", torch.arange(6))
+    assert bool(((types[:, 0] == there) | (types[:, 0] == sources[there])).all())

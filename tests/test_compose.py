@@ -19,6 +19,7 @@ from graph_transplant.augment import (
     ManifoldMixup,
     OneOf,
     OriginalGraphs,
+    ReliabilityFilter,
     Sequential,
 )
 from graph_transplant.augment.assemble import EdgePairs, EditedGraphs, edit_graphs
@@ -208,7 +209,7 @@ def test_measurements_are_kept_apart(kind: type[OneOf | Sequential]) -> None:
     store = gt.load("motifs", graphs=12)
     model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
     parts = [AddToFeatures(k, name=name) for k, name in enumerate(["a", "b", None, "a", "a"])]
-    assert kind(*parts).after_epoch(model, store) == {"a": 0, "b": 1, "a_4": 3, "a_5": 4}
+    assert kind(*parts).after_epoch(model, store) == {"a": 0, "b": 1, "a_2": 3, "a_3": 4}
 
 
 @pytest.mark.parametrize("kind", [OneOf, Sequential])
@@ -219,8 +220,8 @@ def test_what_one_part_refuses_is_refused(kind: type[OneOf | Sequential]) -> Non
         graph.y = torch.tensor([0.5])
     values = gt.GraphStore.from_pyg(graphs, task="regression")
     model = classifier(1, task="regression")
-    with pytest.raises(GraphTransplantError, match="label-smoothing needs classes"):
-        kind(OriginalGraphs(), LabelSmoothing()).check(model, values)
+    with pytest.raises(GraphTransplantError, match="needs classes"):
+        kind(OriginalGraphs(), ReliabilityFilter(OriginalGraphs())).check(model, values)
     kind(OriginalGraphs(), ManifoldMixup()).check(model, values)
 
 
@@ -353,29 +354,67 @@ def test_the_model_runs_only_where_it_is_asked() -> None:
 def test_the_last_may_give_anything() -> None:
     batch = random_batch(generator(2), graphs=4)
     model = classifier(4)
-    for last in (ManifoldMixup(), LabelSmoothing()):
-        clean = clean_pass(model, batch)
-        several = Sequential(AddToFeatures(5.0), last)
-        virtual = several(clean, model=model, generator=generator())
-        shifted = batch.clone()
-        shifted.x = batch.x + 5.0
-        alone = last(clean_pass(model, shifted), model=model, generator=generator())
-        torch.testing.assert_close(virtual.logits(model), alone.logits(model))
-        virtual.loss(model, "multiclass").backward()
+    last = ManifoldMixup()
+    clean = clean_pass(model, batch)
+    several = Sequential(AddToFeatures(5.0), last)
+    virtual = several(clean, model=model, generator=generator())
+    shifted = batch.clone()
+    shifted.x = batch.x + 5.0
+    alone = last(clean_pass(model, shifted), model=model, generator=generator())
+    torch.testing.assert_close(virtual.logits(model), alone.logits(model))
+    virtual.loss(model, "multiclass").backward()
 
 
-@pytest.mark.parametrize("first", [ManifoldMixup(), LabelSmoothing()])
+@pytest.mark.parametrize(
+    "first",
+    [
+        ManifoldMixup(),
+        LabelSmoothing(),
+        OneOf(OriginalGraphs(), ManifoldMixup()),
+        Sequential(OriginalGraphs(), ManifoldMixup()),
+        ReliabilityFilter(ManifoldMixup()),
+    ],
+    ids=lambda first: type(first).__name__,
+)
 def test_what_gives_no_graphs_can_only_come_last(first: gt.Augmentation) -> None:
-    model = classifier(4)
-    clean = clean_pass(model, random_batch(generator(2), graphs=4))
     message = (
-        f"Sequential: {type(first).__name__} gives no graphs for DropSomeEdges to work on, but "
-        r"\w+; it can only come last"
+        f"Sequential: {type(first).__name__} gives no graphs for DropSomeEdges to work on; it can "
+        "only come last"
     )
     with pytest.raises(GraphTransplantError, match=message):
-        Sequential(AddToFeatures(), first, DropSomeEdges())(
-            clean, model=model, generator=generator()
+        Sequential(AddToFeatures(), first, DropSomeEdges())
+
+
+def test_label_smoothing_stands_beside_others_not_after_them() -> None:
+    # It adds to a loss of labels that the graphs before it in a sequence would not have.
+    for last in (LabelSmoothing(), OneOf(OriginalGraphs(), LabelSmoothing())):
+        with pytest.raises(GraphTransplantError, match="put it beside the others"):
+            Sequential(AddToFeatures(), last)
+    assert isinstance(Sequential(LabelSmoothing()), Sequential)
+
+
+def test_gradients_of_soft_edges_survive_every_augmentation_of_graphs() -> None:
+    batch = random_batch(generator(5), graphs=8, largest=14)
+    model = classifier(8)
+    for later in (
+        gt.DropNodes(),
+        gt.DropEdges(),
+        gt.PerturbEdges(),
+        gt.MaskNodes(),
+        gt.RandomSubgraph(),
+        gt.SwapOpenTriads(),
+        gt.NodeSam(),
+        gt.SubMix(),
+        gt.IfMixup(),
+    ):
+        torch.manual_seed(0)
+        psi = gt.GraphTransplant("predict", embedding_size=8)
+        virtual = Sequential(psi, later)(
+            clean_pass(model, batch), model=model, generator=generator(1)
         )
+        loss = virtual.loss(model, "multiclass")
+        found = torch.autograd.grad(loss, list(psi.parameters()), allow_unused=True)
+        assert any(g is not None and bool(g.any()) for g in found), type(later).__name__
 
 
 # ------------------------------------------------------------------ weights and losses

@@ -20,6 +20,7 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Settings
 from graph_transplant.experiments.records import Trial
 from graph_transplant.experiments.trial import run_trial
+from graph_transplant.nn import evaluating
 from graph_transplant.saliency import as_predictor
 from oracles import check_valid_batch, is_undirected, same_content
 from strategies import motifs_for, random_batch
@@ -112,7 +113,10 @@ def setup(
     ).train()
     torch.manual_seed(0)
     (augmentation,) = build_method(method, model)
-    augmentation.prepare(store_of(batch_named("ordinary")), generator())
+    store = store_of(batch_named("ordinary"))
+    augmentation.prepare(store, generator())
+    with evaluating(model):  # as after a first epoch, from which on a filter does its work
+        augmentation.after_epoch(model, store)
     return model, augmentation, batch_named(kind).clone()
 
 

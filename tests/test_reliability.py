@@ -18,7 +18,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import GCNConv, global_mean_pool
 
 import graph_transplant as gt
 from graph_transplant.augment import (
@@ -516,3 +517,52 @@ def test_what_the_filtered_one_refuses_is_refused() -> None:
     model = as_predictor(Normalised())
     with pytest.raises(gt.GraphTransplantError, match="manifold-mixup"):
         ReliabilityFilter(ManifoldMixup()).check(model, train())
+
+
+def test_a_second_training_begins_as_the_first() -> None:
+    augmentation = ReliabilityFilter(OriginalGraphs())
+    curves = []
+    for _ in range(2):
+        model = gt.GraphClassifier.for_data(train(), hidden=8, layers=2, seed=0)
+        result = gt.fit(model, train(), validation(), augmentation, seed=0, epochs=3)
+        curves.append([(log.train_loss, log.measurements) for log in result.history])
+    assert curves[0] == curves[1]
+    other = gt.GraphStore.from_pyg(
+        [
+            Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([k]))
+            for k in (0, 1) * 4
+        ]
+    )
+    model = gt.GraphClassifier.for_data(other, hidden=8, layers=1, seed=0)
+    gt.fit(model, other, other, augmentation, seed=0, epochs=2)  # with another number of classes
+
+
+class Own(nn.Module):
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.conv, self.norm = GCNConv(1, 8), nn.BatchNorm1d(8)
+        self.out = nn.Linear(8, classes)
+
+    def forward(self, edge_index: Tensor, batch: Tensor) -> Tensor:
+        x = torch.ones(batch.numel(), 1)
+        return self.out(global_mean_pool(self.norm(self.conv(x, edge_index)), batch))
+
+
+def test_it_works_in_a_loop_of_ones_own_with_a_model_of_ones_own() -> None:
+    torch.manual_seed(0)
+    model = Own(train().num_outputs).train()
+    augmentation = ReliabilityFilter(OriginalGraphs())
+    augmentation.prepare(train(), generator())
+    statistics = model.norm.running_mean.clone()
+    measured = augmentation.after_epoch(model, validation())
+    assert set(measured) == {"label_threshold"}
+    assert model.training
+    assert torch.equal(model.norm.running_mean, statistics)
+    gt.augmented_loss(model, train().batch(range(20)), augmentation).backward()
+    assert 0 <= augmentation.after_epoch(model, validation())["kept_share"] <= 1
+
+
+def test_nested_filters_keep_their_measurements_apart() -> None:
+    both = ReliabilityFilter(ReliabilityFilter(OriginalGraphs()))
+    measured = both.after_epoch(trained(), validation())
+    assert set(measured) == {"label_threshold", "label_threshold_2"}

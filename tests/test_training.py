@@ -320,14 +320,17 @@ def test_fit_lowers_the_loss(method: str) -> None:
     )
     first, last = result.history[0], result.history[-1]
     assert last.clean_loss < first.clean_loss
-    assert last.train_loss < first.train_loss
+    # What a filter keeps changes from epoch to epoch, and the sum of the losses with it.
+    kept = [log.measurements.get("kept_share", 1.0) for log in (first, last)]
+    if kept == [1.0, 1.0]:
+        assert last.train_loss < first.train_loss
     for name, value in model.named_parameters():
         assert not torch.equal(value, weights[name]), name
     assert min(log.validation_loss for log in result.history) < before - 0.05
     if augment:
         assert first.virtual_loss > 0
         if method != "label-smoothing":  # a sure model is far from uniform, and pays for it
-            assert last.virtual_loss < first.virtual_loss
+            assert last.virtual_loss / max(kept[1], 1e-9) < first.virtual_loss / kept[0]
     if any(True for a in augment for _ in a.parameters()):
         accuracies = [log.measurements["edge_predictor_accuracy"] for log in result.history]
         assert all(0 <= value <= 1 for value in accuracies)

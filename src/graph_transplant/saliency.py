@@ -207,13 +207,24 @@ class ModuleAdapter:
 Predictor = GraphClassifier | ModuleAdapter
 
 
-def as_predictor(model: nn.Module, layer_module: nn.Module | str | None = None) -> Predictor:
+def as_predictor(
+    model: Predictor | nn.Module, layer_module: nn.Module | str | None = None
+) -> Predictor:
     """Return something that gives a :class:`Prediction` for a batch.
 
     Args:
-        model: A :class:`GraphClassifier`, returned as it is, or any module over a PyG batch.
+        model: Any module over a PyG batch; what gives predictions already is returned as it is.
         layer_module: See :class:`ModuleAdapter`.
     """
-    if isinstance(model, GraphClassifier):
+    if isinstance(model, GraphClassifier | ModuleAdapter):
         return model
     return ModuleAdapter(model, layer_module)
+
+
+def module_of(model: Predictor) -> nn.Module:
+    """Return the module that has the parameters and the mode of a predictor.
+
+    Args:
+        model: The predictor.
+    """
+    return model.module if isinstance(model, ModuleAdapter) else model

@@ -122,6 +122,25 @@ def choose_per_segment(
     return chosen if among is None else chosen & among
 
 
+def shuffled_segments(keys: Tensor, segment: Tensor) -> Tensor:
+    """Shuffle the items of each segment, which stays in its place.
+
+    Args:
+        keys: Random numbers in ``[0, 1)``, float64 ``[items]``; items come by ascending key.
+        segment: Segment of each item, sorted int64 ``[items]``.
+
+    Returns:
+        The items in their new order, int64 ``[items]``.
+
+    Example:
+        >>> keys = torch.tensor([0.3, 0.1, 0.9, 0.7], dtype=torch.double)
+        >>> shuffled_segments(keys, torch.tensor([0, 0, 1, 1]))
+        tensor([1, 0, 3, 2])
+    """
+    # Segments stand two apart, so that no rounding of a sum reaches the next one.
+    return torch.argsort(segment.to(torch.double).mul_(2.0).add_(keys))
+
+
 def first_per_segment(count: Tensor, codes: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
     """Mark a given number of items of each segment: those with the smallest codes.
 

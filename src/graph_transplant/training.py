@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from graph_transplant.augment import Augmentation, CleanPass
+from graph_transplant.augment.base import merged_measurements
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore, task_of
 from graph_transplant.nn import GraphClassifier, evaluating
@@ -404,10 +405,10 @@ def fit(
                 )
             checked = evaluate(model, validation)
             score = checked.accuracy if validation.task == "multiclass" else -checked.loss
-            measured: dict[str, float] = {}
             with evaluating(model):
-                for augmentation in augmentations:
-                    measured.update(augmentation.after_epoch(predictor, validation))
+                measured = merged_measurements(
+                    *(part.after_epoch(predictor, validation) for part in augmentations)
+                )
             log = EpochLog(
                 epoch=epoch,
                 iterations=iterations,

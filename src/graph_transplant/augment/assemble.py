@@ -19,18 +19,36 @@ from graph_transplant.graphs import make_batch
 from graph_transplant.segments import count_per_segment, offsets
 
 
+def _fields(batch: Data) -> dict[str, Tensor]:
+    """Every tensor of a batch that is not part of its layout or target."""
+    skipped = {"batch", "ptr", "y", "edge_index", "num_nodes"}
+    return {
+        name: batch[name]
+        for name in batch.keys()  # noqa: SIM118 - a Data is not a dict
+        if name not in skipped and isinstance(batch[name], Tensor)
+    }
+
+
 def node_fields(batch: Data) -> dict[str, Tensor]:
     """Return every tensor of a batch that has one entry per node, by name.
 
     Args:
         batch: A PyG batch.
     """
-    skipped = {"batch", "ptr", "y", "edge_index", "edge_attr", "edge_weight", "num_nodes"}
-    return {
-        name: batch[name]
-        for name in batch.keys()  # noqa: SIM118 - a Data is not a dict
-        if name not in skipped and isinstance(batch[name], Tensor) and batch.is_node_attr(name)
-    }
+    edges = edge_fields(batch)
+    found = _fields(batch).items()
+    return {name: v for name, v in found if name not in edges and batch.is_node_attr(name)}
+
+
+def edge_fields(batch: Data) -> dict[str, Tensor]:
+    """Return every tensor of a batch that has one entry per edge, by name.
+
+    Args:
+        batch: A PyG batch.
+    """
+    always = ("edge_weight", "edge_attr")
+    found = _fields(batch).items()
+    return {name: v for name, v in found if name in always or batch.is_edge_attr(name)}
 
 
 def edge_order(sender: Tensor, receiver: Tensor, num_nodes: int) -> Tensor:
@@ -50,25 +68,23 @@ def edge_order(sender: Tensor, receiver: Tensor, num_nodes: int) -> Tensor:
 
 
 def edges_like(batch: Data, like: Tensor) -> dict[str, Tensor | None]:
-    """Give edges the weights and attributes of edges of a batch.
+    """Give edges the weights, attributes and other fields of edges of a batch.
 
     Args:
         batch: The original graphs.
         like: Number of an edge of the batch for every edge, int64 ``[edges]``; -1 for an edge of
-            weight one without attributes (zeros).
+            weight one whose other fields are zero.
 
     Returns:
-        ``edge_weight`` and ``edge_attr``, each ``None`` where the batch has none.
+        What the batch has for its edges, by name.
     """
     fields: dict[str, Tensor | None] = {}
-    for name, blank in (("edge_weight", 1.0), ("edge_attr", 0.0)):
-        value: Tensor | None = batch.get(name, None)
-        if value is not None:
-            shape = (like.numel(), *value.shape[1:])
-            taken = value.new_full(shape, blank)
-            known = (like >= 0).nonzero().flatten()
-            value = taken.index_copy(0, known, value.index_select(0, like.index_select(0, known)))
-        fields[name] = value
+    known = (like >= 0).nonzero().flatten()
+    for name, value in edge_fields(batch).items():
+        blank = 1.0 if name == "edge_weight" else 0.0
+        taken = value.new_full((like.numel(), *value.shape[1:]), blank)
+        found = value.index_select(0, like.index_select(0, known))
+        fields[name] = taken.index_copy(0, known, found)
     return fields
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -200,6 +200,11 @@ class Augmentation(nn.Module, ABC):
         True
     """
 
+    @property
+    def gives_graphs(self) -> bool:
+        """Whether the virtual samples are graphs, which another augmentation could go on with."""
+        return True
+
     @abstractmethod
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
@@ -231,14 +236,35 @@ class Augmentation(nn.Module, ABC):
             generator: Source of randomness.
         """
 
-    def after_epoch(self, model: Predictor, validation: GraphStore) -> dict[str, float]:
-        """Adapt or measure after an epoch.
+    def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
+        """Adapt or measure after an epoch; call it in a loop of your own, as ``fit`` does.
 
         Args:
-            model: The model in training, in evaluation mode.
+            model: The model in training.
             validation: The validation graphs.
 
         Returns:
             Measurements to record with the epoch, by name.
         """
         return {}
+
+
+def merged_measurements(*found: Mapping[str, float]) -> dict[str, float]:
+    """Put measurements together; a name that stands there already gets a number.
+
+    Args:
+        *found: Measurements by name.
+
+    Example:
+        >>> merged_measurements({"kept_share": 0.5}, {"kept_share": 0.75})
+        {'kept_share': 0.5, 'kept_share_2': 0.75}
+    """
+    merged: dict[str, float] = {}
+    for measured in found:
+        for name, value in measured.items():
+            number, free = 1, name
+            while free in merged:
+                number += 1
+                free = f"{name}_{number}"
+            merged[free] = value
+    return merged

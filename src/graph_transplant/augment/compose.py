@@ -5,12 +5,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor, nn
 
-from graph_transplant.augment.base import Augmentation, CleanPass, Virtual, VirtualGraphs
+from graph_transplant.augment.base import (
+    Augmentation,
+    CleanPass,
+    Virtual,
+    VirtualGraphs,
+    merged_measurements,
+)
+from graph_transplant.augment.controls import LabelSmoothing
 from graph_transplant.augment.sampling import uniform
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore
@@ -49,17 +56,13 @@ class _Composed(Augmentation):
         for augmentation in self.parts:
             augmentation.prepare(train, generator)
 
-    def after_epoch(self, model: Predictor, validation: GraphStore) -> dict[str, float]:
+    def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Adapt and measure all parts; see :meth:`Augmentation.after_epoch`.
 
-        A name that an earlier part has used gets the place of the later one, counted from 1:
-        ``label_threshold`` of the first part, ``label_threshold_2`` of the second.
+        A name that an earlier part has used gets a number: ``label_threshold`` of the first part,
+        ``label_threshold_2`` of the second.
         """
-        measured: dict[str, float] = {}
-        for place, augmentation in enumerate(self.parts, start=1):
-            for name, value in augmentation.after_epoch(model, validation).items():
-                measured[f"{name}_{place}" if name in measured else name] = value
-        return measured
+        return merged_measurements(*(part.after_epoch(model, validation) for part in self.parts))
 
 
 class OneOf(_Composed):
@@ -103,6 +106,11 @@ augmentation, got 2
                 f"`probabilities` must not be negative and must add up to 1, got "
                 f"{self.probabilities}"
             )
+
+    @property
+    def gives_graphs(self) -> bool:
+        """Whether all of them give graphs."""
+        return all(part.gives_graphs for part in self.parts)
 
     def pick(self, generator: torch.Generator | None) -> int:
         """Draw one augmentation.
@@ -154,6 +162,22 @@ class Sequential(_Composed):
 
     def __init__(self, *augmentations: Augmentation) -> None:
         super().__init__(augmentations)
+        for part, later in pairwise(self.parts):
+            if not part.gives_graphs:
+                raise GraphTransplantError(
+                    f"Sequential: {type(part).__name__} gives no graphs for "
+                    f"{type(later).__name__} to work on; it can only come last"
+                )
+        if len(self.parts) > 1 and any(isinstance(m, LabelSmoothing) for m in self.modules()):
+            raise GraphTransplantError(
+                "Sequential: LabelSmoothing only adds to the loss of the original graphs; put it "
+                "beside the others, as in [DropNodes(), LabelSmoothing()]"
+            )
+
+    @property
+    def gives_graphs(self) -> bool:
+        """Whether the last one gives graphs."""
+        return self.parts[-1].gives_graphs
 
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None

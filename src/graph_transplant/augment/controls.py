@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graph_transplant.augment.base import Augmentation, CleanPass, Virtual, VirtualGraphs
 from graph_transplant.augment.sampling import uniform
@@ -13,6 +13,7 @@ from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore, Layout, layout_of
 from graph_transplant.saliency import Predictor
+from graph_transplant.segments import shuffled_segments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +70,11 @@ class LabelSmoothing(Augmentation):
         if not 0 < smoothing < 1:
             raise GraphTransplantError(f"`smoothing` must be in (0, 1), got {smoothing}")
         self.smoothing = smoothing
+
+    @property
+    def gives_graphs(self) -> bool:
+        """No: see :class:`Augmentation`."""
+        return False
 
     def check(self, model: Predictor, data: GraphStore) -> None:
         """Refuse regression; see :meth:`Augmentation.check`."""
@@ -162,7 +168,7 @@ class ShuffledSaliency(Augmentation):
         """Prepare the transplant; see :meth:`Augmentation.prepare`."""
         self.transplant.prepare(train, generator)
 
-    def after_epoch(self, model: Predictor, validation: GraphStore) -> dict[str, float]:
+    def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Measure what the transplant measures; see :meth:`Augmentation.after_epoch`."""
         return self.transplant.after_epoch(model, validation)
 
@@ -184,5 +190,4 @@ def shuffle_within_graphs(layout: Layout, generator: torch.Generator | None) -> 
         (0, [1, 2, 3])
     """
     keys = uniform((layout.num_nodes,), generator, layout.segment.device)
-    # Graphs stand two apart, so that no rounding of a sum reaches the next one.
-    return torch.argsort(layout.segment.to(torch.double).mul_(2.0).add_(keys))
+    return shuffled_segments(keys, layout.segment)

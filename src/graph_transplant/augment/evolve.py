@@ -13,22 +13,27 @@ import torch
 from torch import Tensor, nn
 
 from graph_transplant.augment.assemble import EdgePairs, EditedGraphs, NewEdges, edit_graphs
-from graph_transplant.augment.base import Augmentation, CleanPass, Virtual, VirtualGraphs
+from graph_transplant.augment.base import (
+    Augmentation,
+    CleanPass,
+    Virtual,
+    VirtualGraphs,
+    merged_measurements,
+)
 from graph_transplant.augment.perturb import RatioAugmentation, without_edges
 from graph_transplant.augment.sampling import uniform
-from graph_transplant.augment.subgraphs import View
+from graph_transplant.augment.subgraphs import View, ceil_share
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import GraphClassifier, evaluating
-from graph_transplant.saliency import Predictor
+from graph_transplant.saliency import Predictor, as_predictor, module_of
 from graph_transplant.segments import count_per_segment, offsets, segment_ids
 
-# Guards ceil(ratio * count) against products that exceed a whole number by rounding.
-_ROUNDING = 1e-9
-
-# Paths drawn for every swap that is still missing, and how often graphs are drawn from at most.
+# Paths drawn for every swap that is still missing; how often graphs are drawn from at most; and the
+# share of the wanted swaps that is enough.
 _DRAWS = 6
-_ROUNDS = 2
+_ROUNDS = 8
+_ENOUGH = 0.98
 
 
 class _Neighbours:
@@ -228,14 +233,14 @@ class SwapOpenTriads(RatioAugmentation):
     def _sample(self, view: View, pairs: EdgePairs, generator: torch.Generator | None) -> _Swaps:
         """Draw swaps that add distinct edges and remove distinct ones."""
         near, nodes, sizes = _Neighbours(view), view.layout.num_nodes, view.layout.counts
-        wanted = (pairs.counts.to(torch.double) * self.ratio - _ROUNDING).ceil().to(torch.long)
+        wanted = ceil_share(pairs.counts, self.ratio)
         joined = count_per_segment(near.degree, view.layout.ptr) // 2
         wanted = torch.minimum(wanted, sizes * (sizes - 1) // 2 - joined)
         missing = wanted
         nothing = sizes.new_empty(0)
         swaps = _Swaps(nothing, nothing, nothing, nothing)
         for _ in range(_ROUNDS):
-            if not bool(missing.any()):
+            if int(missing.sum()) <= (1 - _ENOUGH) * int(wanted.sum()):
                 break
             swaps = swaps.join(_draw_swaps(view, near, _DRAWS * missing, generator))
             # Drawing with replacement and passing over repeats is drawing without replacement.
@@ -300,13 +305,21 @@ class ReliabilityFilter(Augmentation):
         self.register_buffer("_kept", torch.zeros((), dtype=torch.long), persistent=False)
         self._seen = 0
 
+    @property
+    def gives_graphs(self) -> bool:
+        """Whether the filtered augmentation gives graphs."""
+        return self.augmentation.gives_graphs
+
     def check(self, model: Predictor, data: GraphStore) -> None:
         """Refuse data without classes; see :meth:`Augmentation.check`."""
         _check_classes(data.task, f"{data.name} is a {data.task} data set")
         self.augmentation.check(model, data)
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
-        """Prepare the filtered augmentation; see :meth:`Augmentation.prepare`."""
+        """Forget an earlier training, and prepare what is filtered."""
+        self.threshold = torch.full_like(self.threshold, -torch.inf)
+        self.prototypes = self.prototypes.new_empty(0, 0)
+        self._seen, self._kept = 0, torch.zeros_like(self._kept)
         self.augmentation.prepare(train, generator)
 
     def forward(
@@ -338,11 +351,11 @@ class ReliabilityFilter(Augmentation):
         targets = virtual.targets.detach()
         if not self.prototypes.numel():
             return torch.ones(targets.shape[0], dtype=torch.bool, device=targets.device)
-        with evaluating(_module(model)):
+        with evaluating(module_of(model)):
             probability = virtual.logits(model).to(torch.double).softmax(1)
         return label_reliability(probability, targets, self.prototypes) > self.threshold
 
-    def after_epoch(self, model: Predictor, validation: GraphStore) -> dict[str, float]:
+    def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Find prototypes and threshold anew; see :meth:`Augmentation.after_epoch`.
 
         Returns:
@@ -350,9 +363,10 @@ class ReliabilityFilter(Augmentation):
             ``kept_share``, the share of the epoch's samples that counted, if there were any.
         """
         _check_classes(validation.task, f"{validation.name} is a {validation.task} data set")
+        model = as_predictor(model)
         measured = self.augmentation.after_epoch(model, validation)
         device = self.threshold.device
-        with evaluating(_module(model)):
+        with evaluating(module_of(model)):
             logits = torch.cat(
                 [
                     model(batch.to(device)).logits
@@ -365,9 +379,10 @@ class ReliabilityFilter(Augmentation):
         targets = nn.functional.one_hot(labels, probability.shape[1])
         reliability = label_reliability(probability, targets, self.prototypes)
         self.threshold = reliability_threshold(reliability, probability.argmax(1) == labels)
-        measured = {**measured, "label_threshold": float(self.threshold)}
+        own = {"label_threshold": float(self.threshold)}
         if self._seen:
-            measured["kept_share"] = int(self._kept) / self._seen
+            own["kept_share"] = int(self._kept) / self._seen
+        measured = merged_measurements(measured, own)
         self._seen, self._kept = 0, torch.zeros_like(self._kept)
         return measured
 
@@ -460,10 +475,6 @@ def _with_embedding(virtual: Virtual, model: Predictor) -> Virtual:
     if virtual.embedding is not None:
         return virtual
     return replace(virtual, embedding=model.embed_graphs(virtual.batch))
-
-
-def _module(model: Predictor) -> nn.Module:
-    return model if isinstance(model, GraphClassifier) else model.module
 
 
 def _check_classes(task: str, reason: str) -> None:

@@ -74,6 +74,11 @@ class ManifoldMixup(Augmentation):
         self.alpha = alpha
         self.pairing = as_pairing(pairing)
 
+    @property
+    def gives_graphs(self) -> bool:
+        """No: see :class:`Augmentation`."""
+        return False
+
     def check(self, model: Predictor, data: GraphStore) -> None:
         """Refuse models without a known head; see :meth:`Augmentation.check`."""
         _check_head(model)

@@ -223,7 +223,7 @@ class NodeSam(Augmentation):
         """Split and merge in every graph of a batch; see :meth:`Augmentation.forward`."""
         with torch.no_grad():
             plan = self.plan(clean.batch, generator=generator)
-            return self.apply_plan(plan, clean.batch, clean.targets)
+        return self.apply_plan(plan, clean.batch, clean.targets)
 
 
 def expected_shared(nodes: Tensor, edges: Tensor, degree: Tensor, triangles: Tensor) -> Tensor:

@@ -18,7 +18,13 @@ from graph_transplant.augment.subgraphs import View, floor_share
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore, layout_of
 from graph_transplant.saliency import Predictor
-from graph_transplant.segments import choose_per_segment, offsets, ranges, rank_in_segment
+from graph_transplant.segments import (
+    choose_per_segment,
+    offsets,
+    ranges,
+    rank_in_segment,
+    shuffled_segments,
+)
 
 
 class RatioAugmentation(Augmentation):
@@ -57,7 +63,7 @@ def choose_edges(pairs: EdgePairs, count: Tensor, generator: torch.Generator | N
         Places in ``pairs``, graph after graph, int64 ``[count.sum()]``.
     """
     keys = uniform((pairs.segment.numel(),), generator, pairs.segment.device)
-    order = torch.argsort(pairs.segment + keys)
+    order = shuffled_segments(keys, pairs.segment)
     return order.index_select(0, ranges(pairs.ptr[:-1], count)[0])
 
 
@@ -266,7 +272,7 @@ class MaskNodes(RatioAugmentation):
 
     Of n nodes ``floor(ratio · n)`` are masked, every such set equally likely. A masked node says
     nothing: its continuous features become the mean over the nodes of the training graphs, which
-    models standardise to 0, and its other (one-hot) features become 0. The mean is found by
+    models standardise to about 0, and its other (one-hot) features become 0. The mean is found by
     :meth:`prepare`; before that all masked features are 0.
 
     Deviation: neutral-mask. GraphCL's released code masks with the mean of the graph's nodes or

@@ -26,7 +26,8 @@ from graph_transplant.segments import (
     ranges,
 )
 
-# Guards floor(ratio * count) against products that fall short by rounding, such as 0.29 * 100.
+# Guards floor(ratio * count) against products that fall short by rounding, such as 0.29 * 100, and
+# ceil(ratio * count) against those that exceed.
 _ROUNDING = 1e-9
 
 
@@ -132,6 +133,23 @@ def floor_share(counts: Tensor, ratio: float) -> Tensor:
         tensor([ 0,  2, 29])
     """
     return (counts.to(torch.double) * ratio + _ROUNDING).floor().to(torch.long)
+
+
+def ceil_share(counts: Tensor, ratio: float) -> Tensor:
+    """Return ``ceil(ratio · count)`` for every graph.
+
+    Args:
+        counts: Nodes or edges of every graph, int64 ``[graphs]``.
+        ratio: Share.
+
+    Returns:
+        int64 ``[graphs]``.
+
+    Example:
+        >>> ceil_share(torch.tensor([0, 1, 10, 100]), 0.07)
+        tensor([0, 1, 1, 7])
+    """
+    return (counts.to(torch.double) * ratio - _ROUNDING).ceil().to(torch.long)
 
 
 def anchor_counts(nodes: Tensor, ratio: float) -> Tensor:

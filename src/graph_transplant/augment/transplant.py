@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graph_transplant.augment.assemble import assemble, edge_order, node_fields
+from graph_transplant.augment.assemble import assemble, edge_fields, edge_order, node_fields
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs
 from graph_transplant.augment.connect import (
     Connection,
@@ -39,7 +39,14 @@ from graph_transplant.augment.subgraphs import (
 )
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphStore, layout_of, task_of
-from graph_transplant.saliency import NodeSaliency, Predictor, varies_within_graphs
+from graph_transplant.nn import evaluating
+from graph_transplant.saliency import (
+    NodeSaliency,
+    Predictor,
+    as_predictor,
+    module_of,
+    varies_within_graphs,
+)
 from graph_transplant.segments import count_per_segment, offsets
 from graph_transplant.targets import as_targets, batch_targets
 
@@ -355,32 +362,22 @@ class GraphTransplant(Augmentation):
             if new_weight is not None:
                 drawn = new_weight.to(mixed_weight.dtype).index_select(0, edges.pair[is_new])
                 mixed_weight = mixed_weight.masked_scatter(is_new, drawn)
-        attr: Tensor | None = batch.edge_attr if "edge_attr" in batch else None
-        if attr is not None:
-            mixed_attr = (
-                attr.index_select(0, kept)
-                if attr.shape[0]
-                else attr.new_empty((kept.numel(), *attr.shape[1:]))
+        fields: dict[str, Tensor | None] = {"edge_weight": mixed_weight}
+        place = is_new.nonzero().flatten()
+        for name, value in edge_fields(batch).items():
+            if name == "edge_weight":
+                continue
+            mixed = (
+                value.index_select(0, kept)
+                if value.shape[0]
+                else value.new_empty((kept.numel(), *value.shape[1:]))
             )
-            fresh = self._new_attributes(attr, plan, pairs, keys)
-            place = is_new.nonzero().flatten()
-            attr = mixed_attr.index_copy(0, place, fresh.index_select(0, edges.pair[is_new]))
-        return {"edge_weight": mixed_weight, "edge_attr": attr}
-
-    def _new_attributes(
-        self, attr: Tensor, plan: TransplantPlan, pairs: Pairs, keys: Tensor
-    ) -> Tensor:
-        """Attributes of the new edges, ``[pairs, …]``."""
-        if self.new_edge_attr == "zero" or not pairs.source.numel():
-            return attr.new_zeros((pairs.source.numel(), *attr.shape[1:]))
-        sides = ((plan.source, pairs.source), (plan.destination, pairs.destination))
-        found = [
-            _lost_attributes(side, ends, attr, keys, self.new_edge_attr) for side, ends in sides
-        ]
-        if self.new_edge_attr == "mean":
-            return ((found[0] + found[1]) / 2).to(attr.dtype)
-        from_source = (keys[:, 1] < 0.5).view(-1, *([1] * (attr.dim() - 1)))
-        return torch.where(from_source, found[0], found[1])
+            # Other fields, such as types, may be numbers of things, which have no mean.
+            policy = self.new_edge_attr if name == "edge_attr" else "drawn"
+            fresh = _new_attributes(value, plan, pairs, keys, policy)
+            fresh = fresh.index_select(0, edges.pair[is_new])
+            fields[name] = mixed.index_copy(0, place, fresh)
+        return fields
 
     # ---------------------------------------------------------------- the two doors
 
@@ -465,14 +462,15 @@ class GraphTransplant(Augmentation):
         """Refuse pairing by class where there are none; see :meth:`Augmentation.check`."""
         self.pairing.check(data.task)
 
-    def after_epoch(self, model: Predictor, validation: GraphStore) -> dict[str, float]:
+    def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Measure ψ on validation graphs; see :meth:`Augmentation.after_epoch`."""
         if not isinstance(self.connect, EdgePredictor):
             return {}
         batch = validation.batch(torch.arange(min(len(validation), 64)))
         batch = batch.to(self.connect.first.weight.device)
-        with torch.no_grad():
-            nodes = model(batch).nodes
+        predictor = as_predictor(model)
+        with evaluating(module_of(predictor)):
+            nodes = predictor(batch).nodes
         generator = torch.Generator().manual_seed(0)  # the same pairs every epoch
         return {"edge_predictor_accuracy": self.connect.accuracy(nodes, batch, generator)}
 
@@ -562,6 +560,20 @@ def _new_numbers(side: Side, counts: Tensor, starts: Tensor) -> Tensor:
     running = offsets(side.keep.to(torch.long))[:-1]
     shift = starts - offsets(counts)[:-1]
     return running + shift.index_select(0, side.view.layout.segment)
+
+
+def _new_attributes(
+    attr: Tensor, plan: TransplantPlan, pairs: Pairs, keys: Tensor, policy: str
+) -> Tensor:
+    """Attributes of the new edges, ``[pairs, …]``."""
+    if policy == "zero" or not pairs.source.numel():
+        return attr.new_zeros((pairs.source.numel(), *attr.shape[1:]))
+    sides = ((plan.source, pairs.source), (plan.destination, pairs.destination))
+    found = [_lost_attributes(side, ends, attr, keys, policy) for side, ends in sides]
+    if policy == "mean":
+        return ((found[0] + found[1]) / 2).to(attr.dtype)
+    from_source = (keys[:, 1] < 0.5).view(-1, *([1] * (attr.dim() - 1)))
+    return torch.where(from_source, found[0], found[1])
 
 
 def _lost_attributes(side: Side, ends: Tensor, attr: Tensor, keys: Tensor, policy: str) -> Tensor:
