@@ -239,7 +239,7 @@ def test_another_comparison_in_the_directory_is_refused(undisturbed: Comparison)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"methods": ["vanila"]}, r"`method` must be one of .*did you mean 'vanilla'"),
+        ({"methods": ["vanila"]}, r"`methods` must be one of .*did you mean 'vanilla'"),
         ({"methods": []}, "`methods` must name at least one of"),
         ({"models": ["gcx"]}, "`models` must be one of"),
         ({"layers": [3, 0]}, "`layers` must be at least 1, got 3, 0"),

@@ -34,7 +34,14 @@ def model(features: int = 3) -> gt.GraphClassifier:
 def test_the_search_spaces_are_those_of_the_paper() -> None:
     listed = {name: dict(method.search) for name, method in METHODS.items() if method.in_paper}
     assert listed == PAPER_SEARCH
-    assert all(not method.search for method in METHODS.values() if not method.in_paper)
+
+
+def test_ablations_and_controls_may_try_as_many_values_as_what_they_are_held_against() -> None:
+    for name, method in METHODS.items():
+        if name.startswith("transplant-") or name == "saliency-shuffled":
+            assert dict(method.search) == PAPER_SEARCH["transplant-ep"], name
+        elif not method.in_paper:
+            assert not method.search, name
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
@@ -98,14 +105,18 @@ def test_groups() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("transplant", "did you mean 'transplant-dp'|must be one of vanilla"),
+        ("transplant", "must be one of all, paper, vanilla"),
         ("drop-nodes:rate=0.4", "drop-nodes has no parameter 'rate'; it has ratio"),
         ("drop-nodes:ratio", "written NAME=VALUE"),
         ("drop-nodes:ratio=", "written NAME=VALUE"),
         ("drop-nodes:ratio=much", "`ratio` must be a number, got 'much'"),
         ("drop-nodes:ratio=0.4:ratio=0.2", "`ratio` is set twice"),
         ("vanilla:ratio=0.4", "vanilla has no parameters to set"),
-        ("unknown:paper", "must be one of vanilla"),
+        ("unknown:paper", "`methods` must be one of all, paper, vanilla"),
+        ("ALL", "`methods` must be one of all, paper, vanilla"),
+        ("all:paper", "`all` stands for several methods and takes no parameters"),
+        ("drop-nodes:paper:ratio=0.4", "`paper` after a method stands alone"),
+        ("drop-nodes:ratio=0.4:paper", "`paper` after a method stands alone"),
     ],
 )
 def test_a_name_that_cannot_be_read_is_told(text: str, said: str) -> None:

@@ -41,7 +41,8 @@ class Method:
     Attributes:
         build: Makes its augmentations for a model; further parameters have defaults.
         summary: What it is, in a line.
-        search: Values of parameters that the paper chooses among by validation accuracy, by name.
+        search: Values of parameters to choose among, by name: those that the paper tries. Ablations
+            and controls of Graph Transplant may try as many as it does.
         in_paper: Whether the paper's main table has it.
 
     Example:
@@ -173,17 +174,21 @@ METHODS: dict[str, Method] = {
         _ANCHORS,
         in_paper=True,
     ),
-    "transplant-disconnected": Method(_transplanting("none"), "ablation: no new edges"),
+    "transplant-disconnected": Method(_transplanting("none"), "ablation: no new edges", _ANCHORS),
     "transplant-size-label": Method(
         _transplanting("predict", importance="size"),
         "ablation: EP with label weights by number of nodes",
+        _ANCHORS,
     ),
     "transplant-scattered": Method(
         _transplanting("predict", cut="scattered"),
         "ablation: EP with scattered nodes instead of subgraphs",
+        _ANCHORS,
     ),
     "transplant-random": Method(
-        _transplanting("predict", anchors="random"), "ablation: EP with random source anchors"
+        _transplanting("predict", anchors="random"),
+        "ablation: EP with random source anchors",
+        _ANCHORS,
     ),
     "if-mixup": Method(_if_mixup, "interpolates node features and edge weights of two graphs"),
     "sub-mix": Method(_sub_mix, "swaps a subgraph for one of another graph, labels by edges"),
@@ -195,6 +200,7 @@ METHODS: dict[str, Method] = {
     "saliency-shuffled": Method(
         _transplanting("predict", ShuffledSaliency),
         "control: EP with saliency permuted within each graph",
+        _ANCHORS,
     ),
 }
 """The methods of a comparison by name."""
@@ -300,6 +306,15 @@ def expand_methods(names: Sequence[str]) -> list[str]:
     expanded: list[str] = []
     for text in names:
         name, _, rest = text.partition(":")
+        check_choice("methods", name, [*GROUPS, *METHODS])
+        if name in GROUPS and rest:
+            raise GraphTransplantError(
+                f"`{name}` stands for several methods and takes no parameters; got {text!r}"
+            )
+        if "paper" in rest.split(":")[1:] or rest.startswith("paper:"):
+            raise GraphTransplantError(
+                f"`paper` after a method stands alone, for all the paper's values; got {text!r}"
+            )
         if text == "all":
             expanded += METHODS
         elif text == "paper":

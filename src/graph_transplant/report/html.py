@@ -78,9 +78,7 @@ METHOD_NOTES = {
     "vanilla-x2": "Control: the original graphs twice per step, the same work without new graphs.",
     "saliency-shuffled": "Control: Graph Transplant (EP) with saliency shuffled within each graph.",
 }
-"""What each method is, in a sentence for people who have not read the paper."""
-"""What the methods are, for the reader of the page; a method that is not here is shown without a "
-"note."""
+"""What each method is, for people who have not read the paper; one that is not here has no note."""
 
 GLOSSARY = (
     (
