@@ -67,6 +67,19 @@ def edge_order(sender: Tensor, receiver: Tensor, num_nodes: int) -> Tensor:
     return torch.argsort(sender * num_nodes + receiver, stable=True)
 
 
+def nodes_like(batch: Data, like: Tensor) -> dict[str, Tensor]:
+    """Give nodes the features and other fields of nodes of a batch.
+
+    Args:
+        batch: The original graphs.
+        like: Number of a node of the batch for every node, int64 ``[nodes]``.
+
+    Returns:
+        What the batch has for its nodes, by name.
+    """
+    return {name: value.index_select(0, like) for name, value in node_fields(batch).items()}
+
+
 def edges_like(batch: Data, like: Tensor) -> dict[str, Tensor | None]:
     """Give edges the weights, attributes and other fields of edges of a batch.
 

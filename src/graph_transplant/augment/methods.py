@@ -311,7 +311,7 @@ def expand_methods(names: Sequence[str]) -> list[str]:
             raise GraphTransplantError(
                 f"`{name}` stands for several methods and takes no parameters; got {text!r}"
             )
-        if "paper" in rest.split(":")[1:] or rest.startswith("paper:"):
+        if rest != "paper" and "paper" in rest.split(":"):
             raise GraphTransplantError(
                 f"`paper` after a method stands alone, for all the paper's values; got {text!r}"
             )

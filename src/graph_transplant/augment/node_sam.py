@@ -13,7 +13,7 @@ from graph_transplant.augment.assemble import (
     assemble,
     edge_order,
     edges_like,
-    node_fields,
+    nodes_like,
     simple_pairs,
 )
 from graph_transplant.augment.base import Augmentation, CleanPass
@@ -194,9 +194,7 @@ class NodeSam(Augmentation):
 
         whose = torch.where(real, merged, plan.split)  # whose features the merged node has
         node_origin = view.node.index_copy(0, whose, plan.split)
-        fields = {
-            name: value.index_select(0, node_origin) for name, value in node_fields(batch).items()
-        }
+        fields = nodes_like(batch, node_origin)
         x = fields.get("x")
         if x is not None and x.is_floating_point():
             mean = (batch.x.index_select(0, kept) + batch.x.index_select(0, whose)) / 2

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graph_transplant.augment.assemble import assemble, edge_order, edges_like, node_fields
+from graph_transplant.augment.assemble import assemble, edge_order, edges_like, nodes_like
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs
 from graph_transplant.augment.pairing import Pairing, as_pairing, mix_rows
 from graph_transplant.augment.sampling import uniform
@@ -266,9 +266,7 @@ class SubMix(Augmentation):
 
         virtual = assemble(
             node_counts=layout.counts,
-            nodes={
-                name: value.index_select(0, origin) for name, value in node_fields(batch).items()
-            },
+            nodes=nodes_like(batch, origin),
             sender=sender,
             receiver=receiver,
             edges=edges_like(batch, edge),

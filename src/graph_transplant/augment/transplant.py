@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graph_transplant.augment.assemble import assemble, edge_fields, edge_order, node_fields
+from graph_transplant.augment.assemble import assemble, edge_fields, edge_order, nodes_like
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs
 from graph_transplant.augment.connect import (
     Connection,
@@ -315,9 +315,7 @@ class GraphTransplant(Augmentation):
 
         virtual = assemble(
             node_counts=taken + left,
-            nodes={
-                name: value.index_select(0, origin) for name, value in node_fields(batch).items()
-            },
+            nodes=nodes_like(batch, origin),
             sender=edges.sender,
             receiver=edges.receiver,
             edges=self._edge_fields(batch, plan, edges, pairs, keys, soft_edges),
