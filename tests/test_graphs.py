@@ -369,7 +369,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
     def fail(*args: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("graph_transplant.graphs.save_file", fail)
+    monkeypatch.setattr("graph_transplant.graphs._bytes_of", fail)
     with pytest.raises(OSError, match="disk full"):
         store.subset([0]).save(path)
     assert path.read_bytes() == content

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
     from graph_transplant.datasets import load
     from graph_transplant.errors import DataError, GraphTransplantError
-    from graph_transplant.graphs import GraphStore
+    from graph_transplant.graphs import GraphStore, StoreWriter
     from graph_transplant.nn import GraphClassifier, Prediction
     from graph_transplant.saliency import NodeSaliency
     from graph_transplant.training import FitResult, augmented_loss, evaluate, fit
@@ -76,6 +76,7 @@ _HOMES = {
     "ReliabilityFilter": "augment",
     "Sequential": "augment",
     "ShuffledSaliency": "augment",
+    "StoreWriter": "graphs",
     "SubMix": "augment",
     "SwapOpenTriads": "augment",
     "TransplantPlan": "augment",
@@ -117,6 +118,7 @@ __all__ = [
     "ReliabilityFilter",
     "Sequential",
     "ShuffledSaliency",
+    "StoreWriter",
     "SubMix",
     "SwapOpenTriads",
     "TransplantPlan",

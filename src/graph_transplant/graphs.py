@@ -3,23 +3,29 @@
 :class:`GraphStore` keeps the nodes and edges of all graphs end to end, so that a batch is a few
 gathers instead of a Python loop over ``Data`` objects. A batch is an ordinary PyG ``Batch``; its
 sparse adjacency is built once and kept with it for every layer and pass.
+
+A store read from its file stays there: the file is mapped into memory and only what a batch takes
+is read, so that a data set may be larger than memory. :class:`StoreWriter` writes such a file piece
+by piece.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
+import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import IO, Any, Final, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
@@ -30,6 +36,32 @@ from graph_transplant.sparse import Adjacency
 TASKS = ("multiclass", "multilabel", "regression")
 
 _FORMAT = "graph-transplant store 1"
+
+# Parts of the official split, as `GraphStore.official` numbers them.
+PARTS: Final = ("train", "validation", "test")
+
+# Features of these types are kept as they are and become float32 in batches.
+_SMALL_TYPES: Final = (torch.uint8, torch.int8, torch.bool)
+
+# What looks at all nodes or edges does so in pieces of about this many values.
+_PIECE: Final = 1 << 21
+
+# Up to so many values, means are taken in one go.
+_AT_ONCE: Final = 1 << 26
+
+# What the safetensors format calls the types.
+_TYPE_NAMES: Final = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int32: "I32",
+    torch.float32: "F32",
+    torch.int64: "I64",
+    torch.float64: "F64",
+}
 
 
 @dataclass(frozen=True)
@@ -204,17 +236,33 @@ def make_batch(
     return batch
 
 
+@dataclass(frozen=True)
+class _Field:
+    """A tensor of a store as its file holds it, read in pieces.
+
+    Attributes:
+        dtype: Type of its values.
+        shape: Its shape.
+        parts: Each yields its part of the values in order; one part follows the other.
+    """
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    parts: tuple[Callable[[], Iterator[Tensor]], ...]
+
+
 class GraphStore:
     """A data set of graphs as flat tensors.
 
     Args:
-        x: Node features, float ``[nodes, features]``, or ``None``: then models use degrees.
+        x: Node features, float ``[nodes, features]``, or ``None``: then models use degrees. Small
+            integers (uint8, int8, bool) are kept as they are and become float in batches.
         edge_index: Edges, integer ``[2, edges]``; node numbers count from 0 *within each graph*.
         y: Class numbers, int64 ``[graphs]``; for the tasks ``"multilabel"`` (with NaN where an
             entry is missing) and ``"regression"`` float ``[graphs, outputs]``.
         node_counts: Nodes of each graph, integer ``[graphs]``; nodes lie graph after graph.
         edge_counts: Edges of each graph, integer ``[graphs]``; an undirected edge counts twice.
-        edge_attr: Edge features, float ``[edges, features]``.
+        edge_attr: Edge features, float ``[edges, features]``, or small integers as for ``x``.
         name: Name of the data set.
         task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
         num_outputs: Number of classes, labels or values; found from ``y`` by default.
@@ -224,6 +272,13 @@ class GraphStore:
         undirected: Whether every edge has its reverse with equal features. ``None`` finds it out,
             sorts the edges and checks all numbers; anything else promises that this was done, as
             for a store read from its file.
+        official: The split that the data set is published with, integer ``[graphs]``: 0 for
+            training, 1 for validation, 2 for test.
+
+    Attributes:
+        path: The file that the store was read from with :meth:`load` and still reads from, or
+            ``None``.
+        official: As given, int8 ``[graphs]``, or ``None``.
 
     Raises:
         DataError: When something does not fit, naming the graph.
@@ -260,8 +315,10 @@ no edge features)
         num_continuous: int = 0,
         node_fields: Mapping[str, Tensor] | None = None,
         undirected: bool | None = None,
+        official: Tensor | None = None,
     ) -> None:
         self.name = name
+        self.path: Path | None = None
         self.task = check_choice("task", task, TASKS)
         self.num_continuous = num_continuous
         self.y = y
@@ -278,11 +335,15 @@ no edge features)
         self._node_starts = offsets(self.node_counts)[:-1]
         self._edge_starts = offsets(self.edge_counts)[:-1]
         self._whole = True
-        self._x = None if x is None else x.to(torch.float32).contiguous()
-        self._edge_attr = None if edge_attr is None else edge_attr.to(torch.float32)
+        self._loops: int | None = None
+        # What comes from a file is not copied here: its types and its order are right already.
+        self._x = None if x is None else _kept(x)
+        self._edge_attr = None if edge_attr is None else _kept(edge_attr)
         self._node_fields = dict(node_fields or {})
+        self.official = None if official is None else self._check_official(official)
         if undirected is None:
             self._check_values(edge_index)
+            self._check_all_parts()
             self._edge_index = self._sorted(edge_index)
             self.undirected = self._find_undirected()
         else:
@@ -369,6 +430,33 @@ no edge features)
             )
         return classes
 
+    def _check_official(self, official: Tensor) -> Tensor:
+        if official.shape != (len(self),):
+            raise DataError(
+                f"{self.name}: `official` must have shape [{len(self)}], one entry per graph; "
+                f"got {list(official.shape)}"
+            )
+        known = (official == 0) | (official == 1) | (official == 2)
+        if not bool(known.all()):
+            graph = int((~known).nonzero()[0])
+            raise DataError(
+                f"{self.name}: `official` must be 0 (train), 1 (validation) or 2 (test); "
+                f"got {official[graph].item()} for graph {graph}"
+            )
+        return official.to(torch.int8)
+
+    def _check_all_parts(self) -> None:
+        # Not asked of what a file holds: some of the graphs may have been saved on their own.
+        if self.official is None:
+            return
+        counts = torch.bincount(self.official.to(torch.long), minlength=len(PARTS)).tolist()
+        for number, part in enumerate(PARTS):
+            if not counts[number]:
+                raise DataError(
+                    f"{self.name}: `official` must name graphs for train, validation and test; "
+                    f"got none for {part}"
+                )
+
     def _check_values(self, edge_index: Tensor) -> None:
         if edge_index.numel():
             limit = torch.repeat_interleave(self.node_counts, self.edge_counts)
@@ -381,14 +469,14 @@ no edge features)
                     f"{int(edge_index[0, edge])} and {int(edge_index[1, edge])}, but the graph has "
                     f"nodes 0 to {int(self.node_counts[graph]) - 1}"
                 )
-        if self._x is not None and not bool(torch.isfinite(self._x).all()):
+        if self._x is not None and not _finite(self._x):
             node = int((~torch.isfinite(self._x)).any(1).nonzero()[0])
             graph = _segment_of(node, self.node_counts)
             raise DataError(
                 f"{self.name}: node {node - int(self._node_starts[graph])} of graph {graph} has a "
                 "feature that is not a finite number"
             )
-        if self._edge_attr is not None and not bool(torch.isfinite(self._edge_attr).all()):
+        if self._edge_attr is not None and not _finite(self._edge_attr):
             edge = int((~torch.isfinite(self._edge_attr)).any(1).nonzero()[0])
             graph = _segment_of(edge, self.edge_counts)
             raise DataError(
@@ -427,8 +515,11 @@ no edge features)
 
     @property
     def x(self) -> Tensor | None:
-        """Node features, float32 ``[nodes, features]``, or ``None``."""
-        return None if self._x is None else self._of_nodes(self._x)
+        """Node features, float32 ``[nodes, features]``, or ``None``.
+
+        All of them at once: a copy in memory unless the store is whole and keeps them as float32.
+        """
+        return None if self._x is None else self._of_nodes(self._x).to(torch.float32)
 
     @property
     def edge_index(self) -> Tensor:
@@ -437,10 +528,12 @@ no edge features)
 
     @property
     def edge_attr(self) -> Tensor | None:
-        """Edge features, float32 ``[edges, features]``, or ``None``."""
-        if self._edge_attr is None or self._whole:
-            return self._edge_attr
-        return self._edge_attr.index_select(0, self._edge_rows())
+        """Edge features, float32 ``[edges, features]``, or ``None``; see :attr:`x`."""
+        if self._edge_attr is None:
+            return None
+        if self._whole:
+            return self._edge_attr.to(torch.float32)
+        return self._edge_attr.index_select(0, self._edge_rows()).to(torch.float32)
 
     @property
     def node_fields(self) -> dict[str, Tensor]:
@@ -484,17 +577,70 @@ no edge features)
 
     def max_degree(self) -> int:
         """Return the largest number of edges at one node."""
-        base = torch.repeat_interleave(offsets(self.node_counts)[:-1], self.edge_counts)
-        receiver = base + self.edge_index[1]
-        return int(torch.bincount(receiver, minlength=1).max())
+        largest = 0
+        # A piece has whole graphs, so that all edges of a node are in one.
+        for graphs, receiver in zip(
+            self._groups("edge"), self._edge_pieces(self._edge_index[1]), strict=True
+        ):
+            first = offsets(self.node_counts[graphs])[:-1]
+            base = torch.repeat_interleave(first, self.edge_counts[graphs])
+            largest = max(largest, int(torch.bincount(base + receiver, minlength=1).max()))
+        return largest
+
+    def continuous_moments(self) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation of the continuous node features over all nodes.
+
+        Returns:
+            Both float32 ``[continuous]``; the deviation is that of the population.
+
+        Example:
+            >>> store = GraphStore(
+            ...     x=torch.tensor([[1.0, 7.0], [3.0, 7.0]]),
+            ...     edge_index=torch.tensor([[0, 1], [1, 0]]),
+            ...     y=torch.tensor([0]),
+            ...     node_counts=torch.tensor([2]),
+            ...     edge_counts=torch.tensor([2]),
+            ...     num_continuous=1,
+            ... )
+            >>> store.continuous_moments()
+            (tensor([2.]), tensor([1.]))
+        """
+        columns = self.num_continuous
+        if self._x is None or not columns:
+            return torch.zeros(0), torch.zeros(0)
+        nodes = int(self.node_counts.sum())
+        if nodes * self._x.shape[1] <= _AT_ONCE:
+            x = self._of_nodes(self._x)[:, :columns].to(torch.float32)
+            return x.mean(0), x.std(0, correction=0)
+        # Chan, Golub, LeVeque: the squares of two pieces around their common mean.
+        count = 0
+        mean = torch.zeros(columns, dtype=torch.double)
+        squares = torch.zeros(columns, dtype=torch.double)
+        for rows in self._node_pieces(self._x):
+            piece = rows[:, :columns].to(torch.double)
+            shift = piece.mean(0) - mean
+            total = count + len(piece)
+            squares += (piece - piece.mean(0)).square_().sum(0)
+            squares += shift.square() * (count * len(piece) / total)
+            mean += shift * (len(piece) / total)
+            count = total
+        return mean.to(torch.float32), (squares / count).sqrt().to(torch.float32)
+
+    def _count_loops(self) -> int:
+        if self._loops is None:
+            pairs = zip(
+                self._edge_pieces(self._edge_index[0]),
+                self._edge_pieces(self._edge_index[1]),
+                strict=True,
+            )
+            self._loops = sum(int((sender == receiver).sum()) for sender, receiver in pairs)
+        return self._loops
 
     def statistics(self) -> dict[str, float | int]:
         """Return the figures of the paper's data table, and the widths of the features."""
-        edge_index = self.edge_index
         edges = int(self.edge_counts.sum())
         if self.undirected:
-            loops = int((edge_index[0] == edge_index[1]).sum())
-            edges = (edges + loops) // 2
+            edges = (edges + self._count_loops()) // 2
         return {
             "graphs": len(self),
             "mean_nodes": float(self.node_counts.sum()) / len(self),
@@ -522,6 +668,69 @@ no edge features)
             f"{columns(self.num_node_features, 'node feature')}{continuous}, "
             f"{columns(self.num_edge_features, 'edge feature')})"
         )
+
+    # ---------------------------------------------------------------- pieces
+
+    def _groups(self, per: str, width: int = 1) -> Iterator[slice]:
+        """Yield stretches of graphs whose nodes or edges, of ``width`` values each, are a piece."""
+        ptr = self.node_ptr if per == "node" else self.edge_ptr
+        # The numbers of the rows to be gathered take room as well.
+        rows = max(1, _PIECE // max(width, 4))
+        start = 0
+        while start < len(self):
+            fitting = int(torch.searchsorted(ptr, ptr[start] + rows, right=True)) - 1
+            stop = max(start + 1, fitting)
+            yield slice(start, stop)
+            start = stop
+
+    def _in_pieces(self, value: Tensor, per: str) -> Iterator[Tensor]:
+        """Yield the rows of this store's graphs, in the order of the graphs."""
+        starts, counts = (
+            (self._node_starts, self.node_counts)
+            if per == "node"
+            else (self._edge_starts, self.edge_counts)
+        )
+        for graphs in self._groups(per, prod(value.shape[1:])):
+            if self._whole:
+                first, length = int(starts[graphs.start]), int(counts[graphs].sum())
+                yield value[first : first + length]
+            else:
+                yield value.index_select(0, ranges(starts[graphs], counts[graphs])[0])
+
+    def _node_pieces(self, value: Tensor) -> Iterator[Tensor]:
+        return self._in_pieces(value, "node")
+
+    def _edge_pieces(self, value: Tensor) -> Iterator[Tensor]:
+        return self._in_pieces(value, "edge")
+
+    def _fields(self) -> dict[str, _Field]:
+        """Return every tensor of the store by the name it has in a file."""
+        nodes, edges = int(self.node_counts.sum()), int(self.edge_counts.sum())
+
+        def per_graph(value: Tensor) -> _Field:
+            return _Field(value.dtype, tuple(value.shape), (lambda: iter((value,)),))
+
+        def per_node(value: Tensor) -> _Field:
+            shape = (nodes, *value.shape[1:])
+            return _Field(value.dtype, shape, (partial(self._node_pieces, value),))
+
+        rows = tuple(partial(self._edge_pieces, row) for row in self._edge_index)
+        fields = {
+            "edge_index": _Field(self._edge_index.dtype, (2, edges), rows),
+            "y": per_graph(self.y),
+            "node_counts": per_graph(self.node_counts),
+            "edge_counts": per_graph(self.edge_counts),
+        }
+        if self.official is not None:
+            fields["official"] = per_graph(self.official)
+        if self._x is not None:
+            fields["x"] = per_node(self._x)
+        if self._edge_attr is not None:
+            attr = self._edge_attr
+            shape = (edges, *attr.shape[1:])
+            fields["edge_attr"] = _Field(attr.dtype, shape, (partial(self._edge_pieces, attr),))
+        fields.update({f"node_field.{k}": per_node(v) for k, v in self._node_fields.items()})
+        return fields
 
     # ---------------------------------------------------------------- parts
 
@@ -560,6 +769,9 @@ no edge features)
         part._node_starts = self._node_starts.index_select(0, index)
         part._edge_starts = self._edge_starts.index_select(0, index)
         part._whole = False
+        part._loops = None
+        part.path = None
+        part.official = None if self.official is None else self.official.index_select(0, index)
         return part
 
     def batch(self, indices: Any) -> Batch:
@@ -590,10 +802,10 @@ no edge features)
             node_counts=node_counts,
             edge_counts=edge_counts,
             node_fields={
-                "x": taken(self._x, nodes),
+                "x": _as_float(taken(self._x, nodes)),
                 **{name: taken(value, nodes) for name, value in self._node_fields.items()},
             },
-            edge_fields={"edge_attr": taken(self._edge_attr, edges)},
+            edge_fields={"edge_attr": _as_float(taken(self._edge_attr, edges))},
             graph_fields={"y": self.y.index_select(0, index)},
             symmetric=self.undirected,
         )
@@ -708,18 +920,6 @@ no edge features)
         graphs: list[Data] = self.batch(torch.arange(len(self))).to_data_list()
         return graphs
 
-    def _tensors(self) -> dict[str, Tensor]:
-        tensors = {
-            "edge_index": self.edge_index,
-            "y": self.y,
-            "node_counts": self.node_counts,
-            "edge_counts": self.edge_counts,
-        }
-        features = {"x": self.x, "edge_attr": self.edge_attr}
-        tensors.update({key: value for key, value in features.items() if value is not None})
-        tensors.update({f"node_field.{k}": v for k, v in self.node_fields.items()})
-        return {key: value.contiguous() for key, value in tensors.items()}
-
     def _description(self) -> dict[str, Any]:
         return {
             "name": self.name,
@@ -730,37 +930,54 @@ no edge features)
         }
 
     def fingerprint(self) -> str:
-        """Return a SHA-256 of the contents, in hexadecimal: equal data, equal fingerprint."""
+        """Return a SHA-256 of the contents, in hexadecimal: equal data, equal fingerprint.
+
+        Features count by their values: it makes no difference whether they are kept as small
+        integers or as float32.
+        """
         digest = hashlib.sha256()
         described = {key: value for key, value in self._description().items() if key != "name"}
         digest.update(json.dumps(described, sort_keys=True).encode())
-        for key, value in sorted(self._tensors().items()):
-            digest.update(f"{key} {value.dtype} {list(value.shape)}".encode())
-            digest.update(value.numpy().tobytes())
+        for key, field in sorted(self._fields().items()):
+            features = key in ("x", "edge_attr")
+            dtype = torch.float32 if features else field.dtype
+            digest.update(f"{key} {dtype} {list(field.shape)}".encode())
+            for part in field.parts:
+                for piece in part():
+                    digest.update(_bytes_of(piece.to(dtype)))
         return digest.hexdigest()
 
     def save(self, path: str | Path) -> None:
         """Write the store to one safetensors file, whole or not at all.
+
+        The store itself goes on as it is and does not take the file as its ``path``, since nobody
+        promises that the file stays.
 
         Args:
             path: Where to write.
         """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        described = json.dumps({**self._description(), "undirected": self.undirected})
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        os.close(handle)
-        try:
-            save_file(self._tensors(), temporary, {"format": _FORMAT, "store": described})
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+        fields = self._fields()
+
+        def write(key: str, file: IO[bytes]) -> None:
+            for part in fields[key].parts:
+                for piece in part():
+                    file.write(_bytes_of(piece))
+
+        described = {**self._description(), "undirected": self.undirected}
+        with _folder_beside(path) as folder:
+            whole = Path(folder) / path.name
+            shapes = {key: (field.dtype, field.shape) for key, field in fields.items()}
+            _write_store(whole, shapes, write, described)
+            whole.replace(path)
 
     @classmethod
     def load(cls, path: str | Path) -> GraphStore:
-        """Read a store that :meth:`save` wrote.
+        """Open a store that :meth:`save` or a :class:`StoreWriter` wrote.
+
+        The file is mapped into memory, not read: whatever is asked for is fetched then, and may be
+        dropped again when memory is short. It must not change as long as the store is in use.
 
         Args:
             path: The file.
@@ -787,9 +1004,10 @@ no edge features)
             if key.startswith("node_field.")
         }
         try:
-            return cls(
+            store = cls(
                 x=tensors.get("x"),
                 edge_attr=tensors.get("edge_attr"),
+                official=tensors.get("official"),
                 edge_index=tensors["edge_index"],
                 y=tensors["y"],
                 node_counts=tensors["node_counts"],
@@ -799,6 +1017,262 @@ no edge features)
             )
         except (KeyError, TypeError) as error:
             raise DataError(f"{path} cannot be read as a graph store: {error}") from None
+        store.path = Path(path).absolute()
+        return store
+
+
+class StoreWriter:
+    """Writes a store to one file, piece by piece, for data sets that do not fit into memory.
+
+    The file is the one that :meth:`GraphStore.save` would write if all pieces were one store. It
+    appears under its name when all is well at the end, and not at all otherwise; what is needed on
+    the way lies in a folder beside it, which is gone afterwards.
+
+    Args:
+        path: Where to write.
+        name: Name of the data set, as are the next four; see :class:`GraphStore`. The pieces' own
+            do not count.
+        task: The task; that of every piece.
+        num_outputs: Number of classes, labels or values; by default the largest of the pieces.
+        label_names: What the outputs are called.
+        num_continuous: The first so many columns of ``x`` are continuous.
+        official: The official split of all graphs of all pieces, integer ``[graphs]``.
+
+    Raises:
+        DataError: When a piece does not fit those before it, or the arguments do not fit the
+            pieces.
+
+    Example:
+        >>> def pair(label):
+        ...     return GraphStore(
+        ...         x=torch.ones(2, 1),
+        ...         edge_index=torch.tensor([[0, 1], [1, 0]]),
+        ...         y=torch.tensor([label]),
+        ...         node_counts=torch.tensor([2]),
+        ...         edge_counts=torch.tensor([2]),
+        ...     )
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with StoreWriter(Path(folder) / "pairs.safetensors", name="pairs") as writer:
+        ...         for label in (0, 1, 1):
+        ...             writer.append(pair(label))
+        ...     GraphStore.load(Path(folder) / "pairs.safetensors")
+        GraphStore('pairs': 3 graphs, 2 classes, |V| 2.0, |E| 1.0, 1 node feature, no edge features)
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        name: str = "graphs",
+        task: str = "multiclass",
+        num_outputs: int | None = None,
+        label_names: Sequence[str] | None = None,
+        num_continuous: int = 0,
+        official: Tensor | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.name = name
+        self.task = check_choice("task", task, TASKS)
+        self._num_outputs = num_outputs
+        self._label_names = None if label_names is None else [str(n) for n in label_names]
+        self._num_continuous = num_continuous
+        self._official = official
+        self._largest = 0
+        self._undirected = True
+        self._pieces = 0
+        self._graphs = 0
+        self._shapes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {}
+        self._spools: dict[str, list[Path]] = {}
+        self._folder: Path | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._folder = Path(self._open.enter_context(_folder_beside(self.path)))
+        return self
+
+    def append(self, piece: GraphStore) -> None:
+        """Add the graphs of a store, some thousand at a time.
+
+        Args:
+            piece: The graphs; its official split, if any, does not count.
+        """
+        if self._folder is None:
+            raise DataError("a `StoreWriter` takes pieces inside its `with` block alone")
+        if piece.task != self.task:
+            raise DataError(f"{self.name}: `task` is {self.task}, but a piece is {piece.task}")
+        fields = {key: field for key, field in piece._fields().items() if key != "official"}
+        self._check_fits(fields)
+        for key, field in fields.items():
+            for spool, part in zip(self._spools[key], field.parts, strict=True):
+                with spool.open("ab") as file:
+                    for rows in part():
+                        file.write(_bytes_of(rows))
+            dtype, shape = self._shapes[key]
+            axis = _axis(key)
+            grown = (*shape[:axis], shape[axis] + field.shape[axis], *shape[axis + 1 :])
+            self._shapes[key] = dtype, grown
+        self._largest = max(self._largest, piece.num_outputs)
+        self._undirected = self._undirected and piece.undirected
+        self._pieces += 1
+        self._graphs += len(piece)
+
+    def _check_fits(self, fields: Mapping[str, _Field]) -> None:
+        """Refuse a piece that has other fields, types or widths; learn them from the first."""
+        if not self._pieces:
+            assert self._folder is not None
+            for number, (key, field) in enumerate(fields.items()):
+                axis = _axis(key)
+                nothing = (*field.shape[:axis], 0, *field.shape[axis + 1 :])
+                self._shapes[key] = field.dtype, nothing
+                self._spools[key] = [
+                    self._folder / f"{number}-{part}" for part in range(len(field.parts))
+                ]
+            return
+        for key in (*self._shapes, *fields):
+            known, given = self._shapes.get(key), fields.get(key)
+            before = None if known is None else _kind(key, *known)
+            now = None if given is None else _kind(key, given.dtype, given.shape)
+            if before != now:
+                label = key.removeprefix("node_field.")
+                raise DataError(
+                    f"{self.name}: `{label}` must be {before or 'absent'}, as in the pieces "
+                    f"before; piece {self._pieces} has {now or 'none'}"
+                )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._open:
+            folder, self._folder = self._folder, None
+            if kind is None and folder is not None:
+                self._finish(folder)
+
+    def _finish(self, folder: Path) -> None:
+        if not self._pieces:
+            raise DataError(f"{self.name}: there are no graphs")
+        official = self._official
+        if official is not None:
+            self._shapes["official"] = torch.int8, (self._graphs,)
+
+        def write(key: str, file: IO[bytes]) -> None:
+            if key == "official":
+                assert official is not None
+                file.write(_bytes_of(official.to(torch.int8)))
+                return
+            for spool in self._spools[key]:
+                with spool.open("rb") as part:
+                    shutil.copyfileobj(part, file, _PIECE)
+                spool.unlink()
+
+        described = {
+            "name": self.name,
+            "task": self.task,
+            "num_outputs": self._largest if self._num_outputs is None else self._num_outputs,
+            "label_names": self._label_names,
+            "num_continuous": self._num_continuous,
+            "undirected": self._undirected,
+        }
+        if official is not None:
+            self._check_split(official)
+        whole = folder / self.path.name
+        _write_store(whole, self._shapes, write, described)
+        # Opening it checks the arguments against the labels and the shapes.
+        GraphStore.load(whole)
+        whole.replace(self.path)
+
+    def _check_split(self, official: Tensor) -> None:
+        """Check the split as a store of so many graphs would."""
+        nothing = torch.zeros(self._graphs, dtype=torch.long)
+        GraphStore(
+            x=None,
+            edge_index=torch.empty(2, 0, dtype=torch.int32),
+            y=nothing,
+            node_counts=nothing + 1,
+            edge_counts=nothing,
+            name=self.name,
+            official=official,
+        )
+
+
+def _axis(key: str) -> int:
+    """Which dimension of a field grows with the graphs."""
+    return 1 if key == "edge_index" else 0
+
+
+def _kind(key: str, dtype: torch.dtype, shape: tuple[int, ...]) -> str:
+    """Type and width of a field, whatever the number of graphs."""
+    width = shape[1:] if _axis(key) == 0 else shape[:1]
+    return f"{str(dtype).removeprefix('torch.')} {list(width)}" if width else str(dtype)
+
+
+def _kept(features: Tensor) -> Tensor:
+    """Features as a store keeps them."""
+    if features.dtype not in _SMALL_TYPES:
+        features = features.to(torch.float32)
+    return features.contiguous()
+
+
+def _as_float(features: Tensor | None) -> Tensor | None:
+    return None if features is None else features.to(torch.float32)
+
+
+def _finite(features: Tensor) -> bool:
+    return not features.is_floating_point() or bool(torch.isfinite(features).all())
+
+
+def _bytes_of(value: Tensor) -> memoryview:
+    """The memory of a tensor in row-major order."""
+    return value.contiguous().reshape(-1).view(torch.uint8).numpy().data
+
+
+def _folder_beside(path: Path) -> tempfile.TemporaryDirectory[str]:
+    """Make a folder that is removed after use, from which a file can be renamed to ``path``."""
+    return tempfile.TemporaryDirectory(dir=path.parent, prefix=path.name, suffix=".part")
+
+
+def _write_store(
+    path: Path,
+    shapes: Mapping[str, tuple[torch.dtype, tuple[int, ...]]],
+    write: Callable[[str, IO[bytes]], None],
+    described: Mapping[str, Any],
+) -> None:
+    """Write a safetensors file: the length of the header in 8 bytes, the header, the values.
+
+    Args:
+        path: The file.
+        shapes: Type and shape of every tensor.
+        write: Writes the values of one of them.
+        described: What :meth:`GraphStore.load` needs besides the tensors.
+    """
+    for key, (dtype, _) in shapes.items():
+        if dtype not in _TYPE_NAMES:
+            label = key.removeprefix("node_field.")
+            raise DataError(f"`{label}` cannot be written: files do not hold values of {dtype}")
+    # Wide types first: every tensor then starts at a multiple of its item size.
+    order = sorted(shapes, key=lambda key: (-shapes[key][0].itemsize, key))
+    header: dict[str, Any] = {
+        "__metadata__": {"format": _FORMAT, "store": json.dumps(dict(described))}
+    }
+    end = 0
+    for key in order:
+        dtype, shape = shapes[key]
+        start, end = end, end + prod(shape) * dtype.itemsize
+        header[key] = {
+            "dtype": _TYPE_NAMES[dtype],
+            "shape": list(shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("xb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for key in order:
+            write(key, file)
 
 
 def _segment_of(item: int, counts: Tensor) -> int:

@@ -26,6 +26,8 @@ from graph_transplant.segments import (
     shuffled_segments,
 )
 
+_GRAPHS_AT_ONCE = 4096
+
 
 class RatioAugmentation(Augmentation):
     """Changes a share of something in every graph.
@@ -306,12 +308,17 @@ class MaskNodes(RatioAugmentation):
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
         """Find the mean of the continuous features; see :meth:`Augmentation.prepare`."""
-        x = train.x
-        if x is None:
+        columns = train.num_node_features
+        if not columns:
             raise DataError(f"mask-nodes needs node features, but {train.name} has none")
-        mask = torch.zeros(x.shape[1], device=None if self.mask is None else self.mask.device)
-        continuous = x[:, : train.num_continuous].to(torch.double).mean(0)
-        mask[: train.num_continuous] = continuous.to(mask)
+        mask = torch.zeros(columns, device=None if self.mask is None else self.mask.device)
+        continuous = train.num_continuous
+        if continuous:
+            # Piece by piece: the graphs may be more than fit into memory.
+            total = torch.zeros(continuous, dtype=torch.double)
+            for batch in train.batches(torch.arange(len(train)), _GRAPHS_AT_ONCE):
+                total += batch.x[:, :continuous].to(torch.double).sum(0)
+            mask[:continuous] = (total / train.node_counts.sum()).to(mask)
         self.mask = mask
 
     def forward(

@@ -1,6 +1,6 @@
 """Graph convolutions on the sparse adjacency, and the graph classifier built of them."""
 
-from graph_transplant.nn.classifier import GraphClassifier, LayerOutput, Prediction
+from graph_transplant.nn.classifier import READOUTS, GraphClassifier, LayerOutput, Prediction
 from graph_transplant.nn.convolutions import (
     CONVOLUTIONS,
     Convolution,
@@ -13,6 +13,7 @@ from graph_transplant.nn.modes import evaluating
 
 __all__ = [
     "CONVOLUTIONS",
+    "READOUTS",
     "Convolution",
     "GATConvolution",
     "GCNConvolution",

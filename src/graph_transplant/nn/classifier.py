@@ -213,11 +213,9 @@ class GraphClassifier(nn.Module):
         if not store.num_node_features:
             settings.setdefault("max_degree", store.max_degree())
         elif store.num_continuous:
-            x = store.x
-            assert x is not None
-            continuous = x[:, : store.num_continuous]
-            settings.setdefault("mean", continuous.mean(0))
-            settings.setdefault("std", continuous.std(0, correction=0))
+            mean, std = store.continuous_moments()
+            settings.setdefault("mean", mean)
+            settings.setdefault("std", std)
         return cls(store.num_node_features, store.num_outputs, **settings)
 
     def embed_nodes(self, batch: Data) -> tuple[LayerOutput, ...]:
