@@ -1,0 +1,559 @@
+"""OGB data sets: their tables read in pieces, held against numpy and OGB's own reader."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import importlib.util
+import io
+import logging
+import os
+import shutil
+import sys
+import urllib.error
+import urllib.request
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from graph_transplant.datasets import catalogue, load, ogb
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.graphs import GraphStore
+
+Tables = dict[str, np.ndarray]
+
+WIDTHS = {"ogbg-molhiv": ((119, 5, 12, 12, 10, 6, 6, 2, 2), (5, 6, 2)), "ogbg-ppa": ((), ())}
+SPLITS = {"ogbg-molhiv": "scaffold", "ogbg-ppa": "species"}
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Own cache, no data folder, and no network."""
+
+    def urlopen(url: str, timeout: float) -> None:
+        raise urllib.error.URLError("no network in tests")
+
+    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+
+
+def make_tables(name: str, graphs: int = 12, seed: int = 0) -> Tables:
+    """Random tables as OGB lays them out, with an edgeless graph and isolated nodes."""
+    random = np.random.default_rng(seed)
+    node_counts = random.integers(2, 9, graphs)
+    node_counts[3] = 1
+    edges, edge_counts = [], []
+    for nodes in node_counts:
+        pairs = np.stack(np.triu_indices(nodes, 1), 1)
+        kept = pairs[random.random(len(pairs)) < 0.4]
+        turned = random.random(len(kept)) < 0.5
+        kept[turned] = kept[turned, ::-1]
+        edges.append(random.permutation(kept))
+        edge_counts.append(len(kept))
+    total = sum(edge_counts)
+    node_widths, edge_widths = WIDTHS[name]
+    tables = {
+        "raw/num-node-list": node_counts,
+        "raw/num-edge-list": np.array(edge_counts),
+        "raw/edge": np.concatenate(edges),
+        "raw/graph-label": random.integers(0, 37 if name == "ogbg-ppa" else 2, graphs),
+    }
+    if name == "ogbg-ppa":
+        tables["raw/edge-feat"] = random.random((total, 7)).round(3)
+    else:
+        nodes = int(node_counts.sum())
+        tables["raw/node-feat"] = np.stack([random.integers(0, w, nodes) for w in node_widths], 1)
+        tables["raw/edge-feat"] = np.stack([random.integers(0, w, total) for w in edge_widths], 1)
+    shuffled = random.permutation(graphs)
+    for part, chosen in zip(("train", "valid", "test"), np.split(shuffled, [7, 9]), strict=True):
+        tables[f"split/{SPLITS[name]}/{part}"] = np.sort(chosen)
+    return tables
+
+
+def text_of(table: np.ndarray) -> str:
+    rows = table.reshape(len(table), -1).tolist()
+    return "".join(",".join(str(value) for value in row) + "\n" for row in rows)
+
+
+def write_folder(path: Path, tables: Tables, **texts: str) -> Path:
+    """Write tables as packed text; ``texts`` replaces some, by the end of their name."""
+    contents = {key: text_of(table) for key, table in tables.items()}
+    for end, text in texts.items():
+        (key,) = [key for key in contents if key.endswith("/" + end.replace("_", "-"))]
+        contents[key] = text
+    for key, text in contents.items():
+        file = path / f"{key}.csv.gz"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(gzip.compress(text.encode()))
+    return path
+
+
+def zipped(folder: Path, target: Path, inside: str) -> Path:
+    with zipfile.ZipFile(target, "w") as archive:
+        for file in sorted(folder.rglob("*")):
+            archive.write(file, f"{inside}/{file.relative_to(folder).as_posix()}")
+    return target
+
+
+def expected_graphs(name: str, tables: Tables) -> list[dict[str, np.ndarray]]:
+    """The graphs by plain numpy, one after the other; edges sorted."""
+    graphs = []
+    node_widths, edge_widths = WIDTHS[name]
+    node, edge = 0, 0
+    for nodes, edges in zip(tables["raw/num-node-list"], tables["raw/num-edge-list"], strict=True):
+        pairs = tables["raw/edge"][edge : edge + edges]
+        features = tables["raw/edge-feat"][edge : edge + edges]
+        both = np.concatenate((pairs, pairs[:, ::-1]))
+        order = np.lexsort((both[:, 1], both[:, 0]))
+        graph = {"edge_index": both[order].T}
+        if name == "ogbg-ppa":
+            x = np.zeros((nodes, 7))
+            for number in range(nodes):
+                incident = features[(pairs == number).any(1)]
+                if len(incident):
+                    x[number] = incident.mean(0)
+            graph["x"] = x
+        else:
+            here = tables["raw/node-feat"][node : node + nodes]
+            graph["x"] = np.concatenate(
+                [np.eye(w)[here[:, c]] for c, w in enumerate(node_widths)], 1
+            )
+            bonds = np.concatenate(
+                [np.eye(w)[features[:, c]] for c, w in enumerate(edge_widths)], 1
+            )
+            graph["edge_attr"] = np.concatenate((bonds, bonds))[order]
+        graphs.append(graph)
+        node, edge = node + nodes, edge + edges
+    return graphs
+
+
+def check_against_numpy(store: GraphStore, name: str, tables: Tables) -> None:
+    graphs = expected_graphs(name, tables)
+    assert len(store) == len(graphs)
+    for data, expected in zip(store.to_pyg(), graphs, strict=True):
+        np.testing.assert_array_equal(data.edge_index.numpy(), expected["edge_index"])
+        np.testing.assert_allclose(data.x.numpy(), expected["x"], rtol=1e-6, atol=1e-7)
+        assert ("edge_attr" in data) == ("edge_attr" in expected)
+        if "edge_attr" in expected:
+            np.testing.assert_array_equal(data.edge_attr.numpy(), expected["edge_attr"])
+    assert store.labels.tolist() == tables["raw/graph-label"].tolist()
+    assert store.official is not None
+    for number, part in enumerate(("train", "valid", "test")):
+        chosen = (store.official == number).nonzero().flatten().tolist()
+        assert chosen == tables[f"split/{SPLITS[name]}/{part}"].tolist()
+
+
+# ------------------------------------------------------------------ reading
+
+
+@pytest.mark.parametrize("piece", [1, 5, 1 << 19])
+@pytest.mark.parametrize("name", ["ogbg-molhiv", "ogbg-ppa"])
+def test_graphs_are_those_of_the_tables(
+    name: str, piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ogb, "_PIECE_EDGES", piece)
+    monkeypatch.setattr("graph_transplant.datasets.tu._CHUNK", 1 << 18)
+    tables = make_tables(name)
+    write_folder(tmp_path / name.replace("-", "_"), tables)
+    store = load(name, root=tmp_path)
+    check_against_numpy(store, name, tables)
+    assert (store.name, store.undirected, store.path is None) == (name, True, False)
+    if name == "ogbg-ppa":
+        assert (store.num_outputs, store.num_continuous, store.num_node_features) == (37, 7, 7)
+        assert store.label_names is None
+    else:
+        assert (store.num_outputs, store.num_continuous, store.num_node_features) == (2, 0, 174)
+        assert store.num_edge_features == 13
+        assert store.label_names == ("inactive", "active")
+        # One-hot columns take a byte each.
+        assert store._x is not None
+        assert store._x.dtype == torch.uint8
+
+
+@pytest.mark.parametrize("name", ["ogbg-molhiv", "ogbg-ppa"])
+def test_every_place_and_form_gives_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = name.replace("-", "_")
+    folder = write_folder(tmp_path / "made" / file, make_tables(name))
+    expected = load(folder).fingerprint()
+    zipped(folder, tmp_path / f"{file}.zip", "hiv")
+    with zipfile.ZipFile(tmp_path / f"{file}.zip", "a") as archive:
+        archive.writestr("__MACOSX/hiv/raw/edge.csv.gz", b"what some packers add")
+    assert load(tmp_path / f"{file}.zip").fingerprint() == expected
+    for place in ("ogb", "molecules"):
+        (tmp_path / f"root-{place}" / place).mkdir(parents=True)
+        shutil.copy(tmp_path / f"{file}.zip", tmp_path / f"root-{place}" / place)
+        root = tmp_path / f"root-{place}"
+        assert load(name, root=root).fingerprint() == expected
+        assert {i.name: i.location for i in catalogue(root)}[name] == root / place / f"{file}.zip"
+    monkeypatch.setenv("GRAPH_TRANSPLANT_DATA", str(tmp_path / "made"))
+    assert load(name).fingerprint() == expected
+    # A path with hyphens, as the data set itself is called.
+    shutil.copy(tmp_path / f"{file}.zip", tmp_path / f"{name}.zip")
+    assert load(tmp_path / f"{name}.zip").fingerprint() == expected
+
+
+def test_what_was_read_is_cached_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_folder(tmp_path / "ogbg_ppa", make_tables("ogbg-ppa"))
+    first = ogb.load(folder)
+    read: list[str] = []
+    really = ogb._write
+
+    def watched(files: Any, target: Path) -> None:
+        read.append(files.name)
+        really(files, target)
+
+    monkeypatch.setattr(ogb, "_write", watched)
+    assert ogb.load(folder).fingerprint() == first.fingerprint()
+    assert read == []
+    write_folder(folder, make_tables("ogbg-ppa", seed=1))
+    os.utime(folder / "raw" / "edge.csv.gz", ns=(1, 1))
+    again = ogb.load(folder)
+    assert read == ["ogbg-ppa"]
+    assert again.fingerprint() != first.fingerprint()
+    (cached,) = (tmp_path / "cache" / "ogb").iterdir()  # what it replaced is gone
+    assert again.path == cached
+    expected = again.fingerprint()
+    cached.unlink()
+    cached.write_bytes(b"damaged")
+    with caplog.at_level(logging.WARNING):
+        assert ogb.load(folder).fingerprint() == expected
+    assert "cannot be used and is made anew" in caplog.text
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_folder(tmp_path / "ogbg_ppa", make_tables("ogbg-ppa"))
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "file"))
+    with pytest.raises(DataError, match=r"cannot be written to .*GRAPH_TRANSPLANT_CACHE"):
+        load(folder)
+
+
+def test_whole_numbers_may_be_written_with_a_point(tmp_path: Path) -> None:
+    tables = make_tables("ogbg-molhiv")
+    text = text_of(tables["raw/graph-label"].astype(float))
+    assert "1.0" in text
+    folder = write_folder(tmp_path / "ogbg_molhiv", tables, graph_label=text)
+    assert load(folder).labels.tolist() == tables["raw/graph-label"].tolist()
+
+
+# ------------------------------------------------------------------ bad files
+
+
+def lines(count: int, text: str = "0") -> str:
+    return f"{text}\n" * count
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"num_edge_list": lines(3)}, r"num-edge-list\.csv\.gz: has 3 lines, expected 12"),
+        ({"num_node_list": "0\n" + lines(11, "5")}, "num-node-list.*line 1: expected at least 1"),
+        ({"num_edge_list": "1\n-1\n" + lines(10)}, "num-edge-list.*line 2: expected at least 0"),
+        ({"num_node_list": lines(12, "1,2")}, "num-node-list.*line 1: expected one value, got 2"),
+        ({"num_node_list": lines(11, "1") + "x\n"}, "num-node-list.*line 12: expected a whole num"),
+        ({"graph_label": lines(11)}, r"graph-label.*has 11 lines, expected 12, one for each graph"),
+        ({"graph_label": lines(13)}, "graph-label.*more than the expected 12 lines"),
+        (
+            {"graph_label": lines(11) + "37\n"},
+            "graph-label.*line 12: expected a class from 0 to 36",
+        ),
+        ({"graph_label": "0.5\n" + lines(11)}, "graph-label.*line 1: expected a class"),
+        ({"graph_label": "nan\n" + lines(11)}, "graph-label.*line 1: expected a class"),
+        ({"edge": "0,1\n"}, r"edge\.csv\.gz: has 1 lines, expected \d+, one for each edge"),
+        ({"edge": lines(2, "0,1,2")}, r"edge\.csv\.gz, line 1: expected 2 values, got 3"),
+        ({"edge": ""}, r"edge\.csv\.gz: is empty"),
+        ({"edge_feat": lines(999, "0,0,0,0,0,0,0")}, "edge-feat.*more than the expected"),
+        ({"edge_feat": lines(999, "0,0,0,0,0,0")}, "edge-feat.*line 1: expected 7 values, got 6"),
+        (
+            {"edge_feat": lines(4, "0,0,0,0,0,0,0") + lines(99, "0,0,inf,0,0,0,0")},
+            "edge-feat.*line 5: expected finite numbers",
+        ),
+        ({"train": "0\n12\n"}, "train.*line 2: expected the number of a graph, 0 to 11"),
+        ({"train": "0\n1\n0\n"}, "train.*line 3: this graph was listed before"),
+        ({"test": "{train}"}, "test.*line 1: this graph was listed before"),
+        ({"test": "{part}"}, "graph 3 is in none of train"),
+    ],
+)
+def test_bad_tables_are_named(texts: dict[str, str], message: str, tmp_path: Path) -> None:
+    tables = make_tables("ogbg-ppa")
+    # Graphs 3 and 4 test, the others train or validate.
+    for part, chosen in (("train", range(5, 12)), ("valid", range(3)), ("test", (3, 4))):
+        tables[f"split/species/{part}"] = np.array(chosen)
+    filled = {"{train}": text_of(tables["split/species/train"]), "{part}": "4\n"}
+    given = {key: filled.get(text, text) for key, text in texts.items()}
+    folder = write_folder(tmp_path / "ogbg_ppa", tables, **given)
+    with pytest.raises(DataError, match=message) as caught:
+        load(folder)
+    assert str(folder) in str(caught.value)
+    # Nothing half-made stays behind.
+    assert not list((tmp_path / "cache").rglob("*.*"))
+
+
+@pytest.mark.parametrize("piece", [1, 1 << 19])
+def test_an_edge_to_a_missing_node_is_named(
+    piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ogb, "_PIECE_EDGES", piece)
+    tables = make_tables("ogbg-ppa")
+    graph = int(tables["raw/num-edge-list"].nonzero()[0][-1])
+    line = int(tables["raw/num-edge-list"][:graph].sum())
+    assert line
+    tables["raw/edge"][line] = (0, 77)
+    folder = write_folder(tmp_path / "ogbg_ppa", tables)
+    last = tables["raw/num-node-list"][graph] - 1
+    message = rf"line {line + 1}: an edge of graph {graph} joins nodes 0 and 77, .*0 to {last}$"
+    with pytest.raises(DataError, match=message):
+        load(folder)
+
+
+def test_a_category_that_is_none_is_named(tmp_path: Path) -> None:
+    tables = make_tables("ogbg-molhiv")
+    tables["raw/node-feat"][7, 1] = 5
+    folder = write_folder(tmp_path / "ogbg_molhiv", tables)
+    message = "node-feat.*line 8: value 2 is 5, expected a category from 0 to 4"
+    with pytest.raises(DataError, match=message):
+        load(folder)
+
+
+def test_a_missing_table_is_named_and_does_not_spoil_the_catalogue(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "ogbg_molhiv", make_tables("ogbg-molhiv"))
+    (folder / "split" / "scaffold" / "valid.csv.gz").unlink()
+    message = r"the file split/scaffold/valid\.csv\.gz of ogbg-molhiv is missing"
+    with pytest.raises(DataError, match=message):
+        load("ogbg-molhiv", root=tmp_path)
+    assert {i.name: i.location for i in catalogue(tmp_path)}["ogbg-molhiv"] == folder
+
+
+def test_files_that_are_no_data_set(tmp_path: Path) -> None:
+    (tmp_path / "ogbg_ppa").mkdir()
+    assert ogb.find("ogbg-ppa", tmp_path) is None
+    with pytest.raises(DataError, match=r"not an OGB data set; expected .* ogbg_molhiv, ogbg_ppa"):
+        ogb.load(tmp_path / "ogbg_ppa")
+    with pytest.raises(DataError, match="no such file or folder"):
+        ogb.load(tmp_path / "missing")
+    (tmp_path / "ogbg_ppa.zip").write_bytes(b"PK, or is it?")
+    with pytest.raises(DataError, match="not a readable zip archive"):
+        load("ogbg-ppa", root=tmp_path)
+    folder = write_folder(tmp_path / "made" / "ogbg_ppa", make_tables("ogbg-ppa"))
+    (folder / "raw" / "edge.csv.gz").write_bytes(b"not packed")
+    with pytest.raises(DataError, match=r"edge\.csv\.gz: cannot be read"):
+        load(folder)
+    whole = gzip.compress(b"0,1\n" * 99)
+    (folder / "raw" / "edge.csv.gz").write_bytes(whole[:-9])
+    with pytest.raises(DataError, match=r"edge\.csv\.gz: cannot be read"):
+        load(folder)
+
+
+def test_packed_zeros_do_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ogb, "_MAX_LINE", 1 << 20)
+    folder = write_folder(tmp_path / "ogbg_ppa", make_tables("ogbg-ppa"))
+    (folder / "raw" / "edge.csv.gz").write_bytes(gzip.compress(b"0" * (3 << 20)))
+    with pytest.raises(DataError, match=r"edge\.csv\.gz: cannot be read \(a line is longer than 1"):
+        load(folder)
+
+
+def test_an_archive_writes_nowhere_and_is_read_once(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "made" / "ogbg_ppa", make_tables("ogbg-ppa"))
+    archive = zipped(folder, tmp_path / "ogbg_ppa.zip", "../../outside")
+    before = sorted(tmp_path.rglob("*"))
+    store = load(archive)
+    cache = tmp_path / "cache"
+    assert [p for p in sorted(tmp_path.rglob("*")) if cache not in p.parents] == sorted(
+        [*before, cache]
+    )
+    assert store.fingerprint() == load(folder).fingerprint()
+    with zipfile.ZipFile(archive, "a") as more:
+        more.writestr("second/raw/edge.csv.gz", b"")
+    with pytest.raises(DataError, match=r"holds raw/edge\.csv\.gz more than once \(.*second/raw"):
+        load(archive)
+
+
+# ------------------------------------------------------------------ download
+
+
+# Not `importorskip`: importing the package starts a thread that asks the network for its newest
+# version.
+needs_ogb = pytest.mark.skipif(
+    importlib.util.find_spec("ogb") is None, reason="the address is known to the package ogb"
+)
+
+
+def answer(content: bytes, asked: list[str]) -> Any:
+    def urlopen(url: str, timeout: float) -> io.BytesIO:
+        asked.append(url)
+        return io.BytesIO(content)
+
+    return urlopen
+
+
+@needs_ogb
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [("ogbg-molhiv", "csv_mol_download/hiv.zip"), ("ogbg-ppa", "ogbg_ppi_medium.zip")],
+)
+def test_a_data_set_is_downloaded_once(
+    name: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = make_tables(name)
+    folder = write_folder(tmp_path / "made", tables)
+    content = zipped(folder, tmp_path / "served.zip", address.rpartition("/")[2][:-4]).read_bytes()
+    asked: list[str] = []
+    monkeypatch.setattr(urllib.request, "urlopen", answer(content, asked))
+    for _ in range(2):
+        check_against_numpy(load(name, root=tmp_path / "root"), name, tables)
+    assert [url.endswith(f"/graphproppred/{address}") for url in asked] == [True]
+    assert [p.name for p in (tmp_path / "root").iterdir()] == [f"{name.replace('-', '_')}.zip"]
+    load(name)  # without a root it goes among the other downloads
+    assert len(asked) == 2
+    assert (tmp_path / "cache" / "downloads" / f"{name.replace('-', '_')}.zip").is_file()
+
+
+@needs_ogb
+def test_an_answer_that_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urllib.request, "urlopen", answer(b"<html>", []))
+    message = r"could not be downloaded from http.*not a zip archive.*Looked for ogbg_ppa/ and"
+    with pytest.raises(DataError, match=message):
+        load("ogbg-ppa", root=tmp_path / "root")
+    assert list((tmp_path / "root").iterdir()) == []
+    monkeypatch.setattr(ogb, "_MAX_DOWNLOAD", 3)
+    with pytest.raises(DataError, match="larger than 0 GiB, given up"):
+        load("ogbg-ppa", root=tmp_path / "root")
+
+
+def test_options_are_refused_before_anything_is_downloaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(urllib.request, "urlopen", answer(b"", asked))
+    with pytest.raises(
+        GraphTransplantError, match="'ogbg-ppa' has no option 'seed'; it takes none"
+    ):
+        load("ogbg-ppa", seed=1)
+    assert asked == []
+
+
+def test_without_the_package_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    message = r"pip install graph-transplant\[ogb\].*Looked for ogbg_molhiv/ and ogbg_molhiv\.zip"
+    with pytest.raises(DataError, match=message):
+        load("ogbg-molhiv")
+    # A local copy needs no package.
+    tables = make_tables("ogbg-molhiv")
+    write_folder(tmp_path / "ogbg_molhiv", tables)
+    check_against_numpy(load("ogbg-molhiv", root=tmp_path), "ogbg-molhiv", tables)
+
+
+def test_a_package_without_the_table_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ogb").mkdir()
+    (tmp_path / "ogb" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "ogb", raising=False)
+    with pytest.raises(
+        DataError, match=r"address of data set 'ogbg-ppa' cannot be read from .*csv"
+    ):
+        load("ogbg-ppa")
+
+
+def test_the_package_is_not_imported(tmp_path: Path) -> None:
+    imported = {name for name in sys.modules if name.partition(".")[0] == "ogb"}
+    with pytest.raises(DataError):
+        load("ogbg-ppa", root=tmp_path)
+    assert {name for name in sys.modules if name.partition(".")[0] == "ogb"} == imported
+
+
+# ------------------------------------------------------------------ the real thing
+
+
+def import_ogb(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import a module of OGB without its question to the network for a newer version."""
+    monkeypatch.setitem(sys.modules, "outdated", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(name)
+
+
+def test_categories_are_those_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = import_ogb("ogb.utils.features", monkeypatch)
+    recipe = ogb.DATASETS["ogbg-molhiv"]
+    assert list(recipe.node_categories) == features.get_atom_feature_dims()
+    assert list(recipe.edge_categories) == features.get_bond_feature_dims()
+
+
+@pytest.mark.parametrize("name", ["ogbg-molhiv", "ogbg-ppa"])
+def test_graphs_are_those_of_ogbs_own_reader(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = import_ogb("ogb.io.read_graph_raw", monkeypatch)
+    folder = write_folder(tmp_path / name.replace("-", "_"), make_tables(name))
+    check_against_ogb(load(folder), reader, folder / "raw", len(make_tables(name)["raw/edge"]))
+
+
+def check_against_ogb(store: GraphStore, reader: Any, raw: Path, edges: int) -> None:
+    graphs = reader.read_csv_graph_raw(str(raw), add_inverse_edge=True)
+    assert sum(graph["edge_index"].shape[1] for graph in graphs) == 2 * edges
+    assert len(graphs) == len(store)
+    for data, graph in zip(store.to_pyg(), graphs, strict=True):
+        assert data.num_nodes == graph["num_nodes"]
+        order = np.lexsort((graph["edge_index"][1], graph["edge_index"][0]))
+        np.testing.assert_array_equal(data.edge_index.numpy(), graph["edge_index"][:, order])
+        if "edge_attr" not in data:
+            # Means over the edges that arrive, both directions being there.
+            for node in range(data.num_nodes):
+                arriving = graph["edge_feat"][graph["edge_index"][1] == node]
+                mean = arriving.mean(0) if len(arriving) else np.zeros(7)
+                np.testing.assert_allclose(data.x[node].numpy(), mean, rtol=1e-5, atol=1e-7)
+            continue
+        for found, table, widths in (
+            (data.x, graph["node_feat"], (119, 5, 12, 12, 10, 6, 6, 2, 2)),
+            (data.edge_attr, graph["edge_feat"][order], (5, 6, 2)),
+        ):
+            assert found.sum(1).eq(len(widths)).all() or not len(found)
+            for column, block in enumerate(torch.split(found, widths, dim=1)):
+                np.testing.assert_array_equal(block.argmax(1).numpy(), table[:, column])
+
+
+@pytest.mark.data
+def test_ogbg_molhiv(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if ogb.find("ogbg-molhiv", data_dir) is None:
+        pytest.skip("ogbg-molhiv is not in the data folder")
+    store = load("ogbg-molhiv", root=data_dir)
+    found = store.statistics()
+    info = {info.name: info for info in catalogue(data_dir)}["ogbg-molhiv"]
+    assert (found["graphs"], info.graphs, store.num_outputs) == (41127, 41127, 2)
+    assert (round(found["mean_nodes"], 2), info.mean_nodes) == (25.51, 25.51)
+    assert (round(found["mean_edges"], 2), info.mean_edges) == (27.47, 27.47)
+    assert int(store.labels.sum()) == 1443
+    assert store.official is not None
+    assert store.official.bincount().tolist() == [32901, 4113, 4113]
+    assert [int(store.labels[store.official == part].sum()) for part in range(3)] == [1232, 81, 130]
+    # The first 200 graphs beside OGB's own reader, from tables cut after them.
+    reader = import_ogb("ogb.io.read_graph_raw", monkeypatch)
+    place = ogb.find("ogbg-molhiv", data_dir)
+    assert place is not None
+    nodes, edges = int(store.node_counts[:200].sum()), int(store.edge_counts[:200].sum()) // 2
+    counts = {"edge": edges, "edge-feat": edges, "node-feat": nodes}
+    counts |= {"num-node-list": 200, "num-edge-list": 200}
+    files = ogb._open(place)
+    for part, count in counts.items():
+        with files.open(part) as table:
+            kept = b"".join(table.readline() for _ in range(count))
+        (tmp_path / f"{part}.csv.gz").write_bytes(gzip.compress(kept))
+    check_against_ogb(store.subset(range(200)), reader, tmp_path, edges)
