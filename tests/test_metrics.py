@@ -9,14 +9,23 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.metrics import (
+    log_loss,
+    mean_absolute_error,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from graph_transplant.errors import DataError
+from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.metrics import (
     area_under_roc,
     classification_metrics,
     expected_calibration_error,
+    label_metrics,
+    mean_area_under_roc,
+    measure,
+    regression_metrics,
 )
 from strategies import seeds
 
@@ -101,3 +110,103 @@ def test_sharp_logits_do_not_tie() -> None:
 def test_metrics_refuse_other_shapes() -> None:
     with pytest.raises(DataError, match=r"one shape; got \[2, 3\] and \[2, 2\]"):
         classification_metrics(torch.zeros(2, 3), torch.zeros(2, 2))
+
+
+NOTHING = float("nan")
+
+
+@settings(max_examples=50)
+@given(seeds(), st.integers(1, 40), st.integers(1, 5), st.sampled_from([0.0, 0.3, 0.9]))
+def test_label_metrics(seed: int, graphs: int, labels: int, missing: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(graphs, labels, generator=generator)
+    targets = (torch.rand(graphs, labels, generator=generator) < 0.4).float()
+    targets[torch.rand(graphs, labels, generator=generator) < missing] = NOTHING
+    figures = label_metrics(logits, targets)
+    areas, truth, chance = [], [], []
+    for column in range(labels):
+        there = ~np.isnan(targets[:, column].numpy())
+        true = targets[:, column].numpy()[there].astype(int)
+        score = logits[:, column].double().numpy()[there]
+        if len(set(true.tolist())) == 2:
+            areas.append(roc_auc_score(true, score))
+        truth.extend(true.tolist())
+        chance.extend((1 / (1 + np.exp(-score))).tolist())
+    assert set(figures) == {"accuracy", "ece", "nll", "auroc"}
+    assert figures["auroc"] == pytest.approx(np.mean(areas) if areas else NOTHING, nan_ok=True)
+    if not truth:
+        assert all(math.isnan(value) for value in figures.values())
+        return
+    right = [
+        (probability > 0.5) == bool(true) for probability, true in zip(chance, truth, strict=True)
+    ]
+    assert figures["accuracy"] == pytest.approx(np.mean(right))
+    assert figures["nll"] == pytest.approx(log_loss(truth, chance, labels=[0, 1]))
+    two = torch.tensor([[1 - probability, probability] for probability in chance])
+    expected = multiclass_calibration_error(two, torch.tensor(truth), num_classes=2, n_bins=15)
+    assert figures["ece"] == pytest.approx(float(expected), abs=2e-6)
+
+
+def test_label_metrics_by_hand() -> None:
+    # Label 0: both values, one pair of two in order. Label 1: one value only. Label 2: missing.
+    logits = torch.tensor([[1.0, 2.0, 0.0], [0.5, -1.0, 0.0], [-2.0, 1.0, 0.0]])
+    targets = torch.tensor([[0.0, 1.0, NOTHING], [1.0, 1.0, NOTHING], [0.0, NOTHING, NOTHING]])
+    figures = label_metrics(logits, targets)
+    assert figures["auroc"] == 0.5
+    assert figures["accuracy"] == 3 / 5
+    losses = (
+        math.log1p(math.exp(1.0)),
+        math.log1p(math.exp(-0.5)),
+        math.log1p(math.exp(-2.0)),
+        math.log1p(math.exp(-2.0)),
+        math.log1p(math.exp(1.0)),
+    )
+    assert figures["nll"] == pytest.approx(sum(losses) / 5)
+
+
+def test_loss_of_a_sure_label_is_finite() -> None:
+    figures = label_metrics(torch.tensor([[200.0], [-200.0]]), torch.tensor([[0.0], [0.0]]))
+    assert figures["nll"] == pytest.approx(100.0)
+    assert figures["ece"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_regression_metrics(missing: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    outputs, targets = torch.randn(2, 20, 3, generator=generator)
+    targets[torch.rand(20, 3, generator=generator) < missing] = NOTHING
+    there = ~targets.isnan()
+    figures = regression_metrics(outputs, targets)
+    assert figures == {
+        "rmse": pytest.approx(root_mean_squared_error(targets[there], outputs[there])),
+        "mae": pytest.approx(mean_absolute_error(targets[there], outputs[there])),
+    }
+
+
+def test_nothing_to_measure_is_no_number() -> None:
+    empty = torch.full((3, 2), NOTHING)
+    for task in ("multilabel", "regression"):
+        assert all(math.isnan(value) for value in measure(torch.zeros(3, 2), empty, task).values())
+
+
+def test_measure_goes_by_the_task() -> None:
+    logits, targets = torch.randn(2, 6, 2, generator=torch.Generator().manual_seed(3))
+    classes, labels = torch.eye(2)[targets.argmax(1)], targets.gt(0).float()
+    assert measure(logits, classes, "multiclass") == classification_metrics(logits, classes)
+    assert measure(logits, labels, "multilabel") == label_metrics(logits, labels)
+    assert measure(logits, targets, "regression") == regression_metrics(logits, targets)
+    with pytest.raises(GraphTransplantError, match=r"`task` must be one of .*; got 'ranking'"):
+        measure(logits, targets, "ranking")
+
+
+def test_area_under_roc_needs_two_classes_or_labels() -> None:
+    with pytest.raises(DataError, match="needs two classes, or labels; got 3 classes"):
+        mean_area_under_roc(torch.zeros(2, 3), torch.eye(3)[:2])
+    with pytest.raises(GraphTransplantError, match="`task` must be one of multiclass, multilabel"):
+        mean_area_under_roc(torch.zeros(2, 2), torch.eye(2), "regression")
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+def test_every_task_refuses_other_shapes(task: str) -> None:
+    with pytest.raises(DataError, match=r"one shape; got \[2, 3\] and \[2, 2\]"):
+        measure(torch.zeros(2, 3), torch.zeros(2, 2), task)

@@ -1,13 +1,17 @@
-"""The training protocol: patience in iterations, checkpoints, reproducibility, errors."""
+"""The training protocol: patience, metric, checkpoints, pieces, reproducibility, errors."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 
+import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 from torch_geometric.nn import GCNConv, global_mean_pool
@@ -122,6 +126,31 @@ def test_learning_rate_is_halved_without_a_strictly_lower_loss(
     assert rates == pytest.approx([0.08] * 4 + [0.04] * 2 + [0.02] * 3 + [0.01])
 
 
+@pytest.mark.parametrize(("patience", "epochs"), [(1, 3), (2, 4), (3, 5)])
+def test_patience_may_be_counted_in_epochs(
+    patience: int, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The rise is in epoch 2; an epoch has three iterations, which must not count here.
+    script = Script([0.1, 0.3, 0.2, 0.3, 0.3, 0.0, 0.0])
+    result, _ = run(script, monkeypatch, stop_patience=patience, patience_unit="epochs")
+    assert result.epochs == epochs
+    assert result.best_epoch == 2
+
+
+def test_learning_rate_decays_after_epochs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script([0.1] * 7, [3.0, 2.0, 2.0, 2.5, 2.4, 2.0, 1.0])
+    given = {"decay_patience": 2, "stop_patience": 1000, "patience_unit": "epochs"}
+    result, _ = run(script, monkeypatch, learning_rate=0.08, **given)
+    rates = [log.learning_rate for log in result.history]
+    assert rates == pytest.approx([0.08] * 4 + [0.04] * 2 + [0.02])
+
+
+def test_the_score_of_classes_is_their_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _ = run(Script([0.1, 0.4, 0.2]), monkeypatch)
+    assert [log.validation_score for log in result.history] == [0.1, 0.4, 0.2]
+    assert [log.validation_accuracy for log in result.history] == [0.1, 0.4, 0.2]
+
+
 def test_the_protocol_is_the_papers() -> None:
     import inspect
 
@@ -134,6 +163,9 @@ def test_the_protocol_is_the_papers() -> None:
     assert defaults["stop_patience"] == 1500
     assert defaults["decay_patience"] == 1000
     assert defaults["clip_norm"] == 2.0
+    assert defaults["patience_unit"] == "iterations"
+    assert defaults["metric"] == "accuracy"
+    assert defaults["parts"] == 1
 
 
 def test_regression_selects_by_loss(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +180,92 @@ def test_regression_selects_by_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     result = gt.fit(model, store, store, seed=0, epochs=5)
     assert result.best_epoch == 3
     assert all(math.isnan(log.validation_accuracy) for log in result.history)
+    assert [log.validation_score for log in result.history] == [-3.0, -2.0, -1.0, -2.0, -1.5]
+
+
+# ------------------------------------------------------------------ the metric
+
+
+def labelled(rows: Tensor, task: str | None = None) -> gt.GraphStore:
+    """Motifs with other targets, a row or a class for each."""
+    items = motifs(len(rows)).to_pyg()
+    for item, row in zip(items, rows, strict=True):
+        item.y = row.unsqueeze(0)
+    return gt.GraphStore.from_pyg(items, task=task)
+
+
+def test_area_under_roc_decides_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = torch.tensor([0] * 15 + [1] * 5)
+    store = labelled(classes)
+    drawn = [torch.randn(20, 2, generator=generator(20 + number)) for number in range(6)]
+    areas = [roc_auc_score(classes, (logits[:, 1] - logits[:, 0])) for logits in drawn]
+    rates = [float((logits.argmax(1) == classes).double().mean()) for logits in drawn]
+    best = max(range(6), key=areas.__getitem__)
+    assert best not in (0, 5, max(range(6), key=rates.__getitem__)), "the two must disagree"
+    told = iter(drawn)
+
+    def evaluation(model: nn.Module, store: gt.GraphStore) -> Evaluation:
+        return Evaluation(next(told), torch.eye(2)[classes], 1.0)
+
+    monkeypatch.setattr(training, "evaluate", evaluation)
+    result = gt.fit(model_for(store), store, store, seed=0, epochs=6, metric="auroc")
+    assert [log.validation_score for log in result.history] == pytest.approx(areas)
+    assert [log.validation_accuracy for log in result.history] == pytest.approx(rates)
+    assert result.best_epoch == best + 1
+
+
+def labels_of_graphs(graphs: int = 30) -> Tensor:
+    rows = (torch.rand(graphs, 3, generator=generator(4)) < 0.5).float()
+    rows[:, 1] = 1.0  # a label that all have
+    rows[::3, 2] = math.nan
+    return rows
+
+
+def test_the_metric_of_labels_is_the_mean_over_those_that_differ() -> None:
+    rows = labels_of_graphs()
+    store = labelled(rows)
+    assert store.task == "multilabel"
+    model = model_for(store)
+    result = gt.fit(model, store, store, seed=0, epochs=4, metric="auroc", learning_rate=0.01)
+    logits = gt.evaluate(model, store).logits
+    there = ~rows[:, 2].isnan()
+    areas = (
+        roc_auc_score(rows[:, 0], logits[:, 0]),
+        roc_auc_score(rows[there, 2], logits[there, 2]),
+    )
+    scores = [log.validation_score for log in result.history]
+    assert max(scores) == pytest.approx(sum(areas) / 2)
+    assert result.best_epoch == scores.index(max(scores)) + 1
+    assert all(math.isnan(log.validation_accuracy) for log in result.history)
+
+
+def test_labels_go_by_their_loss_when_nothing_else_is_asked_for() -> None:
+    store = labelled(labels_of_graphs())
+    result = gt.fit(model_for(store), store, store, seed=0, epochs=3)
+    assert [log.validation_score for log in result.history] == [
+        -log.validation_loss for log in result.history
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (torch.arange(12) % 3, "needs two classes or labels; the targets of graphs are 3 classes"),
+        (torch.rand(12, 1) + 0.1, "needs two classes or labels; the targets of graphs are numbers"),
+        (torch.arange(12) // 11, "the validation graphs of graphs: they are all of one class"),
+        (
+            torch.tensor([[1.0, 0.0]] * 11 + [[0.0, 1.0]]),
+            "the validation graphs of graphs: they have no label with both values",
+        ),
+    ],
+)
+def test_an_area_under_roc_that_is_not_defined_is_refused(rows: Tensor, message: str) -> None:
+    store = labelled(rows)
+    model = model_for(store)
+    before = copy.deepcopy(model)
+    with pytest.raises(GraphTransplantError, match=f"`metric` is 'auroc', .*{message}"):
+        gt.fit(model, store, store.subset(range(11)), seed=0, epochs=1, metric="auroc")
+    assert same_weights(model, before)
 
 
 # ------------------------------------------------------------------ the step
@@ -227,11 +345,186 @@ def test_every_graph_is_seen_once_per_epoch_in_a_new_order(
     assert orders[0] != orders[1]
 
 
+# ------------------------------------------------------------------ pieces of batches
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one call of ``step_losses`` was given."""
+
+    batch: Batch
+    generator_seed: int
+    global_seed: int
+    before: tuple[Tensor, Tensor]
+
+
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> list[Piece]:
+    """Every piece that training has worked on."""
+    seen: list[Piece] = []
+    plain = training.step_losses
+
+    def recorded(model, batch, augment, *, task, generator):
+        states = (generator.get_state(), torch.get_rng_state())
+        seen.append(Piece(batch, generator.initial_seed(), torch.initial_seed(), states))
+        return plain(model, batch, augment, task=task, generator=generator)
+
+    monkeypatch.setattr(training, "step_losses", recorded)
+    return seen
+
+
+def test_pieces_are_consecutive_and_as_equal_as_can_be(pieces: list[Piece]) -> None:
+    store = gt.GraphStore.from_pyg(random_batch(generator(0), graphs=16).to_data_list())
+    for parts in (1, 4):
+        gt.fit(model_for(store), store, store, seed=0, epochs=1, batch_size=13, parts=parts)
+    orders = [piece.batch.y.tolist() for piece in pieces]
+    whole, cut = orders[:2], orders[2:]
+    # 13 graphs in four pieces; then 3 graphs, and a piece that is empty is none.
+    assert [len(order) for order in cut] == [4, 3, 3, 3, 1, 1, 1]
+    assert list(chain(*cut)) == list(chain(*whole)), "the batches are those of one piece"
+
+
+@pytest.mark.parametrize("method", ["vanilla", "transplant-ep"])
+def test_the_gradient_is_the_mean_over_the_pieces(
+    method: str, pieces: list[Piece], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One step on 13 graphs, then by hand: each piece with the chance that it was given.
+    store = motifs(13)
+    model = model_for(store)
+    augment = build_method(method, model, seed=1)
+    reference = copy.deepcopy((model, augment))
+    found: list[list[Tensor]] = []
+    clip = nn.utils.clip_grad_norm_
+
+    def recorded(parameters: list[nn.Parameter], limit: float) -> Tensor:
+        found.append([p.grad.clone() for p in parameters])
+        return clip(parameters, limit)
+
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", recorded)
+    result = gt.fit(model, store, store, augment, seed=0, epochs=1, batch_size=13, parts=3)
+    assert len(found) == 1, "clipped once, after all pieces"
+    given = list(pieces)
+    assert [piece.batch.num_graphs for piece in given] == [5, 4, 4]
+    model, augment = reference
+    means = torch.zeros(3)
+    with torch.random.fork_rng(devices=[]):
+        for piece in given:
+            chance = torch.Generator()
+            chance.set_state(piece.before[0])
+            torch.set_rng_state(piece.before[1])
+            losses = training.step_losses(
+                model.train(), piece.batch, augment, task=store.task, generator=chance
+            )
+            share = piece.batch.num_graphs / 13
+            torch.autograd.backward(losses.total * share)
+            means += share * torch.stack((losses.clean, losses.virtual, losses.auxiliary)).detach()
+    parameters = [*model.parameters(), *(p for a in augment for p in a.parameters())]
+    for gradient, parameter in zip(found[0], parameters, strict=True):
+        torch.testing.assert_close(gradient, parameter.grad)
+    (log,) = result.history
+    assert [log.clean_loss, log.virtual_loss, log.auxiliary_loss] == pytest.approx(means.tolist())
+    assert log.train_loss == pytest.approx(float(means.sum()))
+    assert log.iterations == 1
+
+
+def test_every_piece_has_chances_of_its_own(pieces: list[Piece]) -> None:
+    store = motifs(12)
+    for seed in (0, 0, 1):
+        given = {"seed": seed, "epochs": 2, "batch_size": 6, "parts": 3}
+        gt.fit(model_for(store), store, store, gt.GraphTransplant(), **given)
+    seeds = [(piece.generator_seed, piece.global_seed) for piece in pieces]
+    first, again, other = seeds[:12], seeds[12:24], seeds[24:]
+    assert first == again
+    assert len({number for pair in (*first, *other) for number in pair}) == 4 * 12
+
+
+def test_plain_training_does_not_see_the_cuts() -> None:
+    # Without dropout and mixing, pieces know nothing of one another.
+    store = motifs(40)
+    results = []
+    for parts in (1, 3):
+        model = model_for(store, dropout=0.0)
+        given = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01}
+        results.append(gt.fit(model, store, store, seed=0, parts=parts, **given))
+    one, three = results
+    for log, other in zip(one.history, three.history, strict=True):
+        assert log.train_loss == pytest.approx(other.train_loss, rel=1e-4)
+        assert log.validation_loss == pytest.approx(other.validation_loss, rel=1e-3)
+    for value, same in zip(one.model.parameters(), three.model.parameters(), strict=True):
+        torch.testing.assert_close(value, same, rtol=1e-2, atol=1e-4)
+
+
+def test_running_statistics_are_the_mean_over_the_pieces() -> None:
+    store = gt.GraphStore.from_pyg(random_batch(generator(0)).to_data_list())
+    torch.manual_seed(0)
+    model = Foreign()
+    order: list[Batch] = []
+
+    class Watching(gt.Augmentation):
+        """Keeps the pieces and makes samples that do not run the model."""
+
+        def forward(self, clean, *, model, generator):
+            order.append(clean.batch)
+            return Nothing(targets=clean.targets)
+
+    start = copy.deepcopy(model)
+    gt.fit(model, store, store, Watching(), seed=0, epochs=1, batch_size=len(store), parts=3)
+    assert [len(batch.y) for batch in order] == [3, 3, 2]
+    mean, variance = torch.zeros(8), torch.zeros(8)
+    for batch in order:
+        alone = copy.deepcopy(start).train()
+        alone(batch.x, batch.edge_index, batch.batch)
+        mean += alone.norm.running_mean * len(batch.y) / 8
+        variance += alone.norm.running_var * len(batch.y) / 8
+    torch.testing.assert_close(model.norm.running_mean, mean)
+    torch.testing.assert_close(model.norm.running_var, variance)
+    assert int(model.norm.num_batches_tracked) == 1
+
+
+class Nothing(gt.Virtual):
+    def logits(self, model: object) -> Tensor:
+        return torch.zeros_like(self.targets)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_trains_on_pieces_of_one_graph(method: str) -> None:
+    store = motifs_for(method, 12)
+    model = model_for(store)
+    augment = build_method(method, model, seed=0)
+    result = gt.fit(model, store, store, augment, seed=0, epochs=1, batch_size=4, parts=4)
+    assert math.isfinite(result.history[0].train_loss)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        # 3 of 4 and 1 of 6 samples: 4 of 10 of all.
+        ([({"kept": 0.75}, 4), ({"kept": 1 / 6}, 6)], {"kept": 0.4}),
+        ([({"same": 0.1}, 3), ({"same": 0.1}, 7), ({"same": 0.1}, 1)], {"same": 0.1}),
+        ([({"kept": 0.5, "own": 2.0}, 5), ({"kept": 9.0}, 0)], {"kept": 0.5, "own": 2.0}),
+        ([({}, 5), ({"late": 0.5}, 5)], {"late": 0.5}),
+    ],
+)
+def test_measurements_of_processes_are_weighed_by_graphs(
+    found: list[tuple[dict[str, float], int]], expected: dict[str, float]
+) -> None:
+    assert training._weighted_means(found) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("items", "size"), [(7, 3), (6, 3), (2, 4), (0, 2), (5, 1)])
+def test_shares_are_those_of_numpy(items: int, size: int) -> None:
+    expected = [part.tolist() for part in np.array_split(np.arange(items), size)]
+    device = torch.device("cpu")
+    shares = [list(training._Group(rank, size, device).share(items)) for rank in range(size)]
+    assert shares == expected
+
+
 # ------------------------------------------------------------------ reproducibility
 
 
+@pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("method", ["vanilla", "transplant-dp", "transplant-ep"])
-def test_same_seed_same_weights_to_the_bit(method: str) -> None:
+def test_same_seed_same_weights_to_the_bit(method: str, parts: int) -> None:
     store = motifs(24)
     results = []
     for seed, state in ((1, 10), (1, 11), (2, 10)):
@@ -240,7 +533,8 @@ def test_same_seed_same_weights_to_the_bit(method: str) -> None:
         augment = build_method(method, model)
         torch.manual_seed(state)
         global_state = torch.get_rng_state()
-        results.append(gt.fit(model, store, store, augment, seed=seed, epochs=3, batch_size=10))
+        given = {"epochs": 3, "batch_size": 10, "parts": parts}
+        results.append(gt.fit(model, store, store, augment, seed=seed, **given))
         assert torch.equal(torch.get_rng_state(), global_state)
     assert same_weights(results[0].model, results[1].model)
     assert not same_weights(results[0].model, results[2].model)
@@ -393,6 +687,9 @@ def test_progress_is_shown_when_asked_for(capsys: pytest.CaptureFixture[str]) ->
     assert shown.out == ""
     gt.fit(model_for(store), store, store, seed=0, epochs=2, progress=False)
     assert capsys.readouterr().err == ""
+    two = labelled(torch.arange(12) % 2)
+    gt.fit(model_for(two), two, two, seed=0, epochs=1, progress=True, metric="auroc")
+    assert "val auroc" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", ["vanilla", "transplant-dp", "transplant-ep"])
@@ -417,6 +714,10 @@ def test_a_loss_that_is_no_number_is_named(method: str) -> None:
         ({"stop_patience": 0}, "`stop_patience` must be at least 1, got 0"),
         ({"decay_patience": 0}, "`decay_patience` must be at least 1, got 0"),
         ({"clip_norm": 0.0}, "`clip_norm` must be positive, got 0.0"),
+        ({"metric": "f1"}, "`metric` must be one of accuracy, auroc; got 'f1'"),
+        ({"patience_unit": "epoch"}, "`patience_unit` must be one of .*did you mean 'epochs'"),
+        ({"parts": 0}, "`parts` must lie between 1 and `batch_size`, which is 128; got 0"),
+        ({"parts": 9, "batch_size": 8}, "`parts` must .* `batch_size`, which is 8; got 9"),
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, object], message: str) -> None:

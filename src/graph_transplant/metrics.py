@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
-from graph_transplant.errors import DataError
+from graph_transplant.errors import DataError, check_choice
+from graph_transplant.graphs import TASKS
 
 CALIBRATION_BINS = 15
 
@@ -60,6 +62,52 @@ def area_under_roc(scores: Tensor, positive: Tensor) -> float:
     return (total - pos * (pos + 1) / 2) / (pos * neg)
 
 
+def mean_area_under_roc(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
+    """Compute the area under the ROC curve of two classes, or its mean over labels.
+
+    Args:
+        logits: float ``[graphs, outputs]``.
+        targets: One-hot for ``"multiclass"``, which must have two classes; 0, 1 or NaN (missing)
+            for ``"multilabel"``. float ``[graphs, outputs]``.
+        task: ``"multiclass"`` or ``"multilabel"``.
+
+    Returns:
+        A number between 0 and 1. Labels of which the present entries are all equal do not count; it
+        is NaN when no label is left.
+
+    Example:
+        >>> logits = torch.tensor([[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]])
+        >>> targets = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, float("nan")]])
+        >>> mean_area_under_roc(logits, targets, "multilabel")
+        1.0
+    """
+    _check_shapes(logits, targets)
+    scores = logits.to(torch.double)
+    if check_choice("task", task, TASKS[:2]) == "multiclass":
+        if logits.shape[1] != 2:
+            raise DataError(
+                f"the area under the ROC curve needs two classes, or labels; got {logits.shape[1]} "
+                "classes"
+            )
+        log_probabilities = torch.log_softmax(scores, dim=1)
+        margin = log_probabilities[:, 1] - log_probabilities[:, 0]
+        return area_under_roc(margin, targets.argmax(1).eq(1))
+    areas = []
+    for score, target in zip(scores.unbind(1), targets.unbind(1), strict=True):
+        present = ~target.isnan()
+        areas.append(area_under_roc(score[present], target[present].gt(0.5)))
+    # An undefined area is NaN, and an average of nothing is too.
+    return float(torch.tensor(areas, dtype=torch.double).nanmean())
+
+
+def _check_shapes(logits: Tensor, targets: Tensor) -> None:
+    if logits.shape != targets.shape:
+        raise DataError(
+            f"`logits` and `targets` must have one shape; got {list(logits.shape)} and "
+            f"{list(targets.shape)}"
+        )
+
+
 def classification_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
     """Measure the predictions of a classifier.
 
@@ -75,11 +123,7 @@ def classification_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
         >>> figures["accuracy"], figures["auroc"]
         (1.0, 1.0)
     """
-    if logits.shape != targets.shape:
-        raise DataError(
-            f"`logits` and `targets` must have one shape; got {list(logits.shape)} and "
-            f"{list(targets.shape)}"
-        )
+    _check_shapes(logits, targets)
     labels = targets.argmax(1)
     log_probabilities = torch.log_softmax(logits.to(torch.double), dim=1)
     figures = {
@@ -88,6 +132,88 @@ def classification_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
         "nll": float(-log_probabilities.gather(1, labels.unsqueeze(1)).mean()),
     }
     if logits.shape[1] == 2:
-        margin = log_probabilities[:, 1] - log_probabilities[:, 0]
-        figures["auroc"] = area_under_roc(margin, labels.eq(1))
+        figures["auroc"] = mean_area_under_roc(logits, targets)
     return figures
+
+
+def label_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
+    """Measure the predictions of several labels per graph; entries that are missing do not count.
+
+    Args:
+        logits: float ``[graphs, labels]``.
+        targets: 0, 1 or NaN (missing), float ``[graphs, labels]``.
+
+    Returns:
+        ``auroc``, the mean over the labels that have both values; ``accuracy``, the share of
+        entries on the right side of zero; ``nll``, the mean binary cross-entropy of the entries;
+        ``ece``, in 15 equal-width bins, of the likelier of the two values of each entry, all labels
+        together. All are NaN when no entry is present.
+
+    Example:
+        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 1.0]])
+        >>> figures = label_metrics(logits, torch.tensor([[1.0, 0.0], [0.0, float("nan")]]))
+        >>> figures["accuracy"], figures["auroc"]
+        (1.0, 1.0)
+    """
+    _check_shapes(logits, targets)
+    present = ~targets.isnan()
+    score, positive = logits[present].to(torch.double), targets[present].gt(0.5)
+    probability = score.sigmoid()
+    ece = expected_calibration_error(
+        torch.stack((1 - probability, probability), dim=1), positive.to(torch.long)
+    )
+    return {
+        "accuracy": float(score.gt(0).eq(positive).to(torch.double).mean()),
+        "ece": ece if score.numel() else float("nan"),
+        "nll": float(softplus(torch.where(positive, -score, score)).mean()),
+        "auroc": mean_area_under_roc(logits, targets, "multilabel"),
+    }
+
+
+def regression_metrics(outputs: Tensor, targets: Tensor) -> dict[str, float]:
+    """Measure predicted numbers; entries that are missing do not count.
+
+    Args:
+        outputs: float ``[graphs, outputs]``.
+        targets: With NaN where an entry is missing, float ``[graphs, outputs]``.
+
+    Returns:
+        ``rmse`` and ``mae`` over all entries that are present; NaN when there are none.
+
+    Example:
+        >>> regression_metrics(torch.tensor([[1.0], [5.0]]), torch.tensor([[1.0], [2.0]]))["mae"]
+        1.5
+    """
+    _check_shapes(outputs, targets)
+    present = ~targets.isnan()
+    error = outputs[present].to(torch.double) - targets[present].to(torch.double)
+    return {"rmse": float(error.square().mean().sqrt()), "mae": float(error.abs().mean())}
+
+
+def measure(logits: Tensor, targets: Tensor, task: str) -> dict[str, float]:
+    """Measure predictions by what suits their task.
+
+    Args:
+        logits: float ``[graphs, outputs]``.
+        targets: float ``[graphs, outputs]``, with NaN where an entry is missing.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
+
+    Returns:
+        See :func:`classification_metrics`, :func:`label_metrics` and :func:`regression_metrics`.
+
+    Example:
+        >>> sorted(measure(torch.zeros(2, 3), torch.eye(3)[:2], "multiclass"))
+        ['accuracy', 'ece', 'nll']
+        >>> sorted(measure(torch.zeros(2, 3), torch.eye(3)[:2], "multilabel"))
+        ['accuracy', 'auroc', 'ece', 'nll']
+        >>> sorted(measure(torch.zeros(2, 1), torch.ones(2, 1), "regression"))
+        ['mae', 'rmse']
+    """
+    check_choice("task", task, TASKS)
+    if task == "multiclass":
+        return classification_metrics(logits, targets)
+    return (
+        label_metrics(logits, targets)
+        if task == "multilabel"
+        else regression_metrics(logits, targets)
+    )

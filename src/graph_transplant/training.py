@@ -1,4 +1,8 @@
-"""Training: one step, the fit loop of the paper's protocol, and evaluation."""
+"""Training: one step, the fit loop of the paper's protocol, and evaluation.
+
+A batch may be cut into pieces, whose gradients are averaged before a step is taken, and the pieces
+may be shared out among the processes of ``torch.distributed``.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,38 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.data import Batch
 
 from graph_transplant.augment import Augmentation, CleanPass
 from graph_transplant.augment.base import merged_measurements
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphStore, task_of
+from graph_transplant.metrics import mean_area_under_roc
 from graph_transplant.nn import GraphClassifier, evaluating
-from graph_transplant.saliency import Predictor, as_predictor
+from graph_transplant.saliency import Predictor, as_predictor, module_of
 from graph_transplant.targets import as_targets, graph_losses
 
 Augmentations = Augmentation | Sequence[Augmentation]
+
+METRICS = ("accuracy", "auroc")
+"""What training can be stopped and weights be chosen by."""
+
+PATIENCE_UNITS = ("iterations", "epochs")
+"""What patience can be counted in."""
+
+EVALUATED_GRAPHS = 512
+"""Most graphs that are evaluated at a time."""
+
+EVALUATED_ITEMS = 1 << 20
+"""About how many nodes and edges are evaluated at a time at most."""
 
 
 @dataclass(frozen=True)
@@ -182,13 +200,13 @@ class Evaluation:
         return float(right.to(torch.double).mean())
 
 
-def evaluate(model: nn.Module, store: GraphStore, *, batch_size: int = 512) -> Evaluation:
+def evaluate(model: nn.Module, store: GraphStore, *, batch_size: int | None = None) -> Evaluation:
     """Let a model predict all graphs of a data set.
 
     Args:
         model: A classifier.
         store: The graphs.
-        batch_size: Graphs at a time.
+        batch_size: Graphs at a time. (default: 512, fewer where graphs are large)
 
     Example:
         >>> import graph_transplant as gt
@@ -197,6 +215,9 @@ def evaluate(model: nn.Module, store: GraphStore, *, batch_size: int = 512) -> E
         torch.Size([8, 6])
     """
     predictor, device = as_predictor(model), _device(model)
+    if batch_size is None:
+        items = int(store.node_counts.sum() + store.edge_counts.sum()) // len(store)
+        batch_size = max(1, min(EVALUATED_GRAPHS, EVALUATED_ITEMS // max(1, items)))
     with evaluating(model):
         parts = [
             predictor(batch.to(device)).logits.cpu()
@@ -227,6 +248,8 @@ class EpochLog:
         learning_rate: During the epoch.
         seconds: Since training began.
         measurements: What augmentations measured after the epoch, by name.
+        validation_score: What patience and the best epoch go by, after the epoch: the validation
+            accuracy or AUROC, or minus the loss for labels and numbers without AUROC.
     """
 
     epoch: int
@@ -240,6 +263,7 @@ class EpochLog:
     learning_rate: float
     seconds: float
     measurements: dict[str, float]
+    validation_score: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -249,7 +273,7 @@ class FitResult:
     Attributes:
         model: The model, with the weights of the best epoch.
         history: Every epoch.
-        best_epoch: The first epoch with the highest validation accuracy.
+        best_epoch: The first epoch with the highest validation score.
         stopped_early: Whether patience ran out before the last epoch.
         seconds: How long it took.
 
@@ -275,19 +299,19 @@ class FitResult:
 
 
 class _Patience:
-    """Counts the iterations since a score last rose."""
+    """Counts the iterations or epochs since a score last rose."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.best = -math.inf
         self.waited = 0
 
-    def improved(self, score: float, iterations: int) -> bool:
-        """Take in a score reached after some more iterations; only a strict rise counts."""
+    def improved(self, score: float, passed: int) -> bool:
+        """Take in a score reached after some more time; only a strict rise counts."""
         if score > self.best:
             self.best, self.waited = score, 0
             return True
-        self.waited += iterations
+        self.waited += passed
         return False
 
     @property
@@ -308,7 +332,10 @@ def fit(
     learning_rate: float = 5e-4,
     stop_patience: int = 1500,
     decay_patience: int = 1000,
+    patience_unit: str = "iterations",
+    metric: str = "accuracy",
     clip_norm: float = 2.0,
+    parts: int = 1,
     progress: bool | None = None,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
     saliency_module: nn.Module | str | None = None,
@@ -318,6 +345,13 @@ def fit(
     Adam without weight decay; the learning rate is halved after ``decay_patience`` iterations
     without a lower validation loss; training stops after ``stop_patience`` iterations without a
     higher validation accuracy; the best epoch's weights are restored.
+
+    With ``parts`` above 1 every batch is cut into so many consecutive pieces. Each is mixed within
+    itself, with randomness of its own, and the step goes along the mean of their gradients,
+    weighted by graphs. Where ``torch.distributed`` is initialised, each process takes its share of
+    the pieces, and the result is that of one process with the same ``parts`` up to rounding: all
+    processes call this function with the same arguments, and all end with the same weights.
+    Running statistics of batch normalisation become their mean over the pieces.
 
     Deviation: clip-norm. The gradient's norm is limited to 2, as in the released code.
 
@@ -335,9 +369,16 @@ def fit(
         learning_rate: At the start.
         stop_patience: In iterations.
         decay_patience: In iterations.
+        patience_unit: ``"iterations"``, or ``"epochs"`` to count both kinds of patience in epochs.
+        metric: What decides when to stop and which weights to keep: ``"accuracy"``, or ``"auroc"``
+            for two classes and for labels (then the mean over the labels). Labels and numbers have
+            no accuracy here: with ``"accuracy"`` their validation loss decides.
         clip_norm: Limit of the gradient's norm.
-        progress: Show a progress bar; by default when the error stream is a terminal.
-        callbacks: Called with every epoch's log. One that raises ends the training.
+        parts: Number of pieces of a batch; a multiple of the number of processes.
+        progress: Show a progress bar; by default when the error stream is a terminal. Of several
+            processes only the first shows one.
+        callbacks: Called with every epoch's log, of several processes only in the first. One that
+            raises ends the training.
         saliency_module: For foreign models, where saliency is read; see :func:`augmented_loss`.
 
     Returns:
@@ -352,6 +393,8 @@ def fit(
         >>> result.epochs
         2
     """
+    device = _device(model)
+    group = _Group.current(device)
     least = {"epochs": 1, "batch_size": 1, "stop_patience": 1, "decay_patience": 1, "seed": 0}
     given = (epochs, batch_size, stop_patience, decay_patience, seed)
     for (name, bound), value in zip(least.items(), given, strict=True):
@@ -360,21 +403,27 @@ def fit(
     for name, number in (("learning_rate", learning_rate), ("clip_norm", clip_norm)):
         if not number > 0:
             raise GraphTransplantError(f"`{name}` must be positive, got {number}")
+    check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
+    _check_metric(metric, validation)
+    _check_parts(parts, batch_size, group.size)
     augmentations = _several(augment)
-    predictor, device = as_predictor(model, saliency_module), _device(model)
+    predictor = as_predictor(model, saliency_module)
     streams = [torch.Generator().manual_seed(_child(seed, stream)) for stream in range(2)]
     order_generator, augment_generator = streams
     begin = time.perf_counter()
     history: list[EpochLog] = []
     with (
         torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]),
-        _progress_bar(progress, epochs) as show,
+        _progress_bar(progress if group.rank == 0 else False, epochs, metric) as show,
     ):
         torch.manual_seed(_child(seed, 2))
         for augmentation in augmentations:
             augmentation.to(device).train()
             augmentation.check(predictor, train)
             augmentation.prepare(train, augment_generator)
+        pieces = None
+        if parts > 1:
+            pieces = _Pieces(predictor, augmentations, train.task, parts, seed, group)
         parameters = [
             p for module in (model, *augmentations) for p in module.parameters() if p.requires_grad
         ]
@@ -386,29 +435,41 @@ def fit(
         for epoch in range(1, epochs + 1):
             rate = optimizer.param_groups[0]["lr"]
             order = torch.randperm(len(train), generator=order_generator)
-            sums, steps = _run_epoch(
-                predictor,
-                train,
-                order,
-                augmentations,
-                optimizer,
-                batch_size=batch_size,
-                clip_norm=clip_norm,
-                generator=augment_generator,
-                device=device,
-            )
+            if pieces is None:
+                sums, steps = _run_epoch(
+                    predictor,
+                    train,
+                    order,
+                    augmentations,
+                    optimizer,
+                    batch_size=batch_size,
+                    clip_norm=clip_norm,
+                    generator=augment_generator,
+                    device=device,
+                )
+            else:
+                sums, steps = pieces.run_epoch(
+                    train,
+                    order,
+                    optimizer,
+                    batch_size=batch_size,
+                    clip_norm=clip_norm,
+                    begin=iterations,
+                )
             iterations += steps
             if not all(math.isfinite(value) for value in sums):
                 raise GraphTransplantError(
                     f"the training loss is not a finite number in epoch {epoch}; a lower "
                     f"`learning_rate` than {rate:g} or smaller features may help"
                 )
-            checked = evaluate(model, validation)
-            score = checked.accuracy if validation.task == "multiclass" else -checked.loss
+            checked = _evaluate_together(model, validation, group)
+            score = _score(checked, metric, validation.task)
             with evaluating(model):
                 measured = merged_measurements(
                     *(part.after_epoch(predictor, validation) for part in augmentations)
                 )
+            if pieces is not None:
+                measured = pieces.mean_measurements(measured)
             log = EpochLog(
                 epoch=epoch,
                 iterations=iterations,
@@ -417,21 +478,27 @@ def fit(
                 virtual_loss=sums[1],
                 auxiliary_loss=sums[2],
                 validation_loss=checked.loss,
-                validation_accuracy=score if validation.task == "multiclass" else math.nan,
+                validation_accuracy=(
+                    checked.accuracy if validation.task == "multiclass" else math.nan
+                ),
                 learning_rate=rate,
                 seconds=time.perf_counter() - begin,
                 measurements=measured,
+                validation_score=score,
             )
             history.append(log)
-            if stop.improved(score, steps):
+            passed = steps if patience_unit == "iterations" else 1
+            if stop.improved(score, passed):
                 best_epoch, best_weights = epoch, copy.deepcopy(model.state_dict())
-            if not decay.improved(-checked.loss, steps) and decay.over:
+            if not decay.improved(-checked.loss, passed) and decay.over:
                 decay.waited = 0
-                for group in optimizer.param_groups:
-                    group["lr"] *= 0.5
-            show(log)
-            for callback in callbacks:
-                callback(log)
+                for parameter_group in optimizer.param_groups:
+                    parameter_group["lr"] *= 0.5
+            with group.ending_together():
+                if group.rank == 0:
+                    show(log)
+                    for callback in callbacks:
+                        callback(log)
             if stop.over:
                 break
     model.load_state_dict(best_weights)
@@ -443,6 +510,47 @@ def fit(
         stopped_early=len(history) < epochs,
         seconds=time.perf_counter() - begin,
     )
+
+
+def _check_metric(metric: str, validation: GraphStore) -> None:
+    """Refuse a metric that the validation graphs do not have."""
+    check_choice("metric", metric, METRICS)
+    if metric != "auroc":
+        return
+    two_classes = validation.task == "multiclass" and validation.num_outputs == 2
+    if not two_classes and validation.task != "multilabel":
+        kind = f"{validation.num_outputs} classes" if validation.task == "multiclass" else "numbers"
+        raise GraphTransplantError(
+            f"`metric` is 'auroc', which needs two classes or labels; the targets of "
+            f"{validation.name} are {kind}"
+        )
+    targets = as_targets(validation.y, validation.num_outputs)
+    if math.isnan(mean_area_under_roc(torch.zeros_like(targets), targets, validation.task)):
+        found = "are all of one class" if two_classes else "have no label with both values"
+        raise GraphTransplantError(
+            f"`metric` is 'auroc', which is not defined on the validation graphs of "
+            f"{validation.name}: they {found}"
+        )
+
+
+def _check_parts(parts: int, batch_size: int, processes: int) -> None:
+    """Refuse a number of pieces that cannot be shared out."""
+    if not 1 <= parts <= batch_size:
+        raise GraphTransplantError(
+            f"`parts` must lie between 1 and `batch_size`, which is {batch_size}; got {parts}"
+        )
+    if parts % processes:
+        raise GraphTransplantError(
+            f"{processes} processes train together: `parts` must be {processes} or a multiple of "
+            f"it, got {parts}"
+        )
+
+
+def _score(checked: Evaluation, metric: str, task: str) -> float:
+    """Return what patience and the best weights go by; higher is better."""
+    if metric == "auroc":
+        return mean_area_under_roc(checked.logits, checked.targets, task)
+    return checked.accuracy if task == "multiclass" else -checked.loss
 
 
 def _run_epoch(
@@ -477,13 +585,301 @@ def _run_epoch(
     return totals.tolist(), steps
 
 
-def _child(seed: int, stream: int) -> int:
+class EndedElsewhereError(GraphTransplantError):
+    """Another of the processes that train together has ended the training; it says why.
+
+    Example:
+        >>> issubclass(EndedElsewhereError, GraphTransplantError)
+        True
+    """
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The processes that train one model together: those of ``torch.distributed``, or this one.
+
+    Attributes:
+        rank: Number of this process.
+        size: Number of processes.
+        device: Where the model is, and what is exchanged.
+    """
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @classmethod
+    def current(cls, device: torch.device) -> _Group:
+        """Return the group this process is in."""
+        if distributed.is_available() and distributed.is_initialized():
+            return cls(distributed.get_rank(), distributed.get_world_size(), device)
+        return cls(0, 1, device)
+
+    def share(self, items: int) -> range:
+        """Return the places of this process's share of some items; the first shares are larger."""
+        least, more = divmod(items, self.size)
+        begin = self.rank * least + min(self.rank, more)
+        return range(begin, begin + least + (self.rank < more))
+
+    def total(self, values: Tensor) -> Tensor:
+        """Add up the values of all processes, in place."""
+        if self.size > 1:
+            distributed.all_reduce(values)
+        return values
+
+    def stacked(self, rows: Tensor) -> Tensor:
+        """Put the rows of all processes one after another, ``[rows of all, columns]``."""
+        rows = rows.to(self.device)
+        counts = torch.zeros(self.size, dtype=torch.long, device=self.device)
+        counts[self.rank] = len(rows)
+        lengths: list[int] = self.total(counts).tolist()
+        # The collective wants one shape of all.
+        padded = nn.functional.pad(rows, (0, 0, 0, max(lengths) - len(rows)))
+        found = [torch.empty_like(padded) for _ in lengths]
+        distributed.all_gather(found, padded.contiguous())
+        return torch.cat([part[:length] for part, length in zip(found, lengths, strict=True)])
+
+    @contextmanager
+    def ending_together(self) -> Iterator[None]:
+        """Let processes do something by themselves; when it raises in one, all end."""
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            if self.size > 1:
+                failures = self.total(torch.tensor([int(failed)], device=self.device))
+                if int(failures) and not failed:
+                    raise EndedElsewhereError("another process of the group ended the training")
+
+
+def _evaluate_together(model: nn.Module, store: GraphStore, group: _Group) -> Evaluation:
+    """Let every process predict a share of the graphs; all get the predictions of all graphs."""
+    if group.size == 1:
+        return evaluate(model, store)
+    share = group.share(len(store))
+    # A process without a share predicts one graph and hands over no row of it: it must know how
+    # many columns there are.
+    own = evaluate(model, store.subset(share or range(1))).logits[: len(share)]
+    logits = group.stacked(own).cpu()
+    targets = as_targets(store.y, logits.shape[1])
+    return Evaluation(logits, targets, float(graph_losses(logits, targets, store.task).mean()))
+
+
+class _PieceLoss(nn.Module):
+    """The losses of a piece of a batch as one module.
+
+    ``DistributedDataParallel`` looks after the passes of the one module it wraps; the many passes
+    of a step, on original graphs and on virtual ones, are one to it.
+
+    Args:
+        predictor: The model.
+        augmentations: Augmentations.
+        task: What the targets are.
+    """
+
+    def __init__(
+        self, predictor: Predictor, augmentations: Sequence[Augmentation], task: str
+    ) -> None:
+        super().__init__()
+        self.model = module_of(predictor)
+        self.augmentations = nn.ModuleList(augmentations)
+        # Where every parameter is used, torch prints a warning that it looks for unused ones. It
+        # has to: an edge predictor has nothing to do in a piece without edges to predict.
+        self.unused = nn.Parameter(torch.zeros(1, device=_device(self.model)))
+        self._given = (predictor, tuple(augmentations), task)
+
+    def forward(
+        self, batch: Batch | None, scale: float, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return the sum of the losses times a factor, and the three losses, float ``[3]``."""
+        if batch is None:
+            # A zero that a parameter has part in, so that there is a backward pass. A parameter of
+            # the model, used by every piece: a zero gradient is not the same to Adam as none.
+            every = (*self.model.parameters(), *self.augmentations.parameters())
+            used = next(p for p in every if p.requires_grad)
+            return used.sum() * 0.0, used.new_zeros(3)
+        predictor, augmentations, task = self._given
+        losses = step_losses(predictor, batch, augmentations, task=task, generator=generator)
+        each = torch.stack((losses.clean, losses.virtual, losses.auxiliary))
+        return losses.total * scale, each.detach()
+
+
+class _Pieces:
+    """Takes steps on batches that are cut into pieces.
+
+    Args:
+        predictor: The model.
+        augmentations: Augmentations, ready for training.
+        task: What the targets are.
+        parts: Number of pieces of a batch.
+        seed: All randomness of a piece follows from it, the number of the step and the number of
+            the piece, and so does not depend on who works on it.
+        group: The processes that share the pieces.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        augmentations: Sequence[Augmentation],
+        task: str,
+        parts: int,
+        seed: int,
+        group: _Group,
+    ) -> None:
+        self._step: nn.Module = _PieceLoss(predictor, augmentations, task)
+        if group.size > 1:
+            self._step = DistributedDataParallel(
+                self._step, forward_sync_buffers=False, find_unused_parameters=True
+            )
+        self._parts, self._seed, self._group = parts, seed, group
+        self._running = _RunningStatistics(module_of(predictor))
+        self._graphs = 0
+
+    def run_epoch(
+        self,
+        train: GraphStore,
+        order: Tensor,
+        optimizer: torch.optim.Optimizer,
+        *,
+        batch_size: int,
+        clip_norm: float,
+        begin: int,
+    ) -> tuple[list[float], int]:
+        """Take one step per batch, like ``_run_epoch``.
+
+        Args:
+            train: Training graphs.
+            order: Their order, int64 ``[graphs]``.
+            optimizer: Of the parameters of the model and the augmentations.
+            batch_size: Graphs per step, of all processes together.
+            clip_norm: Limit of the gradient's norm.
+            begin: Number of steps taken before.
+        """
+        parameters = [p for each in optimizer.param_groups for p in each["params"]]
+        totals = torch.zeros(3, device=self._group.device)
+        batches = torch.split(order, batch_size)
+        self._graphs = 0
+        for iteration, batch in enumerate(batches, start=begin):
+            optimizer.zero_grad(set_to_none=True)
+            totals += self._accumulate(train, batch, iteration) * (len(batch) / len(train))
+            nn.utils.clip_grad_norm_(parameters, clip_norm)
+            optimizer.step()
+        return self._group.total(totals).tolist(), len(batches)
+
+    def _accumulate(self, train: GraphStore, batch: Tensor, iteration: int) -> Tensor:
+        """Add up the gradients of this process's pieces; return its part of the mean losses."""
+        pieces = list(enumerate(torch.tensor_split(batch, self._parts)))
+        share = self._group.share(self._parts)
+        own = [(number, piece) for number, piece in pieces[share.start : share.stop] if len(piece)]
+        found = torch.zeros(3, device=self._group.device)
+        generator = torch.Generator()
+        self._running.begin_step()
+        # Without a piece there is still the gradient of the others to receive.
+        for number, piece in own or [(share.start, batch[:0])]:
+            torch.manual_seed(_child(self._seed, 3, iteration, number))
+            generator.manual_seed(_child(self._seed, 4, iteration, number))
+            weight = len(piece) / len(batch)
+            graphs = train.batch(piece).to(self._group.device) if len(piece) else None
+            last = not own or number == own[-1][0]
+            with self._kept_to_itself(not last):
+                # Processes are averaged over, but what is wanted is the sum over pieces.
+                loss, each = self._step(graphs, weight * self._group.size, generator)
+                torch.autograd.backward(loss)
+            self._running.take_in(weight)
+            found += each * weight
+            self._graphs += len(piece)
+        self._running.end_step(self._group)
+        return found
+
+    def _kept_to_itself(self, really: bool) -> AbstractContextManager[None]:
+        """Let gradients add up here; they are sent around with those of the last piece."""
+        if really and isinstance(self._step, DistributedDataParallel):
+            return self._step.no_sync()
+        return nullcontext()
+
+    def mean_measurements(self, own: dict[str, float]) -> dict[str, float]:
+        """Average measurements over the processes, weighted by the graphs each has trained on.
+
+        What all of them measured on the same graphs stays what it is; what each counted during the
+        epoch becomes what one process would have counted.
+        """
+        if self._group.size == 1:
+            return own
+        found: list[tuple[dict[str, float], int]] = [({}, 0)] * self._group.size
+        distributed.all_gather_object(found, (own, self._graphs))
+        return _weighted_means(found)
+
+
+def _weighted_means(found: Sequence[tuple[dict[str, float], int]]) -> dict[str, float]:
+    """Average measurements by name, each over those who have it.
+
+    Args:
+        found: Measurements and their weight; those without weight do not count.
+    """
+    counting = [(measured, weight) for measured, weight in found if weight]
+    means: dict[str, float] = {}
+    for name in dict.fromkeys(name for measured, _ in counting for name in measured):
+        having = [(measured[name], weight) for measured, weight in counting if name in measured]
+        if all(value == having[0][0] for value, _ in having):
+            means[name] = having[0][0]
+        else:
+            means[name] = sum(v * w for v, w in having) / sum(w for _, w in having)
+    return means
+
+
+class _RunningStatistics:
+    """The running statistics of a model, which every pass of batch normalisation changes.
+
+    Each piece of a batch starts from the same ones, and the step ends with their mean, weighted by
+    graphs: so they do not depend on how the pieces are shared out.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._buffers = [
+            buffer
+            for module in model.modules()
+            if getattr(module, "running_mean", None) is not None
+            for buffer in module.buffers(recurse=False)
+        ]
+        self._start: list[Tensor] = []
+        self._sums: list[Tensor] = []
+
+    def begin_step(self) -> None:
+        """Remember what the pieces start from."""
+        self._start = [buffer.clone() for buffer in self._buffers]
+        self._sums = [torch.zeros_like(buffer, dtype=torch.double) for buffer in self._buffers]
+
+    def take_in(self, weight: float) -> None:
+        """Take in what a piece left, and go back to the start."""
+        for buffer, start, total in zip(self._buffers, self._start, self._sums, strict=True):
+            total.add_(buffer, alpha=weight)
+            buffer.copy_(start)
+
+    def end_step(self, group: _Group) -> None:
+        """Set the mean over all pieces of all processes."""
+        if not self._buffers:
+            return
+        flat = group.total(torch.cat([total.flatten() for total in self._sums]))
+        parts = torch.split(flat, [buffer.numel() for buffer in self._buffers])
+        for buffer, part in zip(self._buffers, parts, strict=True):
+            # Counts of batches are whole numbers; their mean is, but for rounding.
+            mean = part if buffer.is_floating_point() else part.round()
+            buffer.copy_(mean.view_as(buffer))
+
+
+def _child(seed: int, *stream: int) -> int:
     """Derive the seed of one stream of randomness from the seed of all."""
-    return int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)
+    return int(np.random.SeedSequence([seed, *stream]).generate_state(1, np.uint64)[0] >> 1)
 
 
 @contextmanager
-def _progress_bar(progress: bool | None, epochs: int) -> Iterator[Callable[[EpochLog], None]]:
+def _progress_bar(
+    progress: bool | None, epochs: int, metric: str
+) -> Iterator[Callable[[EpochLog], None]]:
     """Show the epochs as they pass, or nothing."""
     if progress is None:
         progress = sys.stderr.isatty()
@@ -510,10 +906,11 @@ def _progress_bar(progress: bool | None, epochs: int) -> Iterator[Callable[[Epoc
         task = bar.add_task("", total=epochs)
 
         def show(log: EpochLog) -> None:
-            text = (
-                f"loss {log.train_loss:.3f}  val loss {log.validation_loss:.3f}  "
-                f"val acc {log.validation_accuracy:.3f}"
-            )
+            text = f"loss {log.train_loss:.3f}  val loss {log.validation_loss:.3f}"
+            if metric == "auroc":
+                text += f"  val auroc {log.validation_score:.3f}"
+            elif not math.isnan(log.validation_accuracy):
+                text += f"  val acc {log.validation_accuracy:.3f}"
             bar.update(task, completed=log.epoch, description=text)
 
         yield show
