@@ -1,0 +1,857 @@
+"""GradArgmax against plain dense networks, finite differences and networkx, one graph at a time."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv, global_mean_pool
+
+import graph_transplant as gt
+import oracles
+import strategies
+from graph_transplant.analysis import (
+    attack,
+    attack_edges,
+    mean_edges,
+    random_attack,
+    robust_accuracy,
+    robustness,
+)
+from graph_transplant.targets import graph_losses
+
+# The package hands out the function of the same name.
+module = importlib.import_module("graph_transplant.analysis.attack")
+
+CONVS = ("gcn", "gcs", "gin", "gat")
+Edge = tuple[int, int]
+
+
+# ------------------------------------------------------------------ graphs
+
+
+def store_of(
+    edges: list[list[Edge]],
+    nodes: list[int],
+    *,
+    labels: list[int] | None = None,
+    features: int = 3,
+    undirected: bool = True,
+    seed: int = 0,
+    **settings: object,
+) -> gt.GraphStore:
+    """A store of graphs given by their edges; undirected edges are given once."""
+    both = [
+        [e for u, v in g for e in ({(u, v), (v, u)} if undirected else {(u, v)})] for g in edges
+    ]
+    flat = [edge for graph in both for edge in graph]
+    x = torch.randn(sum(nodes), features, generator=torch.Generator().manual_seed(seed))
+    return gt.GraphStore(
+        x=x if features else None,
+        edge_index=torch.tensor(flat, dtype=torch.long).reshape(-1, 2).t(),
+        y=torch.tensor(labels or [k % 2 for k in range(len(nodes))]),
+        node_counts=torch.tensor(nodes),
+        edge_counts=torch.tensor([len(graph) for graph in both]),
+        num_outputs=3,
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+def random_store(seed: int, *, undirected: bool = True, graphs: int = 5) -> gt.GraphStore:
+    """Small sparse graphs, so that some nodes are isolated and some pairs more than 2 apart."""
+    drawn = np.random.default_rng(seed)
+    edges, nodes = [], []
+    for size in drawn.integers(4, 9, size=graphs).tolist():
+        pairs = itertools.combinations(range(size), 2)
+        chosen = [p for p in pairs if drawn.random() < 1.6 / size]
+        if not undirected:
+            chosen = [p if drawn.random() < 0.5 else p[::-1] for p in chosen]
+        edges.append(chosen)
+        nodes.append(size)
+    labels = drawn.integers(0, 3, size=graphs).tolist()
+    return store_of(edges, nodes, labels=labels, undirected=undirected, seed=seed)
+
+
+def edge_sets(store: gt.GraphStore) -> list[set[Edge]]:
+    """Edges of every graph, numbered within it."""
+    return [set(zip(*data.edge_index.tolist(), strict=True)) for data in store.to_pyg()]
+
+
+def model_for(store: gt.GraphStore, conv: str, **settings: object) -> gt.GraphClassifier:
+    settings = {"hidden": 8, "layers": 2, "seed": 3, **settings}
+    model = gt.GraphClassifier.for_data(store, conv=conv, **settings).double()
+    return model.eval()
+
+
+# ------------------------------------------------------------------ the dense reference
+
+
+def dense_logits(model: gt.GraphClassifier, x: Tensor, matrix: Tensor) -> Tensor:
+    """The model on one graph, from its weights alone; ``matrix[v, u]`` weighs the edge u → v."""
+    x = x.to(matrix.dtype)
+    for conv in model.convolutions:
+        if model.conv == "gcn":
+            out = oracles.dense_gcn(x, matrix, conv.linear.weight, conv.linear.bias)
+        elif model.conv == "gcs":
+            out = oracles.dense_gcs(x, matrix, conv.linear.weight, conv.skip.weight, conv.skip.bias)
+        elif model.conv == "gin":
+            out = oracles.dense_gin(x, matrix, conv.epsilon, conv.first, conv.second)
+        else:
+            pairs = [(u, v) for u in range(len(x)) for v in range(len(x)) if u != v]
+            index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).t()
+            out = oracles.dense_gat(
+                x,
+                index,
+                matrix[index[1], index[0]],
+                conv.linear.weight,
+                conv.attend_sender,
+                conv.attend_receiver,
+                conv.bias,
+            )
+        x = out.relu()
+    first, _, _, last = model.head
+    return last(first(x.mean(0, keepdim=True)).relu())
+
+
+def dense_slopes(model: gt.GraphClassifier, data: Data, edges: set[Edge]) -> Tensor:
+    """Gradient of the graph's loss with respect to its matrix of zeros and ones."""
+    nodes = data.num_nodes
+    matrix = torch.zeros(nodes, nodes, dtype=torch.double)
+    for tail, head in edges:
+        matrix[head, tail] = 1.0
+    matrix.requires_grad_()
+    loss = nn.functional.cross_entropy(dense_logits(model, data.x, matrix), data.y)
+    (slopes,) = torch.autograd.grad(loss, matrix)
+    return slopes
+
+
+def candidates(data: Data, hops: int, *, undirected: bool) -> list[Edge]:
+    """Pairs at most ``hops`` apart, by networkx."""
+    graph = nx.Graph()
+    graph.add_nodes_from(range(data.num_nodes))
+    graph.add_edges_from(data.edge_index.t().tolist())
+    near = dict(nx.all_pairs_shortest_path_length(graph, cutoff=hops))
+    pairs = itertools.permutations(range(data.num_nodes), 2)
+    return [(u, v) for u, v in pairs if v in near[u] and (u < v or not undirected)]
+
+
+def replay(
+    model: gt.GraphClassifier, data: Data, m: int, hops: int, *, undirected: bool
+) -> set[Edge]:
+    """GradArgmax on one graph, in the words of the paper."""
+    edges = set(zip(*data.edge_index.tolist(), strict=True))
+    allowed = candidates(data, hops, undirected=undirected)
+    for _ in range(m):
+        slopes = dense_slopes(model, data, edges)
+        best, pick = 1e-13, None  # less is rounding: some slopes are zero in truth
+        for u, v in allowed:
+            slope = float(slopes[v, u] + slopes[u, v] if undirected else slopes[v, u])
+            fits = slope < 0 if (u, v) in edges else slope > 0
+            if fits and abs(slope) > best:
+                best, pick = abs(slope), (u, v)
+        if pick is None:
+            break
+        allowed.remove(pick)
+        edges ^= {pick, pick[::-1]} if undirected else {pick}
+    return edges
+
+
+# ------------------------------------------------------------------ how many
+
+
+def test_edges_are_counted_once_without_loops_and_copies() -> None:
+    store = gt.GraphStore(
+        x=None,
+        # An edge and a loop; then one edge twice.
+        edge_index=torch.tensor([[0, 1, 2, 0, 0, 1, 1], [1, 0, 2, 1, 1, 0, 0]]),
+        y=torch.tensor([0, 1]),
+        node_counts=torch.tensor([3, 2]),
+        edge_counts=torch.tensor([3, 4]),
+    )
+    assert store.undirected
+    assert mean_edges(store) == 1.0
+    assert mean_edges(store.subset([1])) == 1.0
+
+
+def test_same_edge_in_neighbouring_graphs_is_no_copy() -> None:
+    pair = torch.tensor([[0, 0], [1, 1]])
+    store = gt.GraphStore(
+        x=None,
+        edge_index=pair,
+        y=torch.tensor([0, 1]),
+        node_counts=torch.tensor([2, 2]),
+        edge_counts=torch.tensor([1, 1]),
+    )
+    assert not store.undirected
+    assert mean_edges(store) == 1.0  # directed edges count each
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"), [(0.2, 2), (0.299, 2), (0.3, 3), (0.05, 1), (1.0, 10), (1.5, 15)]
+)
+def test_m_is_rounded_down_and_at_least_one(budget: float, expected: int) -> None:
+    ring = [(k, (k + 1) % 10) for k in range(10)]
+    store = store_of([ring], [10], labels=[0])
+    assert mean_edges(store) == 10.0
+    assert attack_edges(store, budget) == expected
+
+
+@pytest.mark.parametrize("budget", [0.0, -0.2, float("nan"), float("inf")])
+def test_a_budget_must_be_a_positive_number(budget: float) -> None:
+    store = store_of([[(0, 1)]], [2])
+    with pytest.raises(gt.GraphTransplantError, match=r"`budget` must be .*got (0|-0|nan|inf)"):
+        attack_edges(store, budget)
+
+
+# ------------------------------------------------------------------ which pairs
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize("hops", [1, 2, 4])
+def test_pairs_are_those_within_reach(hops: int, undirected: bool) -> None:
+    store = random_store(7, undirected=undirected, graphs=12)
+    pairs = module._Pairs.of(store.batch(range(12)), hops, undirected=undirected)
+    start = store.node_ptr[pairs.segment]
+    found = list(
+        zip(
+            pairs.segment.tolist(),
+            (pairs.first - start).tolist(),
+            (pairs.second - start).tolist(),
+            strict=True,
+        )
+    )
+    expected = [
+        (number, u, v)
+        for number, data in enumerate(store.to_pyg())
+        for u, v in candidates(data, hops, undirected=undirected)
+    ]
+    assert found == expected
+    edges = edge_sets(store)
+    joined = [(u, v) in edges[number] for number, u, v in found]
+    assert pairs.joined.tolist() == joined
+
+
+def test_batches_have_a_bounded_number_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [2, 3, 4, 20, 3, 3, 1, 1]
+    store = store_of([[]] * len(sizes), sizes)
+    monkeypatch.setattr(module, "PAIRS_AT_ONCE", 10)
+    cut = [part.tolist() for part in module._stretches(store, 3)]
+    # 1 + 3 + 6 pairs fit; 190 stand alone; then three graphs are the most.
+    assert cut == [[0, 1, 2], [3], [4, 5, 6], [7]]
+
+
+# ------------------------------------------------------------------ gradients
+
+
+@pytest.mark.parametrize("conv", CONVS)
+def test_pairs_that_are_not_joined_leave_the_logits_alone(conv: str) -> None:
+    edges = [[(0, 1), (1, 2), (2, 3)], [], [(0, 1), (0, 0)], []]
+    store = store_of(edges, [6, 3, 3, 1])  # isolated nodes, edgeless, a loop, one node
+    model = gt.GraphClassifier.for_data(store, conv=conv, hidden=8, seed=0).eval()
+    batch = store.batch(range(4))
+    seen = []
+
+    class Watched(nn.Module):
+        takes_edge_weight = True
+
+        def forward(self, given: Data) -> gt.Prediction:
+            prediction = model(given)
+            seen.append((given, prediction.logits.detach()))
+            return prediction
+
+    pairs = module._Pairs.of(batch, 4, undirected=True)
+    device, dtype = torch.device("cpu"), torch.float32
+    slopes = module._Slopes(Watched(), pairs, "multiclass", device=device, dtype=dtype)
+    slope = slopes(torch.zeros_like(pairs.joined))
+    ((laid_out, logits),) = seen
+    assert laid_out.edge_index.shape[1] == 2 * 7 + 1  # 6 pairs of four nodes, one pair, a loop
+    assert bool(torch.isfinite(slope).all())
+    assert torch.equal(logits, model(batch).logits)
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize("conv", CONVS)
+def test_slopes_are_those_of_a_dense_network(conv: str, undirected: bool) -> None:
+    store = random_store(1, undirected=undirected)
+    model = model_for(store, conv)
+    found, edges = slopes_of(model, store, hops=4), edge_sets(store)
+    for number, data in enumerate(store.to_pyg()):
+        dense = dense_slopes(model, data, edges[number])
+        for u, v in candidates(data, 4, undirected=undirected):
+            expected = dense[v, u] + dense[u, v] if undirected else dense[v, u]
+            torch.testing.assert_close(found[number, u, v], expected, rtol=1e-9, atol=1e-12)
+
+
+def slopes_of(
+    model: gt.GraphClassifier, store: gt.GraphStore, hops: int
+) -> dict[tuple[int, int, int], Tensor]:
+    """Slope by graph and pair."""
+    batch = store.batch(range(len(store)))
+    pairs = module._Pairs.of(batch, hops, undirected=store.undirected)
+    slopes = module._Slopes(
+        model, pairs, store.task, device=torch.device("cpu"), dtype=torch.double
+    )(torch.zeros_like(pairs.joined))
+    # Each graph's slopes are scaled so that the loss pulls with a force of one at the logits; the
+    # largest entry of the gradient of cross-entropy is 1 - p at the true class.
+    with torch.no_grad():
+        p = torch.softmax(model(batch).logits, dim=1)
+    slopes = slopes * (1 - p.gather(1, batch.y.unsqueeze(1)).squeeze(1))[pairs.segment]
+    start = store.node_ptr[pairs.segment]
+    keys = torch.stack((pairs.segment, pairs.first - start, pairs.second - start), 1).tolist()
+    return {(g, u, v): slope for (g, u, v), slope in zip(keys, slopes, strict=True)}
+
+
+@pytest.mark.parametrize("conv", CONVS)
+def test_slopes_are_finite_differences(conv: str) -> None:
+    store = random_store(2, graphs=2)
+    model = model_for(store, conv)
+    found, graphs = slopes_of(model, store, hops=4), store.to_pyg()
+    step = 1e-6
+    for (number, u, v), slope in found.items():
+        data = graphs[number]
+        losses = []
+        for sign in (1, -1):
+            changed = data.clone()
+            extra = torch.tensor([[u, v], [v, u]])
+            index = torch.cat((data.edge_index, extra), dim=1)
+            # A second, parallel edge of a small weight: the weights of parallel edges add up.
+            weight = torch.ones(index.shape[1], dtype=torch.double)
+            weight[-2:] = sign * step
+            changed.edge_index, changed.edge_weight = index, weight
+            with torch.no_grad():
+                logits = model(changed).logits
+            losses.append(float(nn.functional.cross_entropy(logits, data.y)))
+        difference = (losses[0] - losses[1]) / (2 * step)
+        assert float(slope) == pytest.approx(difference, rel=2e-4, abs=1e-8)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+def test_the_pull_is_the_gradient_at_the_logits_up_to_a_scale(task: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, 4, generator=generator, dtype=torch.double).requires_grad_()
+    if task == "multiclass":
+        targets = torch.eye(4, dtype=torch.double)[[0, 1, 2, 3, 0, 1]]
+        losses = nn.functional.cross_entropy(logits, targets.argmax(1), reduction="none")
+    else:
+        targets = torch.rand(6, 4, generator=generator, dtype=torch.double).round()
+        name = "binary_cross_entropy_with_logits" if task == "multilabel" else "mse_loss"
+        losses = getattr(nn.functional, name)(logits, targets, reduction="none").mean(1)
+    (gradient,) = torch.autograd.grad(losses.sum(), logits)
+    expected = gradient / gradient.abs().amax(1, keepdim=True)
+    torch.testing.assert_close(module._pull(logits, targets, task), expected)
+
+
+def test_the_pull_of_a_sure_model_does_not_vanish() -> None:
+    logits = torch.tensor([[2000.0, 0.0, -1.0]])
+    pull = module._pull(logits, torch.tensor([[1.0, 0.0, 0.0]]), "multiclass")
+    others = torch.softmax(torch.tensor([0.0, -1.0]), 0)
+    torch.testing.assert_close(pull, torch.cat((torch.tensor([-1.0]), others)).unsqueeze(0))
+    one_class = module._pull(torch.tensor([[3.0]]), torch.tensor([[1.0]]), "multiclass")
+    assert one_class.tolist() == [[0.0]]
+
+
+# ------------------------------------------------------------------ the greedy attack
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize("conv", CONVS)
+@pytest.mark.parametrize("m", [1, 3])
+def test_attack_is_the_one_replayed_by_hand(conv: str, m: int, undirected: bool) -> None:
+    # The dense attention goes pair by pair and is slow.
+    store = random_store(5, undirected=undirected, graphs=2 if conv == "gat" else 4)
+    model = model_for(store, conv)
+    attacked = attack(model, store, edges=m, hops=2)
+    expected = [replay(model, data, m, 2, undirected=undirected) for data in store.to_pyg()]
+    before, after = edge_sets(store), edge_sets(attacked.store)
+    assert after == expected
+    half = 2 if undirected else 1
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        assert int(attacked.added[number]) == len(new - old) // half
+        assert int(attacked.removed[number]) == len(old - new) // half
+        assert int(attacked.changed[number]) == len(new ^ old) // half <= m
+    assert int(attacked.changed.sum()) > 0
+
+
+def test_batches_and_turns_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = random_store(8, graphs=9)
+    model = model_for(store, "gcs")
+    together = attack(model, store, edges=3)
+    alone = attack(model, store, edges=3, batch_size=1)
+    assert edge_sets(alone.store) == edge_sets(together.store)
+    assert torch.equal(alone.added, together.added)
+    assert torch.equal(alone.removed, together.removed)
+    assert int(together.removed.sum()) > 0
+    monkeypatch.setattr(module, "PAIRS_AT_ONCE", 4)
+    turns = attack(model, store, edges=3)
+    assert max(len(candidates(d, 4, undirected=True)) for d in store.to_pyg()) > 8
+    assert edge_sets(turns.store) == edge_sets(together.store)
+    assert torch.equal(turns.added, together.added)
+    torch.testing.assert_close(turns.logits, together.logits)
+
+
+class EdgeCounter(nn.Module):
+    """Class 1 the more likely the larger the sum of weights, or of what is made of it."""
+
+    def __init__(self, shape: Callable[[Tensor], Tensor] = lambda total: total) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(0.1))
+        self.shape = shape
+
+    def forward(
+        self,
+        edge_index: Tensor,
+        batch: Tensor,
+        batch_size: int,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
+        total = torch.zeros(batch_size).index_add(0, batch[edge_index[0]], weight)
+        logit = self.factor * self.shape(total)
+        return torch.stack((torch.zeros_like(logit), logit), dim=1)
+
+
+def test_a_counter_of_edges_loses_or_gains_edges() -> None:
+    path = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+    store = store_of([path, path], [6, 6], labels=[0, 1], name="two paths")
+    store = gt.GraphStore(**{**parts_of(store), "num_outputs": 2})
+    attacked = attack(EdgeCounter(), store, edges=3)
+    # Of class 0 speak few edges, so that some are added; of class 1 many.
+    assert attacked.added.tolist() == [3, 0]
+    assert attacked.removed.tolist() == [0, 3]
+    # All slopes are equal: the first pairs are taken.
+    assert edge_sets(attacked.store)[0] - edge_sets(store)[0] == {
+        (0, 2), (2, 0), (0, 3), (3, 0), (0, 4), (4, 0),
+    }  # fmt: skip
+    assert edge_sets(attacked.store)[1] == {(3, 4), (4, 3), (4, 5), (5, 4)}
+    # Only so many edges are there, and only so many pairs are at most two apart.
+    greedy = attack(EdgeCounter(), store, edges=50, hops=2)
+    assert greedy.removed.tolist() == [0, 5]
+    assert greedy.added.tolist() == [4, 0]
+    assert greedy.edges == 50
+
+
+def parts_of(store: gt.GraphStore) -> dict[str, object]:
+    return {
+        "x": store.x,
+        "edge_index": store.edge_index,
+        "y": store.y,
+        "node_counts": store.node_counts,
+        "edge_counts": store.edge_counts,
+    }
+
+
+def test_no_pair_changes_twice() -> None:
+    store = store_of([[(0, 1)]], [2], labels=[0])
+    store = gt.GraphStore(**{**parts_of(store), "num_outputs": 2})
+    # Highest between no edge and one edge: once cut, the pair would be joined again.
+    model = EdgeCounter(lambda total: -(total - 1.0).square())
+    for edges in (1, 2, 3):
+        attacked = attack(model, store, edges=edges)
+        assert attacked.removed.tolist() == [1]
+        assert attacked.added.tolist() == [0]
+
+
+class PygGCN(nn.Module):
+    """Two GCN layers as a PyG user would write them."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.second = GCNConv(features, 8), GCNConv(8, 8)
+        self.head = nn.Linear(8, classes)
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, batch: Tensor, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        x = self.first(x.to(self.head.weight.dtype), edge_index, edge_weight).relu()
+        x = self.second(x, edge_index, edge_weight).relu()
+        return self.head(global_mean_pool(x, batch))
+
+
+def test_a_foreign_model_is_attacked_like_its_twin() -> None:
+    store = random_store(11, graphs=6)
+    own = model_for(store, "gcn")
+    torch.manual_seed(0)
+    own.head = nn.Sequential(nn.Linear(8, 3)).double()
+    foreign = PygGCN(3, 3).double()
+    with torch.no_grad():
+        for mine, theirs in zip(own.convolutions, (foreign.first, foreign.second), strict=True):
+            theirs.lin.weight.copy_(mine.linear.weight)
+            theirs.bias.copy_(mine.linear.bias)
+        foreign.head.weight.copy_(own.head[0].weight)
+        foreign.head.bias.copy_(own.head[0].bias)
+    expected, found = attack(own, store, edges=3), attack(foreign, store, edges=3)
+    assert edge_sets(found.store) == edge_sets(expected.store)
+    torch.testing.assert_close(found.logits, expected.logits)
+
+
+# ------------------------------------------------------------------ what stays as it was
+
+
+def rich_store(*, copies: bool = False) -> gt.GraphStore:
+    """Edge features, a node field, names, loops; one edge twice if asked."""
+    edges = [(0, 1), (1, 2), (2, 3), (3, 3)] + [(2, 3)] * copies
+    listed = [e for u, v in edges for e in ([(u, v), (v, u)] if u != v else [(u, v)])]
+    index = torch.tensor(listed).t()
+    index = torch.cat((index, index), dim=1)
+    code = (index.min(0).values * 10 + index.max(0).values + 1).float()
+    return gt.GraphStore(
+        x=torch.randn(8, 3, generator=torch.Generator().manual_seed(0)),
+        edge_index=index,
+        y=torch.tensor([0, 1]),
+        node_counts=torch.tensor([4, 4]),
+        edge_counts=torch.tensor([len(listed), len(listed)]),
+        edge_attr=torch.stack((code, -code), dim=1),
+        name="rich",
+        num_outputs=3,
+        label_names=["a", "b", "c"],
+        num_continuous=2,
+        node_fields={"mark": torch.arange(8)},
+    )
+
+
+def test_the_store_keeps_all_but_its_edges() -> None:
+    store = rich_store()
+    fingerprint = store.fingerprint()
+    changed = attack(model_for(store, "gin"), store, edges=2).store
+    assert store.fingerprint() == fingerprint
+    for name in ("name", "task", "num_outputs", "label_names", "num_continuous", "undirected"):
+        assert getattr(changed, name) == getattr(store, name)
+    assert torch.equal(changed.x, store.x)
+    assert torch.equal(changed.y, store.y)
+    assert torch.equal(changed.node_fields["mark"], torch.arange(8))
+    for data, old in zip(changed.to_pyg(), edge_sets(store), strict=True):
+        assert (3, 3) in set(zip(*data.edge_index.tolist(), strict=True)), "loops stay"
+        for (u, v), attr in zip(data.edge_index.t().tolist(), data.edge_attr, strict=True):
+            code = float(min(u, v) * 10 + max(u, v) + 1) if (u, v) in old else 0.0
+            assert attr.tolist() == [code, -code]
+
+
+def test_the_attacked_store_is_what_a_fresh_one_would_be() -> None:
+    for store in (rich_store(), random_store(3), random_store(4, undirected=False)):
+        changed = attack(model_for(store, "gcs"), store, edges=3).store
+        again = gt.GraphStore.from_pyg(
+            changed.to_pyg(),
+            name=store.name,
+            num_outputs=3,
+            label_names=store.label_names,
+            num_continuous=store.num_continuous,
+            node_fields=list(store.node_fields),
+        )
+        assert again.fingerprint() == changed.fingerprint()
+        assert again.undirected == changed.undirected
+
+
+def test_copies_of_an_edge_go_together() -> None:
+    store = rich_store(copies=True)
+    pairs = module._Pairs.of(store.batch([0]), 4, undirected=True)
+    assert pairs.copies.tolist() == [1, 0, 0, 1, 0, 2]
+    model = EdgeCounter()
+    store = gt.GraphStore(**{**parts_of(store), "y": torch.tensor([1, 1]), "num_outputs": 2})
+    attacked = attack(model, store, edges=1)
+    # A step along the pair of two edges is twice as steep, so that it goes first, as a whole.
+    assert attacked.removed.tolist() == [1, 1]
+    assert edge_sets(attacked.store)[0] == {(0, 1), (1, 0), (1, 2), (2, 1), (3, 3)}
+    assert attacked.store.edge_counts.tolist() == [5, 5]
+    before, after = (gt.evaluate(model, s).logits[:, 1] for s in (store, attacked.store))
+    torch.testing.assert_close(before - after, torch.full((2,), 0.4))
+
+
+def test_graphs_without_pairs_are_unharmed() -> None:
+    store = store_of([[], [], [(0, 1)]], [1, 4, 2])
+    for conv in CONVS:
+        model = model_for(store, conv)
+        attacked = attack(model, store, edges=3)
+        assert attacked.changed[:2].tolist() == [0, 0]
+        clean = gt.evaluate(model, store).logits
+        assert torch.equal(attacked.logits[:2], clean[:2])
+        lonely = attack(model, store.subset([0]), edges=3)
+        assert lonely.store.fingerprint() == store.subset([0]).fingerprint()
+
+
+def test_no_edges_allowed_is_no_attack() -> None:
+    store = random_store(0)
+    model = model_for(store, "gcs")
+    attacked = attack(model, store, edges=0)
+    assert attacked.store.fingerprint() == store.fingerprint()
+    assert attacked.accuracy == gt.evaluate(model, store).accuracy
+
+
+def test_the_model_and_the_world_stay_as_they_were() -> None:
+    store = random_store(0)
+    model = gt.GraphClassifier.for_data(store, hidden=8, seed=0).train()
+    model.convolutions.eval()
+    modes = [part.training for part in model.modules()]
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    with torch.no_grad():
+        attacked = attack(model, store, edges=2)
+        random_attack(model, store, edges=2, seed=1)
+        assert not torch.is_grad_enabled()
+    assert int(attacked.changed.sum()) > 0, "dropout or no_grad must not stand in the way"
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [part.training for part in model.modules()] == modes
+    assert all(bool((p.grad == 1).all()) for p in model.parameters())
+    assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
+    assert not attacked.logits.requires_grad
+    model.eval()
+    assert edge_sets(attack(model, store, edges=2).store) == edge_sets(attacked.store)
+
+
+def test_logits_are_those_of_the_attacked_graphs() -> None:
+    store = random_store(9)
+    model = model_for(store, "gat")
+    attacked = attack(model, store, edges=3)
+    again = gt.evaluate(model, gt.GraphStore.from_pyg(attacked.store.to_pyg(), num_outputs=3))
+    torch.testing.assert_close(attacked.logits, again.logits)
+    assert torch.equal(attacked.targets, again.targets)
+    assert attacked.accuracy == again.accuracy
+
+
+def test_degrees_of_graphs_without_features_follow_the_change() -> None:
+    ring = [(k, (k + 1) % 6) for k in range(6)]
+    store = store_of([ring, ring[:-1]], [6, 6], features=0)
+    model = model_for(store, "gin", max_degree=5)
+    attacked = attack(model, store, edges=2)
+    degrees = [
+        sorted(dict(nx.Graph(list(edges)).degree).values()) for edges in edge_sets(attacked.store)
+    ]
+    assert degrees != [[2] * 6, [1, 1, 2, 2, 2, 2]]
+    index = attacked.store.batch([0, 1]).edge_index
+    degree = torch.bincount(index[0], minlength=12)
+    x = nn.functional.one_hot(degree, 6).float()
+    featured = gt.GraphClassifier(6, 3, conv="gin", hidden=8, layers=2).double().eval()
+    featured.load_state_dict(model.state_dict(), strict=False)
+    given = gt.GraphStore(**{**parts_of(attacked.store), "x": x, "num_outputs": 3})
+    torch.testing.assert_close(gt.evaluate(featured, given).logits, attacked.logits)
+
+
+@given(batch=strategies.batches(), m=st.integers(0, 4), hops=st.integers(1, 3))
+@settings(max_examples=25)
+def test_any_graphs_survive(batch: Data, m: int, hops: int) -> None:
+    graphs = batch.to_data_list()
+    store = gt.GraphStore.from_pyg(graphs, num_outputs=4)
+    model = gt.GraphClassifier.for_data(store, hidden=8, layers=2, seed=0, conv="gcs")
+    for attacked in (
+        attack(model, store, edges=m, hops=hops),
+        random_attack(model, store, edges=m, hops=hops, seed=0),
+    ):
+        assert attacked.edges == m
+        half = 2 if store.undirected else 1
+        for number, (data, old, new) in enumerate(
+            zip(store.to_pyg(), edge_sets(store), edge_sets(attacked.store), strict=True)
+        ):
+            flipped = new ^ old
+            near = candidates(data, hops, undirected=False)
+            assert flipped <= set(near)
+            assert len(flipped) == half * int(attacked.changed[number]) <= half * m
+            assert not store.undirected or {e[::-1] for e in flipped} == flipped
+        assert bool(torch.isfinite(attacked.logits).all())
+
+
+# ------------------------------------------------------------------ the control
+
+
+def test_random_attack_changes_as_many_pairs_and_depends_on_the_seed_alone() -> None:
+    store = random_store(6, graphs=12)
+    model = model_for(store, "gcs")
+    first = random_attack(model, store, edges=3, hops=2, seed=4)
+    again = random_attack(model, store, edges=3, hops=2, seed=4)
+    other = random_attack(model, store, edges=3, hops=2, seed=5)
+    assert first.store.fingerprint() == again.store.fingerprint()
+    assert first.store.fingerprint() != other.store.fingerprint()
+    allowed = [len(candidates(data, 2, undirected=True)) for data in store.to_pyg()]
+    assert first.changed.tolist() == [min(3, count) for count in allowed]
+    torch.testing.assert_close(first.logits, gt.evaluate(model, first.store).logits)
+
+
+def test_random_pairs_are_uniform() -> None:
+    path = [(0, 1), (1, 2), (2, 3)]
+    store = store_of([path] * 600, [4] * 600)
+    attacked = random_attack(model_for(store, "gcs"), store, edges=1, hops=2, seed=0)
+    # Five pairs are at most two apart. The chance of a false alarm is 1 in 1000.
+    pairs = [next(iter({e for e in new ^ set(old) if e[0] < e[1]})) for old, new in zip(
+        edge_sets(store), edge_sets(attacked.store), strict=True
+    )]  # fmt: skip
+    counts = [pairs.count(pair) for pair in ((0, 1), (0, 2), (1, 2), (1, 3), (2, 3))]
+    assert sum(counts) == 600
+    assert chisquare(counts).pvalue > 0.001
+
+
+def test_random_attack_asks_nothing_of_the_model() -> None:
+    class Blind(nn.Module):
+        def forward(self, x: Tensor, batch: Tensor) -> Tensor:
+            return global_mean_pool(x, batch)
+
+    store = random_store(0)
+    assert int(random_attack(Blind(), store, edges=1, seed=0).changed.sum()) > 0
+
+
+# ------------------------------------------------------------------ trained models
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore]:
+    """A model that can tell graphs apart by what their nodes' neighbours are."""
+    drawn = np.random.default_rng(0)
+    graphs = []
+    for number in range(120):
+        label = number % 2
+        group = drawn.integers(0, 2, size=10)
+        # Class 0: like joins like; class 1: unlike.
+        edges = [
+            (u, v)
+            for u, v in itertools.combinations(range(10), 2)
+            if drawn.random() < (0.35 if (group[u] == group[v]) != bool(label) else 0.05)
+        ]
+        index = torch.tensor([e for u, v in edges for e in ((u, v), (v, u))]).reshape(-1, 2).t()
+        x = nn.functional.one_hot(torch.from_numpy(group), 2).float()
+        graphs.append(Data(x=x, edge_index=index, y=torch.tensor([label])))
+    store = gt.GraphStore.from_pyg(graphs)
+    train, test = store.subset(range(80)), store.subset(range(80, 120))
+    model = gt.GraphClassifier.for_data(train, conv="gin", layers=2, hidden=16, seed=0)
+    gt.fit(model, train, train, seed=0, epochs=30, batch_size=20, learning_rate=0.01)
+    return model, store, test
+
+
+def test_a_trained_model_is_misled(
+    trained: tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore],
+) -> None:
+    model, store, test = trained
+    clean = gt.evaluate(model, test)
+    assert clean.accuracy > 0.9
+    m = attack_edges(store, 0.2)
+    attacked = attack(model, test, edges=m)
+    chance = random_attack(model, test, edges=m, seed=0)
+    before = graph_losses(clean.logits, clean.targets)
+    after = graph_losses(attacked.logits, attacked.targets)
+    assert float(after.mean()) > float(before.mean())
+    assert float((after >= before).float().mean()) > 0.9
+    assert attacked.accuracy < chance.accuracy <= clean.accuracy
+    assert robust_accuracy(model, test, edges=m) == attacked.accuracy
+    stronger = robust_accuracy(model, test, edges=2 * m)
+    assert stronger <= attacked.accuracy
+
+
+def test_confidence_is_no_defence(
+    trained: tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore],
+) -> None:
+    model, store, test = trained
+    m = attack_edges(store, 0.3)
+    expected = attack(model, test, edges=m)
+    sure = copy.deepcopy(model)
+    with torch.no_grad():
+        for part in (sure.head[3].weight, sure.head[3].bias):
+            part.mul_(32.0)
+    clean = gt.evaluate(sure, test)
+    gap = (clean.logits[:, 0] - clean.logits[:, 1]).abs()
+    assert float(gap.max()) > 110, "the loss and its gradient vanish in single precision"
+    attacked = attack(sure, test, edges=m)
+    assert edge_sets(attacked.store) == edge_sets(expected.store)
+    assert attacked.accuracy == expected.accuracy
+
+
+def test_robustness_is_what_records_keep(
+    trained: tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore],
+) -> None:
+    model, store, test = trained
+    rows = robustness(model, test, (0.15, 0.3), data=store)
+    edges = [attack_edges(store, 0.15), attack_edges(store, 0.3)]
+    assert edges[0] < edges[1]
+    assert rows == [
+        {"budget": budget, "edges": m, "accuracy": robust_accuracy(model, test, edges=m)}
+        for budget, m in zip((0.15, 0.3), edges, strict=True)
+    ]
+    assert robustness(model, test, (), data=store) == []
+    # Without `edges` the graphs themselves set m.
+    assert robust_accuracy(model, test, budget=0.2) == robust_accuracy(
+        model, test, edges=attack_edges(test, 0.2)
+    )
+
+
+# ------------------------------------------------------------------ other tasks, refusals
+
+
+def test_labels_of_which_some_are_missing_can_be_attacked() -> None:
+    store = random_store(0, graphs=4)
+    y = torch.tensor([[1.0, 0.0], [0.0, torch.nan], [torch.nan, torch.nan], [1.0, 1.0]])
+    store = gt.GraphStore(**{**parts_of(store), "y": y, "task": "multilabel"})
+    model = model_for(store, "gin")
+    before, attacked = gt.evaluate(model, store), attack(model, store, edges=1)
+    rise = graph_losses(attacked.logits, y, "multilabel") - graph_losses(
+        before.logits, y, "multilabel"
+    )
+    assert attacked.changed.tolist() == [1, 1, 0, 1], "without any target there is no loss"
+    assert float(rise.sum()) > 0
+    with pytest.raises(gt.DataError, match=r"is a multilabel data set: it has no accuracy"):
+        _ = attacked.accuracy
+    with pytest.raises(gt.DataError, match="multilabel data set"):
+        robust_accuracy(model, store, edges=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"hops": 0}, "`hops` must be at least 1, got 0"),
+        ({"batch_size": 0}, "`batch_size` must be at least 1, got 0"),
+        ({"edges": -1}, "`edges` must not be negative, got -1"),
+        ({"budget": -0.5}, "`budget` must be a positive share of the edges, got -0.5"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: dict[str, float], message: str) -> None:
+    store = random_store(0)
+    model = model_for(store, "gcs")
+    with pytest.raises(gt.GraphTransplantError, match=message):
+        attack(model, store, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(gt.GraphTransplantError, match=message):
+        random_attack(model, store, seed=0, **arguments)  # type: ignore[arg-type]
+
+
+def test_models_that_do_not_see_weights_are_refused() -> None:
+    class Unweighted(nn.Module):
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+            return global_mean_pool(x, batch)
+
+    class Attributed(nn.Module):
+        def forward(
+            self, x: Tensor, batch: Tensor, edge_weight: Tensor, edge_attr: Tensor
+        ) -> Tensor:
+            return global_mean_pool(x, batch)
+
+    store = rich_store()
+    with pytest.raises(
+        gt.GraphTransplantError, match=r"must take `edge_weight`.*Unweighted\.forward has no such"
+    ):
+        attack(Unweighted(), store)
+    with pytest.raises(gt.GraphTransplantError, match=r"must not read `edge_attr`.*Attributed"):
+        attack(Attributed(), store)
+
+
+# ------------------------------------------------------------------ real data
+
+
+@pytest.mark.data
+def test_enzymes_test_fold_takes_seconds(data_dir: Path) -> None:
+    store = gt.load("ENZYMES", root=data_dir)
+    assert attack_edges(store, 0.2) == 12
+    test = store.subset(range(0, 600, 5))
+    model = gt.GraphClassifier.for_data(store, seed=0)
+    begin = time.process_time()
+    attacked = attack(model, test, edges=12)
+    assert time.process_time() - begin <= 5.0
+    assert len(attacked.logits) == 120
+    assert float(attacked.changed.float().mean()) > 11
