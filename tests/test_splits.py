@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.splits import fold_indices
+from graph_transplant.experiments.splits import fold_indices, official_split, strata
+from graph_transplant.graphs import GraphStore
 
 
 def unequal_labels() -> Tensor:
@@ -101,3 +102,95 @@ def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> 
     good = {"labels": torch.tensor([0, 1] * 10), "folds": 5, "repeat": 0, "seed": 0, "fold": 0}
     with pytest.raises(GraphTransplantError, match=message):
         fold_indices(**(good | arguments))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("folds", [3, 5])
+def test_inner_splits_validate_once_on_every_graph_outside_the_test_part(folds: int) -> None:
+    labels = unequal_labels()
+    for fold in range(folds):
+        splits = [
+            fold_indices(labels, folds=folds, repeat=1, seed=3, fold=fold, inner=inner)
+            for inner in range(folds - 1)
+        ]
+        assert all(split.test.equal(splits[0].test) for split in splits)
+        seen = torch.cat([split.validation for split in splits]).sort().values.tolist()
+        outside = sorted(set(range(len(labels))) - set(splits[0].test.tolist()))
+        assert seen == outside
+        for split in splits:
+            together = torch.cat([split.train, split.validation, split.test])
+            assert together.sort().values.tolist() == list(range(len(labels)))
+
+
+def test_the_first_inner_split_is_the_ordinary_one() -> None:
+    labels = unequal_labels()
+    plain = fold_indices(labels, folds=5, repeat=0, seed=0, fold=4)
+    inner = fold_indices(labels, folds=5, repeat=0, seed=0, fold=4, inner=0)
+    assert plain.validation.equal(inner.validation)
+
+
+def test_an_inner_split_that_is_not_there_is_named() -> None:
+    with pytest.raises(GraphTransplantError, match="`inner` must be from 0 to 3, got 4"):
+        fold_indices(unequal_labels(), folds=5, repeat=0, seed=0, fold=0, inner=4)
+
+
+def labelled(y: Tensor, task: str, official: Tensor | None = None) -> GraphStore:
+    graphs = len(y)
+    return GraphStore(
+        x=torch.ones(graphs, 1),
+        edge_index=torch.empty(2, 0, dtype=torch.long),
+        y=y,
+        node_counts=torch.ones(graphs, dtype=torch.long),
+        edge_counts=torch.zeros(graphs, dtype=torch.long),
+        task=task,
+        official=official,
+        name="mine",
+    )
+
+
+def test_folds_of_several_labels_hold_each_label_in_its_proportion() -> None:
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.rand(400, 3, generator=generator) < torch.tensor([0.5, 0.2, 0.05])).float()
+    y[torch.rand(400, 3, generator=generator) < 0.1] = float("nan")
+    classes = strata(labelled(y, "multilabel"), 5)
+    positive = y == 1
+    for fold in range(5):
+        test = fold_indices(classes, folds=5, repeat=0, seed=0, fold=fold).test
+        # The rarest label decides, so its share is even; the others follow with chance.
+        assert abs(int(positive[test, 2].sum()) - positive[:, 2].sum() / 5) < 1
+        assert abs(int(positive[test, 1].sum()) - positive[:, 1].sum() / 5) < 5
+
+
+def test_a_label_rarer_than_the_folds_does_not_stop_a_comparison() -> None:
+    y = torch.zeros(40, 2)
+    y[:2, 1] = 1
+    y[10:30, 0] = 1
+    assert strata(labelled(y, "multilabel"), 5).unique().tolist() == [0, 1]
+    # With everything else positive too, the two rare ones have nobody to share a class with.
+    y[2:, 0] = 1
+    assert strata(labelled(y, "multilabel"), 5).unique().tolist() == [1]
+
+
+def test_values_have_no_strata() -> None:
+    store = labelled(torch.linspace(0, 1, 20).unsqueeze(1), "regression")
+    with pytest.raises(GraphTransplantError, match="the task of mine is regression"):
+        strata(store, 5)
+
+
+def test_the_official_split_is_taken_as_it_is() -> None:
+    official = torch.tensor([2, 0, 1, 0, 2, 1], dtype=torch.int8)
+    split = official_split(labelled(torch.tensor([0, 1] * 3), "multiclass", official))
+    assert split.train.tolist() == [1, 3]
+    assert split.validation.tolist() == [2, 5]
+    assert split.test.tolist() == [0, 4]
+
+
+def test_a_data_set_without_an_official_split_says_so() -> None:
+    with pytest.raises(GraphTransplantError, match="mine comes without a split of its own"):
+        official_split(labelled(torch.tensor([0, 1] * 3), "multiclass"))
+
+
+def test_a_part_of_a_data_set_may_lack_a_part_of_its_split() -> None:
+    official = torch.tensor([2, 0, 1, 0, 2, 1], dtype=torch.int8)
+    store = labelled(torch.tensor([0, 1] * 3), "multiclass", official)
+    with pytest.raises(GraphTransplantError, match="split of mine has no validation graphs here"):
+        official_split(store.subset([0, 1, 3, 4]))

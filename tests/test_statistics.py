@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import subprocess
+import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,10 +16,17 @@ from scipy import stats
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.statistics import (
+    EXACT_PAIRS,
+    average_ranks,
     corrected_paired_test,
+    critical_difference,
+    effect_size,
+    friedman,
     holm,
     mean,
+    mean_interval,
     standard_deviation,
+    wilcoxon,
 )
 
 
@@ -121,3 +131,230 @@ def test_mean_and_deviation_by_hand() -> None:
     assert mean([]) is None
     assert standard_deviation([]) is None
     assert standard_deviation([0.4]) is None
+
+
+# Intervals and effect sizes ---------------------------------------------------------------------
+
+
+def test_interval_of_a_mean_by_hand() -> None:
+    # Mean 3, variance 2.5, n = 5, one test graph per three training graphs: the standard error is
+    # sqrt((1/5 + 1/3) * 2.5) = sqrt(4/3); 99.5 % of Student's t with 4 degrees lie below 4.604095.
+    low, high = mean_interval([1, 2, 3, 4, 5], test_to_train=1 / 3, level=0.99) or (0, 0)
+    assert low == pytest.approx(3 - 4.604095 * math.sqrt(4 / 3), abs=1e-5)
+    assert high == pytest.approx(3 + 4.604095 * math.sqrt(4 / 3), abs=1e-5)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=20).filter(lambda v: np.std(v) > 1e-3))
+def test_interval_without_correction_is_the_usual_one(values: list[float]) -> None:
+    usual = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
+    assert mean_interval(values, test_to_train=0.0) == pytest.approx(usual, abs=1e-9)
+    low, high = mean_interval(values, test_to_train=0.25) or (0, 0)
+    assert low < usual[0]
+    assert high > usual[1]
+
+
+@pytest.mark.parametrize("values", [[], [0.5], [0.7, 0.7, 0.7], [0.1 + 0.2, 0.3]])
+def test_no_interval_without_spread(values: list[float]) -> None:
+    assert mean_interval(values, test_to_train=1 / 3) is None
+
+
+def test_effect_size_by_hand() -> None:
+    # J(4) = Gamma(2) / (sqrt(2) * Gamma(3/2)) = 1 / (sqrt(2) * sqrt(pi) / 2) = sqrt(2 / pi).
+    expected = math.sqrt(2 / math.pi) * 3 / math.sqrt(2.5)
+    assert effect_size([1, 2, 3, 4, 5]) == pytest.approx(expected)
+    assert effect_size([-1, -2, -3, -4, -5]) == pytest.approx(-expected)
+    # J(2) = Gamma(1) / Gamma(1/2) = 1 / sqrt(pi).
+    assert effect_size([1, 2, 3]) == pytest.approx(2 / math.sqrt(math.pi))
+    many = [1.0, 3.0] * 500
+    approximate = (1 - 3 / (4 * 999 - 1)) * 2 / float(np.std(many, ddof=1))
+    assert effect_size(many) == pytest.approx(approximate, rel=1e-6)
+
+
+def test_effect_size_is_unbiased() -> None:
+    draws = np.random.default_rng(0).normal(0.8, 1.0, size=(20_000, 5))
+    sizes = [effect_size(row) for row in draws.tolist()]
+    # The standard error of this mean is 0.006; without the correction it would be 1.0.
+    assert np.mean([size for size in sizes if size is not None]) == pytest.approx(0.8, abs=0.02)
+
+
+@pytest.mark.parametrize("values", [[], [0.1], [0.1, 0.2], [0.2, 0.2, 0.2], [0.3 - 0.1, 0.2, 0.2]])
+def test_no_effect_size_of_two_pairs_or_without_spread(values: list[float]) -> None:
+    assert effect_size(values) is None
+
+
+# Wilcoxon ---------------------------------------------------------------------------------------
+
+
+def enumerated(differences: list[float]) -> float:
+    """The signed-rank test by its definition: all assignments of signs, one by one."""
+    kept = [value for value in differences if value]
+    ranks = stats.rankdata(np.abs(kept))
+    centre = ranks.sum() / 2
+    observed = abs(ranks[np.array(kept) > 0].sum() - centre)
+    signs = itertools.product([0, 1], repeat=len(kept))
+    return float(np.mean([abs(ranks @ np.array(s) - centre) >= observed - 1e-9 for s in signs]))
+
+
+@given(st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=9).filter(any))
+def test_wilcoxon_with_ties_and_zeros_is_the_full_enumeration(differences: list[float]) -> None:
+    assert wilcoxon(differences) == pytest.approx(enumerated(differences))
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=EXACT_PAIRS, unique=True), st.data())
+def test_wilcoxon_without_ties_is_scipys_exact_one(sizes: list[int], data: st.DataObject) -> None:
+    signs = data.draw(st.lists(st.sampled_from([-1, 1]), min_size=len(sizes), max_size=len(sizes)))
+    differences = [sign * size / 7 for sign, size in zip(signs, sizes, strict=True)]
+    theirs = stats.wilcoxon(differences, method="exact").pvalue
+    assert wilcoxon(differences) == pytest.approx(theirs)
+
+
+@given(st.lists(st.integers(-9, 9).map(float), min_size=60, max_size=80))
+def test_wilcoxon_of_many_pairs_is_scipys_approximation(differences: list[float]) -> None:
+    if sum(map(bool, differences)) > EXACT_PAIRS:
+        theirs = stats.wilcoxon(differences, zero_method="wilcox", method="asymptotic").pvalue
+        assert wilcoxon(differences) == pytest.approx(theirs, rel=1e-9)
+
+
+def test_wilcoxon_hardly_changes_where_the_approximation_begins() -> None:
+    generator = np.random.default_rng(3)
+    differences = generator.normal(0.3, 1.0, EXACT_PAIRS).tolist()
+    exact = wilcoxon(differences)
+    normal = stats.wilcoxon(differences, method="asymptotic").pvalue
+    assert exact == pytest.approx(normal, abs=0.02)
+    assert exact != normal
+
+
+def test_wilcoxon_sees_ties_through_rounding_errors_and_needs_a_difference() -> None:
+    # 0.3 - 0.2 and 0.2 - 0.1 differ in the last digit: as a tie both signs cancel.
+    assert wilcoxon([0.3 - 0.2, -(0.2 - 0.1)]) == 1.0
+    assert wilcoxon([0.1 + 0.2 - 0.3, 1.0]) == 1.0
+    assert wilcoxon([1e-20, 2e-20, 3e-20, 4e-20, 5e-20, 6e-20]) == pytest.approx(2 / 64)
+    assert wilcoxon([0.0, 0.0]) is None
+    assert wilcoxon([]) is None
+
+
+# Ranks over data sets ---------------------------------------------------------------------------
+
+# Demsar (2006), Table 6: AUC of C4.5, C4.5+m, C4.5+cf and C4.5+m+cf on 14 data sets. In the row of
+# "voting" two printed values are equal but their ranks (2 and 3) are not; a digit is added there.
+DEMSAR = [
+    [0.763, 0.768, 0.771, 0.798],
+    [0.599, 0.591, 0.590, 0.569],
+    [0.954, 0.971, 0.968, 0.967],
+    [0.628, 0.661, 0.654, 0.657],
+    [0.882, 0.888, 0.886, 0.898],
+    [0.936, 0.931, 0.916, 0.931],
+    [0.661, 0.668, 0.609, 0.685],
+    [0.583, 0.583, 0.563, 0.625],
+    [0.775, 0.838, 0.866, 0.875],
+    [1.000, 1.000, 1.000, 1.000],
+    [0.940, 0.962, 0.965, 0.962],
+    [0.619, 0.666, 0.614, 0.669],
+    [0.972, 0.981, 0.9752, 0.975],
+    [0.957, 0.978, 0.946, 0.970],
+]
+
+
+def test_demsars_example() -> None:
+    assert average_ranks(DEMSAR) == pytest.approx([3.143, 2.000, 2.893, 1.964], abs=5e-4)
+    assert critical_difference(4, 14) == pytest.approx(1.25, abs=0.005)
+    assert critical_difference(4, 14, level=0.10) == pytest.approx(1.12, abs=0.005)
+    statistic, p_value = friedman(DEMSAR) or (0.0, 1.0)
+    # He finds 9.28 and F = 3.69 by the formula without correction for ties. Three ties of two and
+    # one of four make the correction 1 - (3 * 6 + 60) / (14 * 4 * 15).
+    chi_square = 14 * 3 * statistic / (13 + statistic)
+    uncorrected = chi_square * (1 - 78 / 840)
+    assert uncorrected == pytest.approx(9.28, abs=0.005)
+    assert 13 * uncorrected / (14 * 3 - uncorrected) == pytest.approx(3.69, abs=0.005)
+    assert p_value == pytest.approx(stats.f.sf(statistic, 3, 39))
+    assert p_value < 0.02
+
+
+@given(
+    st.integers(3, 5).flatmap(
+        lambda methods: st.lists(
+            st.lists(st.integers(0, 4).map(float), min_size=methods, max_size=methods),
+            min_size=2,
+            max_size=8,
+        )
+    )
+)
+def test_friedman_is_scipys_with_ties(scores: list[list[float]]) -> None:
+    ours = friedman(scores)
+    if all(len(set(row)) == 1 for row in scores):
+        assert ours is None
+        return
+    chi_square = stats.friedmanchisquare(*np.array(scores).T).statistic
+    blocks, methods = len(scores), len(scores[0])
+    assert ours is not None
+    statistic, p_value = ours
+    rest = blocks * (methods - 1) - chi_square
+    if rest < 1e-9:
+        assert statistic == math.inf
+        assert p_value == pytest.approx(math.factorial(methods) ** -(blocks - 1))
+        return
+    expected = (blocks - 1) * chi_square / rest
+    assert statistic == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    freedom = methods - 1
+    assert p_value == pytest.approx(
+        stats.f.sf(expected, freedom, freedom * (blocks - 1)), rel=1e-6, abs=1e-12
+    )
+
+
+def test_friedman_of_two_methods() -> None:
+    # Rank sums 5 and 4 with centre 4.5 in three blocks: chi-square 1/3, F = 2/3 / (3 - 1/3).
+    statistic, p_value = friedman([[1, 2], [1, 2], [2, 1]]) or (0.0, 0.0)
+    assert statistic == pytest.approx(0.25)
+    assert p_value == pytest.approx(stats.f.sf(0.25, 1, 2))
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=1, max_size=6))
+def test_average_ranks_are_scipys(scores: list[list[float]]) -> None:
+    rounded = np.round(np.array(scores), 12)
+    expected = np.mean([stats.rankdata(-row) for row in rounded], axis=0)
+    assert average_ranks(scores) == pytest.approx(expected.tolist())
+
+
+def test_means_that_differ_by_a_rounding_error_share_a_rank() -> None:
+    assert average_ranks([[0.1 + 0.2, 0.3, 0.2]]) == [1.5, 1.5, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("methods", "quantiles"),
+    # Demsar (2006), Table 5a: quantiles at 0.05 and 0.10.
+    [(2, (1.960, 1.645)), (3, (2.343, 2.052)), (5, (2.728, 2.459)), (10, (3.164, 2.920))],
+)
+def test_critical_difference_from_the_published_table(
+    methods: int, quantiles: tuple[float, float]
+) -> None:
+    for level, quantile in zip((0.05, 0.10), quantiles, strict=True):
+        expected = quantile * math.sqrt(methods * (methods + 1) / 6 / 30)
+        # The table has three decimals, and some of them are off by one.
+        assert critical_difference(methods, 30, level) == pytest.approx(expected, rel=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: friedman([[1.0, 2.0]]), "at least two blocks and two methods, got 1 and 2"),
+        (lambda: friedman([[1.0], [2.0]]), "at least two blocks and two methods, got 2 and 1"),
+        (lambda: average_ranks([]), "`scores` must have the same methods .* got no blocks"),
+        (lambda: average_ranks([[1.0, 2.0], [1.0]]), "the same methods in every block, got 2, 1"),
+        (lambda: critical_difference(1, 5), "`methods` must be at least 2, got 1"),
+        (lambda: critical_difference(3, 1), "`blocks` must be at least 2, got 1"),
+        (lambda: critical_difference(3, 5, 1.0), "`level` must be between 0 and 1, got 1.0"),
+        (lambda: mean_interval([1.0, 2.0], test_to_train=-1), "`test_to_train` must be at least"),
+    ],
+)
+def test_bad_arguments_of_the_others_are_named(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(GraphTransplantError, match=message):
+        call()
+
+
+def test_reading_statistics_does_not_load_what_is_slow() -> None:
+    code = (
+        "import sys\n"
+        "import graph_transplant.experiments.across\n"
+        "assert not {'torch', 'scipy.stats'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

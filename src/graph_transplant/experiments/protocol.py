@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import GraphTransplantError, check_choice
 
 Record = dict[str, Any]
 """One finished trial as it is written to ``records.jsonl``."""
 
 BASELINE = "vanilla"
 """The method that every other method is compared with."""
+
+METRICS = {"accuracy": "accuracy", "auroc": "AUROC"}
+"""What trials are judged by, with its name in words; more is better."""
+
+SPLITS = ("folds", "official")
+"""Cross-validation, or the one split that the publishers of the data set fixed."""
+
+PATIENCE_UNITS = ("iterations", "epochs")
+"""What patience is counted in."""
+
+IMBALANCED = 0.2
+"""Two classes are imbalanced when the smaller one has less than this share of the graphs."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +40,21 @@ class Settings:
         batch_size: Graphs per training batch.
         seed: The one number that all randomness derives from.
         learning_rate: Learning rate of Adam at the start.
-        stop_patience: Iterations without a higher validation accuracy after which training stops.
+        stop_patience: Iterations without a higher validation metric after which training stops.
         decay_patience: Iterations without a lower validation loss after which the learning rate is
             halved.
+        patience_unit: What the two patiences count, ``"iterations"`` or ``"epochs"``.
         clip_norm: Largest gradient norm.
         hidden: Width of the hidden layers.
         readout: How node embeddings become a graph embedding.
         dropout: Dropout of the classifier head.
+        metric: What checkpoints, candidates and methods are judged by: ``"accuracy"`` or
+            ``"auroc"``, for several labels its mean over them.
+        split: ``"folds"``, or ``"official"`` for the split that comes with the data set; then
+            repeats differ in their seed alone.
+        parts: Pieces that each batch is cut into, for training on several processes.
+        attack: Budgets of the GradArgmax attack on the test graphs, as shares of the mean number of
+            edges; none by default.
 
     Example:
         >>> Settings(folds=3).folds
@@ -54,6 +75,11 @@ class Settings:
     hidden: int = 128
     readout: str = "mean"
     dropout: float = 0.5
+    patience_unit: str = "iterations"
+    metric: str = "accuracy"
+    split: str = "folds"
+    parts: int = 1
+    attack: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         smallest = {
@@ -64,6 +90,7 @@ class Settings:
             "stop_patience": 1,
             "decay_patience": 1,
             "hidden": 1,
+            "parts": 1,
         }
         for name, least in smallest.items():
             value = getattr(self, name)
@@ -73,10 +100,129 @@ class Settings:
             value = getattr(self, name)
             if not value > 0:
                 raise GraphTransplantError(f"`{name}` must be above 0, got {value}")
+        check_choice("metric", self.metric, METRICS)
+        check_choice("split", self.split, SPLITS)
+        check_choice("patience_unit", self.patience_unit, PATIENCE_UNITS)
+        for budget in self.attack:
+            if not 0 < budget <= 1:
+                raise GraphTransplantError(f"`attack` must be shares in (0, 1], got {budget}")
 
     def as_record(self, version: str) -> Record:
         """Give the settings as they stand in a record, with the library version."""
-        return {**asdict(self), "version": version}
+        return {**asdict(self), "attack": list(self.attack), "version": version}
+
+    @staticmethod
+    def complete(settings: Mapping[str, Any]) -> Record:
+        """Add to the settings of a record what it lacks, which then had its default.
+
+        Records made before a setting existed stay comparable with new ones in this way.
+
+        Example:
+            >>> Settings.complete({"folds": 3, "version": "0.1.0"})["metric"]
+            'accuracy'
+        """
+        return {**asdict(Settings()), "attack": [], **settings}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the paper trains on data sets of some size (appendix, "Evaluation protocol").
+
+    Args:
+        most: The largest number of graphs, or ``None`` for any.
+        batch_size: Graphs per training batch.
+        stop_patience: See :class:`Settings`.
+        decay_patience: See :class:`Settings`.
+        patience_unit: See :class:`Settings`.
+    """
+
+    most: int | None
+    batch_size: int
+    stop_patience: int
+    decay_patience: int
+    patience_unit: str
+
+    def apply(self, settings: Settings, batch_size: int | None = None) -> Settings:
+        """Give the settings with the patiences and the batch size of this scale.
+
+        Args:
+            settings: Where everything else comes from.
+            batch_size: Graphs per training batch. (default: the scale's)
+        """
+        return replace(
+            settings,
+            batch_size=self.batch_size if batch_size is None else batch_size,
+            stop_patience=self.stop_patience,
+            decay_patience=self.decay_patience,
+            patience_unit=self.patience_unit,
+        )
+
+
+SCALES = {
+    "small": Scale(9_999, 128, 1500, 1000, "iterations"),
+    "medium": Scale(99_999, 128, 50, 20, "epochs"),
+    "large": Scale(None, 64, 10, 5, "epochs"),
+}
+"""The paper's presets by the size of the data set, in ascending order."""
+
+
+def scale_of(graphs: int) -> str:
+    """Name the preset for a data set of so many graphs.
+
+    Example:
+        >>> scale_of(600), scale_of(40353), scale_of(158100)
+        ('small', 'medium', 'large')
+    """
+    for name, scale in SCALES.items():
+        if scale.most is None or graphs <= scale.most:
+            return name
+    raise AssertionError("the last scale has no upper end")
+
+
+def default_metric(task: str, class_counts: Sequence[int]) -> str:
+    """Choose the metric that suits a data set.
+
+    Accuracy says little when one class is rare, and nothing when a graph may have several labels.
+
+    Args:
+        task: ``"multiclass"`` or ``"multilabel"``.
+        class_counts: Graphs of each class.
+
+    Example:
+        >>> default_metric("multiclass", [300, 300]), default_metric("multiclass", [950, 50])
+        ('accuracy', 'auroc')
+    """
+    if task == "multilabel":
+        return "auroc"
+    if len(class_counts) == 2 and min(class_counts) < IMBALANCED * sum(class_counts):
+        return "auroc"
+    return "accuracy"
+
+
+def metric_of(record: Record) -> str:
+    """Name the metric a record is judged by.
+
+    Example:
+        >>> metric_of({"settings": {"metric": "auroc"}}), metric_of({"settings": {}})
+        ('auroc', 'accuracy')
+    """
+    name: str = record["settings"].get("metric", "accuracy")
+    return name
+
+
+def score(record: Record, part: str = "test") -> float | None:
+    """Give the value of a record's metric, or ``None`` if it has no finite one.
+
+    Args:
+        record: A finished trial.
+        part: ``"test"`` or ``"validation"``.
+
+    Example:
+        >>> score({"settings": {}, "test": {"accuracy": 0.75}})
+        0.75
+    """
+    value = record[part].get(metric_of(record))
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 @dataclass(frozen=True, order=True)
@@ -89,6 +235,8 @@ class Trial:
         layers: Number of convolution layers.
         repeat: Number of the repeat; each repeat shuffles anew.
         fold: Number of the test fold.
+        inner: Which of the other folds is validated on, counted from the one after the test fold.
+            Only nested selection uses others than 0.
 
     Example:
         >>> print(Trial("transplant-dp", "gcs", 3, repeat=0, fold=2))
@@ -100,10 +248,14 @@ class Trial:
     layers: int
     repeat: int
     fold: int
+    inner: int = 0
 
     def __str__(self) -> str:
         layers = f"{self.layers} layer{'s' if self.layers != 1 else ''}"
-        return f"{self.method}, {self.model} with {layers}, repeat {self.repeat}, fold {self.fold}"
+        place = f"repeat {self.repeat}, fold {self.fold}"
+        if self.inner:
+            place += f", inner {self.inner}"
+        return f"{self.method}, {self.model} with {layers}, {place}"
 
     @staticmethod
     def of_record(record: Record) -> Trial:
@@ -114,6 +266,7 @@ class Trial:
             record["layers"],
             record["repeat"],
             record["fold"],
+            record.get("inner", 0),
         )
 
 
@@ -124,11 +277,20 @@ def all_trials(
     layers: Sequence[int],
     repeats: int,
     folds: int,
+    nested: bool = False,
 ) -> Iterator[Trial]:
     """List the trials of a comparison, fold by fold.
 
     All methods of one fold come before the next fold, so that a comparison stopped half-way holds
     complete pairs.
+
+    Args:
+        methods: Names of methods.
+        models: Names of convolutions.
+        layers: Numbers of layers.
+        repeats: Number of repeats.
+        folds: Number of folds; 1 for the official split.
+        nested: Validate on each of the other folds in turn, for nested selection.
 
     Example:
         >>> trials = all_trials(methods=["vanilla", "transplant-dp"], models=["gcs"], layers=[3],
@@ -136,9 +298,11 @@ def all_trials(
         >>> [(trial.fold, trial.method) for trial in trials][:3]
         [(0, 'vanilla'), (0, 'transplant-dp'), (1, 'vanilla')]
     """
+    inner_splits = range(folds - 1 if nested else 1)
     for repeat in range(repeats):
         for fold in range(folds):
             for model in models:
                 for depth in layers:
                     for method in methods:
-                        yield Trial(method, model, depth, repeat, fold)
+                        for inner in inner_splits:
+                            yield Trial(method, model, depth, repeat, fold, inner)

@@ -9,7 +9,8 @@ import torch
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.graphs import GraphStore
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,9 @@ class Split:
     test: Tensor
 
 
-def fold_indices(labels: Tensor, *, folds: int, repeat: int, seed: int, fold: int) -> Split:
+def fold_indices(
+    labels: Tensor, *, folds: int, repeat: int, seed: int, fold: int, inner: int = 0
+) -> Split:
     """Give one of the ``folds`` stratified splits of a repeat.
 
     The graphs are shuffled once per repeat, by a seed that derives from ``seed`` and ``repeat``,
@@ -35,12 +38,17 @@ def fold_indices(labels: Tensor, *, folds: int, repeat: int, seed: int, fold: in
     part the validation set, the rest the training set: 3:1:1 for five folds. Over the folds of a
     repeat every graph is tested exactly once and validated on exactly once.
 
+    With ``inner`` above 0 a later part than the next one is the validation set. Over the inner
+    splits of a fold every graph outside its test set is validated on exactly once.
+
     Args:
         labels: Class of each graph, int64 ``[graphs]``.
         folds: Number of parts, at least 3 and at most the size of the smallest class.
         repeat: Number of the repeat, from 0.
         seed: The seed of the comparison.
         fold: Number of the test part, from 0 to ``folds - 1``.
+        inner: Number of the validation part, counted from the one after the test part, from 0 to
+            ``folds - 2``.
 
     Returns:
         The split.
@@ -59,6 +67,8 @@ def fold_indices(labels: Tensor, *, folds: int, repeat: int, seed: int, fold: in
     check_folds(labels, folds)
     if not 0 <= fold < folds:
         raise GraphTransplantError(f"`fold` must be from 0 to {folds - 1}, got {fold}")
+    if not 0 <= inner < folds - 1:
+        raise GraphTransplantError(f"`inner` must be from 0 to {folds - 2}, got {inner}")
     for name, value in (("repeat", repeat), ("seed", seed)):
         if value < 0:
             raise GraphTransplantError(f"`{name}` must be at least 0, got {value}")
@@ -67,13 +77,13 @@ def fold_indices(labels: Tensor, *, folds: int, repeat: int, seed: int, fold: in
     stream = np.random.SeedSequence(seed, spawn_key=(repeat,))
     shuffle = StratifiedKFold(folds, shuffle=True, random_state=int(stream.generate_state(1)[0]))
     parts = [part for _, part in shuffle.split(np.zeros(len(classes)), classes)]
-    following = (fold + 1) % folds
+    held_out = (fold + 1 + inner) % folds
     train = np.concatenate(
-        [part for number, part in enumerate(parts) if number not in (fold, following)]
+        [part for number, part in enumerate(parts) if number not in (fold, held_out)]
     )
     return Split(
         train=torch.from_numpy(np.sort(train)).long(),
-        validation=torch.from_numpy(np.sort(parts[following])).long(),
+        validation=torch.from_numpy(np.sort(parts[held_out])).long(),
         test=torch.from_numpy(np.sort(parts[fold])).long(),
     )
 
@@ -114,3 +124,70 @@ def check_folds(labels: Tensor, folds: int) -> None:
             f"`folds` is {folds}, but {shown}: each class needs at least as many graphs as there "
             "are folds"
         )
+
+
+def strata(store: GraphStore, folds: int) -> Tensor:
+    """Give the classes that folds are stratified by.
+
+    For several labels per graph they are made up: a graph counts to the rarest label it has, and
+    labels too rare to be in every fold count as none.
+
+    Args:
+        store: The data set.
+        folds: Number of folds.
+
+    Returns:
+        int64 ``[graphs]``.
+
+    Raises:
+        GraphTransplantError: If the data cannot be cut into so many stratified parts.
+
+    Example:
+        >>> y = torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, float("nan")]]).repeat(4, 1)
+        >>> store = GraphStore(x=torch.ones(12, 1), edge_index=torch.empty(2, 0, dtype=torch.long),
+        ...                    y=y, node_counts=torch.ones(12), edge_counts=torch.zeros(12),
+        ...                    task="multilabel")
+        >>> strata(store, 3)[:3]
+        tensor([2, 1, 0])
+    """
+    if store.task == "multiclass":
+        check_folds(store.labels, folds)
+        return store.labels
+    if store.task != "multilabel":
+        raise GraphTransplantError(
+            f"a comparison needs classes or labels, but the task of {store.name} is {store.task}"
+        )
+    positive = store.y == 1
+    counts = positive.sum(0)
+    # A label's weight is the larger the rarer it is; ties go to the first.
+    rarity = torch.zeros_like(counts).index_copy_(
+        0, counts.argsort(descending=True, stable=True), torch.arange(1, counts.numel() + 1)
+    )
+    rarest, label = (positive * rarity).max(1)
+    classes = torch.where(rarest > 0, label + 1, 0)
+    small = torch.bincount(classes, minlength=counts.numel() + 1) < folds
+    classes = torch.where(small[classes], 0, classes)
+    if 0 < int((classes == 0).sum()) < folds:
+        # Too few are left over for a class of their own: they join the largest one.
+        largest = torch.bincount(classes[classes > 0]).argmax()
+        classes = torch.where(classes == 0, largest, classes)
+    check_folds(classes, folds)
+    return classes
+
+
+def official_split(store: GraphStore) -> Split:
+    """Give the split that comes with a data set.
+
+    Args:
+        store: The data set.
+
+    Raises:
+        DataError: If it has none.
+    """
+    if store.official is None:
+        raise DataError(f"`split` is 'official', but {store.name} comes without a split of its own")
+    train, validation, test = ((store.official == part).nonzero().flatten() for part in range(3))
+    for name, part in (("training", train), ("validation", validation), ("test", test)):
+        if not len(part):
+            raise DataError(f"the official split of {store.name} has no {name} graphs here")
+    return Split(train, validation, test)

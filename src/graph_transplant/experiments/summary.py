@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import combinations
 from typing import Literal
 
-from graph_transplant.experiments.protocol import BASELINE, Record, Trial
+from graph_transplant.experiments.protocol import (
+    BASELINE,
+    METRICS,
+    Record,
+    Trial,
+    metric_of,
+    score,
+)
+from graph_transplant.experiments.selection import left_out, select
 from graph_transplant.experiments.statistics import (
-    PairedTest,
     corrected_paired_test,
+    effect_size,
     holm,
     mean,
+    mean_interval,
     standard_deviation,
 )
 
@@ -23,26 +34,6 @@ SIGNIFICANT = 0.05
 FEW_PAIRS = 5
 """Below this many pairs a verdict is worded as a hint."""
 
-COLUMNS = (
-    "data",
-    "model",
-    "layers",
-    "method",
-    "trials",
-    "accuracy_mean",
-    "accuracy_std",
-    "ece_mean",
-    "nll_mean",
-    "auroc_mean",
-    "difference",
-    "ci_low",
-    "ci_high",
-    "p_value",
-    "p_holm",
-    "seconds_mean",
-)
-"""Columns of ``summary.csv``, in order; each is a field of :class:`SummaryRow`."""
-
 
 @dataclass(frozen=True)
 class SummaryRow:
@@ -51,32 +42,44 @@ class SummaryRow:
     Args:
         data: Name of the data set.
         model: Name of the convolution.
-        layers: Number of layers.
-        method: Name of the method.
+        layers: Number of layers; ``None`` when it was selected.
+        method: Name of the method; without its parameters when these were selected.
+        metric: What methods are judged by, a key of
+            :data:`~graph_transplant.experiments.protocol.METRICS`; the score below.
         trials: Number of finished trials.
+        score_mean: Mean test score.
+        score_std: Sample standard deviation of the test score over trials.
+        score_low: Lower end of the 95 % confidence interval of the mean test score.
+        score_high: Upper end of the 95 % confidence interval of the mean test score.
         accuracy_mean: Mean test accuracy.
-        accuracy_std: Sample standard deviation of the test accuracy over trials.
         ece_mean: Mean expected calibration error on the test graphs.
         nll_mean: Mean test loss (negative log-likelihood).
-        auroc_mean: Mean area under the ROC curve, for two classes.
-        difference: Mean difference of test accuracy to the baseline over the folds both have.
+        auroc_mean: Mean area under the ROC curve, for two classes or several labels.
+        difference: Mean difference of the test score to the baseline over the folds both have.
         ci_low: Lower end of its 95 % confidence interval.
         ci_high: Upper end of its 95 % confidence interval.
         p_value: Corrected paired t-test of the difference.
         p_holm: The same after Holm's correction over the methods of this model.
+        effect: The difference in standard deviations of the paired differences
+            (:func:`~graph_transplant.experiments.statistics.effect_size`).
         seconds_mean: Mean duration of a trial.
         pairs: Number of folds the difference is taken over.
-        folds: Number of folds of the protocol.
+        folds: Number of folds of the protocol; 1 for an official split.
         repeats: Number of repeats that have a finished trial.
+        chosen: What was selected, in words; empty when nothing was.
     """
 
     data: str
     model: str
-    layers: int
+    layers: int | None
     method: str
+    metric: str
     trials: int
+    score_mean: float | None
+    score_std: float | None
+    score_low: float | None
+    score_high: float | None
     accuracy_mean: float | None
-    accuracy_std: float | None
     ece_mean: float | None
     nll_mean: float | None
     auroc_mean: float | None
@@ -85,21 +88,55 @@ class SummaryRow:
     ci_high: float | None
     p_value: float | None
     p_holm: float | None
+    effect: float | None
     seconds_mean: float | None
     pairs: int
     folds: int
     repeats: int
+    chosen: str
 
 
-Group = tuple[str, str, int]
-"""What methods are compared within: data, model, layers."""
+COLUMNS = tuple(field.name for field in fields(SummaryRow))
+"""Columns of ``summary.csv``, in order: the fields of :class:`SummaryRow`."""
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """One method against another; ``None`` where a number is not defined.
+
+    Args:
+        data: Name of the data set.
+        model: Name of the convolution.
+        layers: Number of layers; ``None`` when it was selected.
+        first: The method with the higher mean test score.
+        second: The other method.
+        difference: Mean difference of the test score, first minus second, over the folds both have.
+        p_value: Corrected paired t-test of the difference.
+        p_holm: The same after Holm's correction over all pairs of methods of this model.
+        effect: The difference in standard deviations of the paired differences.
+    """
+
+    data: str
+    model: str
+    layers: int | None
+    first: str
+    second: str
+    difference: float | None
+    p_value: float | None
+    p_holm: float | None
+    effect: float | None
+
+
+Group = tuple[str, str, int | None]
+"""What methods are compared within: data, model, layers (``None`` when these were selected)."""
 
 
 def group_records(records: Iterable[Record]) -> dict[Group, dict[str, list[Record]]]:
     """Sort records into ``{(data, model, layers): {method: records}}``.
 
     Everything is in a fixed order (records by repeat and fold), whatever order the trials finished
-    in.
+    in. Records that :func:`~graph_transplant.experiments.selection.select` chose have ``None`` for
+    layers. Inner trials, which are there for nested selection alone, are left out.
 
     Example:
         >>> record = {"data": "motifs", "model": "gcs", "layers": 3, "method": "vanilla",
@@ -109,14 +146,22 @@ def group_records(records: Iterable[Record]) -> dict[Group, dict[str, list[Recor
         [0, 1]
     """
     groups: dict[Group, dict[str, list[Record]]] = {}
-    for record in sorted(records, key=lambda record: (record["data"], Trial.of_record(record))):
-        group = (record["data"], record["model"], record["layers"])
+    outer = [record for record in records if record.get("inner", 0) == 0]
+    for record in sorted(outer, key=lambda item: (item["method"], item["repeat"], item["fold"])):
+        layers = None if "chosen" in record else record["layers"]
+        group = (record["data"], record["model"], layers)
         groups.setdefault(group, {}).setdefault(record["method"], []).append(record)
-    return dict(sorted(groups.items()))
+    return dict(sorted(groups.items(), key=lambda item: (*item[0][:2], item[0][2] or 0)))
 
 
 def scores(records: Iterable[Record], name: str) -> list[float]:
-    """Give one test measurement of each record, or nothing unless all of them have it."""
+    """Give one test measurement of each record, or nothing unless all of them have it.
+
+    Example:
+        >>> record = {"test": {"accuracy": 0.5, "ece": None}}
+        >>> scores([record, record], "accuracy"), scores([record], "ece")
+        ([0.5, 0.5], [])
+    """
     values = [record["test"].get(name) for record in records]
     return [] if None in values else values
 
@@ -127,27 +172,41 @@ def paired_differences(
     """Pair the trials of two methods on the same fold of the same repeat.
 
     Returns:
-        For each fold that both have: the record, the baseline's record and the difference of their
-        test accuracies.
+        For each fold that both have a score of: the record, the baseline's record and the
+        difference of their test scores.
+
+    Example:
+        >>> record = {"repeat": 0, "fold": 0, "settings": {}, "test": {"accuracy": 0.75}}
+        >>> other = record | {"test": {"accuracy": 0.5}}
+        >>> [difference for _, _, difference in paired_differences([record], [other])]
+        [0.25]
     """
     others = {(record["repeat"], record["fold"]): record for record in baseline}
     pairs = []
     for record in records:
         other = others.get((record["repeat"], record["fold"]))
-        if other is not None:
-            difference = record["test"]["accuracy"] - other["test"]["accuracy"]
-            pairs.append((record, other, difference))
+        if other is None:
+            continue
+        ours, theirs = score(record), score(other)
+        if ours is not None and theirs is not None:
+            pairs.append((record, other, ours - theirs))
     return pairs
 
 
-def summarise(records: Iterable[Record]) -> list[SummaryRow]:
+def summarise(records: Iterable[Record], selection: str = "none") -> list[SummaryRow]:
     """Summarise records, one row per data set, model, number of layers and method.
 
-    Within a model the rows are ranked by mean test accuracy. Differences are to ``vanilla``, over
-    the folds both methods have; Holm's correction runs over the methods of one model.
+    Within a model the rows are ranked by mean test score, which is the metric that the records were
+    made with. Differences are to ``vanilla``, over the folds both methods have; Holm's correction
+    runs over the methods of one model. The runs of an official split share their test graphs and
+    their training graphs: they are tested as independent runs, and what the test speaks of is
+    another run on that split, not other graphs.
 
     Args:
         records: Finished trials.
+        selection: How one candidate per method is chosen
+            (:func:`~graph_transplant.experiments.selection.select`); then there is one row per data
+            set, model and method.
 
     Returns:
         The rows.
@@ -162,51 +221,156 @@ def summarise(records: Iterable[Record]) -> list[SummaryRow]:
         [('transplant-dp', 0.25), ('vanilla', None)]
     """
     rows: list[SummaryRow] = []
-    for group, methods in group_records(records).items():
-        names = list(methods)
-        tests: list[PairedTest | None] = []
-        for name in names:
-            pairs = (
-                paired_differences(methods[name], methods[BASELINE])
-                if name != BASELINE and BASELINE in methods
-                else []
-            )
-            if not pairs:
-                tests.append(None)
-                continue
-            train = sum(record["sizes"]["train"] for record, _, _ in pairs)
-            test = sum(record["sizes"]["test"] for record, _, _ in pairs)
-            differences = [difference for _, _, difference in pairs]
-            tests.append(corrected_paired_test(differences, test_to_train=test / train))
-        corrected = holm([None if test is None else test.p_value for test in tests])
-        group_rows = []
-        for name, paired, p_holm in zip(names, tests, corrected, strict=True):
+    for group, methods in group_records(select(records, selection)).items():
+        names = _ranked(methods)
+        baseline = methods.get(BASELINE, [])
+        compared = [_paired(methods[name], baseline if name != BASELINE else []) for name in names]
+        corrected = holm([paired.p_value for paired in compared])
+        for name, paired, p_holm in zip(names, compared, corrected, strict=True):
             trials = methods[name]
-            accuracy = scores(trials, "accuracy")
-            group_rows.append(
+            metric = metric_of(trials[0])
+            values = scores(trials, metric)
+            low, high = mean_interval(values, test_to_train=_test_to_train(trials)) or (None, None)
+            rows.append(
                 SummaryRow(
                     *group,
                     method=name,
+                    metric=metric,
                     trials=len(trials),
-                    accuracy_mean=mean(accuracy),
-                    accuracy_std=standard_deviation(accuracy),
+                    score_mean=mean(values),
+                    score_std=standard_deviation(values),
+                    score_low=low,
+                    score_high=high,
+                    accuracy_mean=mean(scores(trials, "accuracy")),
                     ece_mean=mean(scores(trials, "ece")),
                     nll_mean=mean(scores(trials, "nll")),
                     auroc_mean=mean(scores(trials, "auroc")),
-                    difference=None if paired is None else paired.difference,
-                    ci_low=None if paired is None else paired.low,
-                    ci_high=None if paired is None else paired.high,
-                    p_value=None if paired is None else paired.p_value,
+                    difference=paired.difference,
+                    ci_low=paired.low,
+                    ci_high=paired.high,
+                    p_value=paired.p_value,
                     p_holm=p_holm,
+                    effect=paired.effect,
                     seconds_mean=mean([record["seconds"] for record in trials]),
-                    pairs=0 if paired is None else paired.pairs,
-                    folds=trials[0]["settings"]["folds"],
+                    pairs=paired.pairs,
+                    folds=1 if _official(trials[0]) else trials[0]["settings"]["folds"],
                     repeats=len({record["repeat"] for record in trials}),
+                    chosen=_chosen(trials),
                 )
             )
-        group_rows.sort(key=lambda row: (-(row.accuracy_mean or 0.0), row.method))
-        rows.extend(group_rows)
     return rows
+
+
+def pairwise(records: Iterable[Record], selection: str = "none") -> list[PairRow]:
+    """Compare every method with every other one.
+
+    Holm's correction runs over all pairs of one model: with ten methods these are 45, so that a
+    difference must be far clearer here than against the baseline alone.
+
+    Args:
+        records: Finished trials.
+        selection: See :func:`summarise`.
+
+    Returns:
+        One row per pair, the methods in the order of :func:`summarise`.
+
+    Example:
+        >>> record = {"data": "motifs", "model": "gcs", "layers": 3, "method": "vanilla",
+        ...           "repeat": 0, "fold": 0, "test": {"accuracy": 0.5},
+        ...           "sizes": {"train": 60, "test": 20}, "settings": {"folds": 5}}
+        >>> better = record | {"method": "transplant-dp", "test": {"accuracy": 0.75}}
+        >>> [(row.first, row.second, row.difference) for row in pairwise([record, better])]
+        [('transplant-dp', 'vanilla', 0.25)]
+    """
+    rows: list[PairRow] = []
+    for group, methods in group_records(select(records, selection)).items():
+        pairs = list(combinations(_ranked(methods), 2))
+        compared = [_paired(methods[first], methods[second]) for first, second in pairs]
+        corrected = holm([paired.p_value for paired in compared])
+        for (first, second), paired, p_holm in zip(pairs, compared, corrected, strict=True):
+            rows.append(
+                PairRow(
+                    *group,
+                    first=first,
+                    second=second,
+                    difference=paired.difference,
+                    p_value=paired.p_value,
+                    p_holm=p_holm,
+                    effect=paired.effect,
+                )
+            )
+    return rows
+
+
+def _ranked(methods: Mapping[str, Sequence[Record]]) -> list[str]:
+    """Order methods by mean test score, the best first."""
+    means = {
+        name: mean(scores(trials, metric_of(trials[0]))) or 0.0 for name, trials in methods.items()
+    }
+    return sorted(means, key=lambda name: (-means[name], name))
+
+
+@dataclass(frozen=True)
+class _Paired:
+    """One method against another over the folds both have; nothing where there are none."""
+
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    effect: float | None = None
+    pairs: int = 0
+
+
+def _paired(records: Sequence[Record], others: Sequence[Record]) -> _Paired:
+    pairs = paired_differences(records, others)
+    if not pairs:
+        return _Paired()
+    differences = [difference for _, _, difference in pairs]
+    ratio = _test_to_train([record for record, _, _ in pairs])
+    test = corrected_paired_test(differences, test_to_train=ratio)
+    effect = effect_size(differences)
+    return _Paired(test.difference, test.low, test.high, test.p_value, effect, test.pairs)
+
+
+def _official(record: Record) -> bool:
+    return bool(record["settings"].get("split", "folds") == "official")
+
+
+def _test_to_train(records: Sequence[Record]) -> float:
+    """Give the number of test graphs per training graph that the correction asks for."""
+    if _official(records[0]):
+        # The training sets do not merely overlap, they are the same: there is no draw of graphs
+        # whose dependence could be corrected for, only independent seeds.
+        return 0.0
+    train: int = sum(record["sizes"]["train"] for record in records)
+    test: int = sum(record["sizes"]["test"] for record in records)
+    return test / train
+
+
+def _chosen(records: Sequence[Record]) -> str:
+    """Word which candidates were chosen, the most frequent first."""
+    candidates = [record["chosen"] for record in records if "chosen" in record]
+    if not candidates:
+        return ""
+    counts = Counter((item["layers"], item["method"].partition(":")[2]) for item in candidates)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    words = [
+        ", ".join([_layers(layers), *(setting for setting in settings.split(":") if setting)])
+        for (layers, settings), _ in ordered
+    ]
+    if len(ordered) == 1:
+        return words[0]
+    separator = "; "
+    if not any(settings for _, settings in counts):
+        separator = ", "
+        words[1:] = [str(layers) for (layers, _), _ in ordered[1:]]
+    most = ordered[0][1]
+    words[0] += f" in {most} fold{'s' if most != 1 else ''}"
+    words[1:] = [
+        f"{text} in {count}" for text, (_, count) in zip(words[1:], ordered[1:], strict=True)
+    ]
+    return separator.join(words)
 
 
 def summary_csv(rows: Iterable[SummaryRow]) -> str:
@@ -235,9 +399,10 @@ class Verdict:
     Args:
         data: Name of the data set.
         model: Name of the convolution.
-        layers: Number of layers.
+        layers: Number of layers; ``None`` when it was selected.
         headline: The finding in a few words.
         sentence: The finding with its evidence, one or two sentences.
+        clause: The finding as a part of a longer sentence (:func:`verdict_line`).
         kind: ``"better"`` when a method beats the baseline, ``"worse"`` when one is worse and none
             better, ``"none"`` when nothing differs significantly, ``"open"`` when nothing was
             tested.
@@ -246,9 +411,10 @@ class Verdict:
 
     data: str
     model: str
-    layers: int
+    layers: int | None
     headline: str
     sentence: str
+    clause: str
     kind: Literal["better", "worse", "none", "open"]
     best: str | None = None
 
@@ -265,6 +431,18 @@ def verdicts(rows: Iterable[SummaryRow]) -> list[Verdict]:
 
     Returns:
         The verdicts, in the order of the rows.
+
+    Example:
+        >>> record = {"data": "motifs", "model": "gcs", "layers": 3, "method": "vanilla",
+        ...           "repeat": 0, "sizes": {"train": 60, "test": 20},
+        ...           "settings": {"folds": 5}, "seconds": 2.0}
+        >>> def trials(method, *accuracies):
+        ...     return [record | {"method": method, "fold": fold, "test": {"accuracy": accuracy}}
+        ...             for fold, accuracy in enumerate(accuracies)]
+        >>> records = trials("vanilla", 0.60, 0.55, 0.65, 0.50, 0.60)
+        >>> records += trials("transplant-ep", 0.66, 0.62, 0.70, 0.57, 0.65)
+        >>> print(verdicts(summarise(records))[0].sentence)
+        transplant-ep beats vanilla on motifs by 6.0 points (p = 0.0012, 5 folds).
     """
     groups: dict[Group, list[SummaryRow]] = {}
     for row in rows:
@@ -272,30 +450,71 @@ def verdicts(rows: Iterable[SummaryRow]) -> list[Verdict]:
     return [_verdict(group, members) for group, members in groups.items()]
 
 
+def verdict_line(found: Sequence[Verdict]) -> str:
+    """Join the verdicts of several data sets or models to one line.
+
+    Data sets of which the same is to be said share a clause; where one has several verdicts, each
+    names its model.
+
+    Args:
+        found: The verdicts, as :func:`verdicts` gives them.
+
+    Returns:
+        The line, without a full stop; empty for no verdicts.
+
+    Example:
+        >>> gain = "transplant-ep beats vanilla on ENZYMES by 6.1 points, p = 0.004 after Holm"
+        >>> nothing = "no method helps significantly on NCI1"
+        >>> print(verdict_line([
+        ...     Verdict("NCI1", "gcs", 3, "", "", nothing, "none"),
+        ...     Verdict("ENZYMES", "gcs", 3, "", "", gain, "better", "transplant-ep"),
+        ... ]))
+        transplant-ep beats vanilla on ENZYMES by 6.1 points, p = 0.004 after Holm; no method \
+helps significantly on NCI1
+    """
+    verdicts_of = Counter(verdict.data for verdict in found)
+    places: dict[str, list[str]] = {}
+    for verdict in sorted(found, key=lambda item: item.kind != "better"):
+        text, place = verdict.clause, verdict.data
+        if verdicts_of[verdict.data] > 1:
+            place += f" ({model_name(verdict.model, verdict.layers)})"
+            text = text.replace(f" on {verdict.data}", f" on {place}", 1)
+        shared = text.removesuffix(f" on {place}")
+        # Only what ends with the place can be said of several at once.
+        places.setdefault(shared, []).extend([place] if shared != text else [])
+    return "; ".join(
+        f"{text} on {_listed(names)}" if names else text for text, names in places.items()
+    )
+
+
 def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
     data = group[0]
+    metric = METRICS[rows[0].metric]
     names = [row.method for row in rows]
     if BASELINE not in names:
         best = rows[0]
+        headline = f"{best.method} has the highest {metric} on {data}"
         return Verdict(
             *group,
-            headline=f"{best.method} has the highest accuracy on {data}",
+            headline=headline,
             sentence=(
-                f"{best.method} has the highest mean accuracy on {data}, "
-                f"{_percent(best.accuracy_mean)} over {_trials(best.trials)}; without {BASELINE} "
+                f"{best.method} has the highest mean {metric} on {data}, "
+                f"{_percent(best.score_mean)} over {_trials(best.trials)}; without {BASELINE} "
                 "among the methods no difference is tested."
             ),
+            clause=headline,
             kind="open",
         )
     if len(rows) == 1:
         (row,) = rows
         return Verdict(
             *group,
-            headline=f"{BASELINE} reaches {_percent(row.accuracy_mean)} on {data}",
+            headline=f"{BASELINE} reaches {_percent(row.score_mean)} on {data}",
             sentence=(
-                f"{BASELINE} reaches a mean accuracy of {_percent(row.accuracy_mean)} on {data} "
+                f"{BASELINE} reaches a mean {metric} of {_percent(row.score_mean)} on {data} "
                 f"over {_trials(row.trials)}; there is no other method to compare it with."
             ),
+            clause=f"{BASELINE} is alone on {data}",
             kind="open",
         )
     compared = [row for row in rows if row.difference is not None]
@@ -303,7 +522,8 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
         return Verdict(
             *group,
             headline=f"Nothing to compare yet on {data}",
-            sentence=f"No method shares a finished fold with {BASELINE} on {data} yet.",
+            sentence=f"No method shares a finished {_unit(rows[0])} with {BASELINE} on {data} yet.",
+            clause=f"there is nothing to compare yet on {data}",
             kind="open",
         )
     family = sum(row.p_value is not None for row in compared)
@@ -311,9 +531,14 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
     better = sorted((row for row in significant if _points(row) > 0), key=_points, reverse=True)
     worse = sorted((row for row in significant if _points(row) < 0), key=_points)
     hint = f" {_few(compared)}" if min(row.pairs for row in compared) < FEW_PAIRS else ""
+    points = "points" if rows[0].metric == "accuracy" else f"points of {metric}"
+    after = " after Holm" if family > 1 else ""
+    subject = (
+        f"{compared[0].method} does not help" if len(compared) == 1 else "no method helps"
+    ) + f" significantly on {data}"
     if better:
         best = better[0]
-        headline = f"{best.method} beats {BASELINE} on {data} by {_points(best):.1f} points"
+        headline = f"{best.method} beats {BASELINE} on {data} by {_points(best):.1f} {points}"
         parts = [f"{headline} ({_evidence(best, family)})"]
         parts += [
             f"so does {row.method}, by {_points(row):.1f} ({format_p(row.p_holm)})"
@@ -323,38 +548,58 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
             f"{row.method} is worse than {BASELINE} by {-_points(row):.1f} ({format_p(row.p_holm)})"
             for row in worse
         ]
-        return Verdict(*group, headline, "; ".join(parts) + "." + hint, "better", best.method)
+        return Verdict(
+            *group,
+            headline=headline,
+            sentence="; ".join(parts) + "." + hint,
+            clause=f"{headline}, {format_p(best.p_holm)}{after}",
+            kind="better",
+            best=best.method,
+        )
     if worse:
         parts = [
-            f"{row.method} is worse than {BASELINE} on {data} by {-_points(row):.1f} points "
+            f"{row.method} is worse than {BASELINE} on {data} by {-_points(row):.1f} {points} "
             f"({_evidence(row, family)})"
             for row in worse
         ]
-        headline = f"No method beats {BASELINE} on {data}"
+        last = worse[0]
         return Verdict(
-            *group, headline, f"No method beats {BASELINE}; {'; '.join(parts)}.{hint}", "worse"
+            *group,
+            headline=f"No method beats {BASELINE} on {data}",
+            sentence=f"No method beats {BASELINE}; {'; '.join(parts)}.{hint}",
+            clause=(
+                f"no method helps on {data}, {last.method} is worse by {-_points(last):.1f} "
+                f"{points}, {format_p(last.p_holm)}{after}"
+            ),
+            kind="worse",
         )
     largest = max(compared, key=lambda row: abs(_points(row)))
-    subject = f"{largest.method} does not differ" if len(compared) == 1 else "No method differs"
-    headline = f"{subject} significantly from {BASELINE} on {data}"
+    differs = f"{largest.method} does not differ" if len(compared) == 1 else "No method differs"
+    headline = f"{differs} significantly from {BASELINE} on {data}"
     if family == 0:
         pairs = largest.pairs
         reason = (
             "one pair of trials shows no spread to judge it by"
             if pairs == 1
-            else f"all {pairs} folds show the same difference, so there is no spread to judge it by"
+            else f"all {pairs} {_unit(largest)}s show the same difference, so there is no spread "
+            "to judge it by"
         )
-        headline = f"No difference can be tested on {data}"
-        apart = f"{largest.method} and {BASELINE} are {_signed(largest)} points apart on {data}"
+        apart = f"{largest.method} and {BASELINE} are {_signed(largest)} {points} apart on {data}"
         if largest.difference == 0:
-            apart = f"{largest.method} and {BASELINE} are equally accurate on {data}"
-        return Verdict(*group, headline, f"{apart}; {reason}.", "open")
+            apart = f"{largest.method} and {BASELINE} have the same {metric} on {data}"
+        return Verdict(
+            *group,
+            headline=f"No difference can be tested on {data}",
+            sentence=f"{apart}; {reason}.",
+            clause=f"no difference can be tested on {data}",
+            kind="open",
+        )
     which = (
         "the difference is"
         if len(compared) == 1
         else f"the largest difference, that of {largest.method}, is"
     )
-    sentence = f"{headline}: {which} {_signed(largest)} points"
+    sentence = f"{headline}: {which} {_signed(largest)} {points}"
     if largest.p_value is not None and largest.p_value < SIGNIFICANT:
         # The interval, which is for one method alone, would seem to say the opposite.
         sentence += (
@@ -366,18 +611,30 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
             f", with anything from {format_points(largest.ci_low)} to "
             f"{format_points(largest.ci_high)} plausible ({_evidence(largest, family)})"
         )
-    return Verdict(*group, headline, sentence + "." + hint, "none")
+    return Verdict(
+        *group, headline=headline, sentence=sentence + "." + hint, clause=subject, kind="none"
+    )
 
 
-def notes(records: Iterable[Record]) -> list[str]:
+def notes(records: Iterable[Record], selection: str = "none") -> list[str]:
     """Name what a reader should know before trusting the numbers.
 
     Args:
         records: Finished trials.
+        selection: See :func:`summarise`.
 
     Returns:
         Sentences, possibly none: trials that were still improving when the epochs ran out, methods
-        that lack folds others have, test losses that are not finite.
+        that lack trials others have, folds that selection cannot use yet, test scores and losses
+        that are not finite.
+
+    Example:
+        >>> record = {"data": "motifs", "model": "gcs", "layers": 3, "method": "vanilla",
+        ...           "repeat": 0, "fold": 0, "test": {"accuracy": 0.5, "nll": 0.7},
+        ...           "settings": {"folds": 5, "epochs": 50}, "epochs": 50, "best_epoch": 49}
+        >>> print(notes([record])[0])
+        In 1 of 1 trials the best checkpoint lies in the last tenth of the 50 epochs allowed: more \
+epochs may change the picture.
     """
     found = []
     records = list(records)
@@ -393,20 +650,37 @@ def notes(records: Iterable[Record]) -> list[str]:
             f"In {len(limited)} of {len(records)} trials the best checkpoint lies in the last "
             f"tenth of the {epochs} epochs allowed: more epochs may change the picture."
         )
-    for (_, model, layers), methods in group_records(records).items():
-        most = max(len(trials) for trials in methods.values())
-        short = [
-            f"{name} has {len(trials)}" for name, trials in methods.items() if len(trials) < most
-        ]
+    finished: dict[tuple[str, str, int], Counter[str]] = {}
+    for record in sorted(records, key=Trial.of_record):
+        group = (record["data"], record["model"], record["layers"])
+        finished.setdefault(group, Counter())[record["method"]] += 1
+    for (_, model, layers), counts in sorted(finished.items()):
+        most = max(counts.values())
+        short = [f"{name} has {count}" for name, count in counts.items() if count < most]
         if short:
             found.append(
                 f"{model} with {_layers(layers)} is not complete: {', '.join(short)} of {most} "
                 "trials."
             )
-    lost = [str(Trial.of_record(record)) for record in records if record["test"].get("nll") is None]
-    if lost:
-        found.append(f"The test loss is not finite in: {'; '.join(lost)}.")
+    found += left_out(records, selection)
+    for what, lost in (
+        ("score", [record for record in records if score(record) is None]),
+        ("loss", [record for record in records if record["test"].get("nll") is None]),
+    ):
+        if lost:
+            trials = "; ".join(str(Trial.of_record(record)) for record in lost)
+            found.append(f"The test {what} is not finite in: {trials}.")
     return found
+
+
+def model_name(model: str, layers: int | None) -> str:
+    """Write a model with its number of layers, or alone when that was selected.
+
+    Example:
+        >>> model_name("gcs", 3), model_name("gcs", None)
+        ('gcs-3', 'gcs')
+    """
+    return model if layers is None else f"{model}-{layers}"
 
 
 def format_p(value: float | None) -> str:
@@ -425,15 +699,22 @@ def format_p(value: float | None) -> str:
 
 def _evidence(row: SummaryRow, family: int) -> str:
     correction = f" after Holm's correction over {family} methods" if family > 1 else ""
-    folds = f"{row.pairs} folds"
-    if row.pairs == row.folds * row.repeats and row.repeats > 1:
-        folds = f"{row.folds} folds × {row.repeats} repeats"
-    return f"{format_p(row.p_holm)}{correction}, {folds}"
+    runs = f"{row.pairs} {_unit(row)}s"
+    if _unit(row) == "run":
+        runs += " of one official split"
+    elif row.pairs == row.folds * row.repeats and row.repeats > 1:
+        runs = f"{row.folds} folds × {row.repeats} repeats"
+    return f"{format_p(row.p_holm)}{correction}, {runs}"
+
+
+def _unit(row: SummaryRow) -> str:
+    """Name what is paired: folds, or the runs on an official split."""
+    return "run" if row.folds == 1 else "fold"
 
 
 def _few(rows: list[SummaryRow]) -> str:
-    pairs = min(row.pairs for row in rows)
-    return f"{'One fold is' if pairs == 1 else f'{pairs} folds are'} few: take this as a hint."
+    pairs, unit = min(row.pairs for row in rows), _unit(rows[0])
+    return f"{f'One {unit} is' if pairs == 1 else f'{pairs} {unit}s are'} few: take this as a hint."
 
 
 def _points(row: SummaryRow) -> float:
@@ -444,8 +725,13 @@ def _signed(row: SummaryRow) -> str:
     return format_points(row.difference or 0.0)
 
 
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def format_points(difference: float) -> str:
-    """Write a difference of accuracies in points: a true minus sign, no sign for what is zero.
+    """Write a difference of scores in points: a true minus sign, no sign for what is zero.
 
     Example:
         >>> format_points(0.041), format_points(-0.0151), format_points(-0.0001)

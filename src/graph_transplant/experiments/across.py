@@ -1,0 +1,282 @@
+"""Methods across data sets: average ranks, what differs, and a verdict in words.
+
+A method that wins on one data set may lose on the next. Data sets are independent of each other but
+their scores are not of one scale, so methods are ranked within each, as Demšar (2006, *Statistical
+comparisons of classifiers over multiple data sets*) recommends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from statistics import median
+
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.protocol import BASELINE
+from graph_transplant.experiments.statistics import (
+    average_ranks,
+    critical_difference,
+    friedman,
+    holm,
+    wilcoxon,
+)
+from graph_transplant.experiments.summary import SIGNIFICANT, SummaryRow, format_p
+
+
+@dataclass(frozen=True)
+class AgainstBaseline:
+    """One method against ``vanilla`` over data sets.
+
+    Args:
+        method: Name of the method.
+        wins: Number of data sets on which its mean test score is higher.
+        ties: Number of data sets on which it is the same.
+        losses: Number of data sets on which it is lower.
+        difference: Typical difference of the scores: the median of the averages of any two
+            (Hodges and Lehmann, 1963), whose sign is what Wilcoxon's test judges.
+        p_value: Wilcoxon's signed-rank test of the differences, or ``None`` where all are zero.
+        p_holm: The same after Holm's correction over the methods.
+    """
+
+    method: str
+    wins: int
+    ties: int
+    losses: int
+    difference: float
+    p_value: float | None
+    p_holm: float | None
+
+
+@dataclass(frozen=True)
+class Across:
+    """What several data sets say about the methods with one model.
+
+    Args:
+        model: Name of the convolution.
+        methods: Methods that every data set has, the best average rank first.
+        data: Names of the data sets (the blocks).
+        scores: Mean test scores, ``[data][methods]``.
+        ranks: Average rank of each method, ``[methods]``; 1 is best.
+        friedman_p: Whether the methods differ at all
+            (:func:`~graph_transplant.experiments.statistics.friedman`), or ``None`` when all tie.
+        critical_difference: Average ranks at least this far apart differ significantly
+            (:func:`~graph_transplant.experiments.statistics.critical_difference`).
+        cliques: The largest groups of at least two methods whose average ranks lie closer together
+            than that, the best first: the bars of a critical-difference diagram.
+        wilcoxon: Every other method against ``vanilla``, in the order of ``methods``; none when
+            ``vanilla`` is not among them.
+        left_out: Methods that some data set lacks.
+        sentence: The finding in words.
+    """
+
+    model: str
+    methods: tuple[str, ...]
+    data: tuple[str, ...]
+    scores: tuple[tuple[float, ...], ...]
+    ranks: tuple[float, ...]
+    friedman_p: float | None
+    critical_difference: float
+    cliques: tuple[tuple[str, ...], ...]
+    wilcoxon: tuple[AgainstBaseline, ...]
+    left_out: tuple[str, ...]
+    sentence: str
+
+
+def across(rows: Iterable[SummaryRow]) -> list[Across]:
+    """Compare methods over data sets, model by model.
+
+    Models that have been run on one data set only are passed over.
+
+    Args:
+        rows: Rows of :func:`~graph_transplant.experiments.summary.summarise` for at least two data
+            sets, each with one number of layers per model or with a selected one.
+
+    Returns:
+        One comparison per model.
+
+    Raises:
+        GraphTransplantError: If no model has two data sets with two methods in common, or if a data
+            set has several rows for a method.
+
+    Example:
+        >>> from graph_transplant.experiments.summary import summarise
+        >>> records = [
+        ...     {"data": data, "model": "gcs", "layers": 3, "method": method, "repeat": 0,
+        ...      "fold": 0, "test": {"accuracy": accuracy}, "sizes": {"train": 60, "test": 20},
+        ...      "settings": {"folds": 5}, "seconds": 2.0}
+        ...     for data, plain, ours in (("NCI1", 0.7, 0.8), ("ENZYMES", 0.6, 0.7))
+        ...     for method, accuracy in (("vanilla", plain), ("transplant-ep", ours))
+        ... ]
+        >>> (found,) = across(summarise(records))
+        >>> found.data, found.methods, found.ranks
+        (('ENZYMES', 'NCI1'), ('transplant-ep', 'vanilla'), (1.0, 2.0))
+    """
+    models: dict[str, dict[str, dict[str, SummaryRow]]] = {}
+    for row in rows:
+        block = models.setdefault(row.model, {}).setdefault(row.data, {})
+        if row.method in block:
+            raise GraphTransplantError(_twice(block[row.method], row))
+        block[row.method] = row
+    several = {model: blocks for model, blocks in models.items() if len(blocks) > 1}
+    if not several:
+        given = "; ".join(
+            f"{model} on {', '.join(blocks)}" for model, blocks in sorted(models.items())
+        )
+        raise GraphTransplantError(
+            "methods are compared across at least 2 data sets with the same model, got "
+            f"{given or 'no rows'}"
+        )
+    return [_across(model, several[model]) for model in sorted(several)]
+
+
+def _twice(first: SummaryRow, second: SummaryRow) -> str:
+    where = f"{first.method} with {first.model} on {first.data}"
+    if first.layers == second.layers:
+        return f"{where} is given twice: give each data set once"
+    return (
+        f"{where} has rows of several numbers of layers ({first.layers} and {second.layers}): give "
+        "rows of one, or let validation select it"
+    )
+
+
+def _across(model: str, blocks: dict[str, dict[str, SummaryRow]]) -> Across:
+    data = sorted(blocks)
+    table = {
+        name: {
+            row.method: row.score_mean
+            for row in blocks[name].values()
+            if row.score_mean is not None
+        }
+        for name in data
+    }
+    every = {method for block in blocks.values() for method in block}
+    common = sorted(method for method in every if all(method in table[name] for name in data))
+    if len(common) < 2:
+        raise GraphTransplantError(
+            f"{model}: the data sets {', '.join(data)} must have at least 2 methods in common, got "
+            f"{', '.join(common) or 'none'}"
+        )
+    mean_ranks = average_ranks([[table[name][method] for method in common] for name in data])
+    ranked = sorted(zip(mean_ranks, common, strict=True))
+    methods = [method for _, method in ranked]
+    ranks = [rank for rank, _ in ranked]
+    scores = [[table[name][method] for method in methods] for name in data]
+    tested = friedman(scores)
+    distance = critical_difference(len(methods), len(data))
+    against = _against_baseline(methods, scores)
+    return Across(
+        model=model,
+        methods=tuple(methods),
+        data=tuple(data),
+        scores=tuple(tuple(row) for row in scores),
+        ranks=tuple(ranks),
+        friedman_p=None if tested is None else tested[1],
+        critical_difference=distance,
+        cliques=_cliques(methods, ranks, distance),
+        wilcoxon=against,
+        left_out=tuple(sorted(every - set(common))),
+        sentence=_sentence(model, methods, ranks, tested, len(data), against),
+    )
+
+
+def _against_baseline(
+    methods: Sequence[str], scores: Sequence[Sequence[float]]
+) -> tuple[AgainstBaseline, ...]:
+    if BASELINE not in methods:
+        return ()
+    plain = methods.index(BASELINE)
+    others = [number for number in range(len(methods)) if number != plain]
+    # Rounded: scores that differ by a rounding error tie.
+    gains = [[round(row[number] - row[plain], 12) for row in scores] for number in others]
+    p_values = [wilcoxon(column) for column in gains]
+    return tuple(
+        AgainstBaseline(
+            methods[number],
+            wins=sum(gain > 0 for gain in column),
+            ties=sum(gain == 0 for gain in column),
+            losses=sum(gain < 0 for gain in column),
+            difference=_typical(column),
+            p_value=p_value,
+            p_holm=p_holm,
+        )
+        for number, column, p_value, p_holm in zip(
+            others, gains, p_values, holm(p_values), strict=True
+        )
+    )
+
+
+def _typical(values: Sequence[float]) -> float:
+    return median((a + b) / 2 for a, b in combinations_with_replacement(values, 2))
+
+
+def _cliques(
+    methods: Sequence[str], ranks: Sequence[float], distance: float
+) -> tuple[tuple[str, ...], ...]:
+    """Find the runs of methods within the distance that no longer such run contains."""
+    found: list[tuple[str, ...]] = []
+    reached = 0
+    for start, first in enumerate(ranks):
+        end = start
+        while end < len(ranks) and ranks[end] - first < distance:
+            end += 1
+        if end > reached and end - start > 1:
+            found.append(tuple(methods[start:end]))
+        reached = max(reached, end)
+    return tuple(found)
+
+
+def _sentence(
+    model: str,
+    methods: Sequence[str],
+    ranks: Sequence[float],
+    tested: tuple[float, float] | None,
+    blocks: int,
+    against: Sequence[AgainstBaseline],
+) -> str:
+    best = [method for method, rank in zip(methods, ranks, strict=True) if rank - ranks[0] < 1e-9]
+    names = best[0] if len(best) == 1 else f"{', '.join(best[:-1])} and {best[-1]}"
+    verb = "has" if len(best) == 1 else "share"
+    among = f"{ranks[0]:.2f} among {len(methods)} methods"
+    parts = [
+        f"Over {blocks} data sets with {model}, {names} {verb} the best average rank, {among}."
+    ]
+    if tested is None:
+        parts.append("All methods tie everywhere.")
+    else:
+        differ = "differ" if tested[1] < SIGNIFICANT else "do not differ significantly"
+        parts.append(f"The methods {differ} (Friedman's test, {format_p(tested[1])}).")
+    parts += _words_against(blocks, against)
+    # The most extreme outcome, one method ahead everywhere, has this p-value.
+    smallest = 0.5 ** (blocks - 1)
+    if smallest > SIGNIFICANT:
+        parts.append(
+            f"With {blocks} data sets such a test can hardly find anything: even a win on each of "
+            f"them has p = {smallest:.2g}. Take this as a hint."
+        )
+    return " ".join(parts)
+
+
+def _words_against(blocks: int, against: Sequence[AgainstBaseline]) -> list[str]:
+    if not against:
+        return [f"Without {BASELINE} among the methods no gain is tested."]
+    family = sum(row.p_value is not None for row in against)
+    correction = f" after Holm's correction over {family} methods" if family > 1 else ""
+    significant = [row for row in against if row.p_holm is not None and row.p_holm < SIGNIFICANT]
+    sentences = []
+    for row in significant:
+        gains = (row.difference, row.wins - row.losses) > (0.0, 0)
+        verb, count = ("beats", row.wins) if gains else ("is worse than", row.losses)
+        sentences.append(
+            f"{row.method} {verb} {BASELINE} on {count} of {blocks} data sets (Wilcoxon's test, "
+            f"{format_p(row.p_holm)}{correction})."
+        )
+    if not significant:
+        first = against[0]
+        subject = "No method differs" if against[1:] else f"{first.method} does not differ"
+        sentences.append(
+            f"{subject} significantly from {BASELINE} across data sets; {first.method} is better "
+            f"on {first.wins} and worse on {first.losses} of {blocks} (Wilcoxon's test, "
+            f"{format_p(first.p_holm)}{correction})."
+        )
+    return sentences

@@ -1,0 +1,258 @@
+"""Methods across data sets, by hand, against scipy and against a plain search."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.across import Across, across
+from graph_transplant.experiments.statistics import holm
+from graph_transplant.experiments.summary import SummaryRow
+
+
+def row(data: str, method: str, score: float | None, model: str = "gcs") -> SummaryRow:
+    return SummaryRow(
+        data=data,
+        model=model,
+        layers=3,
+        method=method,
+        metric="accuracy",
+        trials=5,
+        score_mean=score,
+        score_std=None,
+        score_low=None,
+        score_high=None,
+        accuracy_mean=score,
+        ece_mean=None,
+        nll_mean=None,
+        auroc_mean=None,
+        difference=None,
+        ci_low=None,
+        ci_high=None,
+        p_value=None,
+        p_holm=None,
+        effect=None,
+        seconds_mean=None,
+        pairs=5,
+        folds=5,
+        repeats=1,
+        chosen="",
+    )
+
+
+def rows(scores: Mapping[str, Sequence[float | None]], model: str = "gcs") -> list[SummaryRow]:
+    """Rows of methods, each with one score per data set."""
+    return [
+        row(f"data-{number:02}", method, value, model)
+        for method, values in scores.items()
+        for number, value in enumerate(values)
+    ]
+
+
+def one(scores: Mapping[str, Sequence[float | None]]) -> Across:
+    (found,) = across(rows(scores))
+    return found
+
+
+GOOD = [0.70, 0.81, 0.62, 0.93, 0.54, 0.75, 0.66, 0.87]
+PLAIN = [0.65, 0.75, 0.58, 0.90, 0.50, 0.73, 0.65, 0.80]  # always below
+MIXED = [0.66, 0.74, 0.60, 0.88, 0.51, 0.72, 0.655, 0.79]
+
+
+def test_everything_by_hand() -> None:
+    found = one({"vanilla": PLAIN, "good": GOOD, "mixed": MIXED})
+    assert found.model == "gcs"
+    assert found.data == tuple(f"data-{number:02}" for number in range(8))
+    assert found.methods == ("good", "mixed", "vanilla")
+    # Good is first everywhere; mixed is second in 4 of 8 and so is vanilla.
+    assert found.ranks == (1.0, 2.5, 2.5)
+    assert found.scores[1] == (0.81, 0.74, 0.75)
+    # Nemenyi for three methods: 2.343 * sqrt(3 * 4 / (6 * 8)).
+    assert found.critical_difference == pytest.approx(2.343 / 2, abs=1e-3)
+    assert found.cliques == (("mixed", "vanilla"),)
+    chi_square = stats.friedmanchisquare(PLAIN, GOOD, MIXED).statistic
+    statistic = 7 * chi_square / (8 * 2 - chi_square)
+    assert found.friedman_p == pytest.approx(stats.f.sf(statistic, 2, 14))
+
+    good, mixed = found.wilcoxon
+    assert (good.method, good.wins, good.ties, good.losses) == ("good", 8, 0, 0)
+    assert (mixed.method, mixed.wins, mixed.ties, mixed.losses) == ("mixed", 4, 0, 4)
+    expected = [2 / 256, stats.wilcoxon(np.round(np.subtract(MIXED, PLAIN), 9)).pvalue]
+    assert good.p_value == expected[0]
+    assert mixed.p_value == pytest.approx(expected[1])
+    assert [good.p_holm, mixed.p_holm] == holm([good.p_value, mixed.p_value])
+    walsh = [
+        (a + b) / 2 for a, b in itertools.combinations_with_replacement(np.subtract(GOOD, PLAIN), 2)
+    ]
+    assert good.difference == pytest.approx(np.median(walsh))
+    assert found.left_out == ()
+    assert found.sentence == (
+        "Over 8 data sets with gcs, good has the best average rank, 1.00 among 3 methods. "
+        "The methods differ (Friedman's test, p < 0.001). "
+        "good beats vanilla on 8 of 8 data sets (Wilcoxon's test, p = 0.016 after Holm's "
+        "correction over 2 methods)."
+    )
+
+
+def test_a_method_that_is_worse_everywhere() -> None:
+    found = one({"vanilla": GOOD, "bad": PLAIN})
+    assert "bad is worse than vanilla on 8 of 8 data sets (Wilcoxon's test, p = 0.0078)." in (
+        found.sentence
+    )
+    (bad,) = found.wilcoxon
+    assert (bad.wins, bad.losses) == (0, 8)
+    assert bad.difference < 0
+    assert found.cliques == ()
+
+
+def test_nothing_clear() -> None:
+    found = one({"vanilla": PLAIN, "mixed": MIXED})
+    assert found.ranks == (1.5, 1.5)
+    assert found.cliques == (("mixed", "vanilla"),)
+    assert found.sentence.startswith(
+        "Over 8 data sets with gcs, mixed and vanilla share the best average rank, 1.50 among 2 "
+        "methods. The methods do not differ significantly (Friedman's test, p = 1). mixed does not "
+        "differ significantly from vanilla across data sets; mixed is better on 4 and worse on 4 "
+        "of 8 (Wilcoxon's test, p = "
+    )
+    assert "hint" not in found.sentence
+
+
+def test_the_direction_of_a_finding_is_that_of_the_ranks_not_of_the_count() -> None:
+    # Seven small losses and nine large gains of ranks 8 to 16: the sum of ranks is what is tested.
+    plain = [0.5] * 16
+    shifts = [-0.001 * number for number in range(1, 8)] + [0.01 * n for n in range(1, 10)]
+    found = one({"vanilla": plain, "a": [0.5 + shift for shift in shifts]})
+    (a,) = found.wilcoxon
+    assert a.p_value is not None
+    assert a.p_value < 0.05
+    assert a.difference > 0
+    assert "a beats vanilla on 9 of 16 data sets" in found.sentence
+    fewer = one({"vanilla": plain, "a": [0.5 - shift for shift in shifts]})
+    assert "a is worse than vanilla on 9 of 16 data sets" in fewer.sentence
+
+
+@pytest.mark.parametrize(
+    ("count", "smallest"), [(2, "0.5"), (3, "0.25"), (4, "0.12"), (5, "0.062")]
+)
+def test_few_data_sets_can_hardly_show_anything(count: int, smallest: str) -> None:
+    found = one({"vanilla": PLAIN[:count], "good": GOOD[:count]})
+    assert found.sentence.endswith(
+        f"With {count} data sets such a test can hardly find anything: even a win on each of them "
+        f"has p = {smallest}. Take this as a hint."
+    )
+    assert "beats" not in found.sentence
+    (good,) = found.wilcoxon
+    assert good.p_value == 2 / 2**count
+
+
+def test_six_data_sets_can() -> None:
+    found = one({"vanilla": PLAIN[:6], "good": GOOD[:6]})
+    assert "good beats vanilla on 6 of 6 data sets (Wilcoxon's test, p = 0.031)." in found.sentence
+    assert "hint" not in found.sentence
+
+
+def test_only_methods_that_every_data_set_has() -> None:
+    given = rows({"vanilla": PLAIN, "a": GOOD, "b": MIXED, "c": [*GOOD[:-1], None]})
+    given = [item for item in given if (item.data, item.method) != ("data-03", "b")]
+    (found,) = across(given[::-1])
+    assert found.methods == ("a", "vanilla")
+    assert found.left_out == ("b", "c")
+
+
+def test_a_score_of_zero_is_a_score() -> None:
+    assert one({"vanilla": [0.0, 0.5], "a": [0.1, 0.6]}).methods == ("a", "vanilla")
+
+
+def test_without_the_baseline_ranks_alone_are_told() -> None:
+    found = one({"a": GOOD, "b": PLAIN})
+    assert found.wilcoxon == ()
+    assert found.sentence.endswith("Without vanilla among the methods no gain is tested.")
+
+
+def test_methods_that_tie_everywhere() -> None:
+    found = one({"vanilla": PLAIN, "a": PLAIN, "b": [value + 1e-15 for value in PLAIN]})
+    assert found.ranks == (2.0, 2.0, 2.0)
+    assert found.friedman_p is None
+    assert found.cliques == (("a", "b", "vanilla"),)
+    assert [(item.ties, item.p_value, item.p_holm) for item in found.wilcoxon] == [
+        (8, None, None),
+        (8, None, None),
+    ]
+    assert "All methods tie everywhere." in found.sentence
+    assert "(Wilcoxon's test, p not defined)." in found.sentence
+
+
+def test_models_are_compared_apart_and_those_with_one_data_set_passed_over() -> None:
+    given = rows({"vanilla": PLAIN, "a": GOOD}, "gin") + rows({"vanilla": GOOD, "a": PLAIN}, "gcs")
+    given += [row("data-00", "vanilla", 0.5, "gat"), row("data-00", "a", 0.6, "gat")]
+    first, second = across(given)
+    assert (first.model, first.methods) == ("gcs", ("vanilla", "a"))
+    assert (second.model, second.methods) == ("gin", ("a", "vanilla"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "at least 2 data sets with the same model, got no rows"),
+        (
+            [row("x", "vanilla", 0.5), row("y", "vanilla", 0.5, "gin")],
+            "at least 2 data sets with the same model, got gcs on x; gin on y",
+        ),
+        (
+            [row("x", "vanilla", 0.5), row("y", "a", 0.5)],
+            "gcs: the data sets x, y must have at least 2 methods in common, got none",
+        ),
+        (
+            rows({"vanilla": PLAIN, "a": [None] * 8}),
+            "must have at least 2 methods in common, got vanilla",
+        ),
+        (
+            [row("x", "vanilla", 0.5), row("x", "vanilla", 0.6)],
+            "vanilla with gcs on x is given twice: give each data set once",
+        ),
+        (
+            [row("x", "vanilla", 0.5), replace(row("x", "vanilla", 0.5), layers=4)],
+            r"vanilla with gcs on x has rows of several numbers of layers \(3 and 4\)",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_named(given: list[SummaryRow], message: str) -> None:
+    with pytest.raises(GraphTransplantError, match=message):
+        across(given)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 7), st.integers(2, 12))
+def test_cliques_are_the_largest_groups_within_the_distance(
+    seed: int, methods: int, blocks: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    # A trend over the methods makes some pairs differ.
+    table = generator.integers(0, 4, (methods, blocks)) / 10 + np.arange(methods)[:, None] / 15
+    found = one({f"m{number}": values for number, values in enumerate(table.tolist())})
+    ranks = dict(zip(found.methods, found.ranks, strict=True))
+    close = [
+        set(group)
+        for size in range(2, methods + 1)
+        for group in itertools.combinations(found.methods, size)
+        if max(ranks[name] for name in group) - min(ranks[name] for name in group)
+        < found.critical_difference
+    ]
+    largest = [group for group in close if not any(group < other for other in close)]
+    # Methods of equal rank stand in one group together, so that the largest groups are runs.
+    assert sorted(map(sorted, found.cliques)) == sorted(map(sorted, largest))
+    starts = [ranks[clique[0]] for clique in found.cliques]
+    assert starts == sorted(starts)
+    expected = np.mean([stats.rankdata(-column) for column in np.round(table.T, 9)], axis=0)
+    assert [ranks[f"m{number}"] for number in range(methods)] == pytest.approx(expected.tolist())
+    assert list(found.ranks) == sorted(found.ranks)
+    assert math.fsum(found.ranks) == pytest.approx(methods * (methods + 1) / 2)

@@ -1,0 +1,145 @@
+"""What a comparison fixes: settings, scales, metrics, trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graph_transplant import training
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.protocol import (
+    METRICS,
+    PATIENCE_UNITS,
+    SCALES,
+    Settings,
+    Trial,
+    all_trials,
+    default_metric,
+    metric_of,
+    scale_of,
+    score,
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"metric": "accurracy"}, r"`metric` must be one of accuracy, auroc; .*did you mean"),
+        ({"split": "random"}, "`split` must be one of folds, official; got 'random'"),
+        ({"patience_unit": "steps"}, "`patience_unit` must be one of iterations, epochs"),
+        ({"attack": (0.2, 0.0)}, r"`attack` must be shares in \(0, 1\], got 0.0"),
+        ({"attack": (1.5,)}, r"`attack` must be shares in \(0, 1\], got 1.5"),
+        ({"parts": 0}, "`parts` must be at least 1, got 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphTransplantError, match=message):
+        Settings(**changed)
+
+
+def test_a_record_of_before_a_setting_existed_had_its_default() -> None:
+    old = {"folds": 5, "epochs": 400, "version": "0.1.0"}
+    complete = Settings.complete(old)
+    assert complete == Settings(epochs=400).as_record("0.1.0")
+    assert "metric" not in old
+
+
+# The paper, appendix "Evaluation protocol".
+@pytest.mark.parametrize(
+    ("graphs", "batch_size", "stop", "decay", "unit"),
+    [
+        (600, 128, 1500, 1000, "iterations"),  # ENZYMES
+        (5000, 128, 1500, 1000, "iterations"),  # COLLAB
+        (39765, 128, 50, 20, "epochs"),  # MOLT-4
+        (41472, 128, 50, 20, "epochs"),  # P388
+        (158100, 64, 10, 5, "epochs"),  # ogbg-ppa
+    ],
+)
+def test_scales_are_those_of_the_paper(
+    graphs: int, batch_size: int, stop: int, decay: int, unit: str
+) -> None:
+    settings = SCALES[scale_of(graphs)].apply(Settings(epochs=7))
+    assert settings.epochs == 7
+    assert settings.batch_size == batch_size
+    assert (settings.stop_patience, settings.decay_patience) == (stop, decay)
+    assert settings.patience_unit == unit
+
+
+def test_a_batch_size_of_ones_own_goes_before_the_scale() -> None:
+    assert SCALES["large"].apply(Settings(), 16).batch_size == 16
+
+
+def test_small_data_sets_have_fewer_than_ten_thousand_graphs() -> None:
+    assert scale_of(9_999) == "small"
+    assert scale_of(10_000) == "medium"
+    assert scale_of(99_999) == "medium"
+    assert scale_of(100_000) == "large"
+
+
+@pytest.mark.parametrize(
+    ("task", "counts", "metric"),
+    [
+        ("multiclass", [100] * 6, "accuracy"),
+        ("multiclass", [2401, 1936], "accuracy"),  # Mutagenicity
+        ("multiclass", [1600, 400], "accuracy"),  # AIDS: one in five
+        ("multiclass", [38_296, 2_057], "auroc"),  # NCI-H23
+        ("multiclass", [1_443, 39_684], "auroc"),  # HIV, whichever class is the rare one
+        ("multiclass", [990, 5, 5], "accuracy"),  # more than two classes have no ROC curve
+        ("multilabel", [], "auroc"),
+    ],
+)
+def test_rare_classes_and_several_labels_are_judged_by_auroc(
+    task: str, counts: list[int], metric: str
+) -> None:
+    assert default_metric(task, counts) == metric
+
+
+def test_the_score_of_a_record_is_that_of_its_metric() -> None:
+    record = {
+        "settings": {"metric": "auroc"},
+        "test": {"accuracy": 0.9, "auroc": 0.7},
+        "validation": {"accuracy": 0.8, "auroc": None},
+    }
+    assert metric_of(record) == "auroc"
+    assert score(record) == 0.7
+    assert score(record, "validation") is None
+    assert score({**record, "settings": {}}) == 0.9
+    assert score({**record, "test": {"auroc": float("nan")}}) is None
+
+
+def test_nested_selection_validates_on_every_other_fold() -> None:
+    arguments: dict[str, Any] = {
+        "methods": ["vanilla", "transplant-dp"],
+        "models": ["gcs", "gin"],
+        "layers": [3, 4],
+        "repeats": 2,
+        "folds": 5,
+    }
+    plain = list(all_trials(**arguments))
+    nested = list(all_trials(**arguments, nested=True))
+    assert len(set(nested)) == len(nested) == 4 * len(plain)
+    assert set(plain) == {trial for trial in nested if trial.inner == 0}
+    assert {trial.inner for trial in nested} == {0, 1, 2, 3}
+
+
+def test_a_trial_reads_itself_from_its_record() -> None:
+    trial = Trial("vanilla", "gcs", 3, repeat=1, fold=2, inner=3)
+    record = {
+        "method": "vanilla",
+        "model": "gcs",
+        "layers": 3,
+        "repeat": 1,
+        "fold": 2,
+        "inner": 3,
+    }
+    assert Trial.of_record(record) == trial
+    assert str(trial) == "vanilla, gcs with 3 layers, repeat 1, fold 2, inner 3"
+    del record["inner"]
+    assert Trial.of_record(record).inner == 0
+
+
+def test_training_knows_the_same_metrics_and_units() -> None:
+    # Said twice, because reading records must not wait for torch.
+    assert tuple(METRICS) == training.METRICS
+    assert training.PATIENCE_UNITS == PATIENCE_UNITS
