@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.records import RecordStore, record_line
 
 IDENTITY = {"data": "tiny", "fingerprint": "ab" * 32}
@@ -121,7 +124,9 @@ def test_a_last_line_that_lacks_only_its_newline_is_kept(tmp_path: Path) -> None
         (b"[1, 2]", "expected an object, got list"),
         (b'{"data": "tiny"}', "field `fingerprint` is missing"),
         (json.dumps(record(1) | {"fold": "one"}).encode(), "field `fold` has the type str"),
+        (json.dumps(record(1) | {"layers": True}).encode(), "field `layers` has the type bool"),
         (b"", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
     ],
 )
 def test_a_malformed_line_in_the_middle_is_named_and_nothing_is_touched(
@@ -133,6 +138,76 @@ def test_a_malformed_line_in_the_middle_is_named_and_nothing_is_touched(
     with pytest.raises(GraphTransplantError, match=rf"line 2 is not a record .*{reason}"):
         write(tmp_path)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"test": {"accuracy": "0.5"}}, "field `test.accuracy` has the type str"),
+        ({"test": {"accuracy": [0.5]}}, "field `test.accuracy` has the type list"),
+        ({"validation": [0.5]}, "field `validation` has the type list"),
+        ({"validation": {"nll": {}}}, "field `validation.nll` has the type dict"),
+        ({"sizes": {"train": 6.5}}, "field `sizes.train` has the type float"),
+        ({"sizes": {"train": None}}, "field `sizes.train` has the type NoneType"),
+        ({"settings": {"folds": "3"}}, "field `settings.folds` has the type str"),
+        ({"settings": {"attack": 0.2}}, "field `settings.attack` has the type float"),
+        ({"settings": {"metric": "luck"}}, "field `settings.metric` is 'luck'"),
+        ({"inner": None}, "field `inner` has the type NoneType"),
+        ({"seconds": "2 s"}, "field `seconds` has the type str"),
+        ({"best_epoch": 1.5}, "field `best_epoch` has the type float"),
+        ({"curve": {}}, "field `curve` has the type dict"),
+        ({"curve": [1]}, r"field `curve\[0\]` has the type int"),
+        ({"curve": [{"epoch": 1}, {"epoch": None}]}, r"field `curve\[1\].epoch` has the type None"),
+        ({"curve": [{"train_loss": "a"}]}, r"field `curve\[0\].train_loss` has the type str"),
+        ({"curve": [{"measurements": 1}]}, r"field `curve\[0\].measurements` has the type int"),
+        (
+            {"curve": [{"measurements": {"kept": []}}]},
+            r"field `curve\[0\].measurements.kept` has the type list",
+        ),
+        ({"attacked": [{"budget": "x"}]}, r"field `attacked\[0\].budget` has the type str"),
+    ],
+)
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_field_of_the_wrong_type_is_named_wherever_it_is(
+    tmp_path: Path, changes: dict[str, Any], reason: str, place: str
+) -> None:
+    lines = [record_line(record(0, **changes)), record_line(record(1))]
+    number = 1 if place == "first" else 2
+    content = b"".join(lines if place == "first" else lines[::-1])
+    (tmp_path / "records.jsonl").write_bytes(content)
+    # Whole JSON at the end is no torn line: cutting it off would hide that somebody changed it.
+    with pytest.raises(GraphTransplantError, match=rf"line {number} is not a record \({reason}"):
+        write(tmp_path)
+    assert (tmp_path / "records.jsonl").read_bytes() == content
+
+
+def test_everything_a_trial_writes_is_read(tmp_path: Path) -> None:
+    full = record(
+        0,
+        source="tiny",
+        task="multiclass",
+        inner=1,
+        seed=7,
+        validation={"accuracy": 1, "auroc": None},
+        epochs=5,
+        best_epoch=2,
+        stopped_early=False,
+        seconds=3,
+        curve=[{"epoch": 1, "train_loss": None, "measurements": {"kept": 0.5, "lost": None}}],
+        attacked=[{"budget": 0.2, "edges": 12, "accuracy": 0.54}],
+        settings={**SETTINGS, "attack": [0.2], "metric": "auroc", "version": "0.1.0"},
+    )
+    (tmp_path / "records.jsonl").write_bytes(record_line(full))
+    assert RecordStore(tmp_path).read() == [full]
+
+
+def test_inner_splits_are_trials_of_their_own(tmp_path: Path) -> None:
+    write(tmp_path, record(0), record(0, inner=1), record(0, inner=2))
+    assert len(RecordStore(tmp_path).read()) == 3
+    with open(tmp_path / "records.jsonl", "ab") as file:
+        file.write(record_line(record(0, inner=0)))  # what a record without it means
+    with pytest.raises(GraphTransplantError, match="line 4 repeats the trial of line 1"):
+        RecordStore(tmp_path).read()
 
 
 def test_a_doubled_trial_is_named(tmp_path: Path) -> None:
@@ -158,10 +233,125 @@ def test_records_of_another_comparison_are_refused_and_each_difference_is_named(
     assert "fingerprint is abababababab… there and cdcdcdcdcdcd… here" in message
     assert "`seed` is 0 there and 1 here" in message
     assert "`epochs` is 5 there and 50 here" in message
-    assert "`hidden` is not given there and 64 here" in message
+    assert "`hidden` is 128 there and 64 here" in message  # what a record lacks had its default
     assert "folds" not in message
+    assert "start over with --fresh" in message
     assert (tmp_path / "records.jsonl").read_bytes() == before
     assert not (tmp_path / "records.torn").exists()
+
+
+def test_records_made_before_a_setting_existed_fit_its_default_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    old = {"seed": 0, "version": "0.1.0"}
+    (tmp_path / "records.jsonl").write_bytes(record_line(record(0, settings=old)))
+    now = Settings(seed=0).as_record("0.1.0")
+    assert len(now) > len(old)
+    with RecordStore(tmp_path).writing(IDENTITY, now) as writer:
+        writer.append(record(1, settings=now))
+    with RecordStore(tmp_path).writing(IDENTITY, old) as writer:
+        assert len(writer.records) == 2
+    other = Settings(seed=0, metric="auroc", attack=(0.2,)).as_record("0.1.0")
+    with (
+        pytest.raises(GraphTransplantError, match="`metric` is accuracy there and auroc here"),
+        RecordStore(tmp_path).writing(IDENTITY, other),
+    ):
+        pass
+    with (
+        pytest.raises(GraphTransplantError, match=r"`version` is 0\.1\.0 there and 0\.2\.0 here"),
+        RecordStore(tmp_path).writing(IDENTITY, {**now, "version": "0.2.0"}),
+    ):
+        pass
+    # The same values as tuple and as list, as a setting comes from Python and from JSON.
+    attacked = Settings(attack=(0.2, 0.4)).as_record("0.1.0")
+    path = tmp_path / "attacked"
+    with RecordStore(path).writing(IDENTITY, attacked) as writer:
+        writer.append(record(0, settings=attacked))
+    with RecordStore(path).writing(IDENTITY, {**attacked, "attack": (0.2, 0.4)}) as writer:
+        assert len(writer.records) == 1
+
+
+# Starting over --------------------------------------------------------------------------------
+
+
+def start_over(directory: Path, settings: dict[str, Any], *items: Record) -> str | None:
+    with RecordStore(directory).writing(IDENTITY, settings, fresh=True) as writer:
+        assert writer.records == []
+        for item in items:
+            writer.append(item)
+        return writer.notice
+
+
+def test_starting_over_keeps_every_file_there_was(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    write(tmp_path, record(0))
+    contents = [path.read_bytes()]
+    other = SETTINGS | {"seed": 1}
+    for number in (1, 2, 3):
+        item = record(number, settings=other | {"seed": number})
+        notice = start_over(tmp_path, other | {"seed": number}, item)
+        assert notice == (
+            f"starting over; the records so far are kept in {tmp_path}/records-{number}.jsonl"
+        )
+        contents.append(path.read_bytes())
+        assert RecordStore(tmp_path).read() == [item]
+        for kept in range(1, number + 1):
+            assert (tmp_path / f"records-{kept}.jsonl").read_bytes() == contents[kept - 1]
+
+
+def test_starting_over_takes_the_number_after_the_highest(tmp_path: Path) -> None:
+    (tmp_path / "records-7.jsonl").write_text("seven")
+    (tmp_path / "records-x.jsonl").write_text("no number")
+    write(tmp_path, record(0))
+    start_over(tmp_path, SETTINGS)
+    assert (tmp_path / "records-8.jsonl").exists()
+    assert (tmp_path / "records-7.jsonl").read_text() == "seven"
+
+
+def test_starting_over_with_nothing_there_moves_nothing(tmp_path: Path) -> None:
+    assert start_over(tmp_path / "new", SETTINGS) is None
+    assert start_over(tmp_path / "new", SETTINGS) is None  # an empty file holds nothing to keep
+    assert not list((tmp_path / "new").glob("records-*"))
+
+
+def test_starting_over_moves_malformed_and_torn_files_as_they_are(tmp_path: Path) -> None:
+    content = b"not json\n" + record_line(record(0)) + b"torn"
+    (tmp_path / "records.jsonl").write_bytes(content)
+    start_over(tmp_path, SETTINGS)
+    assert (tmp_path / "records-1.jsonl").read_bytes() == content
+    assert not (tmp_path / "records.torn").exists()
+
+
+def test_starting_over_is_on_disk_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, record(0))
+    seen: list[tuple[bool, bool]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        seen.append(
+            ((tmp_path / "records-1.jsonl").exists(), (tmp_path / "records.jsonl").exists())
+        )
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    start_over(tmp_path, SETTINGS)
+    # First the old file under its new name, then a new file under the old one: in the other order a
+    # loss of power could leave the new one alone.
+    assert seen == [(True, False), (True, True)]
+
+
+def test_starting_over_waits_for_nobody_and_moves_nothing_while_another_one_writes(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, record(0))
+    with RecordStore(tmp_path).writing(IDENTITY, SETTINGS) as writer:
+        with pytest.raises(GraphTransplantError, match="another comparison is writing"):
+            start_over(tmp_path, SETTINGS)
+        writer.append(record(1))
+    assert RecordStore(tmp_path).read() == [record(0), record(1)]
+    assert not list(tmp_path.glob("records-*"))
 
 
 def test_other_methods_models_layers_and_repeats_may_be_added(tmp_path: Path) -> None:
@@ -224,6 +414,112 @@ def test_a_directory_that_cannot_be_made_or_written_is_named(tmp_path: Path) -> 
     (tmp_path / "out" / "records.jsonl").mkdir(parents=True)
     with pytest.raises(GraphTransplantError, match=r"cannot read .*records\.jsonl"):
         write(tmp_path / "out")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 kB of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    command = [str(mount), "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
+    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a file system is not allowed here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_is_really_full_leaves_the_records_intact(small_disk: Path) -> None:
+    items = [record(fold, note="x" * 3000) for fold in range(1000)]
+    with pytest.raises(
+        GraphTransplantError, match=r"cannot write .*records\.jsonl: No space left on device"
+    ):
+        write(small_disk, *items)
+    written = len(RecordStore(small_disk).read())
+    assert 10 < written < 22
+    assert [item["fold"] for item in RecordStore(small_disk).read()] == list(range(written))
+    path = small_disk / "records.jsonl"
+    before = path.read_bytes()
+    assert before.endswith(b"\n")
+    # A torn line that cannot be kept beside is not cut off either.
+    with open(path, "ab") as file, contextlib.suppress(OSError):
+        file.write(b"{" * 70_000)
+    full = path.read_bytes()
+    with pytest.raises(GraphTransplantError, match=r"No space left on device; the records before"):
+        write(small_disk)
+    assert path.read_bytes() == full
+    assert full.startswith(before)
+
+
+def test_a_file_that_may_not_grow_leaves_the_records_intact(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with RecordStore(tmp_path).writing(IDENTITY, SETTINGS) as writer:
+        writer.append(record(0))
+        size = (tmp_path / "records.jsonl").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50, hard))
+        try:
+            with pytest.raises(GraphTransplantError, match=r"File too large; the records before"):
+                writer.append(record(1))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert (tmp_path / "records.jsonl").stat().st_size == size  # the part it took is gone
+    assert RecordStore(tmp_path).read() == [record(0)]
+
+
+@pytest.fixture
+def nobody(tmp_path: Path) -> Iterator[None]:
+    """Run as a user whom permissions bind; root may do everything."""
+    if not hasattr(os, "geteuid"):
+        pytest.skip("needs the permissions of POSIX")
+    if os.geteuid() != 0:
+        yield
+        return
+    for folder in (tmp_path, *tmp_path.parents):
+        # Made by pytest, and by its plug-in that runs tests in several processes, for root alone.
+        if folder == tmp_path or folder.name.startswith(("pytest-", "popen-")):
+            folder.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_missing_permissions_are_named_and_nothing_is_changed(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    write(tmp_path / "out", record(0))
+    write(tmp_path / "locked", record(0))
+    path, folder = tmp_path / "out" / "records.jsonl", tmp_path / "locked"
+    before = path.read_bytes()
+    path.chmod(0o000)
+    (tmp_path / "out").chmod(0o777)
+    (tmp_path / "out" / ".lock").chmod(0o666)
+    folder.chmod(0o000)
+    (tmp_path / "sealed").mkdir(mode=0o555)
+    request.getfixturevalue("nobody")
+    try:
+        with pytest.raises(GraphTransplantError, match=r"cannot read .*records\.jsonl: Permission"):
+            RecordStore(tmp_path / "out").read()
+        with pytest.raises(GraphTransplantError, match=r"cannot read .*records\.jsonl: Permission"):
+            write(tmp_path / "out", record(1))
+        with pytest.raises(GraphTransplantError, match=r"cannot read .*: Permission denied"):
+            RecordStore(folder).read()
+        with pytest.raises(GraphTransplantError, match=r"cannot write in .*locked: Permission"):
+            write(folder, record(1))
+        with pytest.raises(GraphTransplantError, match=r"cannot write in .*sealed: Permission"):
+            write(tmp_path / "sealed", record(1))
+        with pytest.raises(GraphTransplantError, match=r"cannot make the directory .*: Permission"):
+            write(tmp_path / "sealed" / "out", record(1))
+    finally:
+        if os.getuid() == 0:
+            os.seteuid(0)
+        path.chmod(0o600)
+        folder.chmod(0o700)
+    assert path.read_bytes() == before
 
 
 def test_numbers_that_are_not_finite_become_null() -> None:

@@ -1,47 +1,47 @@
-"""Running trials on this machine, in this process or in worker processes."""
+"""Running trials: in this process, in worker processes, on a Ray cluster or under torchrun.
+
+Trials are independent jobs. Whatever runs them, however many at once and in whatever order, a trial
+gives the same record, and the process that called :func:`run_trials` alone takes the records.
+"""
 
 from __future__ import annotations
 
 import os
-import traceback
+import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from joblib import Parallel, delayed, parallel_config
-from joblib.externals.loky.process_executor import TerminatedWorkerError
+from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.trial import run_trial
-from graph_transplant.experiments.worker import set_up_worker
+from graph_transplant.experiments.worker import (
+    Attempts,
+    Failure,
+    TrialError,
+    failure_of,
+    load_store,
+    set_up_worker,
+)
 from graph_transplant.graphs import GraphStore
 from graph_transplant.training import EpochLog
 
+__all__ = ["ENGINES", "TrialError", "run_trials"]
 
-class TrialError(RuntimeError):
-    """A trial that failed; the message names it, ``details`` is the traceback of the cause.
-
-    Args:
-        message: What failed, in one line.
-        details: The traceback, or nothing where it would not help.
-    """
-
-    def __init__(self, message: str, details: str = "") -> None:
-        super().__init__(message)
-        self.details = details
-
-
-@dataclass(frozen=True)
-class _Failure:
-    trial: Trial
-    summary: str
-    details: str
+ENGINES = {
+    "local": "processes of this machine",
+    "ray": "a Ray cluster, or Ray on this machine",
+    "torchrun": "one trial after another, each on all processes that torchrun started",
+}
+"""What can run trials, with a description."""
 
 
 def run_trials(
@@ -55,12 +55,15 @@ def run_trials(
     scratch: Path,
     finish: Callable[[Record], None],
     reporter: Reporter,
+    engine: str = "local",
+    address: str | None = None,
 ) -> None:
     """Run trials and hand over each record as soon as it is there.
 
-    With one worker the trials run in this process, otherwise in that many processes, which are
-    reused from trial to trial. Every trial runs on one torch thread and gives the same record
-    either way.
+    The engine ``"local"`` runs them in this process when there is one worker, otherwise in that
+    many processes, which are reused from trial to trial. Every trial runs on one torch thread and
+    gives the same record either way. A trial whose worker was ended from outside runs again, twice
+    at most.
 
     Args:
         store: The data set.
@@ -68,18 +71,98 @@ def run_trials(
         settings: The protocol.
         fingerprint: Fingerprint of ``store``.
         source: How the data set was named by the user.
-        workers: How many trials run at once.
+        workers: How many trials run at once; a Ray cluster runs as many as it has processors for.
         scratch: Directory for a file that the workers read the data from.
         finish: Called in this process with each record, in the order in which trials finish.
-        reporter: Told about trials and epochs that run in this process.
+        reporter: Told about trials that run again, and about trials and epochs in this process.
+        engine: A key of :data:`ENGINES`.
+        address: Address of the cluster, for the engine ``"ray"`` alone.
 
     Raises:
+        GraphTransplantError: If the engine cannot be used, or the disk is full.
         TrialError: If a trial fails; the others are stopped.
     """
-    if workers == 1:
+    check_choice("engine", engine, ENGINES)
+    if address is not None and engine != "ray":
+        raise GraphTransplantError(
+            f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
+        )
+    if engine == "torchrun":
+        from graph_transplant.experiments.distributed import run_distributed
+
+        run_distributed(
+            store,
+            trials,
+            settings,
+            fingerprint=fingerprint,
+            source=source,
+            finish=finish,
+            reporter=reporter,
+        )
+    elif engine == "ray":
+        from graph_transplant.experiments.ray_engine import run_on_ray
+
+        with store_file(store, scratch) as path:
+            run_on_ray(
+                path,
+                trials,
+                settings,
+                fingerprint=fingerprint,
+                source=source,
+                workers=workers,
+                finish=finish,
+                reporter=reporter,
+                address=address,
+            )
+    elif workers == 1:
         _run_here(store, trials, settings, fingerprint, source, finish, reporter)
     else:
-        _run_in_workers(store, trials, settings, fingerprint, source, workers, scratch, finish)
+        with store_file(store, scratch) as path:
+            _run_in_workers(
+                path, trials, settings, fingerprint, source, workers, finish, Attempts(reporter)
+            )
+
+
+@contextmanager
+def store_file(store: GraphStore, scratch: Path) -> Iterator[Path]:
+    """Name a file that holds the data set, for processes that do not have it in memory.
+
+    A store that was read from a file names that one; any other is written to ``scratch`` and
+    removed again.
+
+    Args:
+        store: The data set.
+        scratch: Directory to write to.
+
+    Yields:
+        The file.
+
+    Raises:
+        GraphTransplantError: If the disk refuses.
+    """
+    if store.path is not None and store.path.exists():
+        yield store.path
+        return
+    # The name is always the same, so that a killed comparison leaves nothing that the next one does
+    # not remove, half-written files among it.
+    folder = scratch / ".graphs"
+    path = folder / "graphs.safetensors"
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+        store.save(path)
+    except OSError as problem:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise GraphTransplantError(
+            f"cannot write {path}, which the workers read the data from: {problem.strerror}; the "
+            "records are intact"
+        ) from problem
+    try:
+        yield path
+    finally:
+        # Errors are ignored for Windows, which keeps a file that a worker has mapped; the next
+        # comparison removes it.
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run_here(
@@ -92,7 +175,7 @@ def _run_here(
     reporter: Reporter,
 ) -> None:
     def tell(log: EpochLog) -> None:
-        reporter.epoch_finished(log.epoch, settings.epochs, log.validation_accuracy)
+        reporter.epoch_finished(log.epoch, settings.epochs, log.validation_score)
 
     with _one_thread():
         for trial in trials:
@@ -107,82 +190,76 @@ def _run_here(
                     callbacks=(tell,),
                 )
             except Exception as problem:
-                failure = _failure(trial, problem)
-                raise TrialError(failure.summary, failure.details) from problem
+                raise failure_of(trial, problem).error() from problem
             finish(record)
 
 
 def _run_in_workers(
-    store: GraphStore,
+    path: Path,
     trials: Sequence[Trial],
     settings: Settings,
     fingerprint: str,
     source: str,
     workers: int,
-    scratch: Path,
     finish: Callable[[Record], None],
+    attempts: Attempts,
 ) -> None:
-    # The data go through a file that each worker reads once, instead of along with every trial. Its
-    # name is always the same, so that a killed comparison leaves nothing that the next one does not
-    # replace.
-    path = scratch / ".graphs.safetensors"
-    store.save(path)
-    try:
+    left = dict.fromkeys(trials)
+    while left:
+        running: dict[Trial, None] = {}
+
+        def jobs(running: dict[Trial, None] = running) -> Iterator[Any]:
+            # Taken by joblib one by one, whenever a worker is free.
+            for trial in list(left):
+                running[trial] = None
+                yield delayed(_run_there)(path, trial, settings, fingerprint, source)
+
         with parallel_config(
             backend="loky",
             inner_max_num_threads=1,
             initializer=set_up_worker,
             initargs=(os.getpid(),),
         ):
-            outcomes: Generator[Record | _Failure, None, None] = Parallel(
+            outcomes: Generator[Record | Failure, None, None] = Parallel(
                 n_jobs=workers,
                 return_as="generator_unordered",
                 batch_size=1,
                 pre_dispatch="n_jobs",
-            )(delayed(_run_there)(path, trial, settings, fingerprint, source) for trial in trials)
+            )(jobs())
             try:
                 for outcome in outcomes:
-                    if isinstance(outcome, _Failure):
-                        raise TrialError(outcome.summary, outcome.details)
+                    if isinstance(outcome, Failure):
+                        raise outcome.error()
                     finish(outcome)
-            except TerminatedWorkerError as problem:
-                raise TrialError(
-                    "a worker process was ended from outside, most often because memory ran out; "
-                    "fewer workers need less"
-                ) from problem
+                    trial = Trial.of_record(outcome)
+                    del left[trial], running[trial]
+            except TerminatedWorkerError:
+                # joblib ends all workers when one is gone: the trials of the others are lost too.
+                attempts.lost(running, "a worker process was ended from outside")
+            except BrokenProcessPool as problem:
+                raise TrialError(f"the worker processes cannot go on: {problem}") from problem
             finally:
                 # Closing kills the workers when trials are left, and joblib then warns that it did.
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     outcomes.close()
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _run_there(
     path: Path, trial: Trial, settings: Settings, fingerprint: str, source: str
-) -> Record | _Failure:
-    # A failure is returned, not raised, so that it arrives with its trial's name and its traceback
-    # whatever the exception is, picklable or not.
+) -> Record | Failure:
     try:
         store = _load(path, fingerprint)
         return run_trial(store, trial, settings, fingerprint=fingerprint, source=source)
     except Exception as problem:  # noqa: BLE001 - raised again where the result arrives
-        return _failure(trial, problem)
+        return failure_of(trial, problem)
 
 
 @lru_cache(maxsize=1)
 def _load(path: Path, fingerprint: str) -> GraphStore:
-    # The fingerprint is there for the cache: the file of the next comparison has the same name.
-    return GraphStore.load(path)
-
-
-def _failure(trial: Trial, problem: Exception) -> _Failure:
-    expected = isinstance(problem, GraphTransplantError)
-    text = str(problem) if expected else f"{type(problem).__name__}: {problem}"
-    first = text.strip().splitlines()[0] if text.strip() else type(problem).__name__
-    details = "" if expected else "".join(traceback.format_exception(problem))
-    return _Failure(trial, f"trial {trial} failed: {first}", details)
+    # The fingerprint is there for the cache as well: the file of the next comparison may have the
+    # same name.
+    return load_store(path, fingerprint)
 
 
 @contextmanager

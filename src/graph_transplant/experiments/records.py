@@ -3,7 +3,7 @@
 ``DIR/records.jsonl`` is the truth of a comparison: tables and reports are made from it and can be
 made again. So it is only ever appended to, a line is on disk before the next trial counts as
 finished, and whatever else is found in the file is either repaired without losing a byte or
-refused.
+refused. Starting over keeps the old file beside the new one.
 """
 
 from __future__ import annotations
@@ -12,29 +12,66 @@ import io
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.protocol import METRICS, Record, Settings, Trial
 
-_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "data": str,
-    "fingerprint": str,
-    "method": str,
-    "model": str,
-    "layers": int,
-    "repeat": int,
-    "fold": int,
-    "test": dict,
-    "sizes": dict,
-    "settings": dict,
+_NUMBER = (int, float)
+_MEASURED = (int, float, type(None))  # a number that is not finite is written as null
+
+_NEEDED: dict[str, tuple[type, ...]] = {
+    "data": (str,),
+    "fingerprint": (str,),
+    "method": (str,),
+    "model": (str,),
+    "layers": (int,),
+    "repeat": (int,),
+    "fold": (int,),
+    "test": (dict,),
+    "sizes": (dict,),
+    "settings": (dict,),
 }
 """What every record must have for the tables to be made, with its type."""
+
+_POSSIBLE: dict[str, tuple[type, ...]] = {
+    "source": (str,),
+    "task": (str,),
+    "inner": (int,),
+    "seed": (int,),
+    "validation": (dict,),
+    "epochs": (int,),
+    "best_epoch": (int,),
+    "stopped_early": (bool,),
+    "seconds": _NUMBER,
+    "curve": (list,),
+    "attacked": (list,),
+}
+"""What a record may have, with the type that readers count on."""
+
+_INSIDE: dict[str, tuple[type, ...]] = {
+    "test": _MEASURED,
+    "validation": _MEASURED,
+    "sizes": (int,),
+}
+"""Fields that are objects, with the type of everything in them."""
+
+_LISTS = ("curve", "attacked")
+"""Fields that are lists of objects."""
+
+_IN_LISTS: dict[str, tuple[type, ...]] = {
+    "epoch": (int,),
+    "measurements": (dict,),
+    "budget": _NUMBER,
+    "edges": (int,),
+}
+"""What those objects may have that is not a measured number."""
 
 
 @dataclass(frozen=True)
@@ -87,20 +124,24 @@ class RecordStore:
 
     @contextmanager
     def writing(
-        self, identity: Mapping[str, Any], settings: Mapping[str, Any]
+        self, identity: Mapping[str, Any], settings: Mapping[str, Any], *, fresh: bool = False
     ) -> Iterator[RecordWriter]:
         """Open the records for appending, for this process alone.
 
         Args:
             identity: Fields that every record of this comparison shares (data, fingerprint).
-            settings: Settings that every record of this comparison shares.
+            settings: Settings that every record of this comparison shares. What these or those of a
+                record lack counts as the default of
+                :class:`~graph_transplant.experiments.protocol.Settings`.
+            fresh: Start over: whatever ``records.jsonl`` holds is kept as ``records-1.jsonl`` (or
+                the next number that was not used yet), and an empty one takes its place.
 
         Yields:
             A writer; its ``records`` are the trials already finished.
 
         Raises:
-            GraphTransplantError: If another process is writing here, or if the directory holds the
-                records of another comparison. Nothing is changed then.
+            GraphTransplantError: If another process is writing here, if the directory holds the
+                records of another comparison, or if the disk refuses. No record is changed then.
         """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -109,19 +150,50 @@ class RecordStore:
                 f"cannot make the directory {self.directory}: {problem.strerror}"
             ) from problem
         with _locked(self.directory / ".lock", self.directory):
+            notice = self._move_aside() if fresh else None
             contents = self._contents()
             self._refuse_others(contents.records, identity, settings)
-            notice = self._repair(contents)
             try:
+                notice = self._repair(contents) or notice
                 # Unbuffered: after a failed write nothing may be left that closing would write.
                 file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - closed below, always
             except OSError as problem:
                 raise GraphTransplantError(
-                    f"cannot write {self.path}: {problem.strerror}"
+                    f"cannot write {problem.filename or self.path}: {problem.strerror}; the "
+                    "records before are intact"
                 ) from problem
             with file:
                 _sync_directory(self.directory)
                 yield RecordWriter(self.path, file, contents.records, notice)
+
+    def _move_aside(self) -> str | None:
+        if not self.path.exists() or not self.path.stat().st_size:
+            return None
+        # One more than the highest number there is: the numbers tell the order, gaps or not. The
+        # lock keeps other comparisons from taking the same one.
+        numbers = [
+            int(match.group(1))
+            for match in (re.fullmatch(r"records-(\d+)\.jsonl", name) for name in self._names())
+            if match
+        ]
+        kept = self.directory / f"records-{max(numbers, default=0) + 1}.jsonl"
+        try:
+            os.rename(self.path, kept)
+        except OSError as problem:
+            raise GraphTransplantError(
+                f"cannot move {self.path} to {kept.name}: {problem.strerror}; the records stay "
+                "where they were"
+            ) from problem
+        _sync_directory(self.directory)
+        return f"starting over; the records so far are kept in {kept}"
+
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self.directory)
+        except OSError as problem:
+            raise GraphTransplantError(
+                f"cannot read the directory {self.directory}: {problem.strerror}"
+            ) from problem
 
     def _contents(self) -> Contents:
         try:
@@ -138,7 +210,9 @@ class RecordStore:
         for number, line in enumerate(lines, start=1):
             record, fault = _parse(line)
             if record is None:
-                if number == len(lines):
+                # A piece of a record is never JSON, so that a last line which is JSON was not torn:
+                # somebody put it there.
+                if number == len(lines) and fault.startswith(_NO_JSON):
                     return Contents(records, complete, content[complete:], False)
                 raise GraphTransplantError(
                     f"{self.path}, line {number} is not a record ({fault}); correct or remove that "
@@ -158,19 +232,21 @@ class RecordStore:
     def _refuse_others(
         self, records: list[Record], identity: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> None:
+        here = _finite(Settings.complete(settings))
         differences: dict[str, None] = {}
         for record in records:
             for name, value in identity.items():
-                if record[name] != value:
-                    differences[_difference(name, record[name], value)] = None
-            there = record["settings"]
-            for name in (*settings, *(name for name in there if name not in settings)):
-                if there.get(name) != settings.get(name):
-                    differences[_difference(name, there.get(name), settings.get(name))] = None
+                if record.get(name) != value:
+                    differences[_difference(name, record.get(name), value)] = None
+            there = Settings.complete(record["settings"])
+            for name in (*here, *(name for name in there if name not in here)):
+                if there.get(name) != here.get(name):
+                    differences[_difference(name, there.get(name), here.get(name))] = None
         if differences:
             raise GraphTransplantError(
                 f"{self.directory} holds records of another comparison: {'; '.join(differences)}. "
-                "Choose another directory, or the settings of that comparison"
+                "Choose another directory or the settings of that comparison, or start over with "
+                "--fresh, which keeps those records beside the new ones"
             )
 
     def _repair(self, contents: Contents) -> str | None:
@@ -256,19 +332,59 @@ def _finite(value: Any) -> Any:
     return value
 
 
+_NO_JSON = "no JSON"
+
+
 def _parse(line: bytes) -> tuple[Record | None, str]:
     try:
         record = json.loads(line)
-    except ValueError as problem:  # covers bad UTF-8 as well
-        return None, f"no JSON: {problem}"
+    except (ValueError, RecursionError) as problem:  # covers bad UTF-8 and a mountain of brackets
+        return None, f"{_NO_JSON}: {problem}"
     if not isinstance(record, dict):
         return None, f"expected an object, got {type(record).__name__}"
-    for name, kind in _FIELDS.items():
+    for name in _NEEDED:
         if name not in record:
             return None, f"field `{name}` is missing"
-        if not isinstance(record[name], kind):
-            return None, f"field `{name}` has the type {type(record[name]).__name__}"
-    return record, ""
+    fault = next(_faults(record), "")
+    return (None, fault) if fault else (record, "")
+
+
+def _faults(record: Record) -> Iterator[str]:
+    """Name the fields whose type would trip up a reader of the records.
+
+    Each step counts on the ones before to have found nothing: only the first fault may be asked
+    for.
+    """
+    yield from _wrong_types(record, {**_NEEDED, **_POSSIBLE})
+    for name, kinds in _INSIDE.items():
+        inside = record.get(name, {})
+        yield from _wrong_types(inside, dict.fromkeys(inside, kinds), f"{name}.")
+    for name in _LISTS:
+        for number, point in enumerate(record.get(name, [])):
+            place = f"{name}[{number}]"
+            if not isinstance(point, dict):
+                yield f"field `{place}` has the type {type(point).__name__}"
+            expected = {key: _IN_LISTS.get(key, _MEASURED) for key in point}
+            yield from _wrong_types(point, expected, f"{place}.")
+            inside = point.get("measurements", {})
+            yield from _wrong_types(
+                inside, dict.fromkeys(inside, _MEASURED), f"{place}.measurements."
+            )
+    settings = record["settings"]
+    for name, default in Settings.complete({}).items():
+        kinds = _NUMBER if isinstance(default, float) else (type(default),)
+        yield from _wrong_types(settings, {name: kinds}, "settings.")
+    if settings.get("metric", "accuracy") not in METRICS:
+        yield f"field `settings.metric` is {settings['metric']!r}"
+
+
+def _wrong_types(
+    fields: Mapping[str, Any], expected: Mapping[str, tuple[type, ...]], prefix: str = ""
+) -> Iterator[str]:
+    for name, kinds in expected.items():
+        # Exact types: True is an int to isinstance, but no number of layers.
+        if name in fields and type(fields[name]) not in kinds:
+            yield f"field `{prefix}{name}` has the type {type(fields[name]).__name__}"
 
 
 def _difference(name: str, there: Any, here: Any) -> str:
@@ -282,12 +398,18 @@ def _difference(name: str, there: Any, here: Any) -> str:
 
 
 def _sync_directory(directory: Path) -> None:
-    if sys.platform != "win32":  # Windows cannot open directories
+    if sys.platform == "win32":  # Windows cannot open directories
+        return
+    try:
         descriptor = os.open(directory, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    except OSError as problem:
+        raise GraphTransplantError(
+            f"cannot sync the directory {directory} to disk: {problem.strerror}"
+        ) from problem
 
 
 @contextmanager
@@ -295,11 +417,16 @@ def _locked(path: Path, directory: Path) -> Iterator[None]:
     # The lock belongs to the open file, so the system frees it however this process ends. The lock
     # file itself stays: deleting it would let two processes lock two files of the same name.
     try:
-        file = open(path, "a+b")  # noqa: SIM115 - closed below, always
+        # Unbuffered: after a failed write nothing may be left that closing would write.
+        file = open(path, "a+b", buffering=0)  # noqa: SIM115 - closed below, always
     except OSError as problem:
         raise GraphTransplantError(f"cannot write in {directory}: {problem.strerror}") from problem
     with file:
-        if not _try_lock(file):
+        try:
+            free = _try_lock(file)
+        except OSError as problem:
+            raise GraphTransplantError(f"cannot lock {path}: {problem.strerror}") from problem
+        if not free:
             file.seek(1)
             owner = file.read().decode(errors="replace").strip()
             who = f" ({owner})" if owner else ""
@@ -307,14 +434,18 @@ def _locked(path: Path, directory: Path) -> Iterator[None]:
                 f"another comparison is writing to {directory}{who}; wait for it, stop it, or "
                 "choose another directory"
             )
-        file.truncate(0)
-        # The first byte is what Windows locks, and nobody can read it meanwhile.
-        file.write(f" process {os.getpid()}\n".encode())
-        file.flush()
+        try:
+            file.truncate(0)
+            # The first byte is what Windows locks, and nobody can read it meanwhile.
+            file.write(f" process {os.getpid()}\n".encode())
+        except OSError as problem:
+            raise GraphTransplantError(
+                f"cannot write in {directory}: {problem.strerror}"
+            ) from problem
         yield
 
 
-def _try_lock(file: BinaryIO) -> bool:
+def _try_lock(file: io.FileIO) -> bool:
     if sys.platform == "win32":
         import msvcrt
 

@@ -1,0 +1,170 @@
+"""How well trials share a machine, and what running them in worker processes costs.
+
+    python benchmarks/engines.py            # about three minutes on a quiet machine with two cores
+    python benchmarks/engines.py --quick    # a first impression in under a minute
+
+Two figures:
+
+* Wall time of a grid of equal trials with two workers, divided by that with one, which needs no
+  worker process. The two are there already when the clock starts. Half would be perfect; wanted is
+  0.6 at most.
+* What the engine adds to a trial in a worker process: wall time less the seconds that the trial
+  itself says it took, as a share of a trial of 30 seconds. Wanted is 2 % at most. Every trial is a
+  call of its own here, so that the file with the data is written and read each time: more than a
+  trial of a grid has to bear. The start of the workers and their imports are measured by
+  themselves: they come once, not per trial.
+
+Measure on a quiet machine: whatever else runs takes a core from the second worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import graph_transplant as gt
+from graph_transplant.experiments.engine import run_trials
+from graph_transplant.experiments.progress import Silent
+from graph_transplant.experiments.protocol import Record, Settings, Trial, all_trials
+from graph_transplant.experiments.worker import keep_freed_memory
+
+WANTED_RATIO = 0.6
+WANTED_SHARE = 0.02
+LONG_TRIAL = 30.0
+"""Seconds of the trial that the engine's cost is held against."""
+
+
+def timed(
+    store: gt.GraphStore, trials: Sequence[Trial], settings: Settings, workers: int
+) -> tuple[float, list[Record]]:
+    """Run trials and give the wall time and the records."""
+    records: list[Record] = []
+    fingerprint = store.fingerprint()
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        run_trials(
+            store,
+            trials,
+            settings,
+            fingerprint=fingerprint,
+            source=store.name,
+            workers=workers,
+            scratch=Path(scratch),
+            finish=records.append,
+            reporter=Silent(),
+        )
+    return time.perf_counter() - start, records
+
+
+def equal_trials(count: int) -> list[Trial]:
+    """List trials that take the same time: one method, one model, fold after fold."""
+    grid = all_trials(methods=["vanilla"], models=["gcs"], layers=[3], repeats=count, folds=3)
+    return list(grid)[:count]
+
+
+def epochs_for(store: gt.GraphStore, settings: Settings, seconds: float) -> int:
+    """Find how many epochs take about so long."""
+    _, records = timed(store, equal_trials(2), settings, 1)
+    return max(1, round(seconds / records[-1]["seconds"] * settings.epochs))
+
+
+def measure(*, trials: int, seconds: float, short_trials: int) -> dict[str, Any]:
+    """Measure both figures.
+
+    Args:
+        trials: Trials of the grid.
+        seconds: About how long each of them takes.
+        short_trials: Short trials that the engine's cost is measured with.
+    """
+    keep_freed_memory()  # as the command line and the workers do
+    store = gt.load("motifs")
+    load = os.getloadavg()[0]
+    # Never stopped early: equal trials take equally long.
+    brief = Settings(folds=3, epochs=1, stop_patience=10**9, decay_patience=10**9)
+    start, _ = timed(store, equal_trials(1), brief, 2)
+    epochs = epochs_for(store, replace(brief, epochs=10), seconds)
+    walls: dict[int, float] = {}
+    inside: dict[int, list[float]] = {}
+    for workers in (1, 2):
+        # Everything is imported, loaded and warm before the clock starts.
+        timed(store, equal_trials(2 * workers), brief, workers)
+        grid = equal_trials(trials)
+        walls[workers], records = timed(store, grid, replace(brief, epochs=epochs), workers)
+        inside[workers] = [record["seconds"] for record in records]
+
+    added = []
+    for trial in equal_trials(short_trials):
+        wall, (record,) = timed(store, [trial], brief, 2)
+        added.append(wall - record["seconds"])
+    overhead = statistics.median(added)
+    return {
+        "trials": trials,
+        "epochs": epochs,
+        "trial_seconds_one_worker": statistics.median(inside[1]),
+        "trial_seconds_two_workers": statistics.median(inside[2]),
+        "wall_one_worker": walls[1],
+        "wall_two_workers": walls[2],
+        "ratio": walls[2] / walls[1],
+        "overhead_trials": short_trials,
+        "overhead_seconds": overhead,
+        "overhead_share": overhead / LONG_TRIAL,
+        "start_seconds": start,
+        "cores": os.cpu_count(),
+        "load_before": load,
+    }
+
+
+def show(figures: dict[str, Any], console: Console) -> None:
+    """Print the figures with what is wanted of them."""
+
+    def verdict(value: float, most: float) -> str:
+        return "[green]as wanted[/]" if value <= most else f"[red]more than {most:g}[/]"
+
+    console.print(
+        f"{figures['trials']} trials of {figures['trial_seconds_one_worker']:.1f} s: one worker "
+        f"{figures['wall_one_worker']:.1f} s, two {figures['wall_two_workers']:.1f} s (a trial "
+        f"{figures['trial_seconds_two_workers']:.1f} s); ratio [bold]{figures['ratio']:.2f}[/], "
+        f"{verdict(figures['ratio'], WANTED_RATIO)}"
+    )
+    console.print(
+        f"engine, per trial: {1000 * figures['overhead_seconds']:.0f} ms, "
+        f"[bold]{figures['overhead_share']:.2%}[/] of a trial of {LONG_TRIAL:.0f} s, "
+        f"{verdict(figures['overhead_share'], WANTED_SHARE)}; start of the workers, once: "
+        f"{figures['start_seconds']:.1f} s"
+    )
+    console.print(
+        f"{figures['cores']} cores, load {figures['load_before']:.1f} before", style="dim"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="short trials: a first impression")
+    parser.add_argument("--trials", type=int, default=8, help="trials of the grid")
+    parser.add_argument("--seconds", type=float, default=8.0, help="about how long each takes")
+    parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
+    chosen = parser.parse_args(arguments)
+    figures = measure(
+        trials=4 if chosen.quick else chosen.trials,
+        seconds=1.0 if chosen.quick else chosen.seconds,
+        short_trials=6 if chosen.quick else 24,
+    )
+    show(figures, Console(highlight=False, soft_wrap=True))
+    if chosen.out:
+        chosen.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

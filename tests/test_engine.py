@@ -1,0 +1,385 @@
+"""Engines: the same records whatever runs the trials, and workers that come to grief."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.experiments import engine, worker
+from graph_transplant.experiments.engine import ENGINES, TrialError, run_trials, store_file
+from graph_transplant.experiments.progress import Silent
+from graph_transplant.experiments.protocol import Record, Settings, Trial, all_trials
+from graph_transplant.experiments.records import RecordStore, record_line
+from graph_transplant.experiments.worker import Attempts, failure_of, load_store
+from graph_transplant.graphs import GraphStore
+
+SETTINGS = Settings(folds=3, epochs=2, batch_size=8, seed=3, hidden=16)
+TRIALS = list(
+    all_trials(methods=["vanilla", "transplant-dp"], models=["gcs"], layers=[2], repeats=1, folds=3)
+)
+CULPRIT = TRIALS[2]
+
+
+def tiny_store() -> GraphStore:
+    """Make 24 graphs of two classes, rings and stars of five nodes, with noisy features."""
+    generator = torch.Generator().manual_seed(0)
+    nodes, graphs = 5, 24
+    labels = torch.arange(graphs) % 2
+    ring = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+    star = torch.tensor([[0, 0, 0, 0], [1, 2, 3, 4]])
+    edges = [torch.cat([part, part.flip(0)], 1) for part in (ring, star)]
+    return GraphStore(
+        x=torch.rand(nodes * graphs, 3, generator=generator),
+        edge_index=torch.cat([edges[label] for label in labels.tolist()], 1),
+        y=labels,
+        node_counts=torch.full((graphs,), nodes),
+        edge_counts=torch.tensor([edges[label].shape[1] for label in labels.tolist()]),
+        name="tiny",
+    )
+
+
+class Listening(Silent):
+    """A reporter that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.started: list[Trial] = []
+        self.epochs = 0
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def trial_started(self, trial: Trial) -> None:
+        self.started.append(trial)
+
+    def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
+        assert 0 <= validation_score <= 1
+        self.epochs += 1
+
+
+def run(
+    scratch: Path,
+    *,
+    trials: Sequence[Trial] = TRIALS,
+    store: GraphStore | None = None,
+    finish: Callable[[Record], None] | None = None,
+    reporter: Listening | None = None,
+    **options: Any,
+) -> list[Record]:
+    store = store or tiny_store()
+    records: list[Record] = []
+    run_trials(
+        store,
+        trials,
+        SETTINGS,
+        fingerprint=options.pop("fingerprint", store.fingerprint()),
+        source="tiny",
+        scratch=scratch,
+        finish=finish or records.append,
+        reporter=reporter or Listening(),
+        **options,
+    )
+    return records
+
+
+def lines(records: Sequence[Record]) -> list[bytes]:
+    """The bytes that must be equal between two runs: those of everything but the duration."""
+    return sorted(
+        record_line({key: item[key] for key in item if key != "seconds"}) for item in records
+    )
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The records of all trials, run one after another in this process."""
+    return lines(run(tmp_path_factory.mktemp("here"), workers=1))
+
+
+def test_in_this_process_the_reporter_hears_of_trials_and_epochs(
+    tmp_path: Path, expected: list[bytes]
+) -> None:
+    reporter = Listening()
+    shuffled = random.Random(0).sample(TRIALS, len(TRIALS))
+    assert shuffled != TRIALS
+    records = run(tmp_path, trials=shuffled, workers=1, reporter=reporter)
+    assert lines(records) == expected
+    assert [Trial.of_record(item) for item in records] == reporter.started == shuffled
+    assert reporter.epochs == len(TRIALS) * SETTINGS.epochs
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_worker_is_replaced_and_its_trial_runs_again(
+    tmp_path: Path, expected: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flag = tmp_path / "flag"
+    real = engine._run_there
+
+    def killed_once(path: Path, trial: Trial, *rest: Any) -> Any:
+        if trial == CULPRIT and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(path, trial, *rest)
+
+    # Defined in this function, it travels to the workers as code.
+    monkeypatch.setattr(engine, "_run_there", killed_once)
+    reporter = Listening()
+    shuffled = random.Random(1).sample(TRIALS, len(TRIALS))
+    (tmp_path / "out").mkdir()
+    records = run(tmp_path / "out", trials=shuffled, workers=2, reporter=reporter)
+    assert flag.exists()
+    assert lines(records) == expected  # none lost, none doubled, equal to the last bit
+    (note,) = reporter.notes
+    assert note.startswith("a worker process was ended from outside; running again: ")
+    assert str(CULPRIT) in note
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_failing_trial_in_a_worker_is_named_with_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = engine._run_there
+
+    def failing(path: Path, trial: Trial, *rest: Any) -> Any:
+        if trial == CULPRIT:
+            return failure_of(trial, ZeroDivisionError("a whole\nstory"))
+        return real(path, trial, *rest)
+
+    monkeypatch.setattr(engine, "_run_there", failing)
+    with pytest.raises(TrialError) as caught:
+        run(tmp_path, trials=[CULPRIT], workers=2)
+    assert str(caught.value) == f"trial {CULPRIT} failed: ZeroDivisionError: a whole"
+    assert "story" in caught.value.details
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trial_that_is_lost_with_every_worker_ends_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = engine._run_there
+
+    def killed(path: Path, trial: Trial, *rest: Any) -> Any:
+        if trial == CULPRIT:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(path, trial, *rest)
+
+    monkeypatch.setattr(engine, "_run_there", killed)
+    monkeypatch.setattr(worker, "RETRIES", 0)  # how often it is tried, is tested without processes
+    records: list[Record] = []
+    with pytest.raises(TrialError) as caught:
+        run(tmp_path, trials=[*TRIALS[:2], CULPRIT], workers=2, finish=records.append)
+    message = str(caught.value)
+    assert message.startswith("a worker process was ended from outside, at attempt 1 of 1 to run")
+    assert "memory ran out: fewer workers or smaller batches need less" in message
+    assert {Trial.of_record(item) for item in records} < set(TRIALS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trial_gets_two_more_attempts_of_its_own() -> None:
+    reporter = Listening()
+    attempts = Attempts(reporter)
+    first, second = TRIALS[:2]
+    attempts.lost([first, second], "gone")
+    attempts.lost([second], "gone")
+    attempts.lost([first], "gone")
+    assert reporter.notes == [
+        f"gone; running again: {first}; {second}",
+        f"gone; running again: {second}",
+        f"gone; running again: {first}",
+    ]
+    with pytest.raises(TrialError, match=f"gone, at attempt 3 of 3 to run trial {second};"):
+        attempts.lost([second], "gone")
+
+
+def memory_error() -> Exception:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 50)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("problem", "words", "has_details"),
+    [
+        (ValueError("one\ntwo"), "ValueError: one", True),
+        (KeyError(), "KeyError", True),
+        (GraphTransplantError("`x` is wrong\nreally"), "`x` is wrong", False),
+        (DataError(""), "DataError", True),
+        (MemoryError(), "memory ran out; fewer workers or smaller batches need less", True),
+        (memory_error(), "memory ran out; fewer workers or smaller batches need less", True),
+        (RuntimeError("not of memory"), "RuntimeError: not of memory", True),
+    ],
+)
+def test_failures_are_worded_in_one_line(problem: Exception, words: str, has_details: bool) -> None:
+    failure = failure_of(CULPRIT, problem)
+    assert failure.summary == f"trial {CULPRIT} failed: {words}"
+    assert bool(failure.details) == has_details
+    assert str(failure.error()) == failure.summary
+    assert failure.error().details == failure.details
+
+
+# The file that workers read --------------------------------------------------------------------
+
+
+def test_a_store_from_a_file_names_that_file_and_others_are_written_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    store = tiny_store()
+    with store_file(store, scratch) as path:
+        assert path.is_relative_to(scratch)
+        assert load_store(path, store.fingerprint()).fingerprint() == store.fingerprint()
+    assert list(scratch.iterdir()) == []
+
+    store.save(tmp_path / "tiny.safetensors")
+    loaded = GraphStore.load(tmp_path / "tiny.safetensors")
+    with store_file(loaded, scratch) as path:
+        assert path == tmp_path / "tiny.safetensors"
+        assert list(scratch.iterdir()) == []
+    assert path.exists()
+    # A part of it is another data set, and so is one whose file is gone.
+    part = loaded.subset(range(12))
+    with store_file(part, scratch) as path:
+        assert path.is_relative_to(scratch)
+        assert len(load_store(path, part.fingerprint())) == 12
+    (tmp_path / "tiny.safetensors").unlink()
+    with store_file(loaded, scratch) as path:
+        assert path.is_relative_to(scratch)
+
+
+def test_what_a_killed_comparison_left_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / ".graphs" / "graphs.safetensors1a2b.part"
+    left.mkdir(parents=True)
+    (left / "half").write_text("half")
+    with store_file(tiny_store(), tmp_path) as path:
+        assert not left.exists()
+        assert path.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_was_changed_meanwhile_is_refused(tmp_path: Path) -> None:
+    store = tiny_store()
+    store.subset(range(12)).save(tmp_path / "tiny.safetensors")
+    with pytest.raises(DataError, match=r"tiny\.safetensors was changed while the comparison ran"):
+        load_store(tmp_path / "tiny.safetensors", store.fingerprint())
+
+
+def test_a_full_disk_is_named_and_leaves_no_half_written_file(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    store = tiny_store()
+    fingerprint = store.fingerprint()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(
+            GraphTransplantError,
+            match=r"cannot write .*, which the workers read the data from: File too large; the rec",
+        ):
+            run(tmp_path, store=store, fingerprint=fingerprint, workers=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+
+
+# Choosing an engine ----------------------------------------------------------------------------
+
+
+def test_engines_are_named_in_errors(tmp_path: Path) -> None:
+    assert list(ENGINES) == ["local", "ray", "torchrun"]
+    with pytest.raises(
+        GraphTransplantError, match=r"`engine` must be one of local, ray, torchrun; got 'rai'"
+    ):
+        run(tmp_path, workers=1, engine="rai")
+    with pytest.raises(GraphTransplantError, match="`address` names a Ray cluster and needs the"):
+        run(tmp_path, workers=1, address="10.0.0.5:6379")
+
+
+def test_without_ray_the_message_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(GraphTransplantError, match=r"pip install 'graph-transplant\[cluster\]'"):
+        run(tmp_path, workers=1, engine="ray")
+    assert list(tmp_path.iterdir()) == []
+
+
+# Ctrl-C ----------------------------------------------------------------------------------------
+
+
+def descendants(process: int) -> list[int]:
+    """Process numbers of all children, their children and so on."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = stat.read_text().rsplit(")", 1)[1].split()[:2]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state != "Z":
+            parents.setdefault(int(parent), []).append(int(stat.parent.name))
+    found = [process]
+    for member in found:
+        found += parents.get(member, [])
+    return found[1:]
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("whole_group", [True, False], ids=["terminal", "parent only"])
+def test_ctrl_c_ends_workers_within_seconds_and_says_how_to_resume(
+    tmp_path: Path, whole_group: bool
+) -> None:
+    words = ["compare", "motifs", "--methods", "vanilla", "--folds", "3", "--repeats", "50"]
+    words += ["--epochs", "4", "--workers", "2", "--out", str(tmp_path / "out")]
+    path = tmp_path / "out" / "records.jsonl"
+    with subprocess.Popen(
+        [sys.executable, "-m", "graph_transplant", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        try:
+            deadline = time.monotonic() + 100
+            while not (path.exists() and path.read_bytes().count(b"\n") >= 1):
+                assert running.poll() is None, running.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            children = descendants(running.pid)
+            assert len(children) >= 2
+            start = time.monotonic()
+            if whole_group:
+                os.killpg(running.pid, signal.SIGINT)
+            else:
+                running.send_signal(signal.SIGINT)
+            _, errors = running.communicate(timeout=20)
+            while any(alive(child) for child in children):
+                assert time.monotonic() < start + 5, "a worker is still there"
+                time.sleep(0.02)
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == 130
+    kept = len(RecordStore(tmp_path / "out").read())
+    verb = "trial is" if kept == 1 else "trials are"
+    assert f"{kept} finished {verb} kept in {tmp_path / 'out'}" in errors
+    assert "graph-transplant compare motifs --methods vanilla" in errors
+    assert "Traceback" not in errors
+    assert not (tmp_path / "out" / ".graphs").exists()
+    assert json.loads(path.read_bytes().splitlines()[-1])["data"] == "motifs"
