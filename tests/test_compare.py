@@ -37,7 +37,7 @@ from graph_transplant.experiments.summary import (
     verdicts,
 )
 from graph_transplant.experiments.trial import run_trial, sampled_curve, trial_seed
-from graph_transplant.experiments.worker import keep_freed_memory
+from graph_transplant.experiments.worker import Failure, keep_freed_memory
 from graph_transplant.graphs import GraphStore
 from graph_transplant.training import EpochLog
 
@@ -300,7 +300,7 @@ def test_a_failing_trial_is_named_and_finished_ones_are_kept(
 def test_a_failure_in_a_worker_comes_back_with_its_trial(tmp_path: Path) -> None:
     trial = Trial("vanilla", "gcs", 3, 0, 1)
     outcome = engine._run_there(tmp_path / "missing.safetensors", trial, Settings(), "", "tiny")
-    assert isinstance(outcome, engine._Failure)
+    assert isinstance(outcome, Failure)
     assert outcome.summary.startswith("trial vanilla, gcs with 3 layers, repeat 0, fold 1 failed: ")
 
 
@@ -396,7 +396,7 @@ def test_summary_by_hand() -> None:
     assert plain.trials == 5
     assert plain.accuracy_mean == pytest.approx(0.58)
     # Squared distances to 0.58: 0.0004, 0.0009, 0.0049, 0.0064, 0.0004; in all 0.0130.
-    assert plain.accuracy_std == pytest.approx(math.sqrt(0.0130 / 4))
+    assert plain.score_std == pytest.approx(math.sqrt(0.0130 / 4))
     assert plain.ece_mean == pytest.approx(0.058)
     assert plain.nll_mean == pytest.approx(0.42)
     assert plain.seconds_mean == pytest.approx(4.0)
@@ -429,7 +429,7 @@ def test_csv_has_the_stated_columns_and_empty_cells_for_what_is_not_defined() ->
     assert tuple(first) == COLUMNS
     assert first["method"] == "a, b"
     assert float(first["difference"]) == 0.25
-    for name in ("accuracy_std", "auroc_mean", "ci_low", "ci_high", "p_value", "p_holm"):
+    for name in ("score_std", "auroc_mean", "ci_low", "ci_high", "p_value", "p_holm"):
         assert first[name] == ""
         assert second[name] == ""
     assert "nan" not in text.lower()

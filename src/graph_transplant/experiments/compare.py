@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+import torch
 
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS, expand_methods, refusal
 from graph_transplant.augment.methods import GROUPS
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.experiments.engine import run_trials
+from graph_transplant.experiments.distributed import current_group
+from graph_transplant.experiments.engine import ENGINES, run_trials
 from graph_transplant.experiments.files import write_atomically
 from graph_transplant.experiments.progress import Reporter, Silent
-from graph_transplant.experiments.protocol import Record, Settings, Trial, all_trials
+from graph_transplant.experiments.protocol import (
+    SCALES,
+    Record,
+    Settings,
+    Trial,
+    all_trials,
+    default_metric,
+    scale_of,
+)
 from graph_transplant.experiments.records import RecordStore
-from graph_transplant.experiments.splits import check_folds
+from graph_transplant.experiments.selection import SELECTIONS
+from graph_transplant.experiments.splits import official_split, strata
 from graph_transplant.experiments.summary import (
     SummaryRow,
     Verdict,
@@ -25,7 +37,7 @@ from graph_transplant.experiments.summary import (
     verdicts,
 )
 from graph_transplant.graphs import GraphStore
-from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
+from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 
 Item = TypeVar("Item")
 
@@ -37,12 +49,15 @@ class Comparison:
     Args:
         directory: Where its files lie.
         records: All finished trials in that directory, in a fixed order.
+        selection: How rows were chosen among candidates, see
+            :func:`~graph_transplant.experiments.selection.select`.
         rows: The summary, ranked within each model.
         verdicts: The findings in words, one per model and number of layers.
     """
 
     directory: Path
     records: list[Record]
+    selection: str
     rows: list[SummaryRow]
     verdicts: list[Verdict]
 
@@ -57,9 +72,18 @@ def compare(
     folds: int = 5,
     repeats: int = 1,
     epochs: int = 1000,
-    batch_size: int = 128,
+    batch_size: int | None = None,
     seed: int = 0,
+    select: str = "none",
+    metric: str | None = None,
+    scale: str = "auto",
+    split: str = "folds",
+    readout: str = "mean",
+    attack: Sequence[float] = (),
     workers: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    fresh: bool = False,
     source: str | None = None,
     reporter: Reporter | None = None,
 ) -> Comparison:
@@ -70,7 +94,7 @@ def compare(
     directory; anything else that differs is refused.
 
     Args:
-        store: The data set; each graph has one class.
+        store: The data set; each graph has one class, or several labels.
         out: Directory for ``records.jsonl`` and ``summary.csv``, made when it is not there.
         methods: Names of methods, with parameters or without
             (:func:`~graph_transplant.augment.methods.expand_methods`); differences are taken to
@@ -81,9 +105,26 @@ def compare(
         folds: Number of folds, at least 3.
         repeats: How often to repeat with another shuffle.
         epochs: Most epochs a trial trains.
-        batch_size: Graphs per training batch.
+        batch_size: Graphs per training batch. (default: that of the scale)
         seed: The one number that all randomness derives from.
-        workers: How many trials run at once.
+        select: ``"validation"`` or ``"nested"`` runs each method named without parameters with
+            every value of its search space and reports, for each method and model, the candidate
+            (number of layers, values) with the best validation metric; see
+            :func:`~graph_transplant.experiments.selection.select`. ``"none"`` reports every one.
+        metric: ``"accuracy"`` or ``"auroc"``. (default: what suits the data set, see
+            :func:`~graph_transplant.experiments.protocol.default_metric`)
+        scale: The paper's patience and batch size for ``"small"``, ``"medium"`` or ``"large"`` data
+            sets; ``"auto"`` goes by the number of graphs.
+        split: ``"folds"``, or ``"official"`` for the split that comes with the data set, where
+            repeats differ in their seed alone.
+        readout: How node embeddings become a graph embedding: mean, sum or max.
+        attack: Also measure the accuracy on test graphs attacked with these budgets, as shares of
+            the mean number of edges.
+        workers: How many trials run at once on this machine.
+        engine: What runs the trials: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``,
+            which gives all processes to one trial at a time.
+        address: Address of the Ray cluster. (default: one is started on this machine)
+        fresh: Start anew; the records that are there are kept under another name.
         source: How the data set was named, for the command that repeats the comparison. (default:
             its name)
         reporter: Told how the comparison goes on. (default: nobody is told)
@@ -106,28 +147,48 @@ def compare(
             )
     for name in models:
         check_choice("models", name, CONVOLUTIONS)
-    wanted_methods = expand_methods(methods)
+    check_choice("readout", readout, READOUTS)
+    check_choice("select", select, SELECTIONS)
+    check_choice("engine", engine, ENGINES)
+    check_choice("scale", scale, ["auto", *SCALES])
     for argument, numbers in (("layers", layers), ("repeats", (repeats,)), ("workers", (workers,))):
         if not numbers or min(numbers) < 1:
             given = ", ".join(str(number) for number in numbers) or "nothing"
             raise GraphTransplantError(f"`{argument}` must be at least 1, got {given}")
-    if store.task != "multiclass":
-        raise GraphTransplantError(
-            f"a comparison needs one class per graph, but the task of {store.name} is {store.task}"
-        )
-    settings = Settings(folds=folds, epochs=epochs, batch_size=batch_size, seed=seed)
-    check_folds(store.labels, folds)
-
+    scale = scale_of(len(store)) if scale == "auto" else scale
+    settings = SCALES[scale].apply(
+        Settings(
+            folds=folds,
+            epochs=epochs,
+            seed=seed,
+            readout=readout,
+            metric=metric or metric_for(store),
+            split=split,
+            parts=current_group().size if engine == "torchrun" else 1,
+            attack=tuple(attack),
+        ),
+        batch_size,
+    )
+    check_protocol(store, settings, select)
     reporter = reporter or Silent()
-    chosen = _that_serve(wanted_methods, methods, store, reporter)
+    chosen = _that_serve(candidates(methods, search=select != "none", scale=scale), store, reporter)
     fingerprint = store.fingerprint()
     directory = Path(out)
     identity = {"data": store.name, "fingerprint": fingerprint}
-    with RecordStore(directory).writing(identity, settings.as_record(__version__)) as writer:
+    with RecordStore(directory).writing(
+        identity, settings.as_record(__version__), fresh=fresh
+    ) as writer:
         if writer.notice:
             reporter.note(writer.notice)
         wanted = list(
-            all_trials(methods=chosen, models=models, layers=layers, repeats=repeats, folds=folds)
+            all_trials(
+                methods=chosen,
+                models=models,
+                layers=layers,
+                repeats=repeats,
+                folds=folds if split == "folds" else 1,
+                nested=select == "nested",
+            )
         )
         there = {Trial.of_record(record) for record in writer.records}
         missing = [trial for trial in wanted if trial not in there]
@@ -153,35 +214,114 @@ def compare(
                     scratch=directory,
                     finish=finish,
                     reporter=reporter,
+                    engine=engine,
+                    address=address,
                 )
             finally:
                 reporter.stop()
         # Read back: the tables are made of what a later reader of the file will find.
         records = sorted(RecordStore(directory).read(), key=Trial.of_record)
-        rows = summarise(records)
+        rows = summarise(records, select)
         write_atomically(directory / "summary.csv", summary_csv(rows))
-    return Comparison(directory, records, rows, verdicts(rows))
+    return Comparison(directory, records, select, rows, verdicts(rows))
 
 
-def _that_serve(
-    wanted: Sequence[str], given: Sequence[str], store: GraphStore, reporter: Reporter
-) -> list[str]:
+def metric_for(store: GraphStore) -> str:
+    """Choose the metric that suits a data set.
+
+    Args:
+        store: The data set.
+
+    Example:
+        >>> from graph_transplant import load
+        >>> metric_for(load("motifs", graphs=12))
+        'accuracy'
+    """
+    classes = store.task == "multiclass"
+    counts = torch.bincount(store.labels, minlength=store.num_outputs).tolist() if classes else []
+    return default_metric(store.task, counts)
+
+
+def check_protocol(store: GraphStore, settings: Settings, select: str) -> None:
+    """Check that a data set can be compared on in this way, before anything runs.
+
+    Args:
+        store: The data set.
+        settings: The protocol.
+        select: How candidates are chosen.
+
+    Raises:
+        GraphTransplantError: If it cannot, saying why.
+    """
+    if settings.split == "official":
+        official_split(store)
+        if select == "nested":
+            raise GraphTransplantError(
+                "nested selection needs folds, but `split` is 'official': choose one of the two"
+            )
+    else:
+        strata(store, settings.folds)
+    if store.task == "multilabel" and settings.metric != "auroc":
+        raise GraphTransplantError(
+            f"`metric` must be auroc for {store.name}, whose graphs have several labels; got "
+            f"{settings.metric!r}"
+        )
+    if settings.metric == "auroc" and store.task == "multiclass" and store.num_outputs != 2:
+        raise GraphTransplantError(
+            f"`metric` auroc needs two classes, but {store.name} has {store.num_outputs}"
+        )
+    if settings.attack and store.task != "multiclass":
+        raise GraphTransplantError(
+            f"`attack` needs one class per graph, but the task of {store.name} is {store.task}"
+        )
+
+
+def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str, bool]:
+    """Write out the methods of a comparison.
+
+    Args:
+        methods: Names as :func:`~graph_transplant.augment.methods.expand_methods` takes them.
+        search: Take the whole search space of every method that is named without parameters.
+        scale: ``"small"``, ``"medium"`` or ``"large"``. As in the paper, the anchor ratio of Graph
+            Transplant is searched for medium and large data sets only, unless it is asked for by
+            ``transplant-ep:paper``.
+
+    Returns:
+        Every method, and whether it was asked for by its own name and not as one of a group.
+
+    Example:
+        >>> candidates(["paper", "subgraph"], search=False, scale="small")["subgraph"]
+        True
+        >>> list(candidates(["drop-nodes", "transplant-dp"], search=True, scale="small"))
+        ['drop-nodes', 'drop-nodes:ratio=0.4', 'transplant-dp']
+    """
+    found: dict[str, bool] = {}
+    for text in methods:
+        group = text in GROUPS
+        for name in expand_methods([text]) if group else [text]:
+            method = METHODS.get(name) if search else None
+            if method is not None and not (scale == "small" and "anchor_ratio" in method.search):
+                name += ":paper"
+            for candidate in expand_methods([name]):
+                found[candidate] = found.get(candidate, False) or not group
+    return found
+
+
+def _that_serve(methods: Mapping[str, bool], store: GraphStore, reporter: Reporter) -> list[str]:
     """Keep the methods that can train on the data; one that was asked for by name must be able to.
 
     Args:
-        wanted: Every method, written out.
-        given: The methods as the user named them.
+        methods: What :func:`candidates` gives.
         store: The data set.
         reporter: Told what is left out.
     """
-    named = expand_methods([name for name in given if name not in GROUPS])
     model = GraphClassifier.for_data(store, layers=1, hidden=8, seed=0)
     chosen = []
-    for name in wanted:
+    for name, named in methods.items():
         problem = refusal(name, model, store)
         if problem is None:
             chosen.append(name)
-        elif name in named:
+        elif named:
             raise GraphTransplantError(problem)
         else:
             reporter.note(f"{name} is left out: {problem}")

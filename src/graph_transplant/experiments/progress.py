@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.protocol import METRICS, Record, Trial, metric_of, score
 
 
 class Reporter(Protocol):
@@ -26,7 +26,7 @@ class Reporter(Protocol):
     def trial_started(self, trial: Trial) -> None:
         """A trial starts in this process."""
 
-    def epoch_finished(self, epoch: int, epochs: int, validation_accuracy: float) -> None:
+    def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
         """The trial in this process has finished an epoch."""
 
     def trial_finished(self, record: Record) -> None:
@@ -48,7 +48,7 @@ class Silent:
     def trial_started(self, trial: Trial) -> None:
         """A trial starts in this process."""
 
-    def epoch_finished(self, epoch: int, epochs: int, validation_accuracy: float) -> None:
+    def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
         """The trial in this process has finished an epoch."""
 
     def trial_finished(self, record: Record) -> None:
@@ -109,20 +109,28 @@ class RemainingTime:
 
 
 class RunningMeans:
-    """Mean test accuracy of each method so far, in the order the methods appeared."""
+    """Mean test metric of each method so far, in the order the methods appeared.
+
+    Attributes:
+        metric: The metric in words.
+    """
 
     def __init__(self, finished: Sequence[Record]) -> None:
+        self.metric = METRICS["accuracy"]
         self._scores: dict[str, list[float]] = {}
         for record in finished:
             self.add(record)
 
     def add(self, record: Record) -> None:
         """Take note of a finished trial."""
+        self.metric = METRICS[metric_of(record)]
         name = f"{record['method']} {record['model']}-{record['layers']}"
-        self._scores.setdefault(name, []).append(record["test"]["accuracy"])
+        value = score(record)
+        if value is not None:
+            self._scores.setdefault(name, []).append(value)
 
     def best(self, most: int) -> list[tuple[str, float, int]]:
-        """Give name, mean accuracy and number of trials of the best ones, best first."""
+        """Give name, mean metric and number of trials of the best ones, best first."""
         means = [
             (name, sum(values) / len(values), len(values)) for name, values in self._scores.items()
         ]
@@ -154,7 +162,7 @@ class Plain:
     def trial_started(self, trial: Trial) -> None:
         """A trial starts in this process."""
 
-    def epoch_finished(self, epoch: int, epochs: int, validation_accuracy: float) -> None:
+    def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
         """The trial in this process has finished an epoch."""
 
     def trial_finished(self, record: Record) -> None:
@@ -165,7 +173,7 @@ class Plain:
         left = self._remaining.seconds()
         line = (
             f"[{self._done:{len(str(self._total))}d}/{self._total}] {trial}: "
-            f"accuracy {100 * record['test']['accuracy']:.1f} %, "
+            f"{_result(record)}, "
             f"best epoch {record['best_epoch']} of {record['epochs']}, "
             f"{duration(record['seconds'])}"
         )
@@ -233,13 +241,13 @@ class Display:
             time="",
         )
 
-    def epoch_finished(self, epoch: int, epochs: int, validation_accuracy: float) -> None:
+    def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
         """The trial in this process has finished an epoch."""
         self._progress.update(
             self._one,
             completed=epoch,
             total=epochs,
-            time=f"validation {100 * validation_accuracy:.1f} %",
+            time=f"validation {100 * validation_score:.1f} %",
         )
 
     def trial_finished(self, record: Record) -> None:
@@ -265,7 +273,7 @@ class Display:
         lines: list[Text | Progress] = [self._progress]
         best = self._means.best(4)
         if best:
-            line = Text("accuracy so far: ", style="dim")
+            line = Text(f"{self._means.metric} so far: ", style="dim")
             for number, (name, value, trials) in enumerate(best):
                 line.append(" · " if number else "")
                 line.append(f"{name} ")
@@ -275,6 +283,12 @@ class Display:
                 line.append(f" ({trials})")
             lines.append(line)
         return Group(*lines)
+
+
+def _result(record: Record) -> str:
+    value = score(record)
+    number = "not defined" if value is None else f"{100 * value:.1f} %"
+    return f"{METRICS[metric_of(record)]} {number}"
 
 
 def duration(seconds: float) -> str:

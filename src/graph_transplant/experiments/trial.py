@@ -10,11 +10,12 @@ import numpy as np
 import torch
 
 from graph_transplant import __version__
+from graph_transplant.analysis import robustness
 from graph_transplant.augment import build_method
 from graph_transplant.experiments.protocol import Record, Settings, Trial
-from graph_transplant.experiments.splits import fold_indices
+from graph_transplant.experiments.splits import Split, fold_indices, official_split, strata
 from graph_transplant.graphs import GraphStore
-from graph_transplant.metrics import classification_metrics
+from graph_transplant.metrics import measure
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.training import EpochLog, evaluate, fit
 
@@ -45,8 +46,30 @@ def trial_seed(trial: Trial, seed: int) -> int:
     """
     # Python's own hash of a string differs between processes.
     name = int.from_bytes(hashlib.sha256(trial.model.encode()).digest()[:4], "little")
-    key = (trial.repeat, trial.fold, name, trial.layers)
+    key: tuple[int, ...] = (trial.repeat, trial.fold, name, trial.layers)
+    if trial.inner:
+        key += (trial.inner,)
     return int(np.random.SeedSequence(seed, spawn_key=key).generate_state(1)[0])
+
+
+def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
+    """Give the training, validation and test graphs of a trial.
+
+    Args:
+        store: The whole data set.
+        trial: The trial.
+        settings: The protocol.
+    """
+    if settings.split == "official":
+        return official_split(store)
+    return fold_indices(
+        strata(store, settings.folds),
+        folds=settings.folds,
+        repeat=trial.repeat,
+        seed=settings.seed,
+        fold=trial.fold,
+        inner=trial.inner,
+    )
 
 
 def run_trial(
@@ -58,7 +81,7 @@ def run_trial(
     source: str,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
 ) -> Record:
-    """Train and evaluates one trial.
+    """Train and evaluate one trial.
 
     Selection looks at the validation graphs only; the test graphs are evaluated once, at the
     selected checkpoint. Standardisation statistics come from training and validation graphs. The
@@ -76,13 +99,7 @@ def run_trial(
         The record.
     """
     start = time.perf_counter()
-    split = fold_indices(
-        store.labels,
-        folds=settings.folds,
-        repeat=trial.repeat,
-        seed=settings.seed,
-        fold=trial.fold,
-    )
+    split = split_of(store, trial, settings)
     seed = trial_seed(trial, settings.seed)
     train = store.subset(split.train)
     validation = store.subset(split.validation)
@@ -106,23 +123,29 @@ def run_trial(
         learning_rate=settings.learning_rate,
         stop_patience=settings.stop_patience,
         decay_patience=settings.decay_patience,
+        patience_unit=settings.patience_unit,
+        metric=settings.metric,
+        parts=settings.parts,
         clip_norm=settings.clip_norm,
         progress=False,
         callbacks=callbacks,
     )
+    test = store.subset(split.test)
     measured = {}
-    for name, part in (("validation", validation), ("test", store.subset(split.test))):
+    for name, part in (("validation", validation), ("test", test)):
         evaluation = evaluate(result.model, part)
-        measured[name] = classification_metrics(evaluation.logits, evaluation.targets)
-    return {
+        measured[name] = measure(evaluation.logits, evaluation.targets, store.task)
+    record: Record = {
         "data": store.name,
         "source": source,
         "fingerprint": fingerprint,
+        "task": store.task,
         "method": trial.method,
         "model": trial.model,
         "layers": trial.layers,
         "repeat": trial.repeat,
         "fold": trial.fold,
+        "inner": trial.inner,
         "seed": seed,
         "validation": measured["validation"],
         "test": measured["test"],
@@ -138,6 +161,10 @@ def run_trial(
         "settings": settings.as_record(__version__),
         "curve": sampled_curve(result.history),
     }
+    if settings.attack:
+        record["attacked"] = robustness(result.model, test, settings.attack, data=store)
+        record["seconds"] = round(time.perf_counter() - start, 3)
+    return record
 
 
 def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> list[Record]:
@@ -150,8 +177,8 @@ def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> li
         points: Most points to keep.
 
     Returns:
-        For each point: epoch, train_loss, validation_loss, validation_accuracy and, where there are
-        any, the measurements of the augmentations.
+        For each point: epoch, train_loss, validation_loss, validation_accuracy, validation_score
+        (that of the metric) and, where there are any, the measurements of the augmentations.
     """
     if len(history) > points:
         kept = np.unique(np.linspace(0, len(history) - 1, points).round().astype(int))
@@ -163,6 +190,7 @@ def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> li
             "train_loss": log.train_loss,
             "validation_loss": log.validation_loss,
             "validation_accuracy": log.validation_accuracy,
+            "validation_score": log.validation_score,
         }
         if log.measurements:
             point["measurements"] = dict(log.measurements)

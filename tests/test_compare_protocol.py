@@ -1,0 +1,262 @@
+"""Comparisons by other rules: selection, nested folds, other metrics, official splits, attacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graph_transplant.augment import METHODS
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.compare import Comparison, candidates, compare, metric_for
+from graph_transplant.experiments.progress import Silent
+from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.records import RecordStore
+from graph_transplant.graphs import GraphStore
+
+
+def rings_and_stars(
+    y: Tensor | None = None, *, task: str = "multiclass", official: Tensor | None = None
+) -> GraphStore:
+    """Make 30 graphs of five nodes, rings and stars by turns, with noisy features."""
+    generator = torch.Generator().manual_seed(1)
+    nodes, graphs = 5, 30
+    shape = torch.arange(graphs) % 2
+    ring = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+    star = torch.tensor([[0, 0, 0, 0], [1, 2, 3, 4]])
+    edges = [torch.cat([part, part.flip(0)], 1) for part in (ring, star)]
+    return GraphStore(
+        x=torch.rand(nodes * graphs, 3, generator=generator),
+        edge_index=torch.cat([edges[kind] for kind in shape.tolist()], 1),
+        y=shape if y is None else y,
+        node_counts=torch.full((graphs,), nodes),
+        edge_counts=torch.tensor([edges[kind].shape[1] for kind in shape.tolist()]),
+        task=task,
+        official=official,
+        name="rings",
+    )
+
+
+def run(out: Path, store: GraphStore | None = None, **changes: Any) -> Comparison:
+    arguments: dict[str, Any] = {
+        "methods": ["vanilla", "drop-nodes"],
+        "folds": 3,
+        "epochs": 2,
+        "batch_size": 8,
+        **changes,
+    }
+    return compare(store or rings_and_stars(), out=out, **arguments)
+
+
+def mean_validation(records: list[Record], metric: str = "accuracy") -> float:
+    return sum(record["validation"][metric] for record in records) / len(records)
+
+
+def test_selection_reports_the_candidate_with_the_best_mean_validation_metric(
+    tmp_path: Path,
+) -> None:
+    comparison = run(tmp_path, layers=[1, 2], epochs=4, select="validation")
+    assert {record["method"] for record in comparison.records} == {
+        "vanilla",
+        "drop-nodes",
+        "drop-nodes:ratio=0.4",
+    }
+    assert len(comparison.records) == 3 * 2 * 3
+    assert {(row.model, row.layers) for row in comparison.rows} == {("gcs", None)}
+    by_method = {row.method: row for row in comparison.rows}
+    assert set(by_method) == {"vanilla", "drop-nodes"}
+    for method, row in by_method.items():
+        groups: dict[tuple[int, str], list[Record]] = {}
+        for record in comparison.records:
+            if record["method"].split(":")[0] == method:
+                groups.setdefault((record["layers"], record["method"]), []).append(record)
+        best = max(mean_validation(records) for records in groups.values())
+        # Ties may be many on so few graphs; whichever was chosen must be among the best.
+        tests = {
+            round(sum(item["test"]["accuracy"] for item in records) / 3, 9)
+            for records in groups.values()
+            if mean_validation(records) == pytest.approx(best)
+        }
+        assert row.score_mean is not None
+        assert round(row.score_mean, 9) in tests
+        assert row.trials == 3
+        assert row.chosen
+
+
+def test_the_records_of_a_selection_are_ordinary_ones(tmp_path: Path) -> None:
+    selected = run(tmp_path, select="validation")
+    plain = run(tmp_path, methods=["vanilla", "drop-nodes:paper"])
+    assert plain.records == selected.records
+    assert {row.method for row in plain.rows} == {"vanilla", "drop-nodes", "drop-nodes:ratio=0.4"}
+
+
+def test_nested_selection_runs_every_inner_split_and_adds_to_what_is_there(tmp_path: Path) -> None:
+    class Counting(Silent):
+        ran = 0
+
+        def trial_finished(self, record: Record) -> None:
+            self.ran += 1
+
+    run(tmp_path, select="validation")
+    reporter = Counting()
+    nested = run(tmp_path, select="nested", reporter=reporter)
+    assert reporter.ran == 9
+    assert {record["inner"] for record in nested.records} == {0, 1}
+    assert {row.method: row.trials for row in nested.rows} == {"vanilla": 3, "drop-nodes": 3}
+    sizes = {(record["inner"], record["fold"]): record["sizes"] for record in nested.records}
+    assert all(size == {"train": 10, "validation": 10, "test": 10} for size in sizes.values())
+
+
+def test_inner_trials_have_seeds_of_their_own_that_methods_share(tmp_path: Path) -> None:
+    records = run(tmp_path, select="nested").records
+    seeds: dict[tuple[int, int], set[int]] = {}
+    for record in records:
+        seeds.setdefault((record["fold"], record["inner"]), set()).add(record["seed"])
+    assert all(len(shared) == 1 for shared in seeds.values())
+    assert len(set.union(*seeds.values())) == 6
+
+
+def test_candidates_search_the_anchor_ratio_on_larger_data_only() -> None:
+    ratios = METHODS["transplant-dp"].search["anchor_ratio"]
+    small = candidates(["transplant-dp"], search=True, scale="small")
+    medium = candidates(["transplant-dp"], search=True, scale="medium")
+    assert list(small) == ["transplant-dp"]
+    assert len(medium) == len(ratios) == 3
+    asked_for = candidates(["transplant-dp:paper"], search=True, scale="small")
+    assert set(asked_for) == set(medium)
+
+
+def test_candidates_with_parameters_of_their_own_are_left_as_they_are() -> None:
+    found = candidates(["drop-nodes:ratio=0.3", "subgraph"], search=True, scale="small")
+    assert list(found) == ["drop-nodes:ratio=0.3", "subgraph:size=0.6", "subgraph"]
+
+
+def test_candidates_of_a_group_are_told_from_those_asked_for_by_name() -> None:
+    found = candidates(["paper", "drop-nodes"], search=False, scale="small")
+    assert found["drop-nodes"]
+    assert not found["mask-nodes"]
+    assert next(iter(found)) == "vanilla"
+
+
+def test_a_rare_class_is_judged_by_auroc(tmp_path: Path) -> None:
+    y = torch.zeros(30, dtype=torch.long)
+    y[::6] = 1  # five of thirty
+    store = rings_and_stars(y)
+    assert metric_for(store) == "auroc"
+    comparison = run(tmp_path, store)
+    for record in comparison.records:
+        assert record["settings"]["metric"] == "auroc"
+        # The recorded validation value is that of the checkpoint with the highest AUROC.
+        best = max(point["validation_score"] for point in record["curve"])
+        assert record["validation"]["auroc"] == pytest.approx(best)
+    for row in comparison.rows:
+        assert row.metric == "auroc"
+        assert row.score_mean == row.auroc_mean
+
+
+def test_the_metric_can_be_chosen_and_belongs_to_the_records(tmp_path: Path) -> None:
+    first = run(tmp_path, metric="auroc")
+    assert {row.metric for row in first.rows} == {"auroc"}
+    with pytest.raises(GraphTransplantError, match="`metric` is auroc there and accuracy here"):
+        run(tmp_path, metric="accuracy")
+
+
+def several_labels() -> GraphStore:
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.rand(30, 3, generator=generator) < 0.5).float()
+    y[torch.rand(30, 3, generator=generator) < 0.2] = float("nan")
+    return rings_and_stars(y, task="multilabel")
+
+
+def test_several_labels_with_gaps_are_compared_by_mean_auroc(tmp_path: Path) -> None:
+    methods = ["vanilla", "transplant-dp", "transplant-ep", "manifold-mixup"]
+    comparison = run(tmp_path, several_labels(), methods=methods)
+    assert {record["task"] for record in comparison.records} == {"multilabel"}
+    assert {row.method for row in comparison.rows} == set(methods)
+    for row in comparison.rows:
+        assert row.metric == "auroc"
+        assert row.score_mean is not None
+        assert 0 <= row.score_mean <= 1
+
+
+def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    many = rings_and_stars(torch.arange(30) % 3)
+    values = rings_and_stars(torch.linspace(0, 1, 30).unsqueeze(1), task="regression")
+    for store, arguments, message in (
+        (several_labels(), {"metric": "accuracy"}, "`metric` must be auroc for rings"),
+        (many, {"metric": "auroc"}, "`metric` auroc needs two classes, but rings has 3"),
+        (values, {}, "the task of rings is regression"),
+        (several_labels(), {"attack": [0.2]}, "`attack` needs one class per graph"),
+        (many, {"split": "official"}, "rings comes without a split of its own"),
+        (many, {"select": "best"}, "`select` must be one of none, validation, nested"),
+        (many, {"engine": "cloud"}, "`engine` must be one of local, ray, torchrun"),
+        (many, {"scale": "huge"}, "`scale` must be one of auto, small, medium, large"),
+        (many, {"readout": "min"}, "`readout` must be one of mean, sum, max"),
+        (many, {"attack": [0.0]}, r"`attack` must be shares in \(0, 1\], got 0.0"),
+    ):
+        with pytest.raises(GraphTransplantError, match=message):
+            run(tmp_path, store, **arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_official_split_is_run_once_per_repeat_with_seeds_of_its_own(tmp_path: Path) -> None:
+    official = torch.tensor([0, 0, 0, 1, 2], dtype=torch.int8).repeat(6)
+    store = rings_and_stars(torch.arange(30) // 5 % 2, official=official)
+    comparison = run(tmp_path, store, split="official", repeats=3)
+    assert len(comparison.records) == 2 * 3
+    for record in comparison.records:
+        assert record["fold"] == 0
+        assert record["sizes"] == {"train": 18, "validation": 6, "test": 6}
+    assert len({record["seed"] for record in comparison.records}) == 3
+    with pytest.raises(GraphTransplantError, match="nested selection needs folds"):
+        run(tmp_path, store, split="official", select="nested")
+
+
+def test_scales_set_patience_and_batch_size(tmp_path: Path) -> None:
+    settings = run(tmp_path, scale="large", batch_size=None).records[0]["settings"]
+    assert settings["batch_size"] == 64
+    assert settings["patience_unit"] == "epochs"
+    assert (settings["stop_patience"], settings["decay_patience"]) == (10, 5)
+
+
+def test_a_fresh_start_keeps_the_old_records_beside_the_new_ones(tmp_path: Path) -> None:
+    old = run(tmp_path).records
+    new = run(tmp_path, seed=1, fresh=True).records
+    assert {record["settings"]["seed"] for record in new} == {1}
+    kept = [path for path in tmp_path.iterdir() if path.name.startswith("records-")]
+    assert len(kept) == 1
+    assert len(kept[0].read_text().splitlines()) == len(old)
+    assert len(RecordStore(tmp_path).read()) == len(new) == len(old)
+
+
+def test_an_attack_is_measured_on_the_test_graphs(tmp_path: Path) -> None:
+    comparison = run(tmp_path, methods=["vanilla"], attack=[0.25, 1.0], epochs=20)
+    # Rings have five edges and stars four.
+    edges = [1, 4]
+    for record in comparison.records:
+        attacked = record["attacked"]
+        assert [item["edges"] for item in attacked] == edges
+        assert [item["budget"] for item in attacked] == [0.25, 1.0]
+        for item in attacked:
+            # Ten test graphs: accuracies are tenths.
+            assert 10 * item["accuracy"] == pytest.approx(round(10 * item["accuracy"]))
+    clean = sum(record["test"]["accuracy"] for record in comparison.records)
+    strongest = sum(record["attacked"][1]["accuracy"] for record in comparison.records)
+    assert strongest < clean
+
+
+@pytest.mark.parametrize("readout", ["sum", "max"])
+def test_another_readout_is_another_comparison(tmp_path: Path, readout: str) -> None:
+    run(tmp_path, methods=["vanilla"])
+    with pytest.raises(GraphTransplantError, match=f"`readout` is mean there and {readout} here"):
+        run(tmp_path, methods=["vanilla"], readout=readout)
+
+
+def test_all_trials_of_a_nested_comparison_are_there_once(tmp_path: Path) -> None:
+    trials = [Trial.of_record(record) for record in run(tmp_path, select="nested").records]
+    assert len(set(trials)) == len(trials) == 3 * 3 * 2
