@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -17,13 +18,34 @@ from hypothesis import strategies as st
 
 from graph_transplant.augment import METHODS
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import Record
+from graph_transplant.experiments.across import Across, across
+from graph_transplant.experiments.protocol import Record, Settings
 from graph_transplant.experiments.statistics import holm
-from graph_transplant.experiments.summary import group_records, summarise, verdicts
-from graph_transplant.report import render_report, write_report
-from graph_transplant.report.figures import curves_data, differences_data, scores_data
-from graph_transplant.report.html import METHOD_NOTES, headline, repeat_command
-from graph_transplant.report.svg import padded, spaced, swarm, ticks
+from graph_transplant.experiments.summary import (
+    SummaryRow,
+    group_records,
+    pairwise,
+    summarise,
+    verdicts,
+)
+from graph_transplant.report import render_across, render_report, write_across, write_report
+from graph_transplant.report.figures import (
+    attacked_data,
+    critical_difference_data,
+    curves_data,
+    differences_data,
+    scores_data,
+)
+from graph_transplant.report.html import GLOSSARY, METHOD_NOTES, headline, repeat_command
+from graph_transplant.report.svg import (
+    NARROW,
+    WIDE,
+    draw_critical_difference,
+    padded,
+    spaced,
+    swarm,
+    ticks,
+)
 
 NASTY = "<script>alert('x')</script> & \"q\" 🧬"
 
@@ -135,6 +157,8 @@ def test_the_verdict_comes_first_then_numbers_then_how_to_repeat() -> None:
     assert places == sorted(places)
     assert "68.4 ± 5.0" in text
     assert "+10.4 +8.6 to +12.2" in text
+    # By hand: differences 10, 11, 9, 11, 11 have mean 10.4 and deviation 0.894; J(4) is 0.798.
+    assert "+9.28" in text
     assert "--epochs 100" in text
     assert "9.8.7" in text
     assert "0f" * 32 in text
@@ -425,3 +449,387 @@ def test_a_crowd_of_curves_gets_a_panel_each() -> None:
     (wide, _) = [f for f in few if f.get("aria-label", "").startswith("Validation accuracy by")]
     lines = [p for p in wide.iter() if "curve" in p.get("class", "").split()]
     assert len(lines) == 2
+
+
+# ------------------------------------------------------------------ metric, selection, pairs
+
+
+def settings_with(**changes: Any) -> dict[str, Any]:
+    return Settings(epochs=100, batch_size=16, seed=4, **changes).as_record("9.8.7")
+
+
+def with_auroc(records: Sequence[Record], **changes: Any) -> list[Record]:
+    """Judge records by AUROC, which takes the place of their accuracy; that is 0.9 throughout."""
+    return [
+        record
+        | {
+            "test": record["test"] | {"auroc": record["test"]["accuracy"], "accuracy": 0.9},
+            "settings": settings_with(metric="auroc"),
+            "curve": [
+                {"epoch": epoch, "validation_accuracy": 0.9, "validation_score": 0.3}
+                for epoch in (1, 9)
+            ],
+        }
+        | changes
+        for record in records
+    ]
+
+
+def test_the_page_speaks_of_the_metric_it_was_judged_by() -> None:
+    text = Page(render_report(with_auroc(TWO))).text
+    assert "Methods ranked by mean test AUROC" in text
+    assert "AUROC, %" in text
+    assert "68.4 ± 5.0" in text
+    assert "Accuracy, % " in text
+    assert "90.0" in text
+    labels = [figure.get("aria-label", "") for figure in svgs(render_report(with_auroc(TWO)))]
+    assert any(label.startswith("Test AUROC of every fold") for label in labels)
+    assert any(
+        label.startswith("Difference to vanilla in points of test AUROC") for label in labels
+    )
+    learning = [label for label in labels if label.startswith("Validation AUROC by epoch")]
+    assert learning
+    assert all("30.0" in label for label in learning)
+    assert "--metric auroc" in text
+    assert GLOSSARY["AUROC"] in text
+
+
+def test_curves_of_records_without_a_score_are_left_out_when_the_metric_is_another() -> None:
+    old = with_auroc(TWO, curve=[{"epoch": 1, "validation_accuracy": 0.9}])
+    labels = [figure.get("aria-label", "") for figure in svgs(render_report(old))]
+    assert not any("by epoch" in label for label in labels)
+
+
+def test_the_mean_has_its_interval() -> None:
+    (row,) = [row for row in summarise(TWO) if row.method == "vanilla"]
+    assert row.score_low is not None
+    assert row.score_high is not None
+    text = Page(render_report(TWO)).text
+    assert f"58.0 ± 5.7 {100 * row.score_low:.1f} to {100 * row.score_high:.1f}" in text
+    # The interval of a few scores near 1 is not printed beyond 100 %.
+    assert "to 100.0" in Page(render_report(made_up("vanilla", [1.0, 0.9, 1.0, 1.0, 0.9]))).text
+
+
+def test_every_pair_is_listed_and_folded_away() -> None:
+    three = [*TWO, *made_up("drop-nodes", [0.62, 0.60, 0.64, 0.52, 0.63])]
+    page = Page(render_report(three))
+    assert [tag for tag, _ in page.tags].count("details") == 1
+    assert ("details", {}) in page.tags  # not open
+    table = page.text.partition("Every method against every other")[2]
+    for row in pairwise(three):
+        assert f"{row.first} against {row.second}" in table
+        assert row.p_holm is not None
+        assert f"{row.p_holm:.3f}" in table or row.p_holm < 0.001
+    # With two methods the ranking has it all.
+    assert "against every other" not in Page(render_report(TWO)).text
+
+
+def grid() -> list[Record]:
+    """Make candidates whose best on validation graphs is not the best on test graphs."""
+    records = []
+    for method, layers, valid, tested in (
+        ("vanilla", 3, 0.5, PLAIN),
+        ("vanilla", 4, 0.6, PLAIN),
+        ("drop-nodes", 3, 0.7, BETTER),
+        ("drop-nodes:ratio=0.4", 4, 0.8, PLAIN),
+    ):
+        records += made_up(method, tested, layers=layers, validation={"accuracy": valid})
+    return records
+
+
+def test_what_was_chosen_is_told_with_what_it_was_chosen_among() -> None:
+    text = Page(render_report(grid(), "validation")).text
+    assert "GCS, chosen by validation" in text
+    assert "drop-nodes 4 layers, ratio=0.4 58.0" in text
+    assert "vanilla 4 layers 58.0" in text
+    table = text.partition("What was chosen, and among what")[2]
+    assert "drop-nodes:ratio=0.4 4 80.0 5 yes" in table
+    assert "drop-nodes 3 70.0 5" in table
+    assert "drop-nodes 3 70.0 5 yes" not in table
+    assert GLOSSARY["Chosen"] in text
+    assert "--select" in text
+    plain = Page(render_report(grid())).text
+    assert "among what" not in plain
+    assert "--select" not in plain
+    assert "GCS, 3 layers" in plain
+    assert "GCS, 4 layers" in plain
+
+
+def test_nested_selection_says_in_how_many_folds() -> None:
+    records = []
+    for layers, level in ((3, 0.6), (4, 0.5)):
+        for inner in range(2):
+            records += made_up(
+                "vanilla",
+                PLAIN[:3],
+                folds=3,
+                layers=layers,
+                inner=inner,
+                validation={"accuracy": level},
+            )
+    text = Page(render_report(records, "nested")).text
+    assert "vanilla 3 60.0 6 in 3 folds" in text
+    assert "--nested" in text
+    first = [record for record in records if record["inner"] == 0]
+    with pytest.raises(GraphTransplantError, match="nested selection has all it asks for, got 6"):
+        render_report(first, "nested")
+
+
+def test_an_unknown_selection_lists_the_known() -> None:
+    with pytest.raises(GraphTransplantError, match="none, validation, nested; got 'test'"):
+        render_report(TWO, "test")
+
+
+def test_accuracy_under_attack_has_a_figure_for_each_budget() -> None:
+    attacked = [
+        record
+        | {
+            "attacked": [
+                {"budget": budget, "edges": 3, "accuracy": record["test"]["accuracy"] - budget}
+                for budget in (0.2, 0.1)
+            ]
+        }
+        for record in TWO
+    ]
+    (methods,) = group_records(attacked).values()
+    data = attacked_data(methods)
+    assert list(data) == [0.1, 0.2]
+    assert [(row.method, round(row.mean, 3)) for row in data[0.2]] == [
+        ("transplant-ep", 0.484),
+        ("vanilla", 0.38),
+    ]
+    labels = [figure.get("aria-label", "") for figure in svgs(render_report(attacked))]
+    assert sum("under attack, 20 % of the mean number of edges" in label for label in labels) == 2
+    assert attacked_data({"vanilla": made_up("vanilla", PLAIN)}) == {}
+
+
+def test_runs_of_an_official_split_are_not_called_folds() -> None:
+    runs = [
+        record | {"settings": settings_with(split="official"), "fold": 0, "repeat": record["fold"]}
+        for record in TWO
+    ]
+    text = Page(render_report(runs)).text
+    assert "runs of the official split 5" in text
+    assert "Every run" in text
+    assert "One dot per run" in text
+    assert "--split official" in text
+
+
+def test_the_command_repeats_what_is_not_the_default() -> None:
+    def options(**changes: Any) -> list[str]:
+        return repeat_command(made_up("vanilla", PLAIN, settings=settings_with(**changes)))[9:]
+
+    assert options() == ["--metric accuracy"]
+    assert options(readout="sum", attack=(0.1, 0.2)) == [
+        "--metric accuracy",
+        "--readout sum",
+        "--attack 0.1,0.2",
+    ]
+    medium = {"stop_patience": 50, "decay_patience": 20, "patience_unit": "epochs"}
+    assert options(**medium) == ["--metric accuracy", "--scale medium"]
+    many = {"train": 30_000, "validation": 10_000, "test": 10_000}
+    large = made_up("vanilla", PLAIN, settings=settings_with(**medium), sizes=many)
+    assert repeat_command(large)[9:] == ["--metric accuracy"]
+
+
+@pytest.mark.parametrize("name", ["enzymes-all", "enzymes-gcs4", "motifs-all"])
+def test_records_that_were_published_still_make_their_page(name: str) -> None:
+    directory = Path(__file__).resolve().parents[1] / "results" / name
+    if not directory.is_dir():
+        pytest.skip("the records of the repository are not beside the tests")
+    lines = (directory / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    text = render_report([json.loads(line) for line in lines])
+    Page(text)
+    assert len(svgs(text)) >= 10
+    assert not re.search(r"\b(nan|inf|None|Undefined)\b", text)
+
+
+# ------------------------------------------------------------------ across data sets
+
+NAMES = ("NCI1", "ENZYMES", "COLLAB", "PROTEINS", "DD", "MUTAG")
+
+
+def several(
+    count: int = 6, methods: Sequence[str] = ("vanilla", "drop-nodes", "transplant-ep")
+) -> list[SummaryRow]:
+    """Summarise data sets on which every later method is better than the one before."""
+    rows = []
+    for number, data in enumerate(NAMES[:count]):
+        records = []
+        for step, method in enumerate(methods):
+            values = [value + 0.03 * step + 0.002 * number for value in PLAIN]
+            records += made_up(method, values, data=data)
+        rows += summarise(records)
+    return rows
+
+
+def a_diagram(ranks: Sequence[float], cliques: Sequence[Sequence[str]], distance: float) -> Across:
+    names = tuple("abcdefghijklmnopqrstu"[: len(ranks)])
+    return Across(
+        "gcs",
+        names,
+        ("x", "y"),
+        ((0.5,) * len(ranks),) * 2,
+        tuple(ranks),
+        0.5,
+        distance,
+        tuple(tuple(clique) for clique in cliques),
+        (),
+        (),
+        "",
+    )
+
+
+def test_bars_span_their_methods_and_lie_apart_where_they_overlap() -> None:
+    ranks = [1.2, 2.0, 2.9, 4.1, 4.8]
+    data = critical_difference_data(a_diagram(ranks, ["abc", "bcd", "de"], 2.2))
+    assert data.bars == ((1.2, 2.9, 0, 2), (2.0, 4.1, 1, 3), (4.1, 4.8, 3, 4))
+    assert data.lanes == (0, 1, 0)
+    assert critical_difference_data(a_diagram(ranks, ["ab", "bc"], 1.2)).lanes == (0, 1)
+    assert critical_difference_data(a_diagram(ranks, [], 0.1)).bars == ()
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("count", [2, 5, 21])
+def test_diagram_shows_every_method_at_its_rank_within_the_drawing(width: int, count: int) -> None:
+    ranks = [1 + (count - 1) * number / (count - 1) for number in range(count)]
+    found = a_diagram(ranks, ["ab"], 1.01)
+    colours = {name: f"c{number % 9}" for number, name in enumerate(found.methods)}
+    drawing = ElementTree.fromstring(
+        draw_critical_difference(
+            critical_difference_data(found), width=width, colours=colours, label="ranks"
+        )
+    )
+    height = float(drawing.get("height", "nan"))
+    names = [t.text for t in drawing.iter("text") if "name" in t.get("class", "").split()]
+    assert sorted(name or "" for name in names) == sorted(found.methods)
+    for element in drawing.iter():
+        for name, most in (
+            *(("x", width), ("x1", width), ("x2", width), ("cx", width)),
+            *(("y", height), ("y1", height), ("y2", height), ("cy", height)),
+        ):
+            if (place := element.get(name)) is not None:
+                assert -0.1 <= float(place) <= most + 0.1
+    # Dots stand in the order of the ranks, evenly as these are here.
+    across_page = [float(dot.get("cx", "nan")) for dot in drawing.iter("circle")]
+    steps = [after - before for before, after in itertools.pairwise(across_page)]
+    assert min(steps) > 0
+    assert max(steps) - min(steps) < 0.25
+    (bar,) = [line for line in drawing.iter("line") if line.get("class") == "clique"]
+    if width == WIDE:
+        start, end = float(bar.get("x1", "nan")), float(bar.get("x2", "nan"))
+        assert start < across_page[0] < across_page[1] < end
+        assert count == 2 or end < across_page[2]
+    else:
+        heights = [float(dot.get("cy", "nan")) for dot in drawing.iter("circle")]
+        start, end = float(bar.get("y1", "nan")), float(bar.get("y2", "nan"))
+        assert start < heights[0] < heights[1] < end
+        assert count == 2 or end < heights[2]
+
+
+def test_labels_of_the_diagram_do_not_cross() -> None:
+    # The vertical part of a leader must not meet the horizontal part of another one.
+    found = a_diagram([1.0, 1.5, 2.5, 4.0, 5.5, 6.0], [], 2.0)
+    drawing = ElementTree.fromstring(
+        draw_critical_difference(
+            critical_difference_data(found),
+            width=WIDE,
+            colours=dict.fromkeys(found.methods, "c1"),
+            label="ranks",
+        )
+    )
+    leaders = []
+    for line in drawing.iter("polyline"):
+        points = [tuple(map(float, point.split(","))) for point in line.get("points", "").split()]
+        (x, top), (_, bottom), (end, _) = points
+        leaders.append((x, top, bottom, end))
+    assert len(leaders) == 6
+    for x, top, bottom, _ in leaders:
+        for other, _, level, end in leaders:
+            if other != x:
+                low, high = sorted((other, end))
+                assert not (low < x < high and top < level < bottom)
+
+
+def test_a_critical_difference_longer_than_the_axis_is_told_in_words() -> None:
+    for width in (WIDE, NARROW):
+        text = draw_critical_difference(
+            critical_difference_data(a_diagram([1.0, 2.0], ["ab"], 1.4)),
+            width=width,
+            colours={"a": "c0", "b": "c1"},
+            label="ranks",
+        )
+        assert "CD = 1.40, longer than the axis" in text
+
+
+def test_the_page_across_data_sets_has_verdict_ranks_diagram_and_each_data_set() -> None:
+    rows = several()
+    found = across(rows)
+    page = Page(render_across(found, rows))
+    text = page.text.replace("\u00a0", " ")
+    (one,) = found
+    order = [
+        "Comparison across COLLAB, DD, ENZYMES, MUTAG, NCI1, PROTEINS",
+        one.sentence,
+        "Each data set by itself:",
+        "Methods by average rank",
+        "Who ranks where?",
+        "Mean test scores in %",
+        "COLLAB: GCS, 3 layers",
+        "What the words mean",
+    ]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    assert "transplant-ep 1.00 6 : 0 : 0 +6.0" in text
+    scores = render_across(found, rows).partition("Mean test scores")[2].partition("</table>")[0]
+    assert scores.count("<td><b>") == len(NAMES)  # transplant-ep is the best on each
+    assert scores.count("<td>") == 3 * len(NAMES)
+    for data in NAMES:
+        assert f"{data}: GCS, 3 layers" in text
+    for word in ("Average rank", "Critical difference", "Wilcoxon’s test", "Difference"):
+        assert GLOSSARY[word] in page.text
+    assert len(svgs(render_across(found, rows))) == 2
+    # p is 2 / 2^6 with six wins of six, twice that after Holm's correction over two methods.
+    assert "transplant-ep 1.00 6 : 0 : 0 +6.0 0.031 0.062" in text
+    assert "<h1>No method beats vanilla significantly across 6 data sets</h1>" in render_across(
+        found, rows
+    )
+
+
+def test_a_method_that_wins_everywhere_is_the_headline() -> None:
+    rows = several(6, ("vanilla", "transplant-ep"))
+    assert "<h1>transplant-ep beats vanilla across 6 data sets</h1>" in render_across(
+        across(rows), rows
+    )
+    without = several(3, ("drop-nodes", "transplant-ep"))
+    assert "<h1>Methods compared across 3 data sets</h1>" in render_across(across(without), without)
+
+
+def test_methods_that_a_data_set_lacks_are_named() -> None:
+    rows = [row for row in several(3) if (row.data, row.method) != ("ENZYMES", "drop-nodes")]
+    text = Page(render_across(across(rows), rows)).text
+    assert "Left out, because not every data set has them: drop-nodes." in text
+
+
+def test_names_on_the_page_across_data_sets_are_escaped() -> None:
+    rows = []
+    for data in (NASTY, "plain"):
+        records = made_up("vanilla", PLAIN, data=data, model=NASTY)
+        rows += summarise([*records, *made_up(NASTY, BETTER, data=data, model=NASTY)])
+    text = render_across(across(rows), rows)
+    assert "<script" not in text
+    page = Page(text)
+    assert "alert(" in page.text
+    svgs(text)
+    assert "https:" not in text
+    assert "url(" not in text
+
+
+def test_the_page_across_data_sets_is_written_whole(tmp_path: Path) -> None:
+    rows = several(2)
+    path = tmp_path / "across.html"
+    write_across(across(rows), rows, path)
+    assert path.read_text(encoding="utf-8") == render_across(across(rows), rows)
+    with pytest.raises(GraphTransplantError, match="at least one model, got none"):
+        write_across([], rows, path)
+    assert path.read_text(encoding="utf-8") == render_across(across(rows), rows)

@@ -4,6 +4,11 @@
 together. Nothing here needs torch, so that a report can be made wherever the records are.
 """
 
-from graph_transplant.report.html import render_report, write_report
+from graph_transplant.report.html import (
+    render_across,
+    render_report,
+    write_across,
+    write_report,
+)
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_across", "render_report", "write_across", "write_report"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graph_transplant.experiments.across import Across
 from graph_transplant.experiments.protocol import Record
 from graph_transplant.experiments.summary import SIGNIFICANT, SummaryRow, paired_differences
 
@@ -73,6 +74,34 @@ def scores_data(methods: Mapping[str, Sequence[Record]], name: str) -> list[Scor
     return rows
 
 
+def attacked_data(methods: Mapping[str, Sequence[Record]]) -> dict[float, list[ScoreRow]]:
+    """Collect the accuracy of every trial under attack.
+
+    Args:
+        methods: Records of each method, in the order to show them.
+
+    Returns:
+        For each budget of the attack, one row per method that was attacked.
+
+    Example:
+        >>> record = {"repeat": 0, "fold": 0,
+        ...           "attacked": [{"budget": 0.2, "edges": 12, "accuracy": 0.5}]}
+        >>> attacked_data({"vanilla": [record]})[0.2][0].mean
+        0.5
+    """
+    found: dict[float, list[ScoreRow]] = {}
+    for method, records in methods.items():
+        budgets: dict[float, list[Score]] = {}
+        for record in records:
+            for attack in record.get("attacked", ()):
+                score = Score(record["repeat"], record["fold"], attack["accuracy"])
+                budgets.setdefault(attack["budget"], []).append(score)
+        for budget, scores in budgets.items():
+            mean = float(np.mean([score.value for score in scores]))
+            found.setdefault(budget, []).append(ScoreRow(method, scores, mean))
+    return dict(sorted(found.items()))
+
+
 @dataclass(frozen=True)
 class DifferenceRow:
     """The difference of one method to the baseline.
@@ -99,7 +128,7 @@ class DifferenceRow:
 def differences_data(
     rows: Sequence[SummaryRow], methods: Mapping[str, Sequence[Record]], baseline: str
 ) -> list[DifferenceRow]:
-    """Collect the differences to the baseline, in points of accuracy.
+    """Collect the differences to the baseline, in points of the metric.
 
     Args:
         rows: Summary of the methods, in the order to show them.
@@ -204,3 +233,58 @@ def _value(point: Record, name: str) -> float | None:
     if value is None:
         value = point.get("measurements", {}).get(name)
     return None if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class CriticalDifference:
+    """The numbers of a critical-difference diagram.
+
+    Args:
+        methods: Names, the best average rank first.
+        ranks: Their average ranks, ascending.
+        difference: The critical difference.
+        bars: For each group of methods that do not differ: the best and the worst average rank in
+            it, and the positions of its first and its last method.
+        lanes: The line each bar is drawn on, from 0, so that bars that overlap lie apart.
+    """
+
+    methods: tuple[str, ...]
+    ranks: tuple[float, ...]
+    difference: float
+    bars: tuple[tuple[float, float, int, int], ...]
+    lanes: tuple[int, ...]
+
+
+def critical_difference_data(found: Across) -> CriticalDifference:
+    """Collect the numbers of a critical-difference diagram (Demšar, 2006).
+
+    Args:
+        found: What several data sets say about the methods with one model.
+
+    Returns:
+        Ranks, and where the bars go.
+
+    Example:
+        >>> found = Across("gcs", ("a", "b", "c"), ("d1", "d2"), ((3., 2., 1.),) * 2,
+        ...                (1.0, 2.0, 3.0), 0.1, 1.5, (("a", "b"), ("b", "c")), (), (), "")
+        >>> data = critical_difference_data(found)
+        >>> data.bars, data.lanes
+        (((1.0, 2.0, 0, 1), (2.0, 3.0, 1, 2)), (0, 1))
+    """
+    place = {method: number for number, method in enumerate(found.methods)}
+    bars = []
+    for clique in found.cliques:
+        members = sorted(place[method] for method in clique)
+        first, last = members[0], members[-1]
+        bars.append((found.ranks[first], found.ranks[last], first, last))
+    lanes: list[int] = []
+    ends: list[int] = []  # the last method of each lane's last bar
+    for _, _, first, last in bars:
+        free = next((lane for lane, end in enumerate(ends) if end < first), len(ends))
+        if free == len(ends):
+            ends.append(last)
+        ends[free] = last
+        lanes.append(free)
+    return CriticalDifference(
+        found.methods, found.ranks, found.critical_difference, tuple(bars), tuple(lanes)
+    )

@@ -12,20 +12,35 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.across import Across
 from graph_transplant.experiments.files import write_atomically
 from graph_transplant.experiments.progress import duration
-from graph_transplant.experiments.protocol import BASELINE, Record
+from graph_transplant.experiments.protocol import (
+    BASELINE,
+    METRICS,
+    SCALES,
+    Record,
+    Settings,
+    scale_of,
+)
+from graph_transplant.experiments.selection import Candidate, select, selection_table
 from graph_transplant.experiments.summary import (
+    SIGNIFICANT,
+    PairRow,
     SummaryRow,
     Verdict,
     group_records,
     notes,
+    pairwise,
     summarise,
+    verdict_line,
     verdicts,
 )
 from graph_transplant.report.figures import (
     Curve,
     ScoreRow,
+    attacked_data,
+    critical_difference_data,
     curves_data,
     differences_data,
     scores_data,
@@ -34,6 +49,7 @@ from graph_transplant.report.svg import (
     NARROW,
     WIDE,
     caption_list,
+    draw_critical_difference,
     draw_curves,
     draw_differences,
     draw_panels,
@@ -80,54 +96,57 @@ METHOD_NOTES = {
 }
 """What each method is, for people who have not read the paper; one that is not here has no note."""
 
-GLOSSARY = (
-    (
-        "Accuracy",
-        (
-            "Share of test graphs whose class was predicted correctly. The test graphs of a fold "
-            "are looked at once, after the best checkpoint was chosen on the validation graphs."
-        ),
+GLOSSARY = {
+    "Accuracy": (
+        "Share of test graphs whose class was predicted correctly. The test graphs of a fold are "
+        "looked at once, after the best checkpoint was chosen on the validation graphs."
     ),
-    (
-        "± and dots",
-        (
-            "The standard deviation over trials; each dot of a figure is one trial, that is one "
-            "fold of one repeat."
-        ),
+    "AUROC": (
+        "Area under the ROC curve: the chance that a graph that has the label is ranked above one "
+        "that does not; with several labels their mean. 50 % is guessing."
     ),
-    (
-        "Difference",
-        (
-            "Mean over folds of the accuracy minus vanilla's on the same fold, in percentage "
-            "points. The range below it is the 95 % confidence interval."
-        ),
+    "Chosen": (
+        "Number of layers and parameters with the best mean score on validation graphs among those "
+        "that were tried; test graphs had no say."
     ),
-    (
-        "p and p (Holm)",
-        (
-            "How likely a difference at least as large would be if the methods were equally good: "
-            "a paired t-test with the correction of Nadeau and Bengio for overlapping training "
-            "sets, then Holm’s correction for testing several methods. Below 0.05 a difference is "
-            "called significant."
-        ),
+    "± and dots": (
+        "The standard deviation over trials; each dot of a figure is one trial, that is one fold "
+        "of one repeat. The range below a mean is its 95 % confidence interval."
     ),
-    (
-        "ECE",
-        (
-            "Expected calibration error: how far stated confidence is from actual accuracy, over "
-            "15 bins. 0 is perfect, lower is better."
-        ),
+    "Difference": (
+        "Mean over folds of the score minus vanilla’s on the same fold, in percentage points. The "
+        "range below it is the 95 % confidence interval."
     ),
-    ("Loss", "Negative log-likelihood of the true class on the test graphs; lower is better."),
-    (
-        "AUROC",
-        (
-            "Area under the ROC curve, for data with two classes: the chance that a graph of the "
-            "second class is ranked above one of the first."
-        ),
+    "Effect": (
+        "The difference divided by how much it varies from fold to fold (Cohen’s d with Hedges’ "
+        "correction): how clear it is, whatever the number of folds. 0.8 and more is called large."
     ),
-    ("Time", "Mean duration of one trial on one thread, and its ratio to vanilla."),
-)
+    "p and p (Holm)": (
+        "How likely a difference at least as large would be if the methods were equally good: a "
+        "paired t-test with the correction of Nadeau and Bengio for overlapping training sets, "
+        "then Holm’s correction for testing several methods. Below 0.05 a difference is called "
+        "significant."
+    ),
+    "Average rank": (
+        "On each data set the best method has rank 1, the next one 2, and so on; the mean over "
+        "data sets is the average rank."
+    ),
+    "Critical difference": (
+        "Average ranks at least this far apart differ significantly (Nemenyi’s test); methods that "
+        "a bar joins do not."
+    ),
+    "Wilcoxon’s test": (
+        "Whether a method is better than vanilla over data sets, judged by the ranks of the "
+        "differences, then Holm’s correction for testing several methods."
+    ),
+    "ECE": (
+        "Expected calibration error: how far stated confidence is from actual accuracy, over 15 "
+        "bins. 0 is perfect, lower is better."
+    ),
+    "Loss": "Negative log-likelihood of the true class on the test graphs; lower is better.",
+    "Time": "Mean duration of one trial on one thread, and its ratio to vanilla.",
+}
+"""What the words of a page mean; a page shows those that stand on it."""
 
 
 @dataclass(frozen=True)
@@ -153,19 +172,47 @@ class TableRow:
 
     method: str
     colour: str
-    accuracy: str
+    chosen: str
+    score: str
     spread: str
+    range: str
     difference: str
     interval: str
     direction: str
+    effect: str
     p_value: str
     p_holm: str
+    accuracy: str
+    auroc: str
     ece: str
     nll: str
-    auroc: str
     time: str
     ratio: str
+
+
+@dataclass(frozen=True)
+class PairText:
+    """A row of the table of all pairs, as text."""
+
+    first: str
+    second: str
+    difference: str
+    direction: str
+    effect: str
+    p_value: str
+    p_holm: str
+
+
+@dataclass(frozen=True)
+class CandidateText:
+    """A row of the table of candidates, as text."""
+
+    method: str
+    name: str
+    layers: str
+    validation: str
     trials: int
+    chosen: str
 
 
 @dataclass(frozen=True)
@@ -173,47 +220,158 @@ class Section:
     """What the page says about one model with one number of layers."""
 
     title: str
+    data: str
+    metric: str
     verdict: Verdict
     rows: list[TableRow]
     figures: list[Figure]
-    has_auroc: bool
+    pairs: list[PairText]
+    candidates: list[CandidateText]
+    columns: frozenset[str]
 
 
-def write_report(records: Sequence[Record], path: str | Path) -> None:
+def write_report(records: Sequence[Record], path: str | Path, selection: str = "none") -> None:
     """Write the page of a comparison, in one step.
 
     Args:
         records: The finished trials.
         path: The file.
+        selection: How one candidate per method is chosen, see
+            :func:`~graph_transplant.experiments.selection.select`.
     """
-    write_atomically(Path(path), render_report(records))
+    write_atomically(Path(path), render_report(records, selection))
 
 
-def render_report(records: Sequence[Record]) -> str:
+def render_report(records: Sequence[Record], selection: str = "none") -> str:
     """Make the page of a comparison.
 
     The same records give the same page.
 
     Args:
         records: The finished trials, of one data set, at least one.
+        selection: How one candidate per method is chosen.
 
     Returns:
         A whole HTML document that needs nothing else.
 
     Raises:
-        GraphTransplantError: If there are no records.
+        GraphTransplantError: If there are no records, or none that selection can use.
     """
     if not records:
         raise GraphTransplantError("a report needs at least one finished trial, got no records")
-    rows = summarise(records)
+    groups = group_records(select(records, selection))
+    if not groups:
+        raise GraphTransplantError(
+            f"a report needs at least one fold in which {selection} selection has all it asks for, "
+            f"got {len(records)} trials without any"
+        )
+    rows = summarise(records, selection)
+    pairs = pairwise(records, selection)
+    candidates = selection_table(records, selection)
     found = verdicts(rows)
-    groups = group_records(records)
     methods = sorted({row.method for row in rows}, key=_baseline_first)
     colours = _colours(methods)
     sections = [
-        _section(verdict, rows, groups[verdict.data, verdict.model, verdict.layers], colours)
+        _section(
+            verdict,
+            rows,
+            groups[verdict.data, verdict.model, verdict.layers],
+            colours,
+            pairs,
+            candidates,
+        )
         for verdict in found
     ]
+    first = min(records, key=lambda record: (record["repeat"], record["fold"]))
+    return _page(
+        "report.html",
+        data=first["data"],
+        headline=headline(found),
+        sections=sections,
+        facts=_facts(records),
+        notes=notes(records, selection),
+        command=repeat_command(records, selection),
+        settings=_settings(first),
+        methods=_method_notes(methods, colours),
+        glossary=_glossary(frozenset().union(*(section.columns for section in sections))),
+        version=first["settings"].get("version", ""),
+        fingerprint=first["fingerprint"],
+    )
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """A row of the table of average ranks, as text."""
+
+    method: str
+    colour: str
+    rank: str
+    record: str
+    difference: str
+    direction: str
+    p_value: str
+    p_holm: str
+
+
+@dataclass(frozen=True)
+class AcrossSection:
+    """What the page says about one model over several data sets."""
+
+    title: str
+    sentence: str
+    rows: list[RankRow]
+    figures: list[Figure]
+    data: tuple[str, ...]
+    scores: list[tuple[str, str, list[tuple[str, bool]]]]
+    left_out: str
+
+
+def write_across(found: Sequence[Across], rows: Sequence[SummaryRow], path: str | Path) -> None:
+    """Write the page of several data sets, in one step.
+
+    Args:
+        found: What :func:`~graph_transplant.experiments.across.across` says, one per model.
+        rows: The rows it was made of.
+        path: The file.
+    """
+    write_atomically(Path(path), render_across(found, rows))
+
+
+def render_across(found: Sequence[Across], rows: Sequence[SummaryRow]) -> str:
+    """Make the page of several data sets: ranks and their diagram, then each data set.
+
+    Args:
+        found: What :func:`~graph_transplant.experiments.across.across` says, at least one.
+        rows: The rows it was made of.
+
+    Returns:
+        A whole HTML document that needs nothing else.
+
+    Raises:
+        GraphTransplantError: If there is nothing to show.
+    """
+    if not found:
+        raise GraphTransplantError("a page across data sets needs at least one model, got none")
+    rows = list(rows)
+    decided = verdicts(rows)
+    methods = sorted({row.method for row in rows}, key=_baseline_first)
+    colours = _colours(methods)
+    names = list(dict.fromkeys(name for one in found for name in one.data))
+    tables = [_section(verdict, rows, {}, colours, (), ()) for verdict in decided]
+    words = {"Average rank", "Critical difference", "Wilcoxon’s test"}
+    return _page(
+        "across.html",
+        headline=_across_headline(found),
+        line=verdict_line(decided),
+        sections=[_across_section(one, colours) for one in found],
+        tables=tables,
+        data=names,
+        methods=_method_notes(methods, colours),
+        glossary=_glossary(frozenset(words).union(*(table.columns for table in tables))),
+    )
+
+
+def _page(name: str, **content: object) -> str:
     environment = Environment(
         loader=PackageLoader("graph_transplant.report"),
         autoescape=True,
@@ -222,24 +380,87 @@ def render_report(records: Sequence[Record]) -> str:
         lstrip_blocks=True,
     )
     environment.filters["tied"] = _tied
-    has_auroc = any(section.has_auroc for section in sections)
-    first = records[0]
-    return environment.get_template("report.html").render(
-        data=first["data"],
-        headline=headline(found),
-        sections=sections,
-        facts=_facts(records),
-        notes=notes(records),
-        command=repeat_command(records),
-        settings=_settings(first),
-        methods=[
-            # The parameters stand in the name; what the method is, they do not change.
-            (name, METHOD_NOTES.get(name.partition(":")[0], ""), colours[name])
-            for name in methods
-        ],
-        glossary=[item for item in GLOSSARY if item[0] != "AUROC" or has_auroc],
-        version=first["settings"].get("version", ""),
-        fingerprint=first["fingerprint"],
+    return environment.get_template(name).render(**content)
+
+
+def _method_notes(methods: Sequence[str], colours: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    # The parameters stand in the name; what the method is, they do not change.
+    return [(name, METHOD_NOTES.get(name.partition(":")[0], ""), colours[name]) for name in methods]
+
+
+def _glossary(words: frozenset[str]) -> list[tuple[str, str]]:
+    return [(word, text) for word, text in GLOSSARY.items() if word in words]
+
+
+def _across_headline(found: Sequence[Across]) -> str:
+    count = len({name for one in found for name in one.data})
+    better = [
+        row.method
+        for one in found
+        for row in one.wilcoxon
+        if row.p_holm is not None and row.p_holm < SIGNIFICANT and row.wins > row.losses
+    ]
+    if better:
+        names = caption_list(list(dict.fromkeys(better)))
+        verb = "beats" if len(set(better)) == 1 else "beat"
+        return f"{names} {verb} {BASELINE} across {count} data sets"
+    if any(one.wilcoxon for one in found):
+        return f"No method beats {BASELINE} significantly across {count} data sets"
+    return f"Methods compared across {count} data sets"
+
+
+def _across_section(one: Across, colours: Mapping[str, str]) -> AcrossSection:
+    against = {row.method: row for row in one.wilcoxon}
+    rows = []
+    for method, rank in zip(one.methods, one.ranks, strict=True):
+        row = against.get(method)
+        rows.append(
+            RankRow(
+                method=method,
+                colour=colours[method],
+                rank=f"{rank:.2f}",
+                record="-" if row is None else f"{row.wins} : {row.ties} : {row.losses}",
+                difference="-" if row is None else _points(row.difference),
+                direction="" if row is None else _direction(row.difference, row.p_holm),
+                p_value=_text(None if row is None else row.p_value, _p_value),
+                p_holm=_text(None if row is None else row.p_holm, _p_value),
+            )
+        )
+    diagram = critical_difference_data(one)
+    label = (
+        f"Average ranks over {len(one.data)} data sets, critical difference "
+        f"{one.critical_difference:.2f}. "
+        + "; ".join(f"{name} {rank:.2f}" for name, rank in zip(one.methods, one.ranks, strict=True))
+        + ". Not significantly different: "
+        + ("; ".join(caption_list(clique) for clique in one.cliques) or "none")
+    )
+    figure = _both(
+        "Who ranks where?",
+        "Average rank over the data sets, 1 is best. Methods that a bar joins are closer together "
+        "than the critical difference (CD): they do not differ significantly.",
+        lambda width: draw_critical_difference(diagram, width=width, colours=colours, label=label),
+    )
+    best = [max(row) for row in one.scores]
+    columns = zip(one.methods, zip(*one.scores, strict=True), strict=True)
+    scores = [
+        (
+            method,
+            colours[method],
+            [
+                (f"{100 * score:.1f}", score == highest)
+                for score, highest in zip(column, best, strict=True)
+            ],
+        )
+        for method, column in columns
+    ]
+    return AcrossSection(
+        title=one.model.upper(),
+        sentence=one.sentence,
+        rows=rows,
+        figures=[figure],
+        data=one.data,
+        scores=scores,
+        left_out=caption_list(one.left_out) if one.left_out else "",
     )
 
 
@@ -281,18 +502,19 @@ def _only_ours(names: Sequence[str]) -> bool:
     return all(name.startswith("transplant-") for name in names)
 
 
-def repeat_command(records: Sequence[Record]) -> list[str]:
+def repeat_command(records: Sequence[Record], selection: str = "none") -> list[str]:
     """Give the command that makes these records.
 
     Args:
         records: The finished trials, at least one.
+        selection: How one candidate per method was chosen.
 
     Returns:
         The command and its options, each quoted for a shell.
 
     Example:
         >>> record = {"data": "motifs", "method": "vanilla", "model": "gcs", "layers": 3,
-        ...           "repeat": 0,
+        ...           "repeat": 0, "sizes": {"train": 360, "validation": 120, "test": 120},
         ...           "settings": {"folds": 5, "epochs": 50, "batch_size": 128, "seed": 0}}
         >>> repeat_command([record])[:3]
         ['graph-transplant compare motifs', '--methods vanilla', '--models gcs']
@@ -310,8 +532,35 @@ def repeat_command(records: Sequence[Record]) -> list[str]:
         "batch-size": settings["batch_size"],
         "seed": settings["seed"],
     }
+    if "metric" in settings:  # by default it goes by the data, which are not at hand here
+        options["metric"] = settings["metric"]
+    plain = Settings()
+    for name in ("split", "readout"):
+        if settings.get(name, getattr(plain, name)) != getattr(plain, name):
+            options[name] = settings[name]
+    if settings.get("attack"):
+        options["attack"] = ",".join(str(budget) for budget in settings["attack"])
+    scale = _scale(first)
+    if scale is not None:
+        options["scale"] = scale
     command = shlex.join(["graph-transplant", "compare", str(first.get("source", first["data"]))])
-    return [command, *(f"--{name} {shlex.quote(str(value))}" for name, value in options.items())]
+    flags = {"validation": ["--select"], "nested": ["--nested"]}.get(selection, [])
+    return [
+        command,
+        *(f"--{name} {shlex.quote(str(value))}" for name, value in options.items()),
+        *flags,
+    ]
+
+
+def _scale(record: Record) -> str | None:
+    """Name the preset of patiences that was used, unless it is the one for so many graphs."""
+    settings = Settings.complete(record["settings"])
+    usual = scale_of(sum(record["sizes"].values()))
+    names = ("stop_patience", "decay_patience", "patience_unit")
+    for name in (usual, *SCALES):
+        if all(settings[item] == getattr(SCALES[name], item) for item in names):
+            return None if name == usual else name
+    return None
 
 
 def _baseline_first(name: str) -> tuple[bool, str]:
@@ -331,14 +580,17 @@ def _colours(methods: Sequence[str]) -> dict[str, str]:
 
 
 def _facts(records: Sequence[Record]) -> list[tuple[str, str]]:
-    first = records[0]
+    first = min(records, key=lambda record: (record["repeat"], record["fold"]))
     sizes = first["sizes"]
     folds = first["settings"]["folds"]
     repeats = max(record["repeat"] for record in records) + 1
     seconds = sum(record["seconds"] for record in records)
+    place = ("folds", f"{folds}" if repeats == 1 else f"{folds} × {repeats}")
+    if first["settings"].get("split", "folds") == "official":
+        place = ("runs of the official split", f"{repeats}")
     return [
         ("graphs", f"{sum(sizes.values()):,}"),
-        ("folds", f"{folds}" if repeats == 1 else f"{folds} × {repeats}"),
+        place,
         ("train : validation : test", " : ".join(str(size) for size in sizes.values())),
         ("trials", f"{len(records):,}"),
         ("training time", duration(seconds)),
@@ -348,7 +600,10 @@ def _facts(records: Sequence[Record]) -> list[tuple[str, str]]:
 def _settings(record: Record) -> list[tuple[str, str]]:
     named = {"seed": "seed", "version": "library version"}
     return [
-        (named.get(name, name.replace("_", " ")), str(value))
+        (
+            named.get(name, name.replace("_", " ")),
+            (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value),
+        )
         for name, value in record["settings"].items()
     ]
 
@@ -358,61 +613,135 @@ def _section(
     rows: Sequence[SummaryRow],
     methods: Mapping[str, Sequence[Record]],
     colours: Mapping[str, str],
+    pairs: Sequence[PairRow],
+    candidates: Sequence[Candidate],
 ) -> Section:
-    own = [
-        row
-        for row in rows
-        if (row.data, row.model, row.layers) == (verdict.data, verdict.model, verdict.layers)
-    ]
-    ranked = {row.method: methods[row.method] for row in own}
+    group = (verdict.data, verdict.model, verdict.layers)
+    own = [row for row in rows if (row.data, row.model, row.layers) == group]
+    ranked = {row.method: methods[row.method] for row in own if row.method in methods}
     plain = next((row for row in own if row.method == BASELINE), None)
-    layers = f"{verdict.layers} layer{'s' if verdict.layers != 1 else ''}"
+    layers = (
+        "chosen by validation"
+        if verdict.layers is None
+        else f"{verdict.layers} layer{'s' if verdict.layers != 1 else ''}"
+    )
+    metric = own[0].metric
+    columns = {METRICS[metric].capitalize() if metric == "accuracy" else METRICS[metric]}
+    columns |= {"± and dots", "Time"}
+    for word, shown in (
+        ("Chosen", any(row.chosen for row in own)),
+        ("Difference", any(row.difference is not None for row in own)),
+        ("p and p (Holm)", any(row.difference is not None for row in own)),
+        ("Effect", any(row.effect is not None for row in own)),
+        ("Accuracy", metric != "accuracy" and any(row.accuracy_mean is not None for row in own)),
+        ("AUROC", any(row.auroc_mean is not None for row in own)),
+        ("ECE", any(row.ece_mean is not None for row in own)),
+        ("Loss", any(row.nll_mean is not None for row in own)),
+    ):
+        if shown:
+            columns.add(word)
     return Section(
         title=f"{verdict.model.upper()}, {layers}",
+        data=verdict.data,
+        metric=metric,
         verdict=verdict,
         rows=[_table_row(row, plain, colours[row.method]) for row in own],
-        figures=_figures(own, ranked, colours),
-        has_auroc=any(row.auroc_mean is not None for row in own),
+        figures=_figures(own, ranked, colours, metric) if ranked else [],
+        pairs=[
+            _pair(row)
+            for row in pairs
+            if (row.data, row.model, row.layers) == group and len(own) > 2
+        ],
+        candidates=[
+            _candidate(row)
+            for row in candidates
+            if (row.data, row.model) == group[:2] and verdict.layers is None
+        ],
+        columns=frozenset(columns),
     )
 
 
+def _text(value: float | None, form: Callable[[float], str]) -> str:
+    return "-" if value is None else form(value)
+
+
+def _p_value(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _points(value: float) -> str:
+    return signed(100 * value, 1)
+
+
+def _effect(value: float) -> str:
+    return signed(value, 2)
+
+
+def _direction(difference: float | None, p_holm: float | None) -> str:
+    if p_holm is None or difference is None:
+        return ""
+    if p_holm < SIGNIFICANT:
+        return "better" if difference > 0 else "worse"
+    return "unclear"
+
+
 def _table_row(row: SummaryRow, plain: SummaryRow | None, colour: str) -> TableRow:
-    def text(value: float | None, form: Callable[[float], str]) -> str:
-        return "-" if value is None else form(value)
-
-    def p_value(value: float) -> str:
-        return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-    def points(value: float) -> str:
-        return signed(100 * value, 1)
-
-    direction = ""
-    if row.p_holm is not None and row.difference is not None:
-        direction = "unclear"
-        if row.p_holm < 0.05:
-            direction = "better" if row.difference > 0 else "worse"
     ratio = ""
     if plain is not None and row is not plain and plain.seconds_mean and row.seconds_mean:
         ratio = f"× {row.seconds_mean / plain.seconds_mean:.1f}"
     interval = ""
     if row.ci_low is not None and row.ci_high is not None:
-        interval = f"{points(row.ci_low)} to {points(row.ci_high)}"
+        interval = f"{_points(row.ci_low)} to {_points(row.ci_high)}"
+    score_range = ""
+    if row.score_low is not None and row.score_high is not None:
+        # The interval is symmetric; a share is not beyond 0 or 100 %.
+        low, high = max(0.0, row.score_low), min(1.0, row.score_high)
+        score_range = f"{100 * low:.1f} to {100 * high:.1f}"
     return TableRow(
         method=row.method,
         colour=colour,
-        accuracy=text(row.accuracy_mean, lambda value: f"{100 * value:.1f}"),
-        spread=text(row.accuracy_std, lambda value: f"± {100 * value:.1f}"),
-        difference=text(row.difference, points),
+        chosen=row.chosen,
+        score=_text(row.score_mean, lambda value: f"{100 * value:.1f}"),
+        spread=_text(row.score_std, lambda value: f"± {100 * value:.1f}"),
+        range=score_range,
+        difference=_text(row.difference, _points),
         interval=interval,
-        direction=direction,
-        p_value=text(row.p_value, p_value),
-        p_holm=text(row.p_holm, p_value),
-        ece=text(row.ece_mean, three_digits),
-        nll=text(row.nll_mean, three_digits),
-        auroc=text(row.auroc_mean, three_digits),
-        time=text(row.seconds_mean, duration),
+        direction=_direction(row.difference, row.p_holm),
+        effect=_text(row.effect, _effect),
+        p_value=_text(row.p_value, _p_value),
+        p_holm=_text(row.p_holm, _p_value),
+        accuracy=_text(row.accuracy_mean, lambda value: f"{100 * value:.1f}"),
+        auroc=_text(row.auroc_mean, three_digits),
+        ece=_text(row.ece_mean, three_digits),
+        nll=_text(row.nll_mean, three_digits),
+        time=_text(row.seconds_mean, duration),
         ratio=ratio,
+    )
+
+
+def _pair(row: PairRow) -> PairText:
+    return PairText(
+        first=row.first,
+        second=row.second,
+        difference=_text(row.difference, _points),
+        direction=_direction(row.difference, row.p_holm),
+        effect=_text(row.effect, _effect),
+        p_value=_text(row.p_value, _p_value),
+        p_holm=_text(row.p_holm, _p_value),
+    )
+
+
+def _candidate(row: Candidate) -> CandidateText:
+    chosen = "yes" if row.chosen else ""
+    if row.chosen and row.trials > row.folds:
+        chosen = f"in {row.folds} fold{'s' if row.folds != 1 else ''}"
+    return CandidateText(
+        method=row.method,
+        name=row.name,
+        layers=str(row.layers),
+        validation=_text(row.validation, lambda value: f"{100 * value:.1f}"),
         trials=row.trials,
+        chosen=chosen,
     )
 
 
@@ -420,11 +749,16 @@ def _figures(
     rows: Sequence[SummaryRow],
     methods: Mapping[str, Sequence[Record]],
     colours: Mapping[str, str],
+    metric: str,
 ) -> list[Figure]:
     figures = []
+    word = METRICS[metric]
+    first = next(record for trials in methods.values() for record in trials)
+    # Runs of an official split share their test graphs: they are no folds.
+    place = "run" if first["settings"].get("split", "folds") == "official" else "fold"
     differences = differences_data(rows, methods, BASELINE) if BASELINE in methods else []
     if differences:
-        label = "Difference to vanilla in points of test accuracy. " + "; ".join(
+        label = f"Difference to vanilla in points of test {word}. " + "; ".join(
             f"{row.method} {signed(row.mean, 1)}"
             + (
                 f", interval {signed(row.low, 1)} to {signed(row.high, 1)}"
@@ -437,49 +771,56 @@ def _figures(
             _both(
                 "Who beats plain training?",
                 "Large dots are mean differences to vanilla, bars their 95 % intervals, small dots "
-                "single folds. A filled dot differs significantly, a hollow one does not.",
+                f"single {place}s. A filled dot differs significantly, a hollow one does not.",
                 lambda width: draw_differences(
-                    differences, width=width, colours=colours, label=label, baseline=BASELINE
+                    differences,
+                    width=width,
+                    colours=colours,
+                    axis=f"Points of test {word}, compared with {BASELINE}",
+                    label=label,
                 ),
             )
         )
-    accuracy = scores_data(methods, "accuracy")
-    if accuracy:
+    scored = scores_data(methods, metric)
+    if scored:
         figures.append(
             _both(
-                "Every fold",
-                "One dot per fold, the thick stroke is the mean. Thin lines join the same fold: it "
-                "counts whether they lean the same way."
+                f"Every {place}",
+                f"One dot per {place}, the thick stroke is the mean. Thin lines join the same "
+                f"{place}: it counts whether they lean the same way."
                 + (" The dashed line is vanilla’s mean." if BASELINE in methods else ""),
                 lambda width: draw_scores(
-                    accuracy,
+                    scored,
                     width=width,
                     colours=colours,
-                    axis="Test accuracy",
+                    axis=f"Test {word}",
                     form=percent,
                     exact=exact_percent,
-                    label=_score_label("Test accuracy of every fold", accuracy, exact_percent),
+                    label=_score_label(f"Test {word} of every {place}", scored, exact_percent),
                     baseline=BASELINE,
                     paired=True,
                 ),
             )
         )
-    curves = curves_data(methods, "validation_accuracy")
+    # Records made before there was a choice of metric have the accuracy alone.
+    curves = curves_data(methods, "validation_score")
+    if not curves and metric == "accuracy":
+        curves = curves_data(methods, "validation_accuracy")
     if curves:
         crowded = len(curves) > COLOURS  # one panel each: so many curves cannot be told apart
         figures.append(
             _both(
                 "Learning",
-                "Accuracy on the validation graphs by epoch, mean over the trials that trained "
-                "that long, drawn as long as half of them did."
+                f"{word[0].upper()}{word[1:]} on the validation graphs by epoch, mean over the "
+                "trials that trained that long, drawn as long as half of them did."
                 + (" Grey is vanilla." if crowded and BASELINE in methods else ""),
                 lambda width: (draw_panels if crowded else draw_curves)(
                     curves,
                     width=width,
                     colours=colours,
-                    axis="Validation accuracy",
+                    axis=f"Validation {word}",
                     form=percent,
-                    label=_curve_label("Validation accuracy by epoch", curves),
+                    label=_curve_label(f"Validation {word} by epoch", curves),
                 ),
             )
         )
@@ -488,8 +829,8 @@ def _figures(
         figures.append(
             _both(
                 "Can its confidence be trusted?",
-                "Expected calibration error on the test graphs, one dot per fold; further left is "
-                "better.",
+                f"Expected calibration error on the test graphs, one dot per {place}; further left "
+                "is better.",
                 lambda width: draw_scores(
                     calibration,
                     width=width,
@@ -498,13 +839,16 @@ def _figures(
                     form=lambda value: f"{value:.2f}",
                     exact=three_digits,
                     label=_score_label(
-                        "Calibration error of every fold", calibration, three_digits
+                        f"Calibration error of every {place}", calibration, three_digits
                     ),
                     baseline=BASELINE,
                     paired=False,
                 ),
             )
         )
+    figures += [
+        _attacked(attacked, share, colours) for share, attacked in attacked_data(methods).items()
+    ]
     predictor = curves_data(methods, "edge_predictor_accuracy")
     if predictor:
         names = caption_list([curve.method for curve in predictor])
@@ -524,6 +868,25 @@ def _figures(
             )
         )
     return figures
+
+
+def _attacked(rows: Sequence[ScoreRow], share: float, colours: Mapping[str, str]) -> Figure:
+    words = f"{100 * share:g} % of the mean number of edges changed"
+    return _both(
+        "Under attack",
+        f"Test accuracy after the GradArgmax attack, {words}, one dot per trial.",
+        lambda width: draw_scores(
+            rows,
+            width=width,
+            colours=colours,
+            axis="Test accuracy under attack",
+            form=percent,
+            exact=exact_percent,
+            label=_score_label(f"Test accuracy under attack, {words}", rows, exact_percent),
+            baseline=BASELINE,
+            paired=True,
+        ),
+    )
 
 
 def three_digits(value: float) -> str:

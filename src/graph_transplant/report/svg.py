@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from graph_transplant.experiments.protocol import BASELINE
 from graph_transplant.experiments.summary import format_p
-from graph_transplant.report.figures import Curve, DifferenceRow, ScoreRow
+from graph_transplant.report.figures import CriticalDifference, Curve, DifferenceRow, ScoreRow
 
 Format = Callable[[float], str]
 
@@ -304,8 +304,8 @@ def draw_differences(
     *,
     width: int,
     colours: Mapping[str, str],
+    axis: str,
     label: str,
-    baseline: str,
 ) -> Markup:
     """Draw the mean difference of each method to the baseline with its interval.
 
@@ -313,8 +313,8 @@ def draw_differences(
         rows: The differences, in points.
         width: Width in pixels.
         colours: CSS class of each method.
+        axis: Title of the axis.
         label: What the figure shows, in words.
-        baseline: Name of the baseline.
     """
     values = [0.0]
     for row in rows:
@@ -327,7 +327,7 @@ def draw_differences(
         colours=colours,
         domain=padded(values),
         form=signed,
-        axis=f"Points of test accuracy, compared with {baseline}",
+        axis=axis,
         numbers=[
             signed(row.mean, 1) + (f", {format_p(row.p_holm)}" if row.p_holm is not None else "")
             for row in rows
@@ -341,7 +341,7 @@ def draw_differences(
         colour = colours[row.method]
         across = [frame.scale(value) for value in row.values]
         for x, value, offset in zip(across, row.values, swarm(across, 5, 10), strict=True):
-            drawing.dot(x, y + offset, 2.6, f"faint {colour}", f"one fold: {signed(value, 1)}")
+            drawing.dot(x, y + offset, 2.6, f"faint {colour}", f"one pair: {signed(value, 1)}")
         if row.low is not None and row.high is not None:
             low, high = frame.scale(row.low), frame.scale(row.high)
             drawing.line(low, y, high, y, f"interval {colour}")
@@ -470,6 +470,103 @@ def draw_panels(
                 drawing.text(across(epoch), y + tall + 17, f"{epoch:g}", "tick", anchor)
     middle = left + (width - left) / 2
     drawing.text(middle, top + pitch * lines + 4, "Epoch", "title", "middle")
+    return drawing.render()
+
+
+def draw_critical_difference(
+    data: CriticalDifference, *, width: int, colours: Mapping[str, str], label: str
+) -> Markup:
+    """Draw average ranks and which of them do not differ (Demšar, 2006, figure 1).
+
+    On a desk the names stand left and right of one axis, as published; on a phone, where they would
+    not fit, each method has a row and bars run down beside the rows.
+
+    Args:
+        data: The ranks and the bars.
+        width: Width in pixels.
+        colours: CSS class of each method.
+        label: What the figure shows, in words.
+    """
+    draw = _ranks_in_rows if width <= NARROW else _ranks_on_axis
+    return draw(data, width, colours, label)
+
+
+def _rank_axis(drawing: Drawing, scale: Scale, y: float, worst: int) -> None:
+    drawing.line(scale(1), y, scale(worst), y, "zero")
+    step = max(1, math.ceil((worst - 1) / 10))
+    for rank in range(1, worst + 1, step):
+        drawing.line(scale(rank), y - 5, scale(rank), y, "zero")
+        drawing.text(scale(rank), y - 10, f"{rank}", "tick", "middle")
+
+
+def _critical_length(
+    drawing: Drawing, data: CriticalDifference, scale: Scale, y: float, worst: int
+) -> None:
+    # Farther than the axis is long no two ranks can lie: then the words alone are shown.
+    text = f"CD = {data.difference:.2f}"
+    if data.difference > worst - 1:
+        drawing.text(scale(1), y + 4, f"{text}, longer than the axis", "tick")
+        return
+    start, end = scale(1), scale(1 + data.difference)
+    drawing.line(start, y, end, y, "zero")
+    for x in (start, end):
+        drawing.line(x, y - 4, x, y + 4, "zero")
+    drawing.text(end + 8, y + 4, text, "tick")
+
+
+def _ranks_on_axis(
+    data: CriticalDifference, width: int, colours: Mapping[str, str], label: str
+) -> Markup:
+    count = len(data.methods)
+    left_side = (count + 1) // 2
+    lanes = max(data.lanes, default=-1) + 1
+    axis, pitch, lane = 52.0, 22.0, 9.0
+    first = axis + 14 + lane * lanes + 14
+    drawing = Drawing(width, first + pitch * (left_side - 1) + 12, label)
+    scale = Scale(1, count, 206.0, width - 206.0)
+    _critical_length(drawing, data, scale, 12, count)
+    _rank_axis(drawing, scale, axis, count)
+    for number, (method, rank) in enumerate(zip(data.methods, data.ranks, strict=True)):
+        colour = colours[method]
+        x = scale(rank)
+        left = number < left_side
+        # The outermost method has the uppermost label: no line crosses another.
+        y = first + pitch * (number if left else count - 1 - number)
+        end = 170.0 if left else width - 170.0
+        drawing.path([(x, axis), (x, y), (end, y)], f"rank {colour}")
+        drawing.dot(x, axis, 3.5, f"end {colour}", f"{method}: average rank {rank:.2f}")
+        anchor, place = ("end", 164.0) if left else ("start", width - 164.0)
+        drawing.text(place, y + 4.5, method, f"name {colour}", anchor, most=21)
+        inside, side = (end + 3, "start") if left else (end - 3, "end")
+        drawing.text(inside, y - 4, f"{rank:.2f}", "tick", side)
+    for (best, worst, _, _), number in zip(data.bars, data.lanes, strict=True):
+        y = axis + 14 + lane * number
+        drawing.line(scale(best) - 4, y, scale(worst) + 4, y, "clique")
+    return drawing.render()
+
+
+def _ranks_in_rows(
+    data: CriticalDifference, width: int, colours: Mapping[str, str], label: str
+) -> Markup:
+    count = len(data.methods)
+    lanes = max(data.lanes, default=-1) + 1
+    top, pitch, lane = 58.0, 40.0, 9.0
+    right = width - 12 - lane * lanes - 8
+    bottom = top + pitch * count
+    drawing = Drawing(width, bottom + 8, label)
+    scale = Scale(1, count, 10, right - 8)
+    _critical_length(drawing, data, scale, 12, count)
+    _rank_axis(drawing, scale, top - 8, count)
+    for number, (method, rank) in enumerate(zip(data.methods, data.ranks, strict=True)):
+        colour = colours[method]
+        y = top + pitch * number + 28
+        drawing.line(scale(1), y, scale(count), y, "grid")
+        drawing.dot(scale(rank), y, 5, f"end {colour}", f"{method}: average rank {rank:.2f}")
+        drawing.text(2, y - 10, method, f"name {colour}", most=26)
+        drawing.text(right, y - 10, f"{rank:.2f}", "number", "end")
+    for (_, _, start, end), number in zip(data.bars, data.lanes, strict=True):
+        x = width - 8 - lane * number
+        drawing.line(x, top + pitch * start + 14, x, top + pitch * end + 34, "clique")
     return drawing.render()
 
 

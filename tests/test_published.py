@@ -1,0 +1,219 @@
+"""The paper's figures: every cell there, every value as printed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import FrozenInstanceError
+from importlib.resources import files
+
+import pytest
+
+from graph_transplant.augment import METHODS
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.published import all_published, data_sizes, published
+from graph_transplant.nn import CONVOLUTIONS
+
+SMALL = ("COLLAB", "NCI1", "ENZYMES", "Mutagenicity", "COIL-DEL")
+MEDIUM = ("NCI-H23", "MOLT-4", "P388")
+MAIN = (
+    "vanilla",
+    "manifold-mixup",
+    "m-evolve",
+    "drop-nodes",
+    "perturb-edges",
+    "mask-nodes",
+    "subgraph",
+    "transplant-dp",
+    "transplant-ep",
+)
+
+
+def row(experiment: str, model: str, method: str, data: tuple[str, ...]) -> list[float | None]:
+    found = [published(experiment, name, model, method) for name in data]
+    return [None if figure is None else figure.mean for figure in found]
+
+
+def test_every_cell_is_there_once() -> None:
+    figures = all_published()
+    keys = [(f.experiment, f.data, f.model, f.method) for f in figures]
+    assert len(set(keys)) == len(keys)
+    numbers = Counter(f.source.label for f in figures if f.status == "number")
+    assert numbers == {
+        # 9 methods on 5 small data sets with 3 models, less 3 dashes, and 3 medium ones with 2.
+        "tb:maintable": 9 * 5 * 3 - 3 + 9 * 3 * 2,
+        "tb:gcn_main": 9 * 5 - 1,
+        "tb:super_large": 7,
+        "tb:adversarial": 8 * 3,
+        "supp:adversarial_gin": 7 * 3,
+        "tb:ece": 8 * 3 * 2,
+    }
+    assert {(f.experiment, f.data, f.model, f.method) for f in figures if f.status == "empty"} == {
+        ("table1", "COLLAB", "gcs", "mask-nodes"),
+        ("table1", "COLLAB", "gin", "mask-nodes"),
+        ("table1", "COLLAB", "gat", "mask-nodes"),
+        ("gcn", "COLLAB", "gcn", "mask-nodes"),
+    }
+    for experiment, models, data in (
+        ("table1", ("gcs", "gin", "gat"), SMALL),
+        ("table1", ("gcs", "gin"), MEDIUM),
+        ("gcn", ("gcn",), SMALL),
+    ):
+        for model in models:
+            for method in MAIN:
+                for name in data:
+                    assert published(experiment, name, model, method) is not None
+
+
+def test_sums_agree_with_the_printed_tables() -> None:
+    # Added up straight from the lines of the TeX source, without taking the tables apart.
+    sums = {
+        "tb:maintable": (145.931, 5.049),
+        "tb:super_large": (4.537, 0.047),
+        "tb:adversarial": (14.433, 0.760),
+        "tb:ece": (7.189, 0.0),
+        "tb:gcn_main": (31.155, 0.933),
+        "supp:adversarial_gin": (12.917, 0.656),
+    }
+    for label, (means, spreads) in sums.items():
+        rows = [f for f in all_published() if f.source.label == label]
+        assert sum(f.mean or 0 for f in rows) == pytest.approx(means, abs=1e-6)
+        assert sum(f.std or 0 for f in rows) == pytest.approx(spreads, abs=1e-6)
+
+
+def test_rows_typed_from_the_tables() -> None:
+    everything = SMALL + MEDIUM
+    assert row("table1", "gcs", "vanilla", everything) == [
+        0.814, 0.784, 0.639, 0.819, 0.688, 0.876, 0.833, 0.905,
+    ]  # fmt: skip
+    assert row("table1", "gcs", "transplant-ep", everything) == [
+        0.828, 0.807, 0.707, 0.829, 0.865, 0.890, 0.843, 0.919,
+    ]  # fmt: skip
+    assert row("table1", "gin", "perturb-edges", everything) == [
+        0.809, 0.790, 0.641, 0.823, 0.689, 0.867, 0.836, 0.910,
+    ]  # fmt: skip
+    assert row("table1", "gin", "mask-nodes", everything) == [
+        None, 0.794, 0.624, 0.820, 0.632, 0.877, 0.831, 0.898,
+    ]  # fmt: skip
+    assert row("table1", "gat", "m-evolve", SMALL) == [0.809, 0.728, 0.441, 0.811, 0.729]
+    assert row("table1", "gat", "transplant-dp", SMALL) == [0.813, 0.793, 0.527, 0.815, 0.796]
+    assert row("table1", "gat", "vanilla", MEDIUM) == [None, None, None]
+    assert row("gcn", "gcn", "subgraph", SMALL) == [0.813, 0.741, 0.623, 0.808, 0.551]
+    assert row("table2", "gcs", "drop-nodes", ("ogbg-ppa",)) == [0.660]
+    attacked = ("ENZYMES", "Mutagenicity", "NCI1")
+    assert row("table3-robustness", "gcs", "perturb-edges", attacked) == [0.623, 0.645, 0.602]
+    assert row("table3-robustness", "gin", "manifold-mixup", attacked) == [0.547, 0.568, 0.660]
+    calibrated = ("ENZYMES", "Mutagenicity", "COIL-DEL")
+    assert row("table4-calibration", "gcs", "manifold-mixup", calibrated) == [0.144, 0.063, 0.313]
+    assert row("table4-calibration", "gin", "manifold-mixup", calibrated) == [0.139, 0.093, 0.241]
+    assert row("table4-calibration", "gin", "transplant-ep", calibrated) == [0.136, 0.061, 0.061]
+
+
+@pytest.mark.parametrize(
+    ("place", "spread"),
+    [
+        (("table1", "ENZYMES", "gat", "drop-nodes"), 0.260),
+        (("table1", "MOLT-4", "gcs", "transplant-dp"), 0.003),
+        (("table1", "COIL-DEL", "gcs", "mask-nodes"), 0.021),
+        (("gcn", "ENZYMES", "gcn", "vanilla"), 0.047),
+        (("table2", "ogbg-ppa", "gcs", "transplant-ep"), 0.002),
+        (("table3-robustness", "NCI1", "gin", "drop-nodes"), 0.059),
+        (("table4-calibration", "ENZYMES", "gcs", "vanilla"), None),
+    ],
+)
+def test_spreads_typed_from_the_tables(
+    place: tuple[str, str, str, str], spread: float | None
+) -> None:
+    figure = published(*place)
+    assert figure is not None
+    assert figure.std == spread
+
+
+def test_bold_figures_are_those_of_the_paper() -> None:
+    bold = {(f.experiment, f.model, f.data): set() for f in all_published() if f.status == "number"}
+    for figure in all_published():
+        if figure.bold:
+            bold[figure.experiment, figure.model, figure.data].add(figure.method)
+    dp, ep = "transplant-dp", "transplant-ep"
+    wanted = {
+        ("table1", "gcs"): [{ep}, {dp}, {ep}, {ep}, {ep}, {ep}, {dp, ep, "manifold-mixup"}, {dp}],
+        ("table1", "gin"): [{dp, ep}, {dp}, {dp}, {ep}, {dp}, {dp}, {dp}, {ep}],
+        ("table1", "gat"): [{dp, ep}, {dp}, {ep}, {ep}, {"drop-nodes"}],
+        ("gcn", "gcn"): [{ep}, {ep}, {ep}, {dp, ep}, {ep}],
+    }
+    for (experiment, model), columns in wanted.items():
+        for data, methods in zip(SMALL + MEDIUM, columns, strict=False):
+            assert bold.pop((experiment, model, data)) == methods, (model, data)
+    assert bold.pop(("table4-calibration", "gcs", "COIL-DEL")) == {"mask-nodes"}
+    assert set(map(frozenset, bold.values())) == {frozenset({ep})}
+    assert len(bold) == 1 + 3 + 3 + 5
+
+
+def test_values_are_shares_and_names_are_ours() -> None:
+    for figure in all_published():
+        assert figure.method in METHODS
+        assert figure.model is None or figure.model in CONVOLUTIONS
+        assert figure.data is None or figure.data in data_sizes()
+        assert figure.source.citation
+        assert (figure.mean is not None) == (figure.status == "number")
+        if figure.mean is not None:
+            assert 0 < figure.mean < 1
+            assert figure.std is None or 0 < figure.std < 0.3
+
+
+def test_charts_have_no_number_and_say_so() -> None:
+    for place in (
+        ("ablation", "COLLAB", "gat", "transplant-scattered"),
+        ("readout", "ENZYMES", "gcs", "subgraph"),
+        ("edge-predictor", "NCI1", "gcn", "transplant-ep"),
+    ):
+        figure = published(*place)
+        assert figure is not None
+        assert (figure.status, figure.mean, figure.std) == ("chart", None, None)
+        assert figure.source.note.startswith("published as a chart only")
+
+
+def test_what_the_paper_does_not_have_is_none() -> None:
+    assert published("table1", "motifs", "gcs", "vanilla") is None
+    assert published("readout", "motifs", "gcs", "vanilla") is None
+    assert published("readout", "ENZYMES", "gin", "vanilla") is None
+    assert published("table3-robustness", "NCI1", "gin", "m-evolve") is None
+    assert published("ablation", "NCI1", "gcs", "vanilla") is None
+
+
+def test_an_unknown_experiment_lists_the_known() -> None:
+    with pytest.raises(
+        GraphTransplantError, match=r"`experiment` must be one of .*table1.*'tabel1'"
+    ):
+        published("tabel1", "NCI1", "gcs", "vanilla")
+
+
+def test_sizes_and_folds_of_the_source() -> None:
+    assert sum(data_sizes().values()) == 5000 + 4110 + 4337 + 600 + 3900 + 40353 + 39765 + 41472 + (
+        158100
+    )
+    left, right = (published("table1", data, "gin", "vanilla") for data in ("NCI1", "P388"))
+    assert left is not None
+    assert right is not None
+    assert (left.metric, left.source.folds, left.source.repeats) == ("accuracy", 5, 3)
+    assert (right.metric, right.source.folds, right.source.repeats) == ("auroc", 5, 1)
+    with pytest.raises(FrozenInstanceError):
+        left.mean = 1.0  # type: ignore[misc]
+
+
+def test_the_file_is_one_row_per_line() -> None:
+    # So that a change of one figure is one changed line.
+    text = files("graph_transplant.experiments").joinpath("published.json").read_text("utf-8")
+    rows = [line for line in text.splitlines() if '"experiment"' in line]
+    assert len(rows) == len(json.loads(text)["figures"]) == len(all_published())
+
+
+def test_reading_it_needs_no_torch() -> None:
+    code = (
+        "import sys; from graph_transplant.experiments.published import published; "
+        "published('table1', 'NCI1', 'gcs', 'vanilla'); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
