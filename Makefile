@@ -47,8 +47,9 @@ demo: setup  ## compare Graph Transplant with plain training on the data set tha
 test: setup  ## all tests, two processes
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
-bench: setup  ## time of one training step beside plain PyTorch Geometric; writes bench.json
+bench: setup  ## time of one training step beside plain PyTorch Geometric, writes bench.json; two workers beside one
 	$(ONE_THREAD) $(BIN)/python benchmarks/bench.py
+	$(ONE_THREAD) $(BIN)/python benchmarks/engines.py
 
 check: setup docs  ## formatting, lint, types, docs without warnings, a wheel that passes twine
 	$(BIN)/ruff format --check .

@@ -146,9 +146,10 @@ def test_ctrl_c_stops_within_seconds_and_says_how_to_go_on(tmp_path: Path) -> No
     ) as running:
         # The file for the workers is written right before they start.
         deadline = time.monotonic() + 60
-        while not (tmp_path / ".graphs.safetensors").exists():
-            assert running.poll() is None
-            assert time.monotonic() < deadline
+        while not (tmp_path / ".graphs" / "graphs.safetensors").exists():
+            if running.poll() is not None or time.monotonic() > deadline:
+                os.killpg(running.pid, signal.SIGKILL)
+                pytest.fail("the workers did not start")
             time.sleep(0.02)
         time.sleep(2)
         start = time.monotonic()
@@ -159,11 +160,82 @@ def test_ctrl_c_stops_within_seconds_and_says_how_to_go_on(tmp_path: Path) -> No
     assert "Traceback" not in errors
     assert f"stopped; 0 finished trials are kept in {tmp_path}" in errors
     assert f"graph-transplant {' '.join(arguments)} --epochs 100000" in errors
-    assert not (tmp_path / ".graphs.safetensors").exists()
+    assert not (tmp_path / ".graphs").exists()
     deadline = time.monotonic() + 10
     while session_lives(running.pid):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["paper", "table9"], "`experiment` must be one of table1, table2"),
+        (["paper", "table1", "--budget", "long"], "`budget` must be one of quick, full"),
+        (["paper", "table1", "--data", "ENZYMES,"], "`data` must be names separated by single"),
+        (["paper", "gcn", "--data", "no-such-set"], "no-such-set"),
+        (["compare", "--attack", "much"], "`attack` must be numbers separated by commas"),
+        (["compare", "--engine", "torchrun"], "start it with `torchrun --nproc-per-node 2 ...`"),
+        (["across"], "at least two data sets"),
+        (["across", "/no/such/place"], "there are no records in /no/such/place"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line_and_status_2(
+    arguments: list[str],
+    message: str,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert not list(tmp_path.iterdir())
+
+
+def made_up_directory(path: Path, data: str, shift: float) -> Path:
+    """Write five folds of two methods, the second better by about ``shift``."""
+    path.mkdir()
+    lines = []
+    for method, gain in (("vanilla", 0.0), ("transplant-dp", shift)):
+        for fold in range(5):
+            record = {
+                "data": data,
+                "fingerprint": data,
+                "method": method,
+                "model": "gcs",
+                "layers": 3,
+                "repeat": 0,
+                "fold": fold,
+                "test": {"accuracy": 0.5 + 0.01 * fold + gain + 0.001 * gain * fold},
+                "validation": {"accuracy": 0.5},
+                "sizes": {"train": 60, "validation": 20, "test": 20},
+                "settings": {"folds": 5, "epochs": 9},
+                "seconds": 1.0,
+                "epochs": 9,
+                "best_epoch": 3,
+            }
+            lines.append(json.dumps(record))
+    (path / "records.jsonl").write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_across_ranks_methods_over_data_sets_and_writes_a_page(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = made_up_directory(tmp_path / "a", "one<i x>", 0.1)
+    second = made_up_directory(tmp_path / "b", "two", 0.05)
+    page = tmp_path / "page.html"
+    assert main(["across", str(first), str(second), "--out", str(page)]) == 0
+    printed = capfd.readouterr().out
+    rows = [line.split() for line in printed.splitlines() if line.startswith(("tr", "va"))]
+    assert rows[0][:5] == ["transplant-dp", "1.00", "2", "0", "0"]
+    assert rows[1][:5] == ["vanilla", "2.00", "-", "-", "-"]
+    assert "transplant-dp beats vanilla on" in printed
+    assert "one&lt;i x&gt;" in page.read_text()
+    assert "<i x>" not in page.read_text()
 
 
 def session_lives(group: int) -> bool:
@@ -198,7 +270,7 @@ def test_table_has_a_dash_for_what_is_not_defined_and_takes_names_as_they_are(
     }
     output().print(comparison_table(summarise([record])))
     row = capfd.readouterr().out.splitlines()[1]
-    assert row.split() == ["[red]x[/red]", "gcs-3", "50.0", "-", "-", "-", "-", "-", "2.0", "s"]
+    assert row.split() == ["[red]x[/red]", "gcs-3", "50.0", *"------", "2.0", "s"]
 
 
 @pytest.mark.parametrize(

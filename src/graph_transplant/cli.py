@@ -5,14 +5,15 @@ Nothing slow is imported before a command needs it: asking for help must not wai
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +23,7 @@ from graph_transplant.errors import GraphTransplantError
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.compare import Comparison
+    from graph_transplant.experiments.progress import Reporter
     from graph_transplant.experiments.summary import SummaryRow
 
 BAD_INPUT = 2
@@ -41,6 +43,7 @@ app = App(
     help="Does augmentation help on your graphs? Compare Graph Transplant with plain training.",
     version=__version__,
     version_flags=["--version"],
+    default_parameter=Parameter(negative=()),
 )
 
 
@@ -54,10 +57,20 @@ def compare(
     layers: str = "3",
     folds: int = 5,
     repeats: int = 1,
+    select: bool = False,
+    nested: bool = False,
+    metric: str | None = None,
+    split: str = "folds",
+    scale: str = "auto",
     epochs: int = 1000,
-    batch_size: int = 128,
+    batch_size: int | None = None,
+    readout: str = "mean",
+    attack: str | None = None,
     seed: int = 0,
     workers: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    fresh: bool = False,
     out: Path | None = None,
     root: Path | None = None,
 ) -> int:
@@ -73,10 +86,25 @@ def compare(
         layers: Numbers of convolution layers, separated by commas.
         folds: Folds of the cross-validation; one is the test set, one the validation set.
         repeats: How often to repeat the cross-validation with another shuffle.
+        select: Report each method with the number of layers and the parameters, among those of its
+            search space, that have the best mean validation metric.
+        nested: Select for every test fold anew, on the other folds alone.
+        metric: accuracy or auroc. [default: auroc for several labels or two classes of which one
+            is rare, else accuracy]
+        split: folds, or official for the split that comes with the data set.
+        scale: Patience and batch size of the paper for small, medium or large data sets; auto goes
+            by the number of graphs.
         epochs: Most epochs per trial; training stops earlier when nothing improves.
-        batch_size: Graphs per training batch.
+        batch_size: Graphs per training batch. [default: 128, for large data sets 64]
+        readout: How nodes become a graph: mean, sum, max.
+        attack: Also attack the test graphs (GradArgmax), changing this share of the mean number of
+            edges; several separated by commas.
         seed: The one number that all randomness derives from.
         workers: Trials that run at the same time, one core each.
+        engine: What runs the trials: local (processes on this machine), ray (a cluster), torchrun
+            (all its processes on one trial at a time).
+        address: Address of the Ray cluster. [default: one is started on this machine]
+        fresh: Start over; the records that are there are kept under another name.
         out: Directory for records, tables and report. [default: comparisons/DATA]
         root: Folder where data sets are looked for and kept.
     """
@@ -84,20 +112,21 @@ def compare(
     names = split_list("methods", methods)
     convolutions = split_list("models", models)
     depths = split_numbers("layers", layers)
+    budgets = split_shares("attack", attack) if attack else []
 
     from graph_transplant.datasets import load
     from graph_transplant.experiments.compare import compare as run
-    from graph_transplant.experiments.engine import TrialError
-    from graph_transplant.experiments.progress import Display, Plain
-    from graph_transplant.experiments.records import RecordStore
+    from graph_transplant.experiments.distributed import join_group, serve
     from graph_transplant.experiments.worker import keep_freed_memory
     from graph_transplant.report import write_report
 
     keep_freed_memory()
-    errors = Console(stderr=True, highlight=False)
-    store = load(data, root)
-    directory = out or Path("comparisons") / slug(store.name)
-    try:
+    directories: list[Path] = []
+
+    def work() -> int:
+        store = load(data, root)
+        directory = out or Path("comparisons") / slug(store.name)
+        directories.append(directory)
         comparison = run(
             store,
             out=directory,
@@ -109,27 +138,222 @@ def compare(
             epochs=epochs,
             batch_size=batch_size,
             seed=seed,
+            select=selection(select, nested),
+            metric=metric,
+            scale=scale,
+            split=split,
+            readout=readout,
+            attack=budgets,
             workers=workers,
+            engine=engine,
+            address=address,
+            fresh=fresh,
             source=data,
-            reporter=Display(errors) if errors.is_interactive else Plain(errors),
+            reporter=progress_display(),
         )
-    except TrialError as problem:
-        if problem.details:
-            print(problem.details, file=sys.stderr)
-        kept = len(RecordStore(directory).read())
-        print_error(f"{problem} ({kept} finished trials are kept in {directory})")
+        write_report(comparison.records, directory / "report.html", comparison.selection)
+        print_comparison(comparison)
+        return 0
+
+    def work_together() -> int:
+        with join_group() as group:
+            if group.rank == 0:
+                return work()
+            serve(lambda: load(data, root))
+            return 0
+
+    if engine != "torchrun":
+        return resumable(work, lambda: directories)
+    # The first process speaks for all of them.
+    return resumable(work_together, lambda: directories, quiet=os.environ.get("RANK") != "0")
+
+
+@app.command
+def paper(
+    experiment: str,
+    /,
+    *,
+    data: str | None = None,
+    models: str | None = None,
+    budget: str = "quick",
+    workers: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    out: Path = Path("paper"),
+    root: Path | None = None,
+) -> int:
+    """Run an experiment of the paper and print its published figures beside the measured ones.
+
+    The same command again runs only what is missing. Experiments on the same data share their
+    trials.
+
+    Args:
+        experiment: table1, table2, table3-robustness, table4-calibration, gcn, ablation, readout or
+            edge-predictor.
+        data: Data sets, separated by commas. [default: all of the experiment]
+        models: Convolutions, separated by commas. [default: all of the experiment]
+        budget: quick (one repeat, three layers, no search, at most 1,200 steps per trial) or full
+            (the paper's protocol).
+        workers: Trials that run at the same time, one core each.
+        engine: What runs the trials: local (processes on this machine) or ray (a cluster).
+        address: Address of the Ray cluster. [default: one is started on this machine]
+        out: Directory for records and tables.
+        root: Folder where data sets are looked for and kept.
+    """
+    names = split_list("data", data) if data else None
+    convolutions = split_list("models", models) if models else None
+
+    from graph_transplant.experiments.records import RecordStore
+    from graph_transplant.experiments.reproduce import run
+    from graph_transplant.experiments.worker import keep_freed_memory
+    from graph_transplant.report import write_report
+    from graph_transplant.report.paper import text_table, write_table
+
+    keep_freed_memory()
+
+    def work() -> int:
+        table = run(
+            experiment,
+            data=names,
+            models=convolutions,
+            budget=budget,
+            out=out,
+            root=root,
+            workers=workers,
+            engine=engine,
+            address=address,
+            reporter=progress_display(),
+        )
+        files = dict.fromkeys(write_table(table, out), "this table")
+        for directory in table.directories:
+            page = directory / "report.html"
+            write_report(RecordStore(directory).read(), page, selection(budget == "full", False))
+            files[page] = "the report"
+        console = output()
+        console.print()
+        console.print(text_table(table), soft_wrap=True, markup=False)
+        console.print()
+        print_files(console, files)
+        return 0
+
+    return resumable(
+        work, lambda: sorted(path.parent for path in (out / budget).glob("*/records.jsonl"))
+    )
+
+
+@app.command
+def across(
+    *directories: Path, select: bool = False, nested: bool = False, out: Path = Path("across.html")
+) -> int:
+    """Rank methods over several data sets and write a page with a critical-difference diagram.
+
+    Args:
+        directories: Directories that `graph-transplant compare` or `paper` wrote, of at least two
+            data sets.
+        select: Report each method with the layers and parameters that have the best mean validation
+            metric.
+        nested: Select for every test fold anew, on the other folds alone.
+        out: The page to write.
+    """
+    from graph_transplant.experiments.across import across as rank
+    from graph_transplant.experiments.records import RecordStore
+    from graph_transplant.experiments.summary import summarise, verdict_line, verdicts
+    from graph_transplant.report import write_across
+
+    if not directories:
+        raise GraphTransplantError(
+            "name the directories of comparisons on at least two data sets; got none"
+        )
+    records = []
+    for directory in directories:
+        found = RecordStore(directory).read()
+        if not found:
+            raise GraphTransplantError(f"there are no records in {directory}")
+        records += found
+    rows = summarise(records, selection(select, nested))
+    ranked = rank(rows)
+    write_across(ranked, rows, out)
+    console = output()
+    for result in ranked:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column(f"method ({result.model})", overflow="fold")
+        for name in ("mean rank", "wins", "ties", "losses", "p (Wilcoxon)", "p (Holm)"):
+            table.add_column(name, justify="right", no_wrap=True)
+        against = {row.method: row for row in result.wilcoxon}
+        for name, place in zip(result.methods, result.ranks, strict=True):
+            row = against.get(name)
+            counts = (row.wins, row.ties, row.losses) if row else (None,) * 3
+            table.add_row(
+                Text(name),
+                f"{place:.2f}",
+                *(_cell(value, "d") for value in counts),
+                _p_cell(row.p_value if row else None),
+                _p_cell(row.p_holm if row else None),
+            )
+        console.print()
+        console.print(table)
+        console.print(Text(result.sentence, style="bold"))
+    console.print()
+    console.print(Text(verdict_line(verdicts(rows)), style="bold"))
+    console.print()
+    print_files(console, {out: "the page"})
+    return 0
+
+
+def selection(select: bool, nested: bool) -> str:
+    """Name the way of selection that the two flags ask for.
+
+    Example:
+        >>> selection(False, False), selection(True, False), selection(True, True)
+        ('none', 'validation', 'nested')
+    """
+    return "nested" if nested else "validation" if select else "none"
+
+
+def progress_display() -> Reporter:
+    """Make what shows a running comparison: live on a terminal, line by line elsewhere."""
+    from graph_transplant.experiments.progress import Display, Plain
+
+    errors = Console(stderr=True, highlight=False)
+    return Display(errors) if errors.is_interactive else Plain(errors)
+
+
+def resumable(
+    work: Callable[[], int], directories: Callable[[], Sequence[Path]], *, quiet: bool = False
+) -> int:
+    """Run trials; when they fail or are stopped, say what is kept and how to go on.
+
+    Args:
+        work: What runs them and gives the exit status.
+        directories: Finds where their records lie.
+        quiet: Say nothing of it, because another process does.
+    """
+    from graph_transplant.experiments.distributed import GroupError
+    from graph_transplant.experiments.engine import TrialError
+    from graph_transplant.experiments.records import RecordStore
+
+    def kept() -> str:
+        places = directories()
+        count = sum(len(RecordStore(directory).read()) for directory in places)
+        where = ", ".join(str(directory) for directory in places) or "no directory yet"
+        return f"{count} finished trial{'s are' if count != 1 else ' is'} kept in {where}"
+
+    try:
+        return work()
+    except (TrialError, GroupError) as problem:
+        if not quiet:
+            if isinstance(problem, TrialError) and problem.details:
+                print(problem.details, file=sys.stderr)
+            print_error(f"{problem} ({kept()})")
         return FAILED
     except KeyboardInterrupt:
-        kept = len(RecordStore(directory).read())
-        print(
-            f"\nstopped; {kept} finished trials are kept in {directory}. The same command goes on "
-            f"from there:\n  {shlex.join(['graph-transplant', *_arguments()])}",
-            file=sys.stderr,
-        )
+        if not quiet:
+            print(
+                f"\nstopped; {kept()}. The same command goes on from there:\n"
+                f"  {shlex.join(['graph-transplant', *_arguments()])}",
+                file=sys.stderr,
+            )
         return INTERRUPTED
-    write_report(comparison.records, directory / "report.html")
-    print_comparison(comparison)
-    return 0
 
 
 @app.command
@@ -260,13 +484,32 @@ def split_numbers(argument: str, text: str) -> list[int]:
         >>> split_numbers("layers", "3,4")
         [3, 4]
     """
+    items = split_list(argument, text)
     try:
-        return [int(item) for item in split_list(argument, text)]
-    except GraphTransplantError:
-        raise
+        return [int(item) for item in items]
     except ValueError as problem:
         raise GraphTransplantError(
             f"`{argument}` must be whole numbers separated by commas, got {text!r}"
+        ) from problem
+
+
+def split_shares(argument: str, text: str) -> list[float]:
+    """Take a list of numbers apart at its commas.
+
+    Args:
+        argument: Name of the argument, for messages.
+        text: The list.
+
+    Example:
+        >>> split_shares("attack", "0.1,0.2")
+        [0.1, 0.2]
+    """
+    items = split_list(argument, text)
+    try:
+        return [float(item) for item in items]
+    except ValueError as problem:
+        raise GraphTransplantError(
+            f"`{argument}` must be numbers separated by commas, got {text!r}"
         ) from problem
 
 
@@ -293,27 +536,34 @@ def print_error(message: str) -> None:
 
 def print_comparison(comparison: Comparison) -> None:
     """Print table, verdicts and files of a comparison."""
-    from graph_transplant.experiments.summary import notes
+    from graph_transplant.experiments.summary import model_name, notes
 
     console = output()
     console.print()
     console.print(comparison_table(comparison.rows))
     several = len(comparison.verdicts) > 1
     for verdict in comparison.verdicts:
-        where = f"{verdict.model}-{verdict.layers}: " if several else ""
+        where = f"{model_name(verdict.model, verdict.layers)}: " if several else ""
         style = {"better": "bold green", "worse": "bold red"}.get(verdict.kind, "bold")
         console.print(Text(where + verdict.sentence, style=style))
-    for note in notes(comparison.records):
+    for note in notes(comparison.records, comparison.selection):
         console.print(Text(note, style="yellow"))
     console.print()
-    for name, content in (
-        ("report.html", "the report"),
-        ("summary.csv", "this table"),
-        ("records.jsonl", "every trial"),
-    ):
+    print_files(
+        console,
+        {
+            comparison.directory / "report.html": "the report",
+            comparison.directory / "summary.csv": "this table",
+            comparison.directory / "records.jsonl": "every trial",
+        },
+    )
+
+
+def print_files(console: Console, files: Mapping[Path, str]) -> None:
+    """Print where files lie and what they are."""
+    for path, content in files.items():
         # Never wrapped: a path is there to be clicked or copied.
-        path = Text(str(comparison.directory / name))
-        console.print(path.append(f"  {content}", style="dim"), soft_wrap=True)
+        console.print(Text(str(path)).append(f"  {content}", style="dim"), soft_wrap=True)
 
 
 def comparison_table(rows: Sequence[SummaryRow]) -> Table:
@@ -322,16 +572,24 @@ def comparison_table(rows: Sequence[SummaryRow]) -> Table:
     Args:
         rows: The rows of the summary.
     """
-    from graph_transplant.experiments.summary import format_points
+    from graph_transplant.experiments.protocol import METRICS
+    from graph_transplant.experiments.summary import format_points, model_name
 
-    has_auroc = any(row.auroc_mean is not None for row in rows)
+    metrics = list(dict.fromkeys(row.metric for row in rows)) or ["accuracy"]
+    main = METRICS[metrics[0]] if len(metrics) == 1 else "metric"
+    further = {
+        METRICS[name]: f"{name}_mean"
+        for name in METRICS
+        if name not in metrics and any(getattr(row, f"{name}_mean") is not None for row in rows)
+    }
+    selected = any(row.chosen for row in rows)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("method", overflow="fold")
-    names = ["model", "accuracy, %", "ECE", "loss"]
-    names += ["AUROC"] if has_auroc else []
-    names += ["points", "p", "p (Holm)", "time"]
+    names = ["model", f"{main}, %", "ECE", "loss", *further, "points", "p", "p (Holm)", "d", "time"]
     for name in names:
         table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
+    if selected:
+        table.add_column("selected", overflow="fold")
     previous = None
     for row in rows:
         group = (row.data, row.model, row.layers)
@@ -339,27 +597,27 @@ def comparison_table(rows: Sequence[SummaryRow]) -> Table:
             table.add_row()
         first = group != previous
         previous = group
-        spread = "" if row.accuracy_std is None else f" ± {100 * row.accuracy_std:.1f}"
+        spread = "" if row.score_std is None else f" ± {100 * row.score_std:.1f}"
         cells = [
             Text(row.method, style="bold" if first else ""),
-            Text(f"{row.model}-{row.layers}"),
-            Text(_cell(row.accuracy_mean, ".1f", 100) + spread, style="bold" if first else ""),
+            Text(model_name(row.model, row.layers)),
+            Text(_cell(row.score_mean, ".1f", 100) + spread, style="bold" if first else ""),
             Text(_cell(row.ece_mean, ".3f")),
             Text(_cell(row.nll_mean, ".3f")),
-        ]
-        if has_auroc:
-            cells.append(Text(_cell(row.auroc_mean, ".3f")))
-        cells += [
+            *(Text(_cell(getattr(row, field), ".3f")) for field in further.values()),
             Text("-" if row.difference is None else format_points(row.difference)),
             Text(_p_cell(row.p_value)),
             Text(_p_cell(row.p_holm)),
+            Text(_cell(row.effect, ".1f")),
             Text(_cell(row.seconds_mean, ".1f") + (" s" if row.seconds_mean is not None else "")),
         ]
+        if selected:
+            cells.append(Text(row.chosen))
         table.add_row(*cells)
     return table
 
 
-def _cell(value: float | None, form: str, factor: float = 1.0) -> str:
+def _cell(value: float | None, form: str, factor: int = 1) -> str:
     return "-" if value is None else format(factor * value, form)
 
 
