@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from graph_transplant.experiments.compare import Comparison
     from graph_transplant.experiments.progress import Reporter
     from graph_transplant.experiments.summary import SummaryRow
+
+Number = TypeVar("Number", bound=float)
 
 BAD_INPUT = 2
 """Exit status when the user can mend it."""
@@ -111,8 +113,8 @@ def compare(
     # Checked before the slow imports: a mistyped number should not cost seconds.
     names = split_list("methods", methods)
     convolutions = split_list("models", models)
-    depths = split_numbers("layers", layers)
-    budgets = split_shares("attack", attack) if attack else []
+    depths = split_numbers("layers", layers, int)
+    budgets = split_numbers("attack", attack, float) if attack else []
 
     from graph_transplant.datasets import load
     from graph_transplant.experiments.compare import compare as run
@@ -257,7 +259,7 @@ def across(
     """
     from graph_transplant.experiments.across import across as rank
     from graph_transplant.experiments.records import RecordStore
-    from graph_transplant.experiments.summary import summarise, verdict_line, verdicts
+    from graph_transplant.experiments.summary import p_cell, summarise, verdict_line, verdicts
     from graph_transplant.report import write_across
 
     if not directories:
@@ -287,8 +289,8 @@ def across(
                 Text(name),
                 f"{place:.2f}",
                 *(_cell(value, "d") for value in counts),
-                _p_cell(row.p_value if row else None),
-                _p_cell(row.p_holm if row else None),
+                p_cell(row.p_value if row else None),
+                p_cell(row.p_holm if row else None),
             )
         console.print()
         console.print(table)
@@ -473,43 +475,25 @@ def split_list(argument: str, text: str) -> list[str]:
     return items
 
 
-def split_numbers(argument: str, text: str) -> list[int]:
-    """Take a list of whole numbers apart at its commas.
-
-    Args:
-        argument: Name of the argument, for messages.
-        text: The list.
-
-    Example:
-        >>> split_numbers("layers", "3,4")
-        [3, 4]
-    """
-    items = split_list(argument, text)
-    try:
-        return [int(item) for item in items]
-    except ValueError as problem:
-        raise GraphTransplantError(
-            f"`{argument}` must be whole numbers separated by commas, got {text!r}"
-        ) from problem
-
-
-def split_shares(argument: str, text: str) -> list[float]:
+def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
     """Take a list of numbers apart at its commas.
 
     Args:
         argument: Name of the argument, for messages.
         text: The list.
+        kind: ``int`` or ``float``.
 
     Example:
-        >>> split_shares("attack", "0.1,0.2")
-        [0.1, 0.2]
+        >>> split_numbers("layers", "3,4", int), split_numbers("attack", "0.1, 1", float)
+        ([3, 4], [0.1, 1.0])
     """
     items = split_list(argument, text)
     try:
-        return [float(item) for item in items]
+        return [kind(item) for item in items]
     except ValueError as problem:
+        noun = "whole numbers" if kind is int else "numbers"
         raise GraphTransplantError(
-            f"`{argument}` must be numbers separated by commas, got {text!r}"
+            f"`{argument}` must be {noun} separated by commas, got {text!r}"
         ) from problem
 
 
@@ -573,7 +557,7 @@ def comparison_table(rows: Sequence[SummaryRow]) -> Table:
         rows: The rows of the summary.
     """
     from graph_transplant.experiments.protocol import METRICS
-    from graph_transplant.experiments.summary import format_points, model_name
+    from graph_transplant.experiments.summary import format_points, model_name, p_cell
 
     metrics = list(dict.fromkeys(row.metric for row in rows)) or ["accuracy"]
     main = METRICS[metrics[0]] if len(metrics) == 1 else "metric"
@@ -606,8 +590,8 @@ def comparison_table(rows: Sequence[SummaryRow]) -> Table:
             Text(_cell(row.nll_mean, ".3f")),
             *(Text(_cell(getattr(row, field), ".3f")) for field in further.values()),
             Text("-" if row.difference is None else format_points(row.difference)),
-            Text(_p_cell(row.p_value)),
-            Text(_p_cell(row.p_holm)),
+            Text(p_cell(row.p_value)),
+            Text(p_cell(row.p_holm)),
             Text(_cell(row.effect, ".1f")),
             Text(_cell(row.seconds_mean, ".1f") + (" s" if row.seconds_mean is not None else "")),
         ]
@@ -619,9 +603,3 @@ def comparison_table(rows: Sequence[SummaryRow]) -> Table:
 
 def _cell(value: float | None, form: str, factor: int = 1) -> str:
     return "-" if value is None else format(factor * value, form)
-
-
-def _p_cell(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"

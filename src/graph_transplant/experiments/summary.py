@@ -673,6 +673,18 @@ epochs may change the picture.
     return found
 
 
+def p_cell(value: float | None) -> str:
+    """Write a p-value for a column of a table.
+
+    Example:
+        >>> p_cell(0.0312), p_cell(0.00002), p_cell(None)
+        ('0.031', '< 0.001', '-')
+    """
+    if value is None:
+        return "-"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def model_name(model: str, layers: int | None) -> str:
     """Write a model with its number of layers, or alone when that was selected.
 

@@ -31,6 +31,7 @@ from graph_transplant.experiments.summary import (
     Verdict,
     group_records,
     notes,
+    p_cell,
     pairwise,
     summarise,
     verdict_line,
@@ -422,8 +423,8 @@ def _across_section(one: Across, colours: Mapping[str, str]) -> AcrossSection:
                 record="-" if row is None else f"{row.wins} : {row.ties} : {row.losses}",
                 difference="-" if row is None else _points(row.difference),
                 direction="" if row is None else _direction(row.difference, row.p_holm),
-                p_value=_text(None if row is None else row.p_value, _p_value),
-                p_holm=_text(None if row is None else row.p_holm, _p_value),
+                p_value=p_cell(None if row is None else row.p_value),
+                p_holm=p_cell(None if row is None else row.p_holm),
             )
         )
     diagram = critical_difference_data(one)
@@ -665,10 +666,6 @@ def _text(value: float | None, form: Callable[[float], str]) -> str:
     return "-" if value is None else form(value)
 
 
-def _p_value(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
 def _points(value: float) -> str:
     return signed(100 * value, 1)
 
@@ -708,8 +705,8 @@ def _table_row(row: SummaryRow, plain: SummaryRow | None, colour: str) -> TableR
         interval=interval,
         direction=_direction(row.difference, row.p_holm),
         effect=_text(row.effect, _effect),
-        p_value=_text(row.p_value, _p_value),
-        p_holm=_text(row.p_holm, _p_value),
+        p_value=p_cell(row.p_value),
+        p_holm=p_cell(row.p_holm),
         accuracy=_text(row.accuracy_mean, lambda value: f"{100 * value:.1f}"),
         auroc=_text(row.auroc_mean, three_digits),
         ece=_text(row.ece_mean, three_digits),
@@ -726,8 +723,8 @@ def _pair(row: PairRow) -> PairText:
         difference=_text(row.difference, _points),
         direction=_direction(row.difference, row.p_holm),
         effect=_text(row.effect, _effect),
-        p_value=_text(row.p_value, _p_value),
-        p_holm=_text(row.p_holm, _p_value),
+        p_value=p_cell(row.p_value),
+        p_holm=p_cell(row.p_holm),
     )
 
 

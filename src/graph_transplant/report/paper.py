@@ -12,6 +12,7 @@ from graph_transplant.experiments.files import write_atomically
 from graph_transplant.experiments.paper import EXPERIMENTS, MEASURES
 from graph_transplant.experiments.protocol import METRICS
 from graph_transplant.experiments.reproduce import PaperRow, PaperTable
+from graph_transplant.experiments.summary import p_cell
 
 CSV_COLUMNS = (
     *("experiment", "budget", "data", "model", "readout", "method", "metric"),
@@ -74,7 +75,7 @@ def _cells(table: PaperTable) -> tuple[list[str], list[list[str]]]:
             gain = measure.worded(row.gain)
             if row.published_gain is not None:
                 gain += f" ({measure.worded(row.published_gain)})"
-            cells += [gain, _p_value(row.p_holm), row.reproduced or "-"]
+            cells += [gain, p_cell(row.p_holm), row.reproduced or "-"]
         rows.append([*cells, *([row.chosen or "-"] if chosen else [])])
     return headings, rows
 
@@ -102,12 +103,6 @@ def _theirs(row: PaperRow) -> str:
 def _signed(value: float) -> str:
     text = f"{value:+.3f}"
     return "0.000" if float(text) == 0 else text.replace("-", "−")
-
-
-def _p_value(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def text_table(table: PaperTable) -> str:
