@@ -5,6 +5,8 @@ This file is also what the two processes run: ``python tests/test_distributed.py
 
 from __future__ import annotations
 
+import faulthandler
+import gc
 import json
 import math
 import os
@@ -14,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.nn import GCNConv, global_mean_pool
 
 import graph_transplant as gt
@@ -37,6 +41,9 @@ from graph_transplant.training import EndedElsewhereError, EpochLog
 
 ROOT = Path(__file__).resolve().parents[1]
 METHODS = ("vanilla", "transplant-dp", "transplant-ep", "m-evolve")
+
+# Seconds after which one of the two processes shows where it is, and ends.
+LIMIT = 150
 
 pytestmark = pytest.mark.cluster
 
@@ -246,6 +253,10 @@ def run_engine(
     return records
 
 
+KEPT: list[list[bool]] = []
+"""After each failure: whether the wrapped models that its traceback keeps have their reducer."""
+
+
 def failing_engine(action: Callable[[], None], *, where: int) -> str:
     """Let the second trial do something in one of the processes, in the middle of a step."""
     ran: list[Trial] = []
@@ -261,8 +272,13 @@ def failing_engine(action: Callable[[], None], *, where: int) -> str:
         return run_trial(store, trial, *others, **named)
 
     def work() -> None:
-        with engine.join_group() as group:
-            run_engine(group)
+        try:
+            with engine.join_group() as group:
+                run_engine(group)
+        except BaseException:
+            wrapped = [each for each in gc.get_objects() if type(each) is DistributedDataParallel]
+            KEPT.append([hasattr(each, "reducer") for each in wrapped])
+            raise
 
     engine.run_trial, training.step_losses = trial_that_fails, step_that_fails
     try:
@@ -344,6 +360,7 @@ def main(folder: Path) -> None:
     for where in (0, 1):
         found[f"failure in {where}"] = failing_engine(no_luck, where=where)
     found["interrupted"] = failing_engine(interrupted, where=0)
+    found["kept"] = list(KEPT)
     torch.save(found, folder / f"{rank}.pt")
     found["gone"] = failing_engine(gone, where=1)
     torch.save(found, folder / f"{rank}.pt")
@@ -358,35 +375,46 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+# Every connection to the store looks up the name of its other end. Without an answer that would
+# take ten seconds each, and a line that tells so.
+QUICK_LOOKUP = {"RES_OPTIONS": "timeout:1 attempts:1"}
+NO_NAME = "The hostname of the client socket cannot be retrieved"
+
+
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of two processes found."""
     folder = tmp_path_factory.mktemp("two")
     common = {
         **os.environ,
+        **QUICK_LOOKUP,
         "OMP_NUM_THREADS": "1",
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
     }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(folder)],
-            env={**common, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
+    files = [folder / f"{rank}.txt" for rank in range(2)]
+    processes = []
     try:
-        printed = [process.communicate(timeout=200)[0] for process in processes]
+        for rank, file in enumerate(files):
+            with file.open("w") as printed:
+                process = subprocess.Popen(
+                    [sys.executable, __file__, str(folder)],
+                    env={**common, "RANK": str(rank)},
+                    stdout=printed,
+                    stderr=subprocess.STDOUT,
+                )
+            processes.append(process)
+        for process in processes:
+            process.wait(timeout=LIMIT + 30)
     finally:
         for process in processes:
             process.kill()
+            process.wait()
+    texts = [file.read_text() for file in files]
     # The second process ends itself at the very end.
-    assert [process.returncode for process in processes] == [0, 9], "\n".join(printed)
-    assert printed == ["", ""]
+    assert [process.returncode for process in processes] == [0, 9], "\n".join(texts)
+    assert [line for text in texts for line in text.splitlines() if NO_NAME not in line] == []
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
@@ -517,6 +545,14 @@ def test_a_trial_that_fails_anywhere_ends_all_processes(two: Any) -> None:
     assert two[1]["failure in 1"] == f"TrialError: {name}"
 
 
+def test_no_reducer_outlives_its_group(two: Any) -> None:
+    # As the last owner of the group it could wait forever, see `close` in training.py.
+    for found in two:
+        assert len(found["kept"]) == 3
+        assert any(found["kept"]), "some traceback kept a wrapped model"
+        assert not any(flag for flags in found["kept"] for flag in flags)
+
+
 def test_interrupting_the_first_process_ends_the_others(two: Any) -> None:
     assert two[0]["interrupted"] == "KeyboardInterrupt: "
     assert two[1]["interrupted"] == "GroupError: process 0 of the group has ended: interrupted"
@@ -564,13 +600,25 @@ def test_without_torchrun_the_way_is_shown(monkeypatch: pytest.MonkeyPatch) -> N
             action()
 
 
+def test_a_process_whose_group_does_not_come_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = str(free_port())
+    given = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(engine, "_PATIENCE", timedelta(seconds=0.5))
+    expected = f"process 0 has not met the 1 others of its group at 127.0.0.1:{port} "
+    with pytest.raises(engine.GroupError, match=expected), engine.join_group():
+        pass
+    assert not torch.distributed.is_initialized()
+
+
 def test_example_runs() -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
             *("--nproc-per-node", "2", str(ROOT / "examples" / "distributed.py"), "--epochs", "3"),
         ],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **QUICK_LOOKUP, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=200,
@@ -585,5 +633,6 @@ def test_example_runs() -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
     torch.set_num_threads(2)  # joining a group must set its own number, and set this one again
     main(Path(sys.argv[1]))

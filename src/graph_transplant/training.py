@@ -11,7 +11,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -415,6 +415,7 @@ def fit(
     with (
         torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]),
         _progress_bar(progress if group.rank == 0 else False, epochs, metric) as show,
+        ExitStack() as at_the_end,
     ):
         torch.manual_seed(_child(seed, 2))
         for augmentation in augmentations:
@@ -424,6 +425,7 @@ def fit(
         pieces = None
         if parts > 1:
             pieces = _Pieces(predictor, augmentations, train.task, parts, seed, group)
+            at_the_end.callback(pieces.close)
         parameters = [
             p for module in (model, *augmentations) for p in module.parameters() if p.requires_grad
         ]
@@ -735,6 +737,16 @@ class _Pieces:
         self._parts, self._seed, self._group = parts, seed, group
         self._running = _RunningStatistics(module_of(predictor))
         self._graphs = 0
+
+    def close(self) -> None:
+        """Give back what gradients were exchanged with, while there still is a process group.
+
+        The reducer has a share in the group, and a traceback may keep it beyond the group's end.
+        As the last to let go it would end the group's threads while it holds Python's global lock;
+        a thread that needs the lock for its own end and the reducer then wait for each other.
+        """
+        if isinstance(self._step, DistributedDataParallel):
+            del self._step.logger, self._step.reducer
 
     def run_epoch(
         self,

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -37,6 +38,9 @@ _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 # Seconds between two looks at the board. (The store has a call that waits, and prints a warning
 # whenever it has waited in vain.)
 _GLANCE = 0.1
+
+# How long processes wait for one another to join; they start together, and import what they need.
+_PATIENCE = timedelta(minutes=5)
 
 
 class GroupError(RuntimeError):
@@ -139,6 +143,20 @@ class Group:
 
 _current: Group | None = None
 _joined = itertools.count()
+_boards: dict[tuple[int, int, str, str], Store] = {}
+
+
+def _board_of(rank: int, size: int) -> Store:
+    """Return the store that ``torchrun`` or the first process keeps, connected to only once.
+
+    Where the first process keeps it, a new one for every group would be a race: another process
+    could still reach the one that is about to be closed, and the two would wait for each other.
+    Besides, every connection looks up a name, which takes seconds where no name server answers.
+    """
+    where = (rank, size, os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"])
+    if where not in _boards:
+        _boards[where], *_ = next(rendezvous("env://", timeout=_PATIENCE))
+    return _boards[where]
 
 
 def current_group() -> Group:
@@ -174,7 +192,7 @@ def join_group() -> Iterator[Group]:
 
     Raises:
         GraphTransplantError: If this process was not started by ``torchrun``.
-        GroupError: If another process has failed.
+        GroupError: If another process has failed, or has not come within five minutes.
 
     Example:
         >>> with join_group():
@@ -199,11 +217,20 @@ WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not set): start it with \
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         backend = "cpu:gloo,cuda:nccl"
-    store, rank, size = next(rendezvous("env://"))
-    # What an earlier group of the same processes has left on the board is not for this one.
-    board = PrefixStore(f"graph-transplant-{next(_joined)}", store)
-    meeting = PrefixStore("meeting", board)
-    distributed.init_process_group(backend, store=meeting, rank=rank, world_size=size)
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    try:
+        # What an earlier group of the same processes has left on the board is not for this one.
+        board = PrefixStore(f"graph-transplant-{next(_joined)}", _board_of(rank, size))
+        board.set(f"here-{rank}", "")
+        board.wait([f"here-{each}" for each in range(size)], _PATIENCE)
+        meeting = PrefixStore("meeting", board)
+        distributed.init_process_group(backend, store=meeting, rank=rank, world_size=size)
+    except distributed.DistError as problem:
+        raise GroupError(
+            f"process {rank} has not met the {size - 1} others of its group at "
+            f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']} "
+            f"({str(problem).partition(chr(10))[0]})"
+        ) from problem
     group = _current = Group(rank, size, board)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
