@@ -169,6 +169,38 @@ def test_only_methods_that_every_data_set_has() -> None:
     assert found.left_out == ("b", "c")
 
 
+def test_a_method_that_is_not_finished_on_a_data_set_is_not_ranked() -> None:
+    given = rows({"vanilla": PLAIN, "a": GOOD, "b": MIXED})
+    cut = {("data-03", "a"): 1, ("data-05", "a"): 4, ("data-05", "b"): 5}
+    given = [
+        replace(item, trials=cut.get((item.data, item.method), item.trials)) for item in given[::-1]
+    ]
+    (found,) = across(given)
+    assert set(found.methods) == {"b", "vanilla"}
+    assert found.left_out == ("a",)
+    assert [item.method for item in found.wilcoxon] == ["b"]
+    assert found.sentence.endswith(
+        " Left out of the ranking: a is not finished on data-03 (1 of 5 trials); a is not finished "
+        "on data-05 (4 of 5 trials)."
+    )
+    # What counts is the most trials within the data set, not that of other data sets.
+    few = [replace(item, trials=1) if item.data == "data-03" else item for item in given]
+    few = [replace(item, trials=3) if item.data == "data-05" else item for item in few]
+    (found,) = across(few)
+    assert (len(found.methods), found.left_out) == (3, ())
+    assert "Left out" not in found.sentence
+
+
+def test_when_too_few_methods_are_finished_the_error_names_the_others() -> None:
+    given = [
+        replace(item, trials=1) if (item.data, item.method) == ("data-01", "a") else item
+        for item in rows({"vanilla": PLAIN[:2], "a": GOOD[:2]})
+    ]
+    message = r"2 methods in common, got vanilla; a is not finished on data-01 \(1 of 5 trials\)$"
+    with pytest.raises(GraphTransplantError, match=message):
+        across(given)
+
+
 def test_a_score_of_zero_is_a_score() -> None:
     assert one({"vanilla": [0.0, 0.5], "a": [0.1, 0.6]}).methods == ("a", "vanilla")
 
@@ -203,7 +235,7 @@ def test_models_are_compared_apart_and_those_with_one_data_set_passed_over() -> 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "at least 2 data sets with the same model, got no rows"),
+        ([], "no finished trials to rank: .*'nested' needs all inner trials"),
         (
             [row("x", "vanilla", 0.5), row("y", "vanilla", 0.5, "gin")],
             "at least 2 data sets with the same model, got gcs on x; gin on y",

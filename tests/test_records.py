@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.files import write_atomically
 from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.records import RecordStore, record_line
 
@@ -31,7 +32,11 @@ def record(fold: int = 0, **changes: Any) -> Record:
         "layers": 3,
         "repeat": 0,
         "fold": fold,
+        "validation": {"accuracy": 0.25},
         "test": {"accuracy": 0.5},
+        "epochs": 5,
+        "best_epoch": 2,
+        "seconds": 1.5,
         "sizes": {"train": 6, "test": 2},
         "settings": dict(SETTINGS),
         **changes,
@@ -147,12 +152,13 @@ def test_a_malformed_line_in_the_middle_is_named_and_nothing_is_touched(
         ({"test": {"accuracy": [0.5]}}, "field `test.accuracy` has the type list"),
         ({"validation": [0.5]}, "field `validation` has the type list"),
         ({"validation": {"nll": {}}}, "field `validation.nll` has the type dict"),
-        ({"sizes": {"train": 6.5}}, "field `sizes.train` has the type float"),
-        ({"sizes": {"train": None}}, "field `sizes.train` has the type NoneType"),
-        ({"settings": {"folds": "3"}}, "field `settings.folds` has the type str"),
-        ({"settings": {"attack": 0.2}}, "field `settings.attack` has the type float"),
-        ({"settings": {"metric": "luck"}}, "field `settings.metric` is 'luck'"),
+        ({"sizes": {"train": 6.5, "test": 2}}, "field `sizes.train` has the type float"),
+        ({"sizes": {"train": None, "test": 2}}, "field `sizes.train` has the type NoneType"),
+        ({"settings": SETTINGS | {"folds": "3"}}, "field `settings.folds` has the type str"),
+        ({"settings": SETTINGS | {"attack": 0.2}}, "field `settings.attack` has the type float"),
+        ({"settings": SETTINGS | {"metric": "luck"}}, "field `settings.metric` is 'luck'"),
         ({"inner": None}, "field `inner` has the type NoneType"),
+        ({"epochs": None}, "field `epochs` has the type NoneType"),
         ({"seconds": "2 s"}, "field `seconds` has the type str"),
         ({"best_epoch": 1.5}, "field `best_epoch` has the type float"),
         ({"curve": {}}, "field `curve` has the type dict"),
@@ -161,9 +167,11 @@ def test_a_malformed_line_in_the_middle_is_named_and_nothing_is_touched(
         ({"curve": [{"train_loss": "a"}]}, r"field `curve\[0\].train_loss` has the type str"),
         ({"curve": [{"measurements": 1}]}, r"field `curve\[0\].measurements` has the type int"),
         (
-            {"curve": [{"measurements": {"kept": []}}]},
+            {"curve": [{"epoch": 1, "measurements": {"kept": []}}]},
             r"field `curve\[0\].measurements.kept` has the type list",
         ),
+        ({"curve": [{"train_loss": 1.0}]}, r"field `curve\[0\].epoch` is missing"),
+        ({"attacked": [{"accuracy": 1.0}]}, r"field `attacked\[0\].budget` is missing"),
         ({"attacked": [{"budget": "x"}]}, r"field `attacked\[0\].budget` has the type str"),
     ],
 )
@@ -179,6 +187,37 @@ def test_a_field_of_the_wrong_type_is_named_wherever_it_is(
     with pytest.raises(GraphTransplantError, match=rf"line {number} is not a record \({reason}"):
         write(tmp_path)
     assert (tmp_path / "records.jsonl").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("data", "fingerprint", "method", "model", "layers", "repeat", "fold", "validation"),
+        *("test", "epochs", "best_epoch", "seconds", "sizes", "sizes.train", "sizes.test"),
+        *("settings", "settings.folds", "settings.epochs"),
+    ],
+)
+def test_a_field_that_readers_count_on_and_is_missing_is_named(tmp_path: Path, path: str) -> None:
+    item = json.loads(record_line(record(1)))
+    *outer, name = path.split(".")
+    del (item[outer[0]] if outer else item)[name]
+    content = record_line(record(0)) + record_line(item)
+    (tmp_path / "records.jsonl").write_bytes(content)
+    with pytest.raises(GraphTransplantError, match=rf"line 2 .*\(field `{path}` is missing\)"):
+        RecordStore(tmp_path).read()
+    with pytest.raises(GraphTransplantError, match=rf"line 2 .*\(field `{path}` is missing\)"):
+        write(tmp_path)
+    assert (tmp_path / "records.jsonl").read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["enzymes-all", "enzymes-gcs4", "motifs-all"])
+def test_the_records_of_the_repository_are_read(name: str) -> None:
+    directory = Path(__file__).resolve().parents[1] / "results" / name
+    if not directory.exists():
+        pytest.skip("the results are not part of the source distribution")
+    lines = (directory / "records.jsonl").read_bytes().count(b"\n")
+    assert lines > 0
+    assert len(RecordStore(directory).read()) == lines
 
 
 def test_everything_a_trial_writes_is_read(tmp_path: Path) -> None:
@@ -243,7 +282,7 @@ def test_records_of_another_comparison_are_refused_and_each_difference_is_named(
 def test_records_made_before_a_setting_existed_fit_its_default_and_nothing_else(
     tmp_path: Path,
 ) -> None:
-    old = {"seed": 0, "version": "0.1.0"}
+    old = {"folds": 5, "epochs": 1000, "seed": 0, "version": "0.1.0"}
     (tmp_path / "records.jsonl").write_bytes(record_line(record(0, settings=old)))
     now = Settings(seed=0).as_record("0.1.0")
     assert len(now) > len(old)
@@ -525,3 +564,47 @@ def test_missing_permissions_are_named_and_nothing_is_changed(
 def test_numbers_that_are_not_finite_become_null() -> None:
     line = record_line(record(0, test={"nll": float("nan"), "curve": [1.0, float("-inf")]}))
     assert json.loads(line)["test"] == {"nll": None, "curve": [1.0, None]}
+
+
+# Files that are made of records ---------------------------------------------------------------
+
+
+def test_a_full_disk_keeps_the_old_file_and_names_the_one_that_was_asked_for(
+    small_disk: Path,
+) -> None:
+    path = small_disk / "summary.csv"
+    write_atomically(path, "old")
+    with pytest.raises(GraphTransplantError) as caught:
+        write_atomically(path, "x" * 100_000)
+    assert str(caught.value) == (
+        f"cannot write {path}: No space left on device; the records are not touched"
+    )
+    assert path.read_text() == "old"
+    assert list(small_disk.iterdir()) == [path]  # no temporary file stays
+
+
+def test_a_file_that_may_not_grow_keeps_the_old_one(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "report.html"
+    write_atomically(path, "old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
+    try:
+        with pytest.raises(GraphTransplantError) as caught:
+            write_atomically(path, "x" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(caught.value) == f"cannot write {path}: File too large; the records are not touched"
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_place_that_takes_no_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "report.html"
+    with pytest.raises(GraphTransplantError) as caught:
+        write_atomically(path, "new")
+    assert str(caught.value).startswith(f"cannot write {path}: No such file or directory;")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(GraphTransplantError, match=r"cannot write .*/folder: Is a directory;"):
+        write_atomically(tmp_path / "folder", "new")
+    assert [item.name for item in tmp_path.iterdir()] == ["folder"]

@@ -808,7 +808,7 @@ def test_a_method_that_wins_everywhere_is_the_headline() -> None:
 def test_methods_that_a_data_set_lacks_are_named() -> None:
     rows = [row for row in several(3) if (row.data, row.method) != ("ENZYMES", "drop-nodes")]
     text = Page(render_across(across(rows), rows)).text
-    assert "Left out, because not every data set has them: drop-nodes." in text
+    assert "Left out, because not every data set has them finished: drop-nodes." in text
 
 
 def test_names_on_the_page_across_data_sets_are_escaped() -> None:

@@ -22,6 +22,7 @@ from graph_transplant.experiments.selection import (
     select,
     selection_table,
 )
+from graph_transplant.experiments.summary import notes
 
 FOLDS = 4
 
@@ -110,19 +111,85 @@ def test_models_and_data_sets_choose_for_themselves() -> None:
     assert layers == {("toy", "gcs"): 3, ("toy", "gin"): 4, ("other", "gcs"): 4}
 
 
-def test_only_folds_that_all_candidates_have_finished_have_a_say() -> None:
+def test_only_folds_that_all_entrants_have_finished_have_a_say() -> None:
     # Over all its folds the second is better; over the two that both have, the first is.
-    first = candidate("a", 3, [0.6, 0.6])
-    second = candidate("a", 4, [0.5, 0.5, 0.9, 0.9])
-    assert chosen(select(first + second, "validation")) == [(0, 0, 3, "a"), (0, 1, 3, "a")]
+    first = candidate("a", 3, [0.6, 0.6, 0.1])
+    second = [trial("a", 4, 0, 0.5), trial("a", 4, 1, 0.5), trial("a", 4, 3, 0.9)]
     # All folds of the one that is chosen are returned, those without a say too.
-    second = candidate("a", 4, [0.7, 0.7, 0.1, 0.1])
-    assert len(select(first + second, "validation")) == 4
+    assert chosen(select(first + second, "validation")) == [(0, fold, 3, "a") for fold in range(3)]
+    assert left_out(first + second, "validation") == ["a with gcs is chosen on 2 of 4 folds."]
     apart = [trial("a", 3, 0, 0.5), trial("a", 4, 1, 0.5), trial("b", 3, 0, 0.5)]
     assert chosen(select(apart, "validation")) == [(0, 0, 3, "b")]
     assert left_out(apart, "validation") == [
         "a with gcs is left out: there is no fold that all of its 2 candidates have finished."
     ]
+
+
+@pytest.mark.parametrize("how", ["validation", "nested"])
+def test_stray_trials_of_other_candidates_change_no_choice(how: str) -> None:
+    # Over all folds, and within each but the first, the second is better.
+    first, second = np.full((1, FOLDS, 3), 0.5), np.full((1, FOLDS, 3), 0.6)
+    first[0, 0] = 0.7 if how == "validation" else 0.5
+    records = grid({("a", 3): first, ("a", 4): second})
+    before = chosen(select(records, how))
+    assert {item[2] for item in before} == {4}
+    assert left_out(records, how) == []
+    stray = [trial("a", 5, 0, 1.0, inner=inner) for inner in range(3)]
+    assert chosen(select(records + stray, how)) == before
+    what = "all inner trials of " if how == "nested" else ""
+    assert left_out(records + stray, how) == [
+        f"gcs: a with 5 layers has {what}1 of 4 folds and takes no part in the selection."
+    ]
+    *table, left = selection_table(records + stray, how)
+    assert table == selection_table(records, how)
+    assert (left.layers, left.validation, left.trials, left.chosen) == (5, None, 0, False)
+    more = [*stray, trial("a:x=1", 1, 2, 1.0), trial("a", 6, 3, 1.0)]
+    assert chosen(select(records + more, how)) == before
+    one, five, six = "a:x=1 with 1 layer", "a with 5 layers", "a with 6 layers"
+    expected = {
+        "validation": [f"gcs: {one}, {five} and {six} have 1 of 4 folds and take"],
+        "nested": [
+            f"gcs: {one} and {six} have all inner trials of 0 of 4 folds and take",
+            f"gcs: {five} has all inner trials of 1 of 4 folds and takes",
+        ],
+    }
+    assert left_out(records + more, how) == [
+        f"{start} no part in the selection." for start in expected[how]
+    ]
+
+
+def test_an_incomplete_vote_is_told_with_the_folds_of_all_repeats() -> None:
+    records = [
+        *candidate("a", 3, [0.5] * 4),
+        *candidate("a", 4, [0.6] * 4),
+        *candidate("a", 3, [0.5] * 2, repeat=1),
+        *candidate("a", 4, [0.6] * 2, repeat=1),
+    ]
+    assert left_out(records, "validation") == ["a with gcs is chosen on 6 of 8 folds."]
+    assert "a with gcs is chosen on 6 of 8 folds." in notes(finished(records), "validation")
+    # A family of one has nothing to choose.
+    assert left_out(records[:3], "validation") == []
+    # Of those that do take part none shares a fold.
+    apart = [trial("a", layers, fold, 0.5) for layers, fold in ((3, 0), (3, 1), (4, 2), (4, 3))]
+    first, second = left_out([*apart, trial("a", 5, 0, 0.5)], "validation")
+    assert first == "gcs: a with 5 layers has 1 of 4 folds and takes no part in the selection."
+    assert second == (
+        "a with gcs is left out: there is no fold that all of its 2 candidates that take part have "
+        "finished."
+    )
+
+
+def test_the_notes_of_a_report_name_candidates_without_a_part() -> None:
+    records = [*candidate("vanilla", 3, [0.5] * 4), trial("vanilla", 5, 0, 0.9)]
+    sentence = "gcs: vanilla with 5 layers has 1 of 4 folds and takes no part in the selection."
+    assert sentence in notes(finished(records), "validation")
+    assert sentence not in notes(finished(records))
+
+
+def finished(records: Iterable[Record]) -> list[Record]:
+    """Give records what notes look at besides."""
+    settings = {"folds": FOLDS, "epochs": 50}
+    return [record | {"epochs": 50, "best_epoch": 10, "settings": settings} for record in records]
 
 
 def test_inner_trials_alone_are_no_finished_fold() -> None:
@@ -279,6 +346,10 @@ def test_an_official_split_is_selected_by_validation_and_not_nested() -> None:
         for repeat in range(3)
     ]
     assert chosen(select(records, "validation")) == [(repeat, 0, 4, "a") for repeat in range(3)]
+    assert left_out(records, "validation") == []
+    assert left_out([*records, trial("a", 5, 0, 0.9, settings=settings)], "validation") == [
+        "gcs: a with 5 layers has 1 of 3 runs and takes no part in the selection."
+    ]
     with pytest.raises(GraphTransplantError, match=r"'nested', which needs folds, .*'validation'"):
         select(records, "nested")
 

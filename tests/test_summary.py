@@ -286,9 +286,11 @@ def test_csv_of_selected_rows() -> None:
 def test_notes_on_selection() -> None:
     records = nested("vanilla", 3, PLAIN) + nested("vanilla", 4, PLAIN)
     assert notes(records, "nested") == []
-    assert notes(records[:-1], "nested") == [
-        "vanilla with gcs: 1 of 5 folds is left out, its inner trials are not all finished."
-    ]
+    (unfinished,) = notes(records[:-1], "nested")
+    assert unfinished == (
+        "gcs: vanilla with 4 layers has all inner trials of 4 of 5 folds and takes no part in the "
+        "selection."
+    )
     assert notes(records[:-1], "validation") == []
     (short,) = notes(records + nested("a", 3, PLAIN)[:-3])
     assert short == "gcs with 3 layers is not complete: a has 17 of 20 trials."

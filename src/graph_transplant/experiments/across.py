@@ -54,7 +54,7 @@ class Across:
 
     Args:
         model: Name of the convolution.
-        methods: Methods that every data set has, the best average rank first.
+        methods: Methods that every data set has finished, the best average rank first.
         data: Names of the data sets (the blocks).
         scores: Mean test scores, ``[data][methods]``.
         ranks: Average rank of each method, ``[methods]``; 1 is best.
@@ -66,7 +66,8 @@ class Across:
             than that, the best first: the bars of a critical-difference diagram.
         wilcoxon: Every other method against ``vanilla``, in the order of ``methods``; none when
             ``vanilla`` is not among them.
-        left_out: Methods that some data set lacks.
+        left_out: Methods that some data set lacks or has not finished: the method with the most
+            trials there has more.
         sentence: The finding in words.
     """
 
@@ -86,7 +87,9 @@ class Across:
 def across(rows: Iterable[SummaryRow]) -> list[Across]:
     """Compare methods over data sets, model by model.
 
-    Models that have been run on one data set only are passed over.
+    Models that have been run on one data set only are passed over. Within a data set a method
+    counts only with as many trials as the method that has the most: a mean over other folds is not
+    comparable.
 
     Args:
         rows: Rows of :func:`~graph_transplant.experiments.summary.summarise` for at least two data
@@ -96,8 +99,8 @@ def across(rows: Iterable[SummaryRow]) -> list[Across]:
         One comparison per model.
 
     Raises:
-        GraphTransplantError: If no model has two data sets with two methods in common, or if a data
-            set has several rows for a method.
+        GraphTransplantError: If there are no rows, if no model has two data sets with two methods
+            in common, or if a data set has several rows for a method.
 
     Example:
         >>> from graph_transplant.experiments.summary import summarise
@@ -118,14 +121,18 @@ def across(rows: Iterable[SummaryRow]) -> list[Across]:
         if row.method in block:
             raise GraphTransplantError(_twice(block[row.method], row))
         block[row.method] = row
+    if not models:
+        raise GraphTransplantError(
+            "no finished trials to rank: either there are no records, or selection could not "
+            "choose among them ('nested' needs all inner trials of a fold)"
+        )
     several = {model: blocks for model, blocks in models.items() if len(blocks) > 1}
     if not several:
         given = "; ".join(
             f"{model} on {', '.join(blocks)}" for model, blocks in sorted(models.items())
         )
         raise GraphTransplantError(
-            "methods are compared across at least 2 data sets with the same model, got "
-            f"{given or 'no rows'}"
+            f"methods are compared across at least 2 data sets with the same model, got {given}"
         )
     return [_across(model, several[model]) for model in sorted(several)]
 
@@ -142,20 +149,27 @@ def _twice(first: SummaryRow, second: SummaryRow) -> str:
 
 def _across(model: str, blocks: dict[str, dict[str, SummaryRow]]) -> Across:
     data = sorted(blocks)
+    most = {name: max(row.trials for row in blocks[name].values()) for name in data}
     table = {
         name: {
             row.method: row.score_mean
             for row in blocks[name].values()
-            if row.score_mean is not None
+            if row.score_mean is not None and row.trials == most[name]
         }
         for name in data
     }
     every = {method for block in blocks.values() for method in block}
     common = sorted(method for method in every if all(method in table[name] for name in data))
+    unfinished = [
+        f"{row.method} is not finished on {name} ({row.trials} of {most[name]} trials)"
+        for name in data
+        for _, row in sorted(blocks[name].items())
+        if row.trials < most[name]
+    ]
     if len(common) < 2:
         raise GraphTransplantError(
             f"{model}: the data sets {', '.join(data)} must have at least 2 methods in common, got "
-            f"{', '.join(common) or 'none'}"
+            + "; ".join([", ".join(common) or "none", *unfinished])
         )
     mean_ranks = average_ranks([[table[name][method] for method in common] for name in data])
     ranked = sorted(zip(mean_ranks, common, strict=True))
@@ -176,7 +190,7 @@ def _across(model: str, blocks: dict[str, dict[str, SummaryRow]]) -> Across:
         cliques=_cliques(methods, ranks, distance),
         wilcoxon=against,
         left_out=tuple(sorted(every - set(common))),
-        sentence=_sentence(model, methods, ranks, tested, len(data), against),
+        sentence=_sentence(model, methods, ranks, tested, len(data), against, unfinished),
     )
 
 
@@ -233,6 +247,7 @@ def _sentence(
     tested: tuple[float, float] | None,
     blocks: int,
     against: Sequence[AgainstBaseline],
+    unfinished: Sequence[str],
 ) -> str:
     best = [method for method, rank in zip(methods, ranks, strict=True) if rank - ranks[0] < 1e-9]
     names = best[0] if len(best) == 1 else f"{', '.join(best[:-1])} and {best[-1]}"
@@ -254,6 +269,8 @@ def _sentence(
             f"With {blocks} data sets such a test can hardly find anything: even a win on each of "
             f"them has p = {smallest:.2g}. Take this as a hint."
         )
+    if unfinished:
+        parts.append(f"Left out of the ranking: {'; '.join(unfinished)}.")
     return " ".join(parts)
 
 

@@ -14,7 +14,7 @@ from graph_transplant.augment import METHODS, expand_methods, refusal
 from graph_transplant.augment.methods import GROUPS
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.distributed import current_group
-from graph_transplant.experiments.engine import ENGINES, run_trials
+from graph_transplant.experiments.engine import check_engine, run_trials
 from graph_transplant.experiments.files import write_atomically
 from graph_transplant.experiments.progress import Reporter, Silent
 from graph_transplant.experiments.protocol import (
@@ -149,7 +149,7 @@ def compare(
         check_choice("models", name, CONVOLUTIONS)
     check_choice("readout", readout, READOUTS)
     check_choice("select", select, SELECTIONS)
-    check_choice("engine", engine, ENGINES)
+    check_engine(engine, address)
     check_choice("scale", scale, ["auto", *SCALES])
     for argument, numbers in (("layers", layers), ("repeats", (repeats,)), ("workers", (workers,))):
         if not numbers or min(numbers) < 1:

@@ -44,6 +44,36 @@ ENGINES = {
 """What can run trials, with a description."""
 
 
+def check_engine(engine: str, address: str | None) -> None:
+    """Check that an engine can be used, before anything is written or moved.
+
+    Args:
+        engine: A key of :data:`ENGINES`.
+        address: Address of the cluster, for the engine ``"ray"`` alone.
+
+    Raises:
+        GraphTransplantError: If it cannot, saying why.
+
+    Example:
+        >>> check_engine("local", "HEAD:6379")
+        Traceback (most recent call last):
+        graph_transplant.errors.GraphTransplantError: `address` names a Ray cluster and needs ...
+    """
+    check_choice("engine", engine, ENGINES)
+    if address is not None and engine != "ray":
+        raise GraphTransplantError(
+            f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
+        )
+    if engine == "torchrun":
+        from graph_transplant.experiments.distributed import current_group
+
+        current_group()
+    elif engine == "ray":
+        from graph_transplant.experiments.ray_engine import check_ray
+
+        check_ray(address)
+
+
 def run_trials(
     store: GraphStore,
     trials: Sequence[Trial],
@@ -82,11 +112,7 @@ def run_trials(
         GraphTransplantError: If the engine cannot be used, or the disk is full.
         TrialError: If a trial fails; the others are stopped.
     """
-    check_choice("engine", engine, ENGINES)
-    if address is not None and engine != "ray":
-        raise GraphTransplantError(
-            f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
-        )
+    check_engine(engine, address)
     if engine == "torchrun":
         from graph_transplant.experiments.distributed import run_distributed
 

@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from graph_transplant.errors import GraphTransplantError
+
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a text file in one step.
@@ -17,6 +19,9 @@ def write_atomically(path: Path, text: str) -> None:
         path: The file to write; its directory must exist.
         text: The new content, written as UTF-8 without newline translation.
 
+    Raises:
+        GraphTransplantError: If the disk refuses.
+
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "note.txt"
@@ -25,6 +30,16 @@ def write_atomically(path: Path, text: str) -> None:
         >>> path.read_text(), len(list(path.parent.iterdir()))
         ('second', 1)
     """
+    try:
+        _replace(path, text)
+    except OSError as problem:
+        # The system names the temporary file, which nobody asked for and which is gone.
+        raise GraphTransplantError(
+            f"cannot write {path}: {problem.strerror}; the records are not touched"
+        ) from problem
+
+
+def _replace(path: Path, text: str) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:

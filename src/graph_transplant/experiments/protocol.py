@@ -184,6 +184,9 @@ def default_metric(task: str, class_counts: Sequence[int]) -> str:
 
     Accuracy says little when one class is rare, and nothing when a graph may have several labels.
 
+    Deviation: metric-decides. The paper stops and selects by validation accuracy, also where it
+    reports AUROC; here the metric that is reported decides.
+
     Args:
         task: ``"multiclass"`` or ``"multilabel"``.
         class_counts: Graphs of each class.

@@ -129,6 +129,20 @@ def run_on_ray(
                 ray.cancel(reference, force=True)
 
 
+def check_ray(address: str | None) -> None:
+    """Check that Ray is installed and that somebody listens at the address.
+
+    Args:
+        address: Address of a cluster, or ``None`` for a private Ray.
+
+    Raises:
+        GraphTransplantError: If not.
+    """
+    _import_ray()
+    if address is not None:
+        _check_address(address)
+
+
 def _import_ray() -> Any:
     with _environment(_QUIET):
         try:
@@ -273,8 +287,8 @@ def _run_there(
 
 @lru_cache(maxsize=1)
 def _load(fingerprint: str, data: Any) -> GraphStore:
-    # Through a file of this process, mapped and at once without a name: it takes no memory that the
-    # system could not have back, and is gone with the process however that ends.
+    # Through a file of this process, mapped and at once without a name: it is gone with the process
+    # however that ends, and on a disk it takes no memory that the system could not have back.
     import ray
 
     with tempfile.TemporaryDirectory(prefix="graph-transplant-") as folder:

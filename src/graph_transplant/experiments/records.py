@@ -34,22 +34,28 @@ _NEEDED: dict[str, tuple[type, ...]] = {
     "layers": (int,),
     "repeat": (int,),
     "fold": (int,),
+    "validation": (dict,),
     "test": (dict,),
+    "epochs": (int,),
+    "best_epoch": (int,),
+    "seconds": _NUMBER,
     "sizes": (dict,),
     "settings": (dict,),
 }
 """What every record must have for the tables to be made, with its type."""
+
+_NEEDED_INSIDE: dict[str, tuple[str, ...]] = {
+    "sizes": ("train", "test"),
+    "settings": ("folds", "epochs"),
+}
+"""What some of those must have in turn; other settings may be of a later version."""
 
 _POSSIBLE: dict[str, tuple[type, ...]] = {
     "source": (str,),
     "task": (str,),
     "inner": (int,),
     "seed": (int,),
-    "validation": (dict,),
-    "epochs": (int,),
-    "best_epoch": (int,),
     "stopped_early": (bool,),
-    "seconds": _NUMBER,
     "curve": (list,),
     "attacked": (list,),
 }
@@ -62,8 +68,8 @@ _INSIDE: dict[str, tuple[type, ...]] = {
 }
 """Fields that are objects, with the type of everything in them."""
 
-_LISTS = ("curve", "attacked")
-"""Fields that are lists of objects."""
+_LISTS = {"curve": "epoch", "attacked": "budget"}
+"""Fields that are lists of objects, with what each of those must have."""
 
 _IN_LISTS: dict[str, tuple[type, ...]] = {
     "epoch": (int,),
@@ -100,10 +106,12 @@ class RecordStore:
     Example:
         >>> import tempfile
         >>> store = RecordStore(tempfile.mkdtemp())
+        >>> settings = {"folds": 5, "epochs": 50}
         >>> record = {"data": "motifs", "fingerprint": "1f", "method": "vanilla", "model": "gcs",
-        ...           "layers": 3, "repeat": 0, "fold": 0, "test": {"accuracy": 0.75},
-        ...           "sizes": {}, "settings": {"seed": 0}}
-        >>> with store.writing({"data": "motifs", "fingerprint": "1f"}, {"seed": 0}) as writer:
+        ...           "layers": 3, "repeat": 0, "fold": 0, "validation": {"accuracy": 0.7},
+        ...           "test": {"accuracy": 0.75}, "epochs": 50, "best_epoch": 20, "seconds": 2.5,
+        ...           "sizes": {"train": 60, "test": 20}, "settings": settings}
+        >>> with store.writing({"data": "motifs", "fingerprint": "1f"}, settings) as writer:
         ...     writer.append(record)
         >>> store.read() == [record]
         True
@@ -350,22 +358,28 @@ def _parse(line: bytes) -> tuple[Record | None, str]:
 
 
 def _faults(record: Record) -> Iterator[str]:
-    """Name the fields whose type would trip up a reader of the records.
+    """Name the fields that would trip up a reader of the records, by their type or their absence.
 
     Each step counts on the ones before to have found nothing: only the first fault may be asked
     for.
     """
     yield from _wrong_types(record, {**_NEEDED, **_POSSIBLE})
+    for name, keys in _NEEDED_INSIDE.items():
+        for key in keys:
+            if key not in record[name]:
+                yield f"field `{name}.{key}` is missing"
     for name, kinds in _INSIDE.items():
         inside = record.get(name, {})
         yield from _wrong_types(inside, dict.fromkeys(inside, kinds), f"{name}.")
-    for name in _LISTS:
+    for name, needed in _LISTS.items():
         for number, point in enumerate(record.get(name, [])):
             place = f"{name}[{number}]"
             if not isinstance(point, dict):
                 yield f"field `{place}` has the type {type(point).__name__}"
             expected = {key: _IN_LISTS.get(key, _MEASURED) for key in point}
             yield from _wrong_types(point, expected, f"{place}.")
+            if needed not in point:
+                yield f"field `{place}.{needed}` is missing"
             inside = point.get("measurements", {})
             yield from _wrong_types(
                 inside, dict.fromkeys(inside, _MEASURED), f"{place}.measurements."

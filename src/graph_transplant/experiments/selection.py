@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.protocol import Record, score
@@ -26,6 +27,12 @@ Setup = tuple[int, str]
 Place = tuple[int, int]
 """Where a trial is tested: repeat and fold."""
 
+Split = tuple[int, int, int]
+"""Where a trial is tested and validated: repeat, fold and inner split."""
+
+Trials = dict[Setup, dict[Split, Record]]
+"""The trials of one family: of each candidate, by repeat, fold and inner split."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -37,8 +44,8 @@ class Candidate:
         method: The method without its parameters.
         layers: Number of layers.
         name: The method with its parameters.
-        validation: Mean validation score over what the choice looks at, or ``None`` where there is
-            nothing that all candidates have finished.
+        validation: Mean validation score over what the choice looks at, or ``None`` where that is
+            nothing: the candidate takes no part, or those that do share no finished fold.
         trials: Number of trials that mean is taken over.
         folds: Number of folds it was chosen for.
         chosen: Whether that is any.
@@ -72,7 +79,7 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
     nested selection asks for, are left out.
 
     ``"validation"``, the paper's rule: one candidate for all folds, the one with the highest mean
-    validation score over the folds that all candidates of its family have finished. This is
+    validation score over the folds that all candidates which take part have finished. This is
     slightly optimistic: every graph is a validation graph in one fold and a test graph in another,
     so that the graphs a candidate is tested on have had a say in its choice. On an official split
     they have not.
@@ -81,7 +88,11 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
     the *other* folds are validated on in turn. The test graphs of the fold take no part, neither in
     training nor in choosing, so that the test score is that of the whole procedure, its choice
     included. It costs ``folds - 1`` trainings in place of one. A fold in which an inner trial of
-    the family is missing is left out.
+    a candidate that takes part is missing is left out.
+
+    A candidate takes part if none of its family has finished more folds (for ``"nested"``: folds
+    with all their inner trials). So a few trials of an unfinished candidate do not cut down the
+    folds that the others are judged on; :func:`left_out` names it.
 
     Ties go to fewer layers, then to the shorter name, then to the alphabet. A fold in which a
     candidate has no validation score (an AUROC without both classes) has no say.
@@ -150,7 +161,7 @@ def selection_table(records: Iterable[Record], how: str) -> list[Candidate]:
         places = [*_voting(trials, how).values()]
         choices = [*_choices(trials, how).values()]
         for setup in trials:
-            scores = [value for votes in places for value in votes[setup]]
+            scores = [value for votes in places for value in votes.get(setup, [])]
             folds = choices.count(setup)
             layers, name = setup
             table.append(
@@ -170,7 +181,7 @@ def selection_table(records: Iterable[Record], how: str) -> list[Candidate]:
 
 
 def left_out(records: Iterable[Record], how: str) -> list[str]:
-    """Say which families or folds cannot be selected in yet, in sentences.
+    """Say which families, candidates or folds selection passes over as yet, in sentences.
 
     Args:
         records: Finished trials.
@@ -180,33 +191,58 @@ def left_out(records: Iterable[Record], how: str) -> list[str]:
         >>> record = {"data": "motifs", "model": "gcs", "layers": 3, "method": "vanilla",
         ...           "repeat": 0, "fold": 0, "settings": {"folds": 3},
         ...           "validation": {"accuracy": 0.5}}
-        >>> left_out([record], "nested")
-        ['vanilla with gcs: 1 of 1 folds is left out, its inner trials are not all finished.']
+        >>> deeper = record | {"layers": 5}
+        >>> for sentence in left_out([record, record | {"fold": 1}, deeper], "validation"):
+        ...     print(sentence)
+        gcs: vanilla with 5 layers has 1 of 3 folds and takes no part in the selection.
+        vanilla with gcs is chosen on 2 of 3 folds.
     """
     check_choice("select", how, SELECTIONS)
-    sentences = []
+    sentences: list[str] = []
     families = _families(records) if how != "none" else {}
     for (_, model, method), trials in families.items():
-        chosen = len(_choices(trials, how))
+        settings = _settings(trials)
+        official = settings.get("split", "folds") == "official"
+        repeats = len({repeat for repeat, _ in _places(trials)})
+        expected = repeats if official else repeats * settings["folds"]
+        unit = "runs" if official else "folds"
+        entrants = _entrants(trials, how)
+        sentences += _without_part(model, trials, entrants, how, f"{expected} {unit}")
+        voting, chosen = len(_voting(trials, how)), len(_choices(trials, how))
         if how == "nested":
-            folds = len(_places(trials))
-            missing = folds - chosen
+            missing = expected - chosen
             if missing:
                 verb, whose = ("is", "its") if missing == 1 else ("are", "their")
                 sentences.append(
-                    f"{method} with {model}: {missing} of {folds} folds {verb} left out, {whose} "
-                    "inner trials are not all finished."
+                    f"{method} with {model}: {missing} of {expected} folds {verb} left out, "
+                    f"{whose} inner trials are not all finished."
                 )
         elif not chosen:
+            part = " that take part" if len(entrants) < len(trials) else ""
             sentences.append(
-                f"{method} with {model} is left out: there is no fold that all of its "
-                f"{len(trials)} candidates have finished."
+                f"{method} with {model} is left out: there is no {unit[:-1]} that all of its "
+                f"{len(entrants)} candidates{part} have finished."
             )
+        elif len(trials) > 1 and voting < expected:
+            sentences.append(f"{method} with {model} is chosen on {voting} of {expected} {unit}.")
     return sentences
 
 
-Trials = dict[Setup, dict[tuple[int, int, int], Record]]
-"""The trials of one family: of each candidate, by repeat, fold and inner split."""
+def _without_part(
+    model: str, trials: Trials, entrants: Trials, how: str, expected: str
+) -> Iterator[str]:
+    """Name the candidates that take no part, those with the same number of folds together."""
+    names: dict[int, list[str]] = {}
+    for setup, finished in trials.items():
+        if setup not in entrants:
+            layers, name = setup
+            name += f" with {layers} layer{'s' if layers != 1 else ''}"
+            names.setdefault(len(_covered(finished, trials, how)), []).append(name)
+    what = "all inner trials of " if how == "nested" else ""
+    for count, (*first, last) in sorted(names.items()):
+        who = f"{', '.join(first)} and {last} have" if first else f"{last} has"
+        verb = "take" if first else "takes"
+        yield f"{model}: {who} {what}{count} of {expected} and {verb} no part in the selection."
 
 
 def _families(records: Iterable[Record]) -> dict[Family, Trials]:
@@ -233,13 +269,31 @@ def _places(trials: Trials) -> list[Place]:
     return sorted({place[:2] for finished in trials.values() for place in finished})
 
 
+def _covered(finished: Mapping[Split, Record], trials: Trials, how: str) -> set[Place]:
+    """Find the repeats and folds in which a candidate has all that selection looks at."""
+    inner = _inner_splits(trials, how)
+    return {
+        (repeat, fold)
+        for repeat, fold, _ in finished
+        if all((repeat, fold, number) in finished for number in inner)
+    }
+
+
+def _entrants(trials: Trials, how: str) -> Trials:
+    """Keep the candidates that have finished as many folds as any of their family."""
+    counts = {setup: len(_covered(finished, trials, how)) for setup, finished in trials.items()}
+    most = max(counts.values())
+    return {setup: trials[setup] for setup in trials if counts[setup] == most}
+
+
 def _voting(trials: Trials, how: str) -> dict[Place, dict[Setup, list[float]]]:
-    """Collect the validation scores of all candidates, fold by fold.
+    """Collect the validation scores of all candidates that take part, fold by fold.
 
     Returns:
-        For each fold that has a say, the scores of every candidate, the same number of each.
+        For each fold that has a say, the scores of each of them, the same number of each.
     """
     found = {}
+    trials = _entrants(trials, how)
     for repeat, fold in _places(trials):
         splits = [(repeat, fold, inner) for inner in _inner_splits(trials, how)]
         if not all(split in finished for finished in trials.values() for split in splits):
@@ -260,7 +314,7 @@ def _voting(trials: Trials, how: str) -> dict[Place, dict[Setup, list[float]]]:
 def _inner_splits(trials: Trials, how: str) -> range:
     if how == "validation":
         return range(1)
-    settings = next(record["settings"] for record in _all(trials))
+    settings = _settings(trials)
     if settings.get("split", "folds") == "official":
         raise GraphTransplantError(
             "`select` is 'nested', which needs folds, but the trials are of an official split: its "
@@ -269,9 +323,12 @@ def _inner_splits(trials: Trials, how: str) -> range:
     return range(settings["folds"] - 1)
 
 
-def _all(trials: Trials) -> Iterator[Record]:
-    for finished in trials.values():
-        yield from finished.values()
+def _settings(trials: Trials) -> dict[str, Any]:
+    """Give the settings of a family, which all of its records share."""
+    settings: dict[str, Any] = next(
+        record["settings"] for finished in trials.values() for record in finished.values()
+    )
+    return settings
 
 
 def _scores(records: Sequence[Record]) -> list[float] | None:
@@ -289,7 +346,10 @@ def _choices(trials: Trials, how: str) -> dict[Place, Setup]:
     if not voting:
         return {}
     best = _best(
-        {setup: [value for votes in voting.values() for value in votes[setup]] for setup in trials}
+        {
+            setup: [value for votes in voting.values() for value in votes[setup]]
+            for setup in _entrants(trials, how)
+        }
     )
     return {(repeat, fold): best for repeat, fold, inner in trials[best] if inner == 0}
 

@@ -522,6 +522,7 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
     """
     first = records[0]
     settings = first["settings"]
+    complete = Settings.complete(settings)
     methods = sorted({record["method"] for record in records}, key=_baseline_first)
     options = {
         "methods": ",".join(methods),
@@ -530,8 +531,8 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
         "folds": settings["folds"],
         "repeats": max(record["repeat"] for record in records) + 1,
         "epochs": settings["epochs"],
-        "batch-size": settings["batch_size"],
-        "seed": settings["seed"],
+        "batch-size": complete["batch_size"],
+        "seed": complete["seed"],
     }
     if "metric" in settings:  # by default it goes by the data, which are not at hand here
         options["metric"] = settings["metric"]
