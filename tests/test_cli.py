@@ -15,8 +15,9 @@ import pytest
 
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS
-from graph_transplant.cli import comparison_table, main, output, slug
+from graph_transplant.cli import _command, comparison_table, main, output
 from graph_transplant.experiments import engine
+from graph_transplant.experiments.paper import slug
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.summary import summarise
 
@@ -236,6 +237,58 @@ def test_across_ranks_methods_over_data_sets_and_writes_a_page(
     assert "transplant-dp beats vanilla on" in printed
     assert "one&lt;i x&gt;" in page.read_text()
     assert "<i x>" not in page.read_text()
+
+
+def test_trials_of_two_comparisons_of_one_data_set_are_not_mixed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = made_up_directory(tmp_path / "a", "one", 0.1)
+    again = made_up_directory(tmp_path / "a-sum", "one", -0.1)
+    second = made_up_directory(tmp_path / "b", "two", 0.05)
+    page = tmp_path / "page.html"
+    for directories in ([first, again, second], [first, first, second]):
+        assert main(["across", *map(str, directories), "--out", str(page)]) == 2
+        assert "one" in capfd.readouterr().err
+        assert not page.exists()
+
+
+def test_a_refused_engine_leaves_the_records_where_they_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["compare", "--fresh", "--out", str(out), *QUICK]
+    assert main([*arguments, "--address", "HEAD:6379"]) == 2
+    assert "`address` names a Ray cluster and needs the engine ray" in capfd.readouterr().err
+    assert not out.exists()
+    assert main([*arguments, "--engine", "ray", "--address", "127.0.0.1:1"]) == 2
+    assert "there is no Ray cluster at 127.0.0.1:1" in capfd.readouterr().err
+    assert not out.exists()
+
+
+def test_the_command_that_resumes_does_not_start_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: object, **options: object) -> Record:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "run_trial", interrupted)
+    arguments = ["compare", *QUICK, "--fresh", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", ["graph-transplant", *arguments])
+    assert main() == 130
+    printed = capfd.readouterr().err
+    expected = ["compare", *QUICK, "--out", str(tmp_path / "out")]
+    assert f"\n  graph-transplant {' '.join(expected)}\n" in printed
+
+
+def test_the_command_that_resumes_under_torchrun_starts_torchrun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arguments = ["compare", "motifs", "--engine", "torchrun"]
+    monkeypatch.setattr(sys, "argv", ["graph-transplant", *arguments])
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    started = "torchrun --nproc-per-node 2 --nnodes 2 -m graph_transplant"
+    assert " ".join(_command()) == f"{started} {' '.join(arguments)}"
 
 
 def session_lives(group: int) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import urllib.error
 import urllib.request
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +243,77 @@ def test_a_data_set_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monke
     for _ in range(2):
         assert load("PTC_MR", root=tmp_path / "root").name == "PTC_MR"
     assert asked == ["PTC_MR"]
+
+
+@pytest.fixture
+def nobody(tmp_path: Path) -> Iterator[None]:
+    """Run as a user whom permissions bind; root may do everything."""
+    if not hasattr(os, "geteuid"):
+        pytest.skip("needs the permissions of POSIX")
+    if os.geteuid() != 0:
+        yield
+        return
+    for path in (tmp_path, *tmp_path.parents):
+        # Made by pytest, and by its plug-in that runs tests in several processes, for root alone.
+        if path == tmp_path or path.name.startswith(("pytest-", "popen-")):
+            path.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("name", ["ENZYMES", "ogbg-molhiv", "nothing-known"])
+def test_folders_that_may_not_be_looked_into_are_named(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    locked, inner = tmp_path / "locked", tmp_path / "open" / "tu"
+    for path in (locked, inner):
+        path.mkdir(parents=True)
+        path.chmod(0o000)
+    request.getfixturevalue("nobody")
+    reason = "must be a folder that can be looked into, got"
+    try:
+        for root in (locked, str(locked / "below")):
+            message = f"`root` {reason} {root}: Permission denied"
+            with pytest.raises(DataError) as caught:
+                load(name, root=root)
+            assert str(caught.value) == message
+            with pytest.raises(DataError) as caught:
+                catalogue(root)
+            assert str(caught.value) == message
+        # A folder below it.
+        with pytest.raises(DataError, match=f"cannot look for COLLAB in {inner}.*: Permission"):
+            catalogue(tmp_path / "open")
+        monkeypatch.setenv("GRAPH_TRANSPLANT_DATA", str(locked))
+        with pytest.raises(DataError, match=f"^GRAPH_TRANSPLANT_DATA {reason} .*locked: Perm"):
+            load(name)
+    finally:
+        if os.getuid() == 0:
+            os.seteuid(0)
+        for path in (locked, inner):
+            path.chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["ENZYMES", "ogbg-molhiv"])
+def test_a_file_is_no_root(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "data.zip"
+    file.write_text("")
+    with pytest.raises(DataError) as caught:
+        load(name, root=file)
+    assert str(caught.value) == f"`root` must be a folder, got the file {file}"
+    with pytest.raises(DataError, match="`root` must be a folder, got the file"):
+        catalogue(str(file))
+    with pytest.raises(DataError, match=r"`root` must be a folder that .*below: Not a directory"):
+        catalogue(file / "below")
+
+
+def test_a_root_may_be_made_by_the_download(tmp_path: Path) -> None:
+    assert catalogue(tmp_path / "not" / "yet")[0].name == "motifs"
+    assert not (tmp_path / "not").exists()
+    with pytest.raises(DataError, match="could not be downloaded"):
+        load("ENZYMES", root=tmp_path / "not" / "yet")

@@ -22,7 +22,7 @@ from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments import paper, reproduce
 from graph_transplant.experiments.paper import EXPERIMENTS, MEASURES, Run, plan
 from graph_transplant.experiments.protocol import Record, Settings, Trial
-from graph_transplant.experiments.published import all_published, published
+from graph_transplant.experiments.published import all_published, data_sizes, published
 from graph_transplant.experiments.reproduce import PaperRow, PaperTable, paper_table
 from graph_transplant.experiments.summary import summarise
 from graph_transplant.nn import CONVOLUTIONS
@@ -85,6 +85,20 @@ def test_quick_is_cut_to_twelve_hundred_steps(data: str, epochs: int, batch_size
     assert (run.repeats, run.layers, run.select, run.folds) == (1, (3,), "none", 5)
     assert run.methods == MAIN
     assert list(run.methods) == expand_methods(["paper"])
+
+
+def test_quick_steps_are_whole_epochs_of_the_training_graphs() -> None:
+    for name in ("table1", "table2"):
+        for run in plan(name):
+            graphs = {"ogbg-ppa": 78_200}.get(run.data, data_sizes()[run.data] * 3 // 5)
+            steps = -(-graphs // run.batch_size)
+            # The first epoch that reaches the number is the last.
+            assert (run.epochs - 1) * steps < 1200 <= run.epochs * steps
+    # 32,901 graphs of the official split are 258 batches; three fifths of all would be 193.
+    (official,) = plan("table1", data=["ogbg-molhiv"], sizes={"ogbg-molhiv": 41_127})
+    assert (official.split, official.epochs) == ("official", 5)
+    (part,) = plan("table1", data=["ogbg-molhiv"], sizes={"ogbg-molhiv": 300})
+    assert part.epochs == 600
 
 
 def test_quick_accepts_what_compare_makes_with_the_same_numbers() -> None:
@@ -375,6 +389,20 @@ def test_less_error_is_a_gain(tmp_path: Path) -> None:
     assert "the sign turned" in text_table(table)
 
 
+def test_an_error_is_tested_as_hand_computed(tmp_path: Path) -> None:
+    (run,) = plan("table4-calibration", data=["ENZYMES"], models=["gcs"])
+    save(tmp_path, run, made_up(run, "gcs", "vanilla", PLAIN))
+    # One fold is missing, and the others lie in another order.
+    save(tmp_path, run, made_up(run, "gcs", "subgraph", WORSE)[3:0:-1])
+    table = paper_table("table4-calibration", {"ENZYMES": ["gcs"]}, budget="quick", out=tmp_path)
+    row = rows_of(table)["ENZYMES", "gcs", "subgraph"]
+    differences = np.subtract(WORSE, PLAIN)[1:4] / 2
+    error = math.sqrt((1 / 3 + 120 / 360) * differences.var(ddof=1))
+    assert row.gain == pytest.approx(differences.mean())
+    p_value = 2 * stats.t.sf(abs(differences.mean()) / error, 2)
+    assert row.p_value == pytest.approx(p_value)
+
+
 def test_robust_accuracy_is_read_from_the_attack_of_the_paper(tmp_path: Path) -> None:
     (run,) = plan("table3-robustness", data=["NCI1"], models=["gin"])
     assert run.directory == "quick/NCI1-attacked"
@@ -547,7 +575,10 @@ def test_cuts_say_what_is_less_than_the_paper(tmp_path: Path) -> None:
     text = " ".join(cuts)
     assert "1 repeat of 5 folds instead of 3." in cuts
     assert "3 layers instead of the best of 3, 4 and 5 by validation." in cuts
-    assert "NCI1 60 epochs, ENZYMES 400 epochs" in text
+    assert (
+        "About 1,200 optimiser steps, in whole epochs (NCI1 60 epochs, ENZYMES 400 epochs), "
+        "instead of 1,000 epochs with early stopping."
+    ) in cuts
     assert "default parameters" in text
     attacked = paper_table(
         "table3-robustness", {"NCI1": ["gcs"]}, budget="quick", out=tmp_path
@@ -654,6 +685,8 @@ def test_a_method_that_cannot_serve_the_data_is_left_out_with_its_reason(
     monkeypatch.setattr(compare_module, "compare", fake_compare(calls))
     monkeypatch.setattr("graph_transplant.datasets.load", lambda name, root: motifs)
     motifs = load("motifs", graphs=60)
+    # Nobody listens there.
+    monkeypatch.setattr("graph_transplant.experiments.engine.check_engine", lambda *_: None)
     table = reproduce.run(
         "gcn", data=["motifs"], out=tmp_path, workers=2, engine="ray", address="there"
     )
@@ -661,10 +694,46 @@ def test_a_method_that_cannot_serve_the_data_is_left_out_with_its_reason(
     assert call["methods"] == tuple(name for name in MAIN if name != "mask-nodes")
     assert (call["out"], call["source"]) == (tmp_path / "quick" / "motifs", "motifs")
     assert (call["workers"], call["engine"], call["address"]) == (2, "ray", "there")
+    assert call["fresh"] is False
     row = rows_of(table)["motifs", "gcn", "mask-nodes"]
     assert row.reason == "mask-nodes needs node features, but motifs has none"
     assert row.reason in text_table(table)
     assert table.verdict == "Nothing is measured yet: 40 of 40 trials are missing."
+
+
+def test_starting_over_is_passed_to_each_directory_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[dict[str, Any]] = []
+    motifs = load("motifs", graphs=60)
+    monkeypatch.setattr(compare_module, "compare", fake_compare(calls))
+    monkeypatch.setattr("graph_transplant.datasets.load", lambda name, root: motifs)
+    reproduce.run("readout", data=["ENZYMES", "NCI1"], out=tmp_path, fresh=True)
+    assert [call["fresh"] for call in calls] == [True] * 6
+    assert len({call["out"] for call in calls}) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"models": ["gcn", "gsc"]}, "`models` must be one of gcn, .*; got 'gsc'"),
+        ({"models": []}, "`models` must name at least one of gcn; got none"),
+        ({"workers": 0}, "`workers` must be at least 1, got 0"),
+        ({"engine": "torchrun"}, "`engine` must be one of local, ray; got 'torchrun'"),
+        ({"engine": "rai"}, "`engine` must be one of local, ray; got 'rai'"),
+        ({"address": "head:6379"}, "`address` names a Ray cluster and needs the engine ray"),
+        ({"budget": "huge"}, "`budget` must be one of quick, full; got 'huge'"),
+    ],
+)
+def test_arguments_are_checked_before_any_data_is_loaded(
+    arguments: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr("graph_transplant.datasets.load", lambda name, root: loaded.append(name))
+    with pytest.raises(GraphTransplantError, match=message):
+        reproduce.run("gcn", out=tmp_path / "out", **arguments)
+    assert loaded == []
+    assert not (tmp_path / "out").exists()
 
 
 def test_data_of_another_size_than_the_papers_is_told(
@@ -700,7 +769,11 @@ def test_data_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [call["source"] for call in calls] == ["NCI1"]
     assert "ENZYMES is left out: ENZYMES is not here" in table.notes
     assert "ENZYMES is left out: ENZYMES is not here" in listener.notes
-    with pytest.raises(DataError, match="none of the data sets of table2 can be had"):
-        reproduce.run("table2", out=tmp_path)
+    # The error tells the reason; nobody has been told before.
+    listener = Listener()
+    message = "none of the data sets of table2 can be had: .*ogbg-ppa is not here"
+    with pytest.raises(DataError, match=message):
+        reproduce.run("table2", out=tmp_path, reporter=listener)
+    assert listener.notes == []
     with pytest.raises(DataError, match="`data` must name at least one of ogbg-ppa; got none"):
         reproduce.run("table2", data=[], out=tmp_path)

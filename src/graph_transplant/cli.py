@@ -6,7 +6,6 @@ Nothing slow is imported before a command needs it: asking for help must not wai
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -119,6 +118,7 @@ def compare(
     from graph_transplant.datasets import load
     from graph_transplant.experiments.compare import compare as run
     from graph_transplant.experiments.distributed import join_group, serve
+    from graph_transplant.experiments.paper import slug
     from graph_transplant.experiments.worker import keep_freed_memory
     from graph_transplant.report import write_report
 
@@ -181,6 +181,7 @@ def paper(
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
+    fresh: bool = False,
     out: Path = Path("paper"),
     root: Path | None = None,
 ) -> int:
@@ -194,11 +195,12 @@ def paper(
             edge-predictor.
         data: Data sets, separated by commas. [default: all of the experiment]
         models: Convolutions, separated by commas. [default: all of the experiment]
-        budget: quick (one repeat, three layers, no search, at most 1,200 steps per trial) or full
+        budget: quick (one repeat, three layers, no search, about 1,200 steps per trial) or full
             (the paper's protocol).
         workers: Trials that run at the same time, one core each.
         engine: What runs the trials: local (processes on this machine) or ray (a cluster).
         address: Address of the Ray cluster. [default: one is started on this machine]
+        fresh: Start over; the records that are there are kept under another name.
         out: Directory for records and tables.
         root: Folder where data sets are looked for and kept.
     """
@@ -224,6 +226,7 @@ def paper(
             workers=workers,
             engine=engine,
             address=address,
+            fresh=fresh,
             reporter=progress_display(),
         )
         files = dict.fromkeys(write_table(table, out), "this table")
@@ -259,20 +262,28 @@ def across(
     """
     from graph_transplant.experiments.across import across as rank
     from graph_transplant.experiments.records import RecordStore
-    from graph_transplant.experiments.summary import p_cell, summarise, verdict_line, verdicts
+    from graph_transplant.experiments.summary import (
+        notes,
+        p_cell,
+        summarise,
+        verdict_line,
+        verdicts,
+    )
     from graph_transplant.report import write_across
 
     if not directories:
         raise GraphTransplantError(
             "name the directories of comparisons on at least two data sets; got none"
         )
-    records = []
+    rows: list[SummaryRow] = []
+    remarks: list[str] = []
     for directory in directories:
-        found = RecordStore(directory).read()
-        if not found:
+        records = RecordStore(directory).read()
+        if not records:
             raise GraphTransplantError(f"there are no records in {directory}")
-        records += found
-    rows = summarise(records, selection(select, nested))
+        # Directory by directory: trials of two comparisons must never be paired.
+        rows += summarise(records, selection(select, nested))
+        remarks += [f"{directory}: {note}" for note in notes(records, selection(select, nested))]
     ranked = rank(rows)
     write_across(ranked, rows, out)
     console = output()
@@ -297,6 +308,8 @@ def across(
         console.print(Text(result.sentence, style="bold"))
     console.print()
     console.print(Text(verdict_line(verdicts(rows)), style="bold"))
+    for remark in remarks:
+        console.print(Text(remark, style="yellow"))
     console.print()
     print_files(console, {out: "the page"})
     return 0
@@ -352,7 +365,7 @@ def resumable(
         if not quiet:
             print(
                 f"\nstopped; {kept()}. The same command goes on from there:\n"
-                f"  {shlex.join(['graph-transplant', *_arguments()])}",
+                f"  {shlex.join(_command())}",
                 file=sys.stderr,
             )
         return INTERRUPTED
@@ -456,6 +469,20 @@ def _arguments() -> list[str]:
     return sys.argv[1:]
 
 
+def _command() -> list[str]:
+    """Give the command that goes on where this one was stopped."""
+    # Starting over once more would put aside what has been done since.
+    arguments = [item for item in _arguments() if item != "--fresh"]
+    processes = os.environ.get("WORLD_SIZE")
+    if "torchrun" in arguments and processes:
+        count = os.environ.get("LOCAL_WORLD_SIZE", processes)
+        start = ["torchrun", "--nproc-per-node", count]
+        if count != processes:
+            start += ["--nnodes", str(int(processes) // int(count))]
+        return [*start, "-m", "graph_transplant", *arguments]
+    return ["graph-transplant", *arguments]
+
+
 def split_list(argument: str, text: str) -> list[str]:
     """Take a list apart at its commas.
 
@@ -495,16 +522,6 @@ def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
         raise GraphTransplantError(
             f"`{argument}` must be {noun} separated by commas, got {text!r}"
         ) from problem
-
-
-def slug(name: str) -> str:
-    """Make a directory name of a data set's name.
-
-    Example:
-        >>> slug("my data/v2")
-        'my-data-v2'
-    """
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "data"
 
 
 def output() -> Console:

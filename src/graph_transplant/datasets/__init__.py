@@ -217,7 +217,11 @@ def load(data: str | Path, root: str | Path | None = None, **options: Any) -> Gr
 
 def _find(name: str, root: str | Path | None) -> Path | None:
     """Return where a named data set lies on this machine, if it does."""
-    return (ogb.find if name in ogb.DATASETS else tu.find)(name, root)
+    try:
+        return (ogb.find if name in ogb.DATASETS else tu.find)(name, root)
+    except OSError as error:
+        # A folder below `root`, or the cache, that may not be looked into.
+        raise DataError(f"cannot look for {name} in {error.filename}: {error.strerror}") from error
 
 
 def _check_options(name: str, options: dict[str, Any], loader: Callable[..., GraphStore]) -> None:
@@ -250,6 +254,9 @@ def catalogue(root: str | Path | None = None) -> list[DatasetInfo]:
 
     Returns:
         One entry for each data set, with its size and, if it lies on this machine, where.
+
+    Raises:
+        DataError: If a folder cannot be looked into.
 
     Example:
         >>> [info.name for info in catalogue()][:4]

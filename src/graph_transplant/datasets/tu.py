@@ -214,14 +214,32 @@ def search_folders(root: str | Path | None = None) -> list[Path]:
     """Return the folders in which data sets are looked for, first the one that counts most.
 
     These are ``root``, the folder named by the environment variable ``GRAPH_TRANSPLANT_DATA``, and
-    the package's own folder for downloads.
+    the package's own folder for downloads. Any of them may not exist yet.
+
+    Raises:
+        DataError: If one of the first two is a file, or cannot be looked into.
     """
-    folders = [] if root is None else [Path(root)]
     variable = os.environ.get(DATA_VARIABLE)
-    if variable:
-        folders.append(Path(variable))
-    folders.append(cache_folder() / "downloads")
-    return [folder.expanduser() for folder in folders]
+    given = {"`root`": root, DATA_VARIABLE: variable or None}
+    folders = [_folder(what, place) for what, place in given.items() if place is not None]
+    return [*folders, (cache_folder() / "downloads").expanduser()]
+
+
+def _folder(what: str, place: str | Path) -> Path:
+    """Return a folder to look in, unless it cannot be looked into."""
+    folder = Path(place).expanduser()
+    try:
+        if folder.is_file():
+            raise DataError(f"{what} must be a folder, got the file {folder}")
+        # What permissions say is known from trying alone; the dot asks for what lies in the folder.
+        os.stat(os.path.join(folder, os.curdir))
+    except FileNotFoundError:
+        pass  # A download makes it.
+    except OSError as error:
+        raise DataError(
+            f"{what} must be a folder that can be looked into, got {folder}: {error.strerror}"
+        ) from error
+    return folder
 
 
 def find(name: str, root: str | Path | None = None) -> Path | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graph_transplant.errors import DataError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.experiments.paper import (
-    BUDGETS,
     EXPERIMENTS,
     MEASURES,
     STEPS,
@@ -30,14 +29,14 @@ from graph_transplant.experiments.protocol import (
 from graph_transplant.experiments.published import Published, data_sizes, published
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.selection import method_key, select
-from graph_transplant.experiments.statistics import (
-    PairedTest,
-    corrected_paired_test,
-    holm,
-    mean,
-    standard_deviation,
+from graph_transplant.experiments.statistics import holm, mean, standard_deviation
+from graph_transplant.experiments.summary import (
+    SIGNIFICANT,
+    PairedScores,
+    chosen_in_words,
+    format_p,
+    paired_scores,
 )
-from graph_transplant.experiments.summary import SIGNIFICANT, format_p
 
 if TYPE_CHECKING:
     from graph_transplant.graphs import GraphStore
@@ -143,11 +142,13 @@ def run(
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
+    fresh: bool = False,
     reporter: Reporter | None = None,
 ) -> PaperTable:
     """Run or resume an experiment of the paper and set the published figures beside ours.
 
-    All data sets are loaded before the first trial, so that one that is missing is known at once.
+    Arguments are checked before the first data set is loaded, and all data sets are loaded before
+    the first trial, so that what is wrong or missing is known at once.
 
     Args:
         experiment: A key of :data:`EXPERIMENTS`.
@@ -158,8 +159,9 @@ def run(
         out: Directory of all experiments; records lie in ``BUDGET/DATA``.
         root: Folder where data sets are looked for and kept.
         workers: Trials that run at the same time.
-        engine: Where trials run.
-        address: Address of a cluster.
+        engine: What runs the trials: ``"local"`` processes or a ``"ray"`` cluster.
+        address: Address of the Ray cluster.
+        fresh: Start over; the records that are there are kept under another name.
         reporter: Told how the comparisons go on. (default: nobody is told)
 
     Returns:
@@ -171,8 +173,7 @@ def run(
     """
     from graph_transplant.experiments.compare import compare
 
-    check_choice("experiment", experiment, EXPERIMENTS)
-    check_choice("budget", budget, BUDGETS)
+    _check(experiment, models, budget, workers, engine, address)
     reporter = reporter or Silent()
     stores, notes = _load(experiment, data, root, reporter)
     sizes = {name: len(store) for name, store in stores.items()}
@@ -199,6 +200,7 @@ def run(
             workers=workers,
             engine=engine,
             address=address,
+            fresh=fresh,
             source=planned.data,
             reporter=reporter,
         )
@@ -206,6 +208,28 @@ def run(
     return paper_table(
         experiment, asked, budget=budget, out=out, sizes=sizes, reasons=reasons, notes=notes
     )
+
+
+def _check(
+    experiment: str,
+    models: Sequence[str] | None,
+    budget: str,
+    workers: int,
+    engine: str,
+    address: str | None,
+) -> None:
+    """Refuse what cannot be run, before anything is loaded or downloaded."""
+    from graph_transplant.experiments.engine import check_engine
+    from graph_transplant.nn import CONVOLUTIONS
+
+    plan(experiment, models=models, budget=budget)
+    for name in models or ():
+        check_choice("models", name, CONVOLUTIONS)
+    if workers < 1:
+        raise GraphTransplantError(f"`workers` must be at least 1, got {workers}")
+    # The parts of a batch under torchrun are a setting, and the records here are made with one.
+    check_choice("engine", engine, ("local", "ray"))
+    check_engine(engine, address)
 
 
 def _load(
@@ -229,13 +253,15 @@ def _load(
                     f"{problem} (the paper's data for {experiment}: {', '.join(known)})"
                 ) from problem
             notes.append(f"{name} is left out: {problem}")
-            reporter.note(notes[-1])
     if not stores:
         raise DataError(
             f"none of the data sets of {experiment} can be had: {' '.join(notes)}"
             if notes
             else f"`data` must name at least one of {', '.join(known)}; got none"
         )
+    # Told only when the rest is run: of nothing at all the error tells the same.
+    for note in notes:
+        reporter.note(note)
     return stores, notes
 
 
@@ -365,49 +391,30 @@ def _rows(
 ) -> list[PaperRow]:
     """Make the rows of one data set, readout and model."""
     chosen = EXPERIMENTS[experiment]
-    measure = MEASURES[chosen.measure]
+    value = MEASURES[chosen.measure].value
     selected: dict[str, dict[tuple[int, int], Record]] = {}
     for record in select(records, planned.select):
-        if measure.value(record) is not None:
+        if value(record) is not None:
             place = record["repeat"], record["fold"]
             selected.setdefault(method_key(record["method"]), {})[place] = record
     names = [method_key(name) for name in planned.methods]
-    candidates = {
-        key: len(_candidates_of(planned, [name])) * len(planned.layers)
-        for key, name in zip(names, planned.methods, strict=True)
-    }
-    baseline = selected.get(chosen.baseline or "", {})
-    tests: list[PairedTest | None] = []
-    for name in names:
-        places = sorted(set(selected.get(name, {})) & set(baseline))
-        if name == chosen.baseline or not places:
-            tests.append(None)
-            continue
-        pairs = [(selected[name][place], baseline[place]) for place in places]
-        sign = 1 if measure.higher else -1
-        differences = [
-            sign * ((measure.value(own) or 0.0) - (measure.value(other) or 0.0))
-            for own, other in pairs
-        ]
-        train = sum(own["sizes"]["train"] for own, _ in pairs)
-        test = sum(own["sizes"]["test"] for own, _ in pairs)
-        ratio = 0.0 if planned.split == "official" else test / train
-        tests.append(corrected_paired_test(differences, test_to_train=ratio))
-    corrected = holm([None if test is None else test.p_value for test in tests])
+    trials = {name: list(selected.get(name, {}).values()) for name in names}
+    tests = _tests(chosen, trials)
+    corrected = holm([tests[name].p_value for name in names])
     if chosen.measure != "score":
         metric = chosen.measure
     else:
         metric = metric_of(records[0]) if records else planned.metric or "accuracy"
     rows = []
-    for name, paired, p_holm in zip(names, tests, corrected, strict=True):
-        trials = list(selected.get(name, {}).values())
-        values = [value for record in trials if (value := measure.value(record)) is not None]
+    for name, method, p_holm in zip(names, planned.methods, corrected, strict=True):
+        values = [number for record in trials[name] if (number := value(record)) is not None]
         figure = published(experiment, planned.data, model, name)
         ours = mean(values)
         theirs = None if figure is None else figure.mean
         difference = None if ours is None or theirs is None else ours - theirs
-        gain = None if paired is None else paired.difference
+        gain = tests[name].difference
         theirs_gain = _published_gain(experiment, planned.data, model, name)
+        candidates = len(_candidates_of(planned, [method])) * len(planned.layers)
         rows.append(
             PaperRow(
                 data=planned.data,
@@ -417,7 +424,7 @@ def _rows(
                 metric=metric,
                 trials=len(values),
                 finished=sum(method_key(record["method"]) == name for record in records),
-                planned=planned.trials * candidates[name],
+                planned=planned.trials * candidates,
                 mean=ours,
                 std=standard_deviation(values),
                 published=figure,
@@ -425,14 +432,31 @@ def _rows(
                 spread=_spread(difference, None if figure is None else figure.std),
                 gain=gain,
                 published_gain=theirs_gain,
-                p_value=None if paired is None else paired.p_value,
+                p_value=tests[name].p_value,
                 p_holm=p_holm,
                 reproduced=_reproduced(gain, p_holm, theirs_gain, figure, name == chosen.baseline),
-                chosen=_candidates(trials),
+                chosen=chosen_in_words(trials[name]),
                 reason=reasons.get((planned.data, name), ""),
             )
         )
     return rows
+
+
+def _tests(
+    experiment: Experiment, trials: Mapping[str, Sequence[Record]]
+) -> dict[str, PairedScores]:
+    """Test the gain of each method over the baseline, as the summary of a comparison does."""
+    measure = MEASURES[experiment.measure]
+
+    def worth(record: Record) -> float | None:
+        value = measure.value(record)
+        return value if value is None or measure.higher else -value
+
+    baseline = trials.get(experiment.baseline or "", ())
+    return {
+        name: paired_scores(own, () if name == experiment.baseline else baseline, worth)
+        for name, own in trials.items()
+    }
 
 
 def _published_gain(experiment: str, data: str, model: str, method: str) -> float | None:
@@ -480,18 +504,6 @@ def _reproduced(
     return "opposite" if significant else "no"
 
 
-def _candidates(trials: Iterable[Record]) -> str:
-    """Word what was chosen; it is the same in all trials of a method."""
-    texts = []
-    for record in trials:
-        chosen = record.get("chosen")
-        if chosen is None:
-            return ""
-        _, _, parameters = chosen["method"].partition(":")
-        texts.append(", ".join([f"{chosen['layers']} layers", *filter(None, [parameters])]))
-    return "; ".join(dict.fromkeys(texts))
-
-
 def _cuts(experiment: str, runs: Sequence[Run], sizes: Mapping[str, int] | None) -> list[str]:
     """Say in which points the runs do less than the paper's protocol."""
     cuts: dict[str, None] = {}
@@ -516,8 +528,8 @@ def _cuts(experiment: str, runs: Sequence[Run], sizes: Mapping[str, int] | None)
             epochs.append(f"{quick.data} {quick.epochs} epochs")
     if epochs:
         cuts[
-            f"At most {STEPS:,} optimiser steps ({', '.join(dict.fromkeys(epochs))}) instead of "
-            "1,000 epochs with early stopping."
+            f"About {STEPS:,} optimiser steps, in whole epochs "
+            f"({', '.join(dict.fromkeys(epochs))}), instead of 1,000 epochs with early stopping."
         ] = None
     return list(cuts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations
 from typing import Literal
@@ -167,13 +167,20 @@ def scores(records: Iterable[Record], name: str) -> list[float]:
 
 
 def paired_differences(
-    records: Sequence[Record], baseline: Sequence[Record]
+    records: Sequence[Record],
+    baseline: Sequence[Record],
+    value: Callable[[Record], float | None] = score,
 ) -> list[tuple[Record, Record, float]]:
     """Pair the trials of two methods on the same fold of the same repeat.
 
+    Args:
+        records: Trials of one method.
+        baseline: Trials of the other.
+        value: What is compared; ``None`` where a record does not have it. (default: the test score)
+
     Returns:
-        For each fold that both have a score of: the record, the baseline's record and the
-        difference of their test scores.
+        For each fold that both have a value of: the record, the baseline's record and the
+        difference of their values.
 
     Example:
         >>> record = {"repeat": 0, "fold": 0, "settings": {}, "test": {"accuracy": 0.75}}
@@ -187,7 +194,7 @@ def paired_differences(
         other = others.get((record["repeat"], record["fold"]))
         if other is None:
             continue
-        ours, theirs = score(record), score(other)
+        ours, theirs = value(record), value(other)
         if ours is not None and theirs is not None:
             pairs.append((record, other, ours - theirs))
     return pairs
@@ -224,7 +231,9 @@ def summarise(records: Iterable[Record], selection: str = "none") -> list[Summar
     for group, methods in group_records(select(records, selection)).items():
         names = _ranked(methods)
         baseline = methods.get(BASELINE, [])
-        compared = [_paired(methods[name], baseline if name != BASELINE else []) for name in names]
+        compared = [
+            paired_scores(methods[name], baseline if name != BASELINE else []) for name in names
+        ]
         corrected = holm([paired.p_value for paired in compared])
         for name, paired, p_holm in zip(names, compared, corrected, strict=True):
             trials = methods[name]
@@ -255,7 +264,7 @@ def summarise(records: Iterable[Record], selection: str = "none") -> list[Summar
                     pairs=paired.pairs,
                     folds=1 if _official(trials[0]) else trials[0]["settings"]["folds"],
                     repeats=len({record["repeat"] for record in trials}),
-                    chosen=_chosen(trials),
+                    chosen=chosen_in_words(trials),
                 )
             )
     return rows
@@ -285,7 +294,7 @@ def pairwise(records: Iterable[Record], selection: str = "none") -> list[PairRow
     rows: list[PairRow] = []
     for group, methods in group_records(select(records, selection)).items():
         pairs = list(combinations(_ranked(methods), 2))
-        compared = [_paired(methods[first], methods[second]) for first, second in pairs]
+        compared = [paired_scores(methods[first], methods[second]) for first, second in pairs]
         corrected = holm([paired.p_value for paired in compared])
         for (first, second), paired, p_holm in zip(pairs, compared, corrected, strict=True):
             rows.append(
@@ -311,8 +320,17 @@ def _ranked(methods: Mapping[str, Sequence[Record]]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Paired:
-    """One method against another over the folds both have; nothing where there are none."""
+class PairedScores:
+    """One method against another over the folds both have; nothing where there are none.
+
+    Args:
+        difference: Mean difference.
+        low: Lower end of its 95 % confidence interval.
+        high: Upper end of its 95 % confidence interval.
+        p_value: Corrected paired t-test of the difference.
+        effect: Effect size.
+        pairs: Number of folds that both have.
+    """
 
     difference: float | None = None
     low: float | None = None
@@ -322,15 +340,33 @@ class _Paired:
     pairs: int = 0
 
 
-def _paired(records: Sequence[Record], others: Sequence[Record]) -> _Paired:
-    pairs = paired_differences(records, others)
+def paired_scores(
+    records: Sequence[Record],
+    others: Sequence[Record],
+    value: Callable[[Record], float | None] = score,
+) -> PairedScores:
+    """Test one method against another over the folds both have.
+
+    Args:
+        records: Trials of the one.
+        others: Trials of the other.
+        value: What is compared; ``None`` where a trial does not have it. (default: the metric)
+
+    Example:
+        >>> record = {"repeat": 0, "fold": 0, "test": {"accuracy": 0.75}, "settings": {},
+        ...           "sizes": {"train": 60, "test": 20}}
+        >>> other = record | {"test": {"accuracy": 0.5}}
+        >>> paired_scores([record], [other]).difference
+        0.25
+    """
+    pairs = paired_differences(records, others, value)
     if not pairs:
-        return _Paired()
+        return PairedScores()
     differences = [difference for _, _, difference in pairs]
     ratio = _test_to_train([record for record, _, _ in pairs])
     test = corrected_paired_test(differences, test_to_train=ratio)
     effect = effect_size(differences)
-    return _Paired(test.difference, test.low, test.high, test.p_value, effect, test.pairs)
+    return PairedScores(test.difference, test.low, test.high, test.p_value, effect, test.pairs)
 
 
 def _official(record: Record) -> bool:
@@ -348,8 +384,14 @@ def _test_to_train(records: Sequence[Record]) -> float:
     return test / train
 
 
-def _chosen(records: Sequence[Record]) -> str:
-    """Word which candidates were chosen, the most frequent first."""
+def chosen_in_words(records: Sequence[Record]) -> str:
+    """Word which candidates were chosen, the most frequent first.
+
+    Example:
+        >>> chosen = {"layers": 4, "method": "drop-nodes:ratio=0.4"}
+        >>> chosen_in_words([{"chosen": chosen}, {"chosen": chosen}])
+        '4 layers, ratio=0.4'
+    """
     candidates = [record["chosen"] for record in records if "chosen" in record]
     if not candidates:
         return ""
