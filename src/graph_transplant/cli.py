@@ -307,7 +307,8 @@ def across(
         console.print(table)
         console.print(Text(result.sentence, style="bold"))
     console.print()
-    console.print(Text(verdict_line(verdicts(rows)), style="bold"))
+    line = verdict_line(verdicts(rows))
+    console.print(Text(f"{line[:1].upper()}{line[1:]}.", style="bold"))
     for remark in remarks:
         console.print(Text(remark, style="yellow"))
     console.print()
