@@ -1,8 +1,9 @@
-"""What every test shares: one torch thread, Hypothesis settings, where real data lies."""
+"""What tests share: one torch thread, Hypothesis settings, real data, a user without rights."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,22 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"GRAPH_TRANSPLANT_DATA names {named}, which is not a folder")
     return folder
+
+
+@pytest.fixture
+def nobody(tmp_path: Path) -> Iterator[None]:
+    """Run as a user whom permissions bind; root may do everything."""
+    if not hasattr(os, "geteuid"):
+        pytest.skip("needs the permissions of POSIX")
+    if os.geteuid() != 0:
+        yield
+        return
+    for folder in (tmp_path, *tmp_path.parents):
+        # Made by pytest, and by its plug-in that runs tests in several processes, for root alone.
+        if folder == tmp_path or folder.name.startswith(("pytest-", "popen-")):
+            folder.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

@@ -6,11 +6,12 @@ import itertools
 
 import torch
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
 from graph_transplant.augment import refusal
+from graph_transplant.graphs import GraphStore
 
 SHAPES = ("single", "edgeless", "complete", "random", "parts", "star")
 
@@ -187,3 +188,34 @@ def motifs_for(method: str, graphs: int) -> gt.GraphStore:
     plain = gt.load("motifs", graphs=graphs)
     model = gt.GraphClassifier.for_data(plain, layers=1, hidden=4)
     return plain if refusal(method, model, plain) is None else featured_motifs(graphs)
+
+
+def rings_and_stars(
+    graphs: int,
+    *,
+    seed: int,
+    name: str,
+    y: Tensor | None = None,
+    task: str = "multiclass",
+    official: Tensor | None = None,
+) -> GraphStore:
+    """Make graphs of five nodes, rings and stars by turns, with noisy features.
+
+    Without ``y`` the shape is the class.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    nodes = 5
+    shape = torch.arange(graphs) % 2
+    ring = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+    star = torch.tensor([[0, 0, 0, 0], [1, 2, 3, 4]])
+    edges = [torch.cat([part, part.flip(0)], 1) for part in (ring, star)]
+    return GraphStore(
+        x=torch.rand(nodes * graphs, 3, generator=generator),
+        edge_index=torch.cat([edges[kind] for kind in shape.tolist()], 1),
+        y=shape if y is None else y,
+        node_counts=torch.full((graphs,), nodes),
+        edge_counts=torch.tensor([edges[kind].shape[1] for kind in shape.tolist()]),
+        task=task,
+        official=official,
+        name=name,
+    )

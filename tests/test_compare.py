@@ -40,24 +40,11 @@ from graph_transplant.experiments.trial import run_trial, sampled_curve, trial_s
 from graph_transplant.experiments.worker import Failure, keep_freed_memory
 from graph_transplant.graphs import GraphStore
 from graph_transplant.training import EpochLog
+from strategies import rings_and_stars
 
 
 def tiny_store() -> GraphStore:
-    """Make 24 graphs of two classes, rings and stars of five nodes, with noisy features."""
-    generator = torch.Generator().manual_seed(0)
-    nodes, graphs = 5, 24
-    labels = torch.arange(graphs) % 2
-    ring = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
-    star = torch.tensor([[0, 0, 0, 0], [1, 2, 3, 4]])
-    edges = [torch.cat([part, part.flip(0)], 1) for part in (ring, star)]
-    return GraphStore(
-        x=torch.rand(nodes * graphs, 3, generator=generator),
-        edge_index=torch.cat([edges[label] for label in labels.tolist()], 1),
-        y=labels,
-        node_counts=torch.full((graphs,), nodes),
-        edge_counts=torch.tensor([edges[label].shape[1] for label in labels.tolist()]),
-        name="tiny",
-    )
+    return rings_and_stars(24, seed=0, name="tiny")
 
 
 SMALL: dict[str, Any] = {"folds": 3, "epochs": 3, "batch_size": 8, "seed": 3}

@@ -16,28 +16,13 @@ from graph_transplant.experiments.progress import Silent
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.graphs import GraphStore
+from strategies import rings_and_stars
 
 
-def rings_and_stars(
+def rings(
     y: Tensor | None = None, *, task: str = "multiclass", official: Tensor | None = None
 ) -> GraphStore:
-    """Make 30 graphs of five nodes, rings and stars by turns, with noisy features."""
-    generator = torch.Generator().manual_seed(1)
-    nodes, graphs = 5, 30
-    shape = torch.arange(graphs) % 2
-    ring = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
-    star = torch.tensor([[0, 0, 0, 0], [1, 2, 3, 4]])
-    edges = [torch.cat([part, part.flip(0)], 1) for part in (ring, star)]
-    return GraphStore(
-        x=torch.rand(nodes * graphs, 3, generator=generator),
-        edge_index=torch.cat([edges[kind] for kind in shape.tolist()], 1),
-        y=shape if y is None else y,
-        node_counts=torch.full((graphs,), nodes),
-        edge_counts=torch.tensor([edges[kind].shape[1] for kind in shape.tolist()]),
-        task=task,
-        official=official,
-        name="rings",
-    )
+    return rings_and_stars(30, seed=1, name="rings", y=y, task=task, official=official)
 
 
 def run(out: Path, store: GraphStore | None = None, **changes: Any) -> Comparison:
@@ -48,7 +33,7 @@ def run(out: Path, store: GraphStore | None = None, **changes: Any) -> Compariso
         "batch_size": 8,
         **changes,
     }
-    return compare(store or rings_and_stars(), out=out, **arguments)
+    return compare(store or rings(), out=out, **arguments)
 
 
 def mean_validation(records: list[Record], metric: str = "accuracy") -> float:
@@ -144,7 +129,7 @@ def test_candidates_of_a_group_are_told_from_those_asked_for_by_name() -> None:
 def test_a_rare_class_is_judged_by_auroc(tmp_path: Path) -> None:
     y = torch.zeros(30, dtype=torch.long)
     y[::6] = 1  # five of thirty
-    store = rings_and_stars(y)
+    store = rings(y)
     assert metric_for(store) == "auroc"
     comparison = run(tmp_path, store)
     for record in comparison.records:
@@ -168,7 +153,7 @@ def several_labels() -> GraphStore:
     generator = torch.Generator().manual_seed(0)
     y = (torch.rand(30, 3, generator=generator) < 0.5).float()
     y[torch.rand(30, 3, generator=generator) < 0.2] = float("nan")
-    return rings_and_stars(y, task="multilabel")
+    return rings(y, task="multilabel")
 
 
 def test_several_labels_with_gaps_are_compared_by_mean_auroc(tmp_path: Path) -> None:
@@ -185,8 +170,8 @@ def test_several_labels_with_gaps_are_compared_by_mean_auroc(tmp_path: Path) -> 
 def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
     tmp_path: Path,
 ) -> None:
-    many = rings_and_stars(torch.arange(30) % 3)
-    values = rings_and_stars(torch.linspace(0, 1, 30).unsqueeze(1), task="regression")
+    many = rings(torch.arange(30) % 3)
+    values = rings(torch.linspace(0, 1, 30).unsqueeze(1), task="regression")
     for store, arguments, message in (
         (several_labels(), {"metric": "accuracy"}, "`metric` must be auroc for rings"),
         (many, {"metric": "auroc"}, "`metric` auroc needs two classes, but rings has 3"),
@@ -206,7 +191,7 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
 
 def test_an_official_split_is_run_once_per_repeat_with_seeds_of_its_own(tmp_path: Path) -> None:
     official = torch.tensor([0, 0, 0, 1, 2], dtype=torch.int8).repeat(6)
-    store = rings_and_stars(torch.arange(30) // 5 % 2, official=official)
+    store = rings(torch.arange(30) // 5 % 2, official=official)
     comparison = run(tmp_path, store, split="official", repeats=3)
     assert len(comparison.records) == 2 * 3
     for record in comparison.records:

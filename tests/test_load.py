@@ -7,7 +7,6 @@ import os
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -243,25 +242,6 @@ def test_a_data_set_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monke
     for _ in range(2):
         assert load("PTC_MR", root=tmp_path / "root").name == "PTC_MR"
     assert asked == ["PTC_MR"]
-
-
-@pytest.fixture
-def nobody(tmp_path: Path) -> Iterator[None]:
-    """Run as a user whom permissions bind; root may do everything."""
-    if not hasattr(os, "geteuid"):
-        pytest.skip("needs the permissions of POSIX")
-    if os.geteuid() != 0:
-        yield
-        return
-    for path in (tmp_path, *tmp_path.parents):
-        # Made by pytest, and by its plug-in that runs tests in several processes, for root alone.
-        if path == tmp_path or path.name.startswith(("pytest-", "popen-")):
-            path.chmod(0o755)
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.mark.parametrize("name", ["ENZYMES", "ogbg-molhiv", "nothing-known"])

@@ -508,25 +508,6 @@ def test_a_file_that_may_not_grow_leaves_the_records_intact(tmp_path: Path) -> N
     assert RecordStore(tmp_path).read() == [record(0)]
 
 
-@pytest.fixture
-def nobody(tmp_path: Path) -> Iterator[None]:
-    """Run as a user whom permissions bind; root may do everything."""
-    if not hasattr(os, "geteuid"):
-        pytest.skip("needs the permissions of POSIX")
-    if os.geteuid() != 0:
-        yield
-        return
-    for folder in (tmp_path, *tmp_path.parents):
-        # Made by pytest, and by its plug-in that runs tests in several processes, for root alone.
-        if folder == tmp_path or folder.name.startswith(("pytest-", "popen-")):
-            folder.chmod(0o755)
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
 def test_missing_permissions_are_named_and_nothing_is_changed(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
