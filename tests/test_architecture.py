@@ -33,6 +33,7 @@ CORRIDOR = (
     "analysis",
     "datasets",
     "experiments",
+    "trained",
     "report",
     "estimator",
     "cli",

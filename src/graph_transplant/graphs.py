@@ -22,7 +22,7 @@ from functools import partial
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import IO, Any, Final, NamedTuple, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -237,6 +237,58 @@ def make_batch(
 
 
 @dataclass(frozen=True)
+class Rows:
+    """The input rows that graphs were read from.
+
+    Attributes:
+        number: Row of every graph in its file, counted from 1, int64 ``[graphs]``.
+        ids: What the file calls every graph.
+        texts: What every graph was read from where that is one text, such as its SMILES; else
+            empty.
+
+    Example:
+        >>> rows = Rows(torch.tensor([1, 3]), ("ethane", "water"), ("CC", "O"))
+        >>> rows.take(torch.tensor([1])).ids
+        ('water',)
+    """
+
+    number: Tensor
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+
+    def take(self, index: Tensor) -> Rows:
+        """Return the rows of some of the graphs.
+
+        Args:
+            index: Graph numbers, int64 ``[graphs]``.
+        """
+        places = index.tolist()
+        return Rows(
+            self.number.index_select(0, index),
+            tuple(self.ids[place] for place in places),
+            tuple(self.texts[place] for place in places),
+        )
+
+
+class Skipped(NamedTuple):
+    """A row of the input that is not a graph.
+
+    Attributes:
+        row: Its number, counted from 1.
+        id: What the file calls it; empty where that cannot be read.
+        reason: What is wrong with it.
+
+    Example:
+        >>> Skipped(7, "BACE_7", "the SMILES cannot be parsed").row
+        7
+    """
+
+    row: int
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class _Field:
     """A tensor of a store as its file holds it, read in pieces.
 
@@ -274,11 +326,18 @@ class GraphStore:
             for a store read from its file.
         official: The split that the data set is published with, integer ``[graphs]``: 0 for
             training, 1 for validation, 2 for test.
+        rows: The rows of the file that the graphs were read from.
+        reading: How they were read, as JSON values: what a reader needs to know to read further
+            graphs in the same way. Kept with a trained model.
+        skipped: The rows of the file that are not among the graphs.
 
     Attributes:
         path: The file that the store was read from with :meth:`load` and still reads from, or
             ``None``.
         official: As given, int8 ``[graphs]``, or ``None``.
+        rows: As given, or ``None``; not kept in files of :meth:`save`, nor is ``skipped``.
+        reading: As given, or ``None``.
+        skipped: As given; empty by default.
 
     Raises:
         DataError: When something does not fit, naming the graph.
@@ -316,9 +375,15 @@ no edge features)
         node_fields: Mapping[str, Tensor] | None = None,
         undirected: bool | None = None,
         official: Tensor | None = None,
+        rows: Rows | None = None,
+        reading: Mapping[str, Any] | None = None,
+        skipped: Sequence[Skipped] = (),
     ) -> None:
         self.name = name
         self.path: Path | None = None
+        self.rows = rows
+        self.reading = reading
+        self.skipped = tuple(skipped)
         self.task = check_choice("task", task, TASKS)
         self.num_continuous = num_continuous
         self.y = y
@@ -772,7 +837,62 @@ no edge features)
         part._loops = None
         part.path = None
         part.official = None if self.official is None else self.official.index_select(0, index)
+        part.rows = None if self.rows is None else self.rows.take(index)
         return part
+
+    def with_targets(
+        self,
+        y: Tensor,
+        *,
+        task: str | None = None,
+        num_outputs: int | None = None,
+        label_names: Sequence[str] | None = None,
+    ) -> GraphStore:
+        """Return the same graphs with other targets; everything else is shared.
+
+        Args:
+            y: As for :class:`GraphStore`.
+            task: (default: that of this store)
+            num_outputs: (default: found from ``y``)
+            label_names: What the outputs are called. (default: as here, if their number fits)
+
+        Example:
+            >>> import graph_transplant as gt
+            >>> store = gt.load("motifs", graphs=12)
+            >>> store.with_targets(torch.rand(12), task="regression").y.shape
+            torch.Size([12, 1])
+        """
+        other = object.__new__(GraphStore)
+        other.__dict__.update(self.__dict__)
+        other.task = self.task if task is None else check_choice("task", task, TASKS)
+        if len(y) != len(self):
+            raise DataError(f"`y` must have {len(self)} entries, one per graph; got {len(y)}")
+        other.y = y
+        other.path = None
+        other.num_outputs = other._check_labels(num_outputs)
+        names = self.label_names if label_names is None else tuple(str(n) for n in label_names)
+        if names is not None and len(names) != other.num_outputs:
+            if label_names is not None:
+                raise DataError(
+                    f"`label_names` must have {other.num_outputs} names, one per output; "
+                    f"got {len(names)}"
+                )
+            names = None
+        other.label_names = names
+        return other
+
+    def with_official(self, official: Tensor | None) -> GraphStore:
+        """Return the same graphs with another official split; everything else is shared.
+
+        Args:
+            official: As for :class:`GraphStore`, integer ``[graphs]``.
+        """
+        other = object.__new__(GraphStore)
+        other.__dict__.update(self.__dict__)
+        other.path = None
+        other.official = None if official is None else self._check_official(official)
+        other._check_all_parts()
+        return other
 
     def batch(self, indices: Any) -> Batch:
         """Gather some of the graphs into a PyG ``Batch``.
@@ -927,6 +1047,7 @@ no edge features)
             "num_outputs": self.num_outputs,
             "label_names": self.label_names,
             "num_continuous": self.num_continuous,
+            **({} if self.reading is None else {"reading": self.reading}),
         }
 
     def fingerprint(self) -> str:
@@ -936,7 +1057,12 @@ no edge features)
         integers or as float32.
         """
         digest = hashlib.sha256()
-        described = {key: value for key, value in self._description().items() if key != "name"}
+        # How graphs are called and how they were read does not change what they are.
+        described = {
+            key: value
+            for key, value in self._description().items()
+            if key not in ("name", "reading")
+        }
         digest.update(json.dumps(described, sort_keys=True).encode())
         for key, field in sorted(self._fields().items()):
             features = key in ("x", "edge_attr")
