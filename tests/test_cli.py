@@ -15,7 +15,9 @@ import pytest
 
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS
-from graph_transplant.cli import _command, comparison_table, main, output
+from graph_transplant.cli import main
+from graph_transplant.cli.common import _command, output
+from graph_transplant.cli.comparisons import comparison_table
 from graph_transplant.experiments import engine
 from graph_transplant.experiments.paper import slug
 from graph_transplant.experiments.protocol import Record, Trial

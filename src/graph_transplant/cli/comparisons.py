@@ -1,54 +1,31 @@
-"""The command line, ``graph-transplant``.
-
-Nothing slow is imported before a command needs it: asking for help must not wait for torch.
-"""
+"""The commands that compare methods: ``compare``, ``paper`` and ``across``."""
 
 from __future__ import annotations
 
 import os
-import shlex
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError, Parameter
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from graph_transplant import __version__
+from graph_transplant.cli.common import (
+    cell,
+    output,
+    print_files,
+    progress_display,
+    resumable,
+    split_list,
+    split_numbers,
+)
 from graph_transplant.errors import GraphTransplantError
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.compare import Comparison
-    from graph_transplant.experiments.progress import Reporter
     from graph_transplant.experiments.summary import SummaryRow
 
-Number = TypeVar("Number", bound=float)
 
-BAD_INPUT = 2
-"""Exit status when the user can mend it."""
-
-FAILED = 1
-"""Exit status when a trial or the machine failed."""
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
-
-PIPE_WIDTH = 120
-"""Columns to print when the output is not a terminal, which would tell its own."""
-
-app = App(
-    name="graph-transplant",
-    help="Does augmentation help on your graphs? Compare Graph Transplant with plain training.",
-    version=__version__,
-    version_flags=["--version"],
-    default_parameter=Parameter(negative=()),
-)
-
-
-@app.command
 def compare(
     data: str = "motifs",
     /,
@@ -170,7 +147,6 @@ def compare(
     return resumable(work_together, lambda: directories, quiet=os.environ.get("RANK") != "0")
 
 
-@app.command
 def paper(
     experiment: str,
     /,
@@ -246,7 +222,6 @@ def paper(
     )
 
 
-@app.command
 def across(
     *directories: Path, select: bool = False, nested: bool = False, out: Path = Path("across.html")
 ) -> int:
@@ -299,7 +274,7 @@ def across(
             table.add_row(
                 Text(name),
                 f"{place:.2f}",
-                *(_cell(value, "d") for value in counts),
+                *(cell(value, "d") for value in counts),
                 p_cell(row.p_value if row else None),
                 p_cell(row.p_holm if row else None),
             )
@@ -326,216 +301,6 @@ def selection(select: bool, nested: bool) -> str:
     return "nested" if nested else "validation" if select else "none"
 
 
-def progress_display() -> Reporter:
-    """Make what shows a running comparison: live on a terminal, line by line elsewhere."""
-    from graph_transplant.experiments.progress import Display, Plain
-
-    errors = Console(stderr=True, highlight=False)
-    return Display(errors) if errors.is_interactive else Plain(errors)
-
-
-def resumable(
-    work: Callable[[], int], directories: Callable[[], Sequence[Path]], *, quiet: bool = False
-) -> int:
-    """Run trials; when they fail or are stopped, say what is kept and how to go on.
-
-    Args:
-        work: What runs them and gives the exit status.
-        directories: Finds where their records lie.
-        quiet: Say nothing of it, because another process does.
-    """
-    from graph_transplant.experiments.distributed import GroupError
-    from graph_transplant.experiments.engine import TrialError
-    from graph_transplant.experiments.records import RecordStore
-
-    def kept() -> str:
-        places = directories()
-        count = sum(len(RecordStore(directory).read()) for directory in places)
-        where = ", ".join(str(directory) for directory in places) or "no directory yet"
-        return f"{count} finished trial{'s are' if count != 1 else ' is'} kept in {where}"
-
-    try:
-        return work()
-    except (TrialError, GroupError) as problem:
-        if not quiet:
-            if isinstance(problem, TrialError) and problem.details:
-                print(problem.details, file=sys.stderr)
-            print_error(f"{problem} ({kept()})")
-        return FAILED
-    except KeyboardInterrupt:
-        if not quiet:
-            print(
-                f"\nstopped; {kept()}. The same command goes on from there:\n"
-                f"  {shlex.join(_command())}",
-                file=sys.stderr,
-            )
-        return INTERRUPTED
-
-
-@app.command
-def methods() -> int:
-    """List methods: names, what they are, their parameters, the values the paper tries.
-
-    A name may set parameters: `drop-nodes:ratio=0.4`. `NAME:paper` stands for the method with each
-    value the paper tries, `paper` for all methods of its main table, `all` for every method.
-    """
-    from graph_transplant.augment import METHODS
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("name", style="bold", no_wrap=True)
-    table.add_column("what it is")
-    for name in ("parameters", "NAME:paper tries"):
-        table.add_column(name, no_wrap=True)
-    for name, method in METHODS.items():
-        set_to = " ".join(f"{key}={value}" for key, value in method.parameters.items())
-        tried = " ".join(
-            f"{key}={','.join(str(value) for value in values)}"
-            for key, values in method.search.items()
-        )
-        table.add_row(Text(name), Text(method.summary), Text(set_to or "-"), Text(tried or "-"))
-    console = output()
-    console.print(table)
-    for line in (
-        "drop-nodes:ratio=0.4 sets a parameter; drop-nodes:paper tries each value of the paper",
-        "all is every method, paper those of its main table",
-    ):
-        console.print(line, style="dim")
-    return 0
-
-
-@app.command
-def datasets(*, root: Path | None = None) -> int:
-    """List data sets: names, sizes, where they come from, what is on this machine.
-
-    Args:
-        root: Folder where data sets are looked for.
-    """
-    from graph_transplant.datasets import catalogue
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("name", style="bold", no_wrap=True)
-    for name in ("graphs", "nodes", "edges", "classes"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("domain", "source", "on this machine"):
-        table.add_column(name)
-    for info in catalogue(root):
-        table.add_row(
-            Text(info.name),
-            f"{info.graphs:,}",
-            f"{info.mean_nodes:.1f}",
-            f"{info.mean_edges:.1f}",
-            str(info.classes),
-            Text(info.domain),
-            Text(info.source),
-            Text(str(info.location) if info.location else "-"),
-        )
-    console = output()
-    console.print(table)
-    console.print("nodes and edges are means per graph", style="dim")
-    return 0
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: The words after the program's name. (default: those it was started with)
-
-    Returns:
-        The exit status: 0, 1 when something failed, 2 for bad input, 130 after Ctrl-C.
-    """
-    try:
-        status = app(
-            sys.argv[1:] if arguments is None else list(arguments),
-            exit_on_error=False,
-            print_error=False,
-            result_action="return_value",
-        )
-    except GraphTransplantError as problem:
-        print_error(str(problem))
-        return BAD_INPUT
-    except CycloptsError as problem:
-        print_error(f"{problem} (see graph-transplant --help)")
-        return BAD_INPUT
-    except OSError as problem:
-        print_error(str(problem))
-        return FAILED
-    except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
-        return INTERRUPTED
-    return status if isinstance(status, int) else 0
-
-
-def _arguments() -> list[str]:
-    return sys.argv[1:]
-
-
-def _command() -> list[str]:
-    """Give the command that goes on where this one was stopped."""
-    # Starting over once more would put aside what has been done since.
-    arguments = [item for item in _arguments() if item != "--fresh"]
-    processes = os.environ.get("WORLD_SIZE")
-    if "torchrun" in arguments and processes:
-        count = os.environ.get("LOCAL_WORLD_SIZE", processes)
-        start = ["torchrun", "--nproc-per-node", count]
-        if count != processes:
-            start += ["--nnodes", str(int(processes) // int(count))]
-        return [*start, "-m", "graph_transplant", *arguments]
-    return ["graph-transplant", *arguments]
-
-
-def split_list(argument: str, text: str) -> list[str]:
-    """Take a list apart at its commas.
-
-    Args:
-        argument: Name of the argument, for messages.
-        text: The list.
-
-    Example:
-        >>> split_list("models", "gcs, gin")
-        ['gcs', 'gin']
-    """
-    items = [item.strip() for item in text.split(",")]
-    if not all(items):
-        raise GraphTransplantError(
-            f"`{argument}` must be names separated by single commas, got {text!r}"
-        )
-    return items
-
-
-def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
-    """Take a list of numbers apart at its commas.
-
-    Args:
-        argument: Name of the argument, for messages.
-        text: The list.
-        kind: ``int`` or ``float``.
-
-    Example:
-        >>> split_numbers("layers", "3,4", int), split_numbers("attack", "0.1, 1", float)
-        ([3, 4], [0.1, 1.0])
-    """
-    items = split_list(argument, text)
-    try:
-        return [kind(item) for item in items]
-    except ValueError as problem:
-        noun = "whole numbers" if kind is int else "numbers"
-        raise GraphTransplantError(
-            f"`{argument}` must be {noun} separated by commas, got {text!r}"
-        ) from problem
-
-
-def output() -> Console:
-    """Make the console that results are printed to."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
-
-
-def print_error(message: str) -> None:
-    """Print an error as one line."""
-    print("error: " + " ".join(message.split()), file=sys.stderr)
-
-
 def print_comparison(comparison: Comparison) -> None:
     """Print table, verdicts and files of a comparison."""
     from graph_transplant.experiments.summary import model_name, notes
@@ -559,13 +324,6 @@ def print_comparison(comparison: Comparison) -> None:
             comparison.directory / "records.jsonl": "every trial",
         },
     )
-
-
-def print_files(console: Console, files: Mapping[Path, str]) -> None:
-    """Print where files lie and what they are."""
-    for path, content in files.items():
-        # Never wrapped: a path is there to be clicked or copied.
-        console.print(Text(str(path)).append(f"  {content}", style="dim"), soft_wrap=True)
 
 
 def comparison_table(rows: Sequence[SummaryRow]) -> Table:
@@ -603,21 +361,17 @@ def comparison_table(rows: Sequence[SummaryRow]) -> Table:
         cells = [
             Text(row.method, style="bold" if first else ""),
             Text(model_name(row.model, row.layers)),
-            Text(_cell(row.score_mean, ".1f", 100) + spread, style="bold" if first else ""),
-            Text(_cell(row.ece_mean, ".3f")),
-            Text(_cell(row.nll_mean, ".3f")),
-            *(Text(_cell(getattr(row, field), ".3f")) for field in further.values()),
+            Text(cell(row.score_mean, ".1f", 100) + spread, style="bold" if first else ""),
+            Text(cell(row.ece_mean, ".3f")),
+            Text(cell(row.nll_mean, ".3f")),
+            *(Text(cell(getattr(row, field), ".3f")) for field in further.values()),
             Text("-" if row.difference is None else format_points(row.difference)),
             Text(p_cell(row.p_value)),
             Text(p_cell(row.p_holm)),
-            Text(_cell(row.effect, ".1f")),
-            Text(_cell(row.seconds_mean, ".1f") + (" s" if row.seconds_mean is not None else "")),
+            Text(cell(row.effect, ".1f")),
+            Text(cell(row.seconds_mean, ".1f") + (" s" if row.seconds_mean is not None else "")),
         ]
         if selected:
             cells.append(Text(row.chosen))
         table.add_row(*cells)
     return table
-
-
-def _cell(value: float | None, form: str, factor: int = 1) -> str:
-    return "-" if value is None else format(factor * value, form)

@@ -1,0 +1,71 @@
+"""The commands that list what there is: ``methods`` and ``datasets``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from graph_transplant.cli.common import output
+
+
+def methods() -> int:
+    """List methods: names, what they are, their parameters, the values the paper tries.
+
+    A name may set parameters: `drop-nodes:ratio=0.4`. `NAME:paper` stands for the method with each
+    value the paper tries, `paper` for all methods of its main table, `all` for every method.
+    """
+    from graph_transplant.augment import METHODS
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("name", style="bold", no_wrap=True)
+    table.add_column("what it is")
+    for name in ("parameters", "NAME:paper tries"):
+        table.add_column(name, no_wrap=True)
+    for name, method in METHODS.items():
+        set_to = " ".join(f"{key}={value}" for key, value in method.parameters.items())
+        tried = " ".join(
+            f"{key}={','.join(str(value) for value in values)}"
+            for key, values in method.search.items()
+        )
+        table.add_row(Text(name), Text(method.summary), Text(set_to or "-"), Text(tried or "-"))
+    console = output()
+    console.print(table)
+    for line in (
+        "drop-nodes:ratio=0.4 sets a parameter; drop-nodes:paper tries each value of the paper",
+        "all is every method, paper those of its main table",
+    ):
+        console.print(line, style="dim")
+    return 0
+
+
+def datasets(*, root: Path | None = None) -> int:
+    """List data sets: names, sizes, where they come from, what is on this machine.
+
+    Args:
+        root: Folder where data sets are looked for.
+    """
+    from graph_transplant.datasets import catalogue
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("name", style="bold", no_wrap=True)
+    for name in ("graphs", "nodes", "edges", "classes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("domain", "source", "on this machine"):
+        table.add_column(name)
+    for info in catalogue(root):
+        table.add_row(
+            Text(info.name),
+            f"{info.graphs:,}",
+            f"{info.mean_nodes:.1f}",
+            f"{info.mean_edges:.1f}",
+            str(info.classes),
+            Text(info.domain),
+            Text(info.source),
+            Text(str(info.location) if info.location else "-"),
+        )
+    console = output()
+    console.print(table)
+    console.print("nodes and edges are means per graph", style="dim")
+    return 0
