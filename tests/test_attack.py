@@ -839,6 +839,19 @@ def test_models_that_do_not_see_weights_are_refused() -> None:
         attack(Unweighted(), store)
     with pytest.raises(gt.GraphTransplantError, match=r"must not read `edge_attr`.*Attributed"):
         attack(Attributed(), store)
+    with pytest.raises(gt.GraphTransplantError, match=r"must not read `edge_attr`.*Attributed"):
+        random_attack(Attributed(), store, seed=0)
+
+
+@pytest.mark.parametrize("conv", ["gine", "gat-edge"])
+def test_our_models_that_read_edge_attributes_are_refused(conv: str) -> None:
+    store = rich_store()
+    model = gt.GraphClassifier.for_data(store, conv=conv, layers=2, hidden=8, seed=0)
+    message = f"`model` must not read `edge_attr`.* have none; `conv` {conv} does"
+    with pytest.raises(gt.GraphTransplantError, match=message):
+        attack(model, store)
+    with pytest.raises(gt.GraphTransplantError, match=message):
+        random_attack(model, store, seed=0)
 
 
 # ------------------------------------------------------------------ real data

@@ -36,8 +36,11 @@ def test_readout_against_a_loop(readout: str) -> None:
 @pytest.mark.parametrize("conv", sorted(CONVOLUTIONS))
 @pytest.mark.parametrize("readout", ["mean", "sum", "max"])
 def test_a_batch_is_as_good_as_its_graphs(conv: str, readout: str) -> None:
-    batch = batch_of(1, simple=False, edge_weight=True)
-    model = GraphClassifier(3, 2, conv=conv, layers=2, hidden=8, readout=readout, seed=0).eval()
+    batch = batch_of(1, simple=False, edge_weight=True, edge_attr=True)
+    width = 2 if CONVOLUTIONS[conv].takes_edge_attr else 0
+    model = GraphClassifier(
+        3, 2, conv=conv, layers=2, hidden=8, readout=readout, edge_features=width, seed=0
+    ).eval()
     together = model(batch)
     alone = [model(graph) for graph in batch.to_data_list()]
     torch.testing.assert_close(together.logits, torch.cat([p.logits for p in alone]))
@@ -150,7 +153,7 @@ def test_for_data_follows_the_store() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"conv": "gcnn"}, "`conv` must be one of gcn, gcs, gin, gat; got 'gcnn'"),
+        ({"conv": "gcnn"}, "`conv` must be one of gcn, gcs, gin, gat, gine, gat-edge; got 'gcnn'"),
         ({"readout": "median"}, "`readout` must be one of mean, sum, max; got 'median'"),
         ({"layers": 0}, "`layers` must be at least 1, got 0"),
         ({"hidden": 0}, "`hidden` must be at least 1, got 0"),

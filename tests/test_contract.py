@@ -20,7 +20,7 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Settings
 from graph_transplant.experiments.records import Trial
 from graph_transplant.experiments.trial import run_trial
-from graph_transplant.nn import evaluating
+from graph_transplant.nn import CONVOLUTIONS, evaluating
 from graph_transplant.saliency import as_predictor
 from oracles import check_valid_batch, is_undirected, same_content
 from strategies import motifs_for, random_batch
@@ -29,7 +29,8 @@ GRAPHS = 6
 AUGMENTING = sorted(
     name for name in METHODS if build_method(name, gt.GraphClassifier(3, 2, hidden=4))
 )
-CONVS = ("gcn", "gcs", "gin", "gat")
+CONVS = ("gcn", "gcs", "gin", "gat", "gine", "gat-edge")
+EDGE_CONVS = tuple(conv for conv in CONVS if CONVOLUTIONS[conv].takes_edge_attr)
 
 # What sets a method apart where the suite would otherwise ask the same of all. Every entry is a
 # property of the method as published, and is told on its documentation page.
@@ -40,6 +41,7 @@ MAKES_WEIGHTS = {"if-mixup"}
 NEEDS_OUR_MODEL = {"manifold-mixup"}
 NO_GRAPHS = {"manifold-mixup", "label-smoothing"}  # embeddings and logits
 NO_ORIGINS = NO_GRAPHS | {"if-mixup", "g-mixup", "vanilla-x2"}  # nodes come from many, none or all
+NO_EDGE_ATTR = {"g-mixup"}  # a graphon gives only whether there is an edge
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -105,19 +107,41 @@ KINDS = (
 REFUSED: dict[str, set[str]] = {"g-mixup": {"directed", "attributes"}}
 
 
+def attributed(batch: Batch) -> Batch:
+    """The same graphs with edge attributes, of which no two edges have the same."""
+    if "edge_attr" in batch:
+        return batch
+    items = batch.to_data_list()
+    for number, item in enumerate(items):
+        size = (item.edge_index.shape[1], 2)
+        item.edge_attr = torch.randn(size, generator=generator(100 + number))
+    return Batch.from_data_list(items)
+
+
 def setup(
     method: str, kind: str = "ordinary", conv: str = "gcs", dropout: float = 0.5
 ) -> tuple[gt.GraphClassifier, Augmentation, Batch]:
+    ordinary, batch = batch_named("ordinary"), batch_named(kind).clone()
+    width = 2 if conv in EDGE_CONVS else 0
+    if width:
+        ordinary, batch = attributed(ordinary), attributed(batch)
     model = gt.GraphClassifier(
-        3, GRAPHS, conv=conv, layers=2, hidden=8, dropout=dropout, seed=0
+        3,
+        GRAPHS,
+        conv=conv,
+        layers=2,
+        hidden=16 if width else 8,  # so that a first saliency tells nodes apart
+        dropout=dropout,
+        edge_features=width,
+        seed=0,
     ).train()
     torch.manual_seed(0)
     (augmentation,) = build_method(method, model)
-    store = store_of(batch_named("ordinary"))
+    store = store_of(ordinary)
     augmentation.prepare(store, generator())
     with evaluating(model):  # as after a first epoch, from which on a filter does its work
         augmentation.after_epoch(model, store)
-    return model, augmentation, batch_named(kind).clone()
+    return model, augmentation, batch
 
 
 def store_of(batch: Batch) -> gt.GraphStore:
@@ -133,6 +157,7 @@ def refused(method: str, store: gt.GraphStore) -> str | None:
 SERVED = [
     (method, kind) for method in AUGMENTING for kind in KINDS if kind not in REFUSED.get(method, ())
 ]
+ATTRIBUTED = sorted(set(AUGMENTING) - NO_EDGE_ATTR)
 
 
 def clean_pass(model: nn.Module, batch: Batch) -> gt.CleanPass:
@@ -282,8 +307,15 @@ def test_model_is_unchanged(method: str, training: bool, foreign: bool) -> None:
     assert all(p.requires_grad for p in model.parameters())
 
 
-@pytest.mark.parametrize("conv", CONVS)
-@pytest.mark.parametrize("method", AUGMENTING)
+@pytest.mark.parametrize(
+    ("method", "conv"),
+    [
+        (method, conv)
+        for method in AUGMENTING
+        for conv in CONVS
+        if not (conv in EDGE_CONVS and method in NO_EDGE_ATTR)
+    ],
+)
 def test_all_parameters_move_in_one_step(method: str, conv: str) -> None:
     model, augmentation, batch = setup(method, conv=conv)
     modules = nn.ModuleDict({"model": model, "augmentation": augmentation})
@@ -360,11 +392,72 @@ def test_virtual_batch_gives_the_same_however_it_is_carried(method: str, kind: s
         torch.testing.assert_close(model(other).logits.detach(), expected)
 
 
+@pytest.mark.parametrize("conv", EDGE_CONVS)
+@pytest.mark.parametrize("method", sorted(NO_EDGE_ATTR))
+def test_what_cannot_carry_edge_attributes_is_refused_where_they_are_read(
+    method: str, conv: str
+) -> None:
+    model = gt.GraphClassifier(3, GRAPHS, conv=conv, hidden=8, edge_features=2, seed=0)
+    batch = attributed(batch_named("ordinary"))
+    said = refusal(method, model, store_of(batch))
+    assert said is not None
+    assert "its edges have features" in said
+    (augmentation,) = build_method(method, model)
+    augmentation.prepare(store_of(batch_named("ordinary")), generator())
+    with pytest.raises(GraphTransplantError, match="edges have features"):
+        augment(model, augmentation, batch)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", sorted(set(ATTRIBUTED) - NO_GRAPHS))
+def test_edge_attributes_stay_with_their_edges(method: str, kind: str) -> None:
+    model, augmentation, batch = setup(method, kind, conv="gine", dropout=0.0)
+    with flat_saliency_allowed(kind):
+        virtual = augment(model, augmentation, batch, 1)
+    assert isinstance(virtual, gt.VirtualGraphs)
+    made = virtual.batch.edge_attr
+    assert made.shape == (virtual.batch.num_edges, 2)
+    assert bool(torch.isfinite(made).all())
+    if method not in NO_ORIGINS:
+        # No two edges of the input have the same attributes: where they are is where the edge is.
+        kept = virtual.edge_origin >= 0
+        origin = virtual.edge_origin[kept]
+        assert torch.equal(made[kept], batch.edge_attr[origin])
+        # A split node gives edges away, a merged one takes them over, and sub-mix swaps the nodes
+        # under the edges that remain; elsewhere both ends are the ones the edge had.
+        if method not in ("node-sam", "sub-mix"):
+            ends = virtual.node_origin[virtual.batch.edge_index[:, kept]]
+            assert torch.equal(ends, batch.edge_index[:, origin])
+        # New ones are drawn, by a transplant from the edges that one of their ends had; only
+        # between the halves of a node without edges nothing can be.
+        number = {tuple(row): edge for edge, row in enumerate(batch.edge_attr.tolist())}
+        for edge in (~kept).nonzero().flatten().tolist():
+            row = tuple(made[edge].tolist())
+            if method == "node-sam" and row == (0.0, 0.0):
+                continue
+            drawn = batch.edge_index[:, number[row]]
+            here = virtual.node_origin[virtual.batch.edge_index[:, edge]]
+            if "pairing" in METHODS[method].parameters:
+                assert set(drawn.tolist()) & set(here.tolist())
+            else:
+                assert batch.batch[drawn[0]] == batch.batch[here[0]]
+    # However the batch is carried, the model reads the same attributes at the same edges.
+    expected = virtual.logits(model).detach()
+    fresh = Batch.from_data_list(virtual.batch.detach().to_data_list())
+    torch.testing.assert_close(model(fresh).logits.detach(), expected)
+    rolled = fresh.clone()
+    rolled.edge_attr = fresh.edge_attr.roll(1, 0)
+    if fresh.num_edges > GRAPHS:  # the model does read them
+        assert not torch.allclose(model(rolled).logits.detach(), expected)
+
+
 @pytest.mark.parametrize("conv", CONVS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_degenerate_graphs_train(kind: str, conv: str) -> None:
     for method in AUGMENTING:
         if (method, kind) not in SERVED:
+            continue
+        if conv in EDGE_CONVS and method in NO_EDGE_ATTR:
             continue
         model, augmentation, batch = setup(method, kind, conv)
         with flat_saliency_allowed(kind):
@@ -409,18 +502,24 @@ NEEDS_CLASSES = {
 }
 
 
+@pytest.mark.parametrize("conv", ["gcs", "gine"])
 @pytest.mark.parametrize("task", ["multilabel", "regression"])
 @pytest.mark.parametrize("method", AUGMENTING)
-def test_other_tasks_train(method: str, task: str) -> None:
+def test_other_tasks_train(method: str, task: str, conv: str) -> None:
     batch = batch_named("ordinary").clone()
     batch.y = torch.rand(GRAPHS, 2, generator=generator(1))
     if task == "multilabel":
         batch.y = batch.y.round()
-        batch.y[0, 1] = float("nan")
-    model = gt.GraphClassifier(3, 2, layers=2, hidden=8, task=task, seed=0)
+    batch.y[0, 1] = batch.y[3] = float("nan")  # an entry is missing, and all of a graph
+    width = 0 if conv == "gcs" else 2
+    if width:
+        batch = attributed(batch)
+    model = gt.GraphClassifier(
+        3, 2, conv=conv, layers=2, hidden=8, edge_features=width, task=task, seed=0
+    )
     (augmentation,) = build_method(method, model)
     store = gt.GraphStore.from_pyg(batch.to_data_list(), task=task, name="examples")
-    said = refused(method, store)
+    said = refusal(method, model, store)
     assert (said is not None) == (task in NEEDS_CLASSES.get(method, ()))
     if said is not None:
         assert task in said
@@ -428,7 +527,18 @@ def test_other_tasks_train(method: str, task: str) -> None:
             gt.fit(model, store, store, augmentation, seed=0, epochs=1, progress=False)
         return
     augmentation.prepare(store, generator())
-    loss = gt.augmented_loss(model, batch, augmentation, generator=generator())
+    clean = gt.CleanPass(batch, batch.y, model(batch), task)
+    virtual = augmentation(clean, model=model, generator=generator())
+    if "pairing" in METHODS[method].parameters:
+        # What either graph does not know, their mixture does not know.
+        missing = batch.y.isnan() | batch.y[virtual.source_of].isnan()
+        weight = virtual.label_weight.unsqueeze(1).to(batch.y.dtype)
+        mixed = weight * batch.y[virtual.source_of].nan_to_num() + (1 - weight) * batch.y
+        assert torch.equal(virtual.targets.isnan(), missing)
+        torch.testing.assert_close(virtual.targets[~missing], mixed[~missing])
+    else:
+        assert torch.equal(virtual.targets.isnan(), batch.y.isnan())
+    loss = gt.augmented_loss(model, batch, augmentation, task=task, generator=generator())
     loss.backward()
     assert bool(torch.isfinite(loss.detach()))
     assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters())

@@ -1,4 +1,4 @@
-"""The four convolutions against dense algebra and against PyG's own layers."""
+"""The convolutions against dense algebra and against PyG's own layers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch_geometric.data import Data
-from torch_geometric.nn import GATConv, GCNConv, GINConv
+from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.nn import CONVOLUTIONS, Convolution, GATConvolution, GraphClassifier
@@ -16,6 +16,7 @@ from oracles import dense_adjacency, dense_gat, dense_gcn, dense_gcs, dense_gin
 from strategies import random_batch
 
 NAMES = sorted(CONVOLUTIONS)
+EDGE_FEATURES = 2
 KINDS = (
     "symmetric",
     "symmetric-weighted",
@@ -54,25 +55,89 @@ def case(kind: str) -> tuple[Tensor, Tensor | None, int]:
     return edge_index, weight, nodes
 
 
+def attributes(edge_index: Tensor) -> Tensor:
+    """Edge attributes that tell an edge from its reverse and from its repetitions."""
+    sender, receiver = edge_index.double()
+    number = torch.arange(edge_index.shape[1], dtype=torch.double)
+    return torch.stack(
+        ((3 * sender + 7 * receiver + number).cos(), (5 * sender - 2 * receiver + 1).sin()), dim=1
+    )
+
+
 def layer(name: str, wide: int, narrow: int) -> Convolution:
     torch.manual_seed(5)
-    convolution = CONVOLUTIONS[name](wide, narrow).double()
+    kind = CONVOLUTIONS[name]
+    settings = {"edge_features": EDGE_FEATURES} if kind.takes_edge_attr else {}
+    convolution = kind(wide, narrow, **settings).double()
     with torch.no_grad():  # nothing may hide behind a zero
         for parameter in convolution.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.7)
     return convolution
 
 
-def ours(convolution: Convolution, x: Tensor, edge_index: Tensor, weight: Tensor | None) -> Tensor:
+def ours(
+    convolution: Convolution,
+    x: Tensor,
+    edge_index: Tensor,
+    weight: Tensor | None,
+    edge_attr: Tensor | None = None,
+) -> Tensor:
     adjacency = Adjacency.from_edges(edge_index, len(x), weight)
-    return convolution(x, convolution.operator(adjacency, x.dtype))
+    if convolution.takes_edge_attr and edge_attr is None:
+        edge_attr = attributes(edge_index)
+    return convolution(x, convolution.operator(adjacency, x.dtype, edge_attr))
+
+
+def dense_gine(c: Convolution, x: Tensor, edge_index: Tensor, weight: Tensor, a: Tensor) -> Tensor:
+    """The formula, edge by edge."""
+    rows = [(1 + c.epsilon) * x[node] for node in range(len(x))]
+    for edge, (u, v) in enumerate(edge_index.t().tolist()):
+        message = x[u] + c.edge.weight @ a[edge] + c.edge.bias
+        rows[v] = rows[v] + weight[edge] * message.clamp(min=0)
+    return c.second(c.first(torch.stack(rows)).clamp(min=0))
+
+
+def dense_gat_edge(
+    c: Convolution, x: Tensor, edge_index: Tensor, weight: Tensor, a: Tensor
+) -> Tensor:
+    """The formula, node by node: the loop of a node has the weighted mean of what arrives."""
+    hidden = (x @ c.linear.weight.t()).view(len(x), c.heads, -1)
+    ends = edge_index.t().tolist()
+    rows = []
+    for node in range(len(x)):
+        arriving = [e for e, (_, v) in enumerate(ends) if v == node]
+        total = sum((weight[e] for e in arriving), torch.zeros((), dtype=x.dtype))
+        mean = torch.zeros(a.shape[1], dtype=x.dtype)
+        if float(total.detach()) > 0:
+            mean = sum((weight[e] * a[e] for e in arriving), mean) / total
+        senders = [node] + [ends[e][0] for e in arriving]
+        weights = torch.stack([torch.ones((), dtype=x.dtype)] + [weight[e] for e in arriving])
+        seen = torch.stack([mean] + [a[e] for e in arriving])
+        score = (
+            (hidden[senders] * c.attend_sender).sum(-1)
+            + (hidden[node] * c.attend_receiver).sum(-1)
+            + seen @ c.attend_edge.t()
+        )
+        share = torch.where(score > 0, score, 0.2 * score).exp() * weights.unsqueeze(1)
+        share = share / share.sum(0)
+        rows.append((share.unsqueeze(2) * hidden[senders]).sum(0).flatten())
+    return torch.stack(rows) + c.bias
 
 
 def dense(
-    name: str, c: Convolution, x: Tensor, edge_index: Tensor, weight: Tensor | None
+    name: str,
+    c: Convolution,
+    x: Tensor,
+    edge_index: Tensor,
+    weight: Tensor | None,
+    edge_attr: Tensor | None = None,
 ) -> Tensor:
     if weight is None:
         weight = torch.ones(edge_index.shape[1], dtype=x.dtype)
+    if c.takes_edge_attr:
+        assert edge_attr is not None
+        formula = dense_gine if name == "gine" else dense_gat_edge
+        return formula(c, x, edge_index, weight, edge_attr)
     matrix = dense_adjacency(edge_index, weight, len(x))
     if name == "gcn":
         return dense_gcn(x, matrix, c.linear.weight, c.linear.bias)
@@ -99,11 +164,16 @@ def test_values_and_gradients_against_dense_algebra(
     leaves = [x, *convolution.parameters()]
     if weight is not None:
         leaves.append(weight.requires_grad_())
-    result = ours(convolution, x, edge_index, weight)
-    expected = dense(name, convolution, x, edge_index, weight)
+    edge_attr = None
+    if convolution.takes_edge_attr:
+        edge_attr = attributes(edge_index).requires_grad_()
+        leaves.append(edge_attr)
+    result = ours(convolution, x, edge_index, weight, edge_attr)
+    expected = dense(name, convolution, x, edge_index, weight, edge_attr)
     torch.testing.assert_close(result, expected, rtol=1e-9, atol=1e-11)
-    found = torch.autograd.grad(result, leaves, upstream)
-    wanted = torch.autograd.grad(expected, leaves, upstream)
+    # Without edges, nothing depends on how they would be read.
+    found = torch.autograd.grad(result, leaves, upstream, materialize_grads=True)
+    wanted = torch.autograd.grad(expected, leaves, upstream, materialize_grads=True)
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
 
@@ -117,13 +187,16 @@ def test_gradcheck(name: str, kind: str) -> None:
     names = [n for n, _ in convolution.named_parameters()]
     x = torch.randn(nodes, 3, generator=torch.Generator().manual_seed(1), dtype=torch.double)
 
-    def run(features: Tensor, weights: Tensor, *parameters: Tensor) -> Tensor:
+    taken = attributes(edge_index)
+
+    def run(features: Tensor, weights: Tensor, edge_attr: Tensor, *parameters: Tensor) -> Tensor:
         adjacency = Adjacency.from_edges(edge_index, nodes, weights)
-        operator = convolution.operator(adjacency, features.dtype)
+        given = edge_attr if convolution.takes_edge_attr else None
+        operator = convolution.operator(adjacency, features.dtype, given)
         values = dict(zip(names, parameters, strict=True))
         return functional_call(convolution, values, (features, operator))
 
-    leaves = [x, weight, *(p.detach().clone() for p in convolution.parameters())]
+    leaves = [x, weight, taken, *(p.detach().clone() for p in convolution.parameters())]
     assert torch.autograd.gradcheck(run, [leaf.requires_grad_() for leaf in leaves])
 
 
@@ -135,8 +208,9 @@ def test_an_edge_of_weight_zero_is_no_edge(name: str) -> None:
     x = torch.randn(nodes, 3, generator=torch.Generator().manual_seed(1), dtype=torch.double)
     present = weight > 0
     assert 0 < int(present.sum()) < len(weight)
-    whole = ours(convolution, x, edge_index, weight)
-    without = ours(convolution, x, edge_index[:, present], weight[present])
+    edge_attr = attributes(edge_index)
+    whole = ours(convolution, x, edge_index, weight, edge_attr)
+    without = ours(convolution, x, edge_index[:, present], weight[present], edge_attr[present])
     torch.testing.assert_close(whole, without, rtol=1e-12, atol=1e-12)
     # All edges of a node at weight zero: the node is isolated, not undefined.
     none = ours(convolution, x, edge_index, torch.zeros_like(weight))
@@ -180,12 +254,23 @@ def pyg_layer(name: str, c: Convolution) -> nn.Module:
         module = GINConv(nn.Sequential(c.first, nn.ReLU(), c.second), train_eps=True)
         module.eps.data.fill_(float(c.epsilon.detach()))
         return module.double()
-    if name == "gat":
-        gat = GATConv(wide, narrow // c.heads, heads=c.heads).double()
+    if name == "gine":
+        steps = nn.Sequential(c.first, nn.ReLU(), c.second)
+        gine = GINEConv(steps, train_eps=True, edge_dim=EDGE_FEATURES).double()
+        gine.eps.data.fill_(float(c.epsilon.detach()))
+        gine.lin.load_state_dict(c.edge.state_dict())
+        return gine
+    if name in ("gat", "gat-edge"):
+        edge_dim = EDGE_FEATURES if name == "gat-edge" else None
+        gat = GATConv(wide, narrow // c.heads, heads=c.heads, edge_dim=edge_dim).double()
         gat.lin.weight.data.copy_(c.linear.weight)
         gat.att_src.data.copy_(c.attend_sender.unsqueeze(0))
         gat.att_dst.data.copy_(c.attend_receiver.unsqueeze(0))
         gat.bias.data.copy_(c.bias)
+        if edge_dim is not None:  # PyG has two factors; ours is their product
+            factor = gat.lin_edge.weight.detach().view(c.heads, -1, edge_dim)
+            product = (factor * gat.att_edge.detach()[0].unsqueeze(2)).sum(1)
+            c.attend_edge.data.copy_(product)
         return gat
     gcn = GCNConv(wide, narrow, add_self_loops=name == "gcn", bias=name == "gcn").double()
     gcn.lin.weight.data.copy_(c.linear.weight)
@@ -198,7 +283,7 @@ def pyg_layer(name: str, c: Convolution) -> nn.Module:
 @pytest.mark.parametrize("weighted", [True, False], ids=["weighted", "plain"])
 @pytest.mark.parametrize("name", NAMES)
 def test_against_pygs_own_layers(name: str, weighted: bool, undirected: bool) -> None:
-    if weighted and name in ("gin", "gat"):
+    if weighted and name in ("gin", "gat", "gine", "gat-edge"):
         weighted = False  # PyG's layers take no edge_weight: nothing to compare
     batch = random_batch(
         torch.Generator().manual_seed(8), undirected=undirected, edge_weight=weighted
@@ -208,12 +293,17 @@ def test_against_pygs_own_layers(name: str, weighted: bool, undirected: bool) ->
     convolution = layer(name, 3, 8)
     theirs = pyg_layer(name, convolution)
     arguments = (x, batch.edge_index) if weight is None else (x, batch.edge_index, weight)
+    leaves = [x] if weight is None else [x, weight]
+    edge_attr = None
+    if convolution.takes_edge_attr:
+        edge_attr = attributes(batch.edge_index).requires_grad_()
+        arguments = (*arguments, edge_attr)
+        leaves.append(edge_attr)
     expected = theirs(*arguments)
     if name == "gcs":
         expected = expected + convolution.skip(x)
-    result = ours(convolution, x, batch.edge_index, weight)
+    result = ours(convolution, x, batch.edge_index, weight, edge_attr)
     torch.testing.assert_close(result, expected)
-    leaves = [x] if weight is None else [x, weight]
     upstream = torch.randn(
         result.shape, generator=torch.Generator().manual_seed(9), dtype=torch.double
     )
@@ -227,8 +317,10 @@ def test_edge_weight_gets_gradients_on_every_pass_over_one_batch(name: str) -> N
     edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
     weight = torch.tensor([1.0, 1.0, 2.0, 2.0], requires_grad=True)
     x = torch.tensor([[1.0], [-2.0], [0.5]])
-    batch = Data(x=x, edge_index=edge_index, edge_weight=weight)
-    model = GraphClassifier(1, 2, conv=name, layers=2, hidden=8, seed=0).eval()
+    edge_attr = attributes(edge_index).float()
+    batch = Data(x=x, edge_index=edge_index, edge_weight=weight, edge_attr=edge_attr)
+    width = EDGE_FEATURES if CONVOLUTIONS[name].takes_edge_attr else 0
+    model = GraphClassifier(1, 2, conv=name, layers=2, hidden=8, edge_features=width, seed=0).eval()
     with torch.no_grad():
         model(batch)
     found = [torch.autograd.grad(model(batch).logits[0, 0], weight)[0] for _ in range(2)]
@@ -272,5 +364,7 @@ def test_nodes_are_interchangeable(name: str) -> None:
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
     place = torch.empty_like(order)
     place[order] = torch.arange(len(x))
-    moved = ours(convolution, x[order], place[batch.edge_index], None)
-    torch.testing.assert_close(moved, ours(convolution, x, batch.edge_index, None)[order])
+    edge_attr = attributes(batch.edge_index)
+    moved = ours(convolution, x[order], place[batch.edge_index], None, edge_attr)
+    still = ours(convolution, x, batch.edge_index, None, edge_attr)
+    torch.testing.assert_close(moved, still[order])

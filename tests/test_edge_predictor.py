@@ -35,7 +35,16 @@ def setup(
 ) -> tuple[gt.GraphClassifier, gt.GraphTransplant, gt.CleanPass]:
     torch.manual_seed(seed)
     batch = batch_of(seed, **settings)
-    model = gt.GraphClassifier(3, 6, conv=conv, layers=2, hidden=8, dropout=0.0, seed=seed)
+    width = 2 if CONVOLUTIONS[conv].takes_edge_attr else 0
+    if width:
+        items = batch.to_data_list()
+        for number, item in enumerate(items):
+            size = (item.edge_index.shape[1], width)
+            item.edge_attr = torch.randn(size, generator=generator(number))
+        batch = Batch.from_data_list(items)
+    model = gt.GraphClassifier(
+        3, 6, conv=conv, layers=2, hidden=8, dropout=0.0, edge_features=width, seed=seed
+    )
     method = gt.GraphTransplant("predict", embedding_size=8, anchor_ratio=0.2)
     return model, method, gt.CleanPass(batch, torch.eye(6), model(batch))
 

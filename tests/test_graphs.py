@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
+from graph_transplant.datasets import load
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore, adjacency_of, layout_of, make_batch
 from graph_transplant.nn import GraphClassifier
@@ -390,3 +391,19 @@ def test_files_that_are_no_stores(tmp_path: Path) -> None:
     for name in ("text", "other", "cut", "."):
         with pytest.raises(DataError, match="store"):
             GraphStore.load(tmp_path / name)
+
+
+def test_one_graph_is_taken_as_data_and_all_are_gone_through() -> None:
+    store = load("motifs", graphs=12)
+    listed = store.to_pyg()
+    assert len(list(store)) == 12
+    for place in (0, 5, -1):
+        one, same = store[place], listed[place]
+        assert torch.equal(one.edge_index, same.edge_index)
+        assert torch.equal(one.y, same.y)
+        assert torch.equal(one.motif_mask, same.motif_mask)
+        assert one.num_nodes == same.num_nodes
+    with pytest.raises(IndexError, match="motifs has 12 graphs; there is no graph 12"):
+        store[12]
+    with pytest.raises(TypeError):
+        store["0"]  # type: ignore[index]

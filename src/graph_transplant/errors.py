@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Final
+
+_SHOWN: Final = 100
 
 
 class GraphTransplantError(ValueError):
@@ -54,6 +57,8 @@ got 'sun' (did you mean 'sum'?)
         return value
     close = get_close_matches(str(value), names, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
+    # What comes from a file may be of any length.
+    shown = value if len(str(value)) <= _SHOWN else f"{str(value)[:_SHOWN]}…"
     raise GraphTransplantError(
-        f"`{argument}` must be one of {', '.join(names)}; got {value!r}{hint}"
+        f"`{argument}` must be one of {', '.join(names)}; got {shown!r}{hint}"
     )

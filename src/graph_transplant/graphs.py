@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -578,6 +579,17 @@ no edge features)
     def __len__(self) -> int:
         return self.node_counts.numel()
 
+    def __getitem__(self, index: int) -> Data:
+        """Return one graph as PyG ``Data``; for many at a time :meth:`batch` is the fast way."""
+        place = operator.index(index)
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"{self.name} has {len(self)} graphs; there is no graph {place}")
+        graph: Data = self.batch([place % len(self)]).get_example(0)
+        return graph
+
+    def __iter__(self) -> Iterator[Data]:
+        return (self[place] for place in range(len(self)))
+
     @property
     def x(self) -> Tensor | None:
         """Node features, float32 ``[nodes, features]``, or ``None``.
@@ -1099,7 +1111,7 @@ no edge features)
             whole.replace(path)
 
     @classmethod
-    def load(cls, path: str | Path) -> GraphStore:
+    def load(cls, path: str | Path, *, check: bool = False) -> GraphStore:
         """Open a store that :meth:`save` or a :class:`StoreWriter` wrote.
 
         The file is mapped into memory, not read: whatever is asked for is fetched then, and may be
@@ -1107,6 +1119,8 @@ no edge features)
 
         Args:
             path: The file.
+            check: Whether to go through the file once, in pieces, and check that edges join nodes
+                that there are and that features are numbers; for a file that comes from elsewhere.
 
         Raises:
             DataError: When the file is not a store, or is damaged.
@@ -1124,6 +1138,9 @@ no edge features)
             if isinstance(error, DataError):
                 raise
             raise DataError(f"{path} cannot be read as a graph store: {error}") from None
+        except RecursionError:
+            raise DataError(f"{path} cannot be read as a graph store: nested too deeply") from None
+        _check_contents(path, tensors, described)
         extra = {
             key.removeprefix("node_field."): tensors.pop(key)
             for key in list(tensors)
@@ -1143,8 +1160,38 @@ no edge features)
             )
         except (KeyError, TypeError) as error:
             raise DataError(f"{path} cannot be read as a graph store: {error}") from None
+        if check:
+            store._check_pieces()
         store.path = Path(path).absolute()
         return store
+
+    def _check_pieces(self) -> None:
+        """Check what :meth:`_check_values` checks, a piece of the file at a time."""
+        pairs = zip(
+            self._groups("edge"),
+            self._edge_pieces(self._edge_index[0]),
+            self._edge_pieces(self._edge_index[1]),
+            strict=True,
+        )
+        for graphs, sender, receiver in pairs:
+            counts = self.edge_counts[graphs]
+            limit = torch.repeat_interleave(self.node_counts[graphs], counts)
+            wrong = (torch.minimum(sender, receiver) < 0) | (
+                torch.maximum(sender, receiver) >= limit
+            )
+            if bool(wrong.any()):
+                graph = graphs.start + _segment_of(int(wrong.nonzero()[0]), counts)
+                raise DataError(
+                    f"{self.name}: an edge of graph {graph} joins nodes that are not there; the "
+                    f"graph has nodes 0 to {int(self.node_counts[graph]) - 1}"
+                )
+        features = {
+            "node": () if self._x is None else self._node_pieces(self._x),
+            "edge": () if self._edge_attr is None else self._edge_pieces(self._edge_attr),
+        }
+        for what, pieces in features.items():
+            if not all(_finite(piece) for piece in pieces):
+                raise DataError(f"{self.name}: a {what} feature is not a finite number")
 
 
 class StoreWriter:
@@ -1324,6 +1371,47 @@ class StoreWriter:
         )
 
 
+# What a file has to hold: the dimensions of each tensor, and whether its values are whole numbers.
+_CONTENTS: Final = {
+    "edge_index": (2, True),
+    "node_counts": (1, True),
+    "edge_counts": (1, True),
+    "official": (1, True),
+    "x": (2, False),
+    "edge_attr": (2, False),
+}
+_WHOLE_TYPES: Final = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_DESCRIBED: Final = {
+    "name": str,
+    "task": str,
+    "num_outputs": int,
+    "label_names": list | None,
+    "num_continuous": int,
+    "undirected": bool,
+    "reading": dict | None,
+}
+
+
+def _check_contents(path: str | Path, tensors: Mapping[str, Tensor], described: Any) -> None:
+    """Refuse a file whose tensors or description are of other types than a store writes."""
+    problem = None
+    if not isinstance(described, dict):
+        problem = "its description is not an object"
+    else:
+        for key, value in described.items():
+            if key not in _DESCRIBED or not isinstance(value, _DESCRIBED[key]):
+                problem = f"its description has {key[:40]!r} of {type(value).__name__}"
+    for key, value in tensors.items():
+        dimensions, whole = _CONTENTS.get(key, (value.dim() or 1, False))
+        types = _WHOLE_TYPES if whole else _TYPE_NAMES
+        if value.dim() != dimensions or value.dtype not in types:
+            problem = f"{key[:40]!r} is {value.dtype} {list(value.shape)}"
+        elif key in ("node_counts", "edge_counts") and bool((value >= 2**31).any()):
+            problem = f"{key!r} has a number that is too large"
+    if problem is not None:
+        raise DataError(f"{path} cannot be read as a graph store: {problem}")
+
+
 def _axis(key: str) -> int:
     """Which dimension of a field grows with the graphs."""
     return 1 if key == "edge_index" else 0
@@ -1352,7 +1440,9 @@ def _finite(features: Tensor) -> bool:
 
 def _bytes_of(value: Tensor) -> memoryview:
     """The memory of a tensor in row-major order."""
-    return value.contiguous().reshape(-1).view(torch.uint8).numpy().data
+    flat = value.contiguous().reshape(-1)
+    # One value, or none, counts as contiguous whatever its stride.
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().data
 
 
 def _folder_beside(path: Path) -> tempfile.TemporaryDirectory[str]:

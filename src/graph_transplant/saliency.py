@@ -138,6 +138,11 @@ class ModuleAdapter:
         """Whether ``forward`` has a parameter ``edge_weight``."""
         return "edge_weight" in self.parameters
 
+    @property
+    def takes_edge_attr(self) -> bool:
+        """Whether ``forward`` has a parameter ``edge_attr``."""
+        return "edge_attr" in self.parameters
+
     def _find_layers(self, named: nn.Module | str | None) -> list[nn.Module]:
         if isinstance(named, str):
             modules = dict(self.module.named_modules())

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag
 
 from graph_transplant.segments import offsets
@@ -99,6 +100,32 @@ class Adjacency:
         """Whether rows stand for senders, as they may when symmetry and order were promised."""
         return self.symmetric and self.order is None
 
+    def edge_values(self, values: Tensor) -> Tensor:
+        """Bring what an edge list says of its edges into the order of the rows.
+
+        Entry ``k`` of the result belongs to the message that node ``column[k]`` sends to node
+        ``row[k]``, also where rows stand for senders and an edge and its reverse differ.
+
+        Args:
+            values: In the order of the edge list this was built from, ``[edges, …]``.
+
+        Returns:
+            ``[edges, …]``, with its gradient.
+
+        Example:
+            >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+            >>> promised = Adjacency.from_edges(path, 3, symmetric=True)
+            >>> promised.column.tolist(), promised.row.tolist()
+            ([1, 0, 2, 1], [0, 1, 1, 2])
+            >>> promised.edge_values(torch.tensor([0.1, 1.0, 1.2, 2.1]))
+            tensor([1.0000, 0.1000, 2.1000, 1.2000])
+        """
+        if self.order is not None:
+            return values.index_select(0, self.order)
+        # Without an order the entry at (u, v) is the edge u → v of the list, and the message from v
+        # to u is its reverse: of equal weight as promised, but nobody promised equal attributes.
+        return values.index_select(0, self.transposed[2]) if self.rows_send else values
+
     def reweighted(self, weight: Tensor | None) -> Adjacency:
         """Return the same structure with other weights.
 
@@ -146,11 +173,31 @@ class Adjacency:
         return row_ptr, self.row.index_select(0, order), order
 
     @cached_property
+    def _loop_places(self) -> tuple[Tensor, Tensor]:
+        """Where the loops and the edges lie in ``with_self_loops``."""
+        nodes = torch.arange(self.num_nodes, device=self.row.device)
+        edges = torch.arange(self.row.numel(), device=self.row.device).add_(self.row).add_(1)
+        return nodes.add_(self.row_ptr[:-1]), edges
+
+    def beside_loops(self, edges: Tensor, loops: Tensor) -> Tensor:
+        """Lay values of the edges and of inserted loops in the order of :attr:`with_self_loops`.
+
+        Args:
+            edges: In the order of the rows, ``[edges, …]``.
+            loops: One per node, ``[nodes, …]``.
+
+        Returns:
+            ``[edges + nodes, …]``, with the gradients of both.
+        """
+        loop_places, edge_places = self._loop_places
+        laid = edges.new_zeros(len(edges) + len(loops), *edges.shape[1:])
+        return laid.index_copy(0, loop_places, loops).index_copy(0, edge_places, edges)
+
+    @cached_property
     def with_self_loops(self) -> Adjacency:
         """The same edges and one loop of weight one at every node, first in its row."""
         nodes = torch.arange(self.num_nodes, device=self.row.device)
-        loops = self.row_ptr[:-1] + nodes
-        edges = torch.arange(self.row.numel(), device=self.row.device).add_(self.row).add_(1)
+        loops, edges = self._loop_places
         total = self.row.numel() + self.num_nodes
         row = self.row.new_empty(total).scatter_(0, loops, nodes).scatter_(0, edges, self.row)
         column = self.row.new_empty(total).scatter_(0, loops, nodes)
@@ -272,5 +319,68 @@ def spmm(
     symmetric = adjacency.symmetric and symmetric_values
     product: Tensor = _SparseProduct.apply(  # type: ignore[no-untyped-call]
         x.contiguous(), values, adjacency, symmetric
+    )
+    return product
+
+
+class _RectifiedSum(torch.autograd.Function):
+    """See :func:`rectified_sum`. Keeps one tensor per edge where single operations keep three."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, edges: Tensor, values: Tensor | None, adjacency: Adjacency
+    ) -> Tensor:
+        message = x.detach().index_select(0, adjacency.column).add_(edges.detach()).relu_()
+        ctx.adjacency = adjacency
+        ctx.save_for_backward(message, values)
+        every = torch.arange(len(message), device=message.device)
+        detached = None if values is None else values.detach()
+        return _weighted_sum(adjacency.row_ptr, every, message, detached)
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        message, values = ctx.saved_tensors
+        adjacency: Adjacency = ctx.adjacency
+        x_gradient = value_gradient = None
+        arriving = gradient.index_select(0, adjacency.row)
+        if ctx.needs_input_grad[2]:
+            value_gradient = torch.linalg.vecdot(arriving, message)
+        if values is not None:
+            arriving.mul_(values.detach().unsqueeze(1))
+        edge_gradient = torch.ops.aten.threshold_backward(arriving, message, 0.0)
+        if ctx.needs_input_grad[0]:
+            row_ptr, _, order = adjacency.transposed
+            x_gradient = _weighted_sum(row_ptr, order, edge_gradient, None)
+        return x_gradient, edge_gradient, value_gradient, None
+
+
+def rectified_sum(
+    adjacency: Adjacency, x: Tensor, edges: Tensor, values: Tensor | None = None
+) -> Tensor:
+    """Sum rectified messages: ``out[i] = Σ_k values[k] · relu(x[j] + edges[k])``, k being j → i.
+
+    Args:
+        adjacency: The structure. Its own ``weight`` is not applied.
+        x: Node features, float ``[nodes, columns]``.
+        edges: What every edge adds to its message, float ``[edges, columns]`` in the adjacency's
+            order; see :meth:`Adjacency.edge_values`.
+        values: Value of every edge, float ``[edges]`` in the adjacency's order; ones by default.
+
+    Returns:
+        float ``[nodes, columns]``; zero for a node without edges. Differentiable once.
+
+    Example:
+        >>> path = Adjacency.from_edges(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), 3)
+        >>> x = torch.tensor([[1.0], [10.0], [100.0]])
+        >>> rectified_sum(path, x, torch.tensor([[1.0], [2.0], [-200.0], [3.0]]))
+        tensor([[11.],
+                [ 3.],
+                [13.]])
+    """
+    product: Tensor = _RectifiedSum.apply(  # type: ignore[no-untyped-call]
+        x, edges, values, adjacency
     )
     return product

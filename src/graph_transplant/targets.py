@@ -6,13 +6,18 @@ some may be missing (NaN), or regression values. Mixing is linear in all of them
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, log_softmax, one_hot
 from torch_geometric.data import Data
 
 from graph_transplant.errors import DataError, check_choice
-from graph_transplant.graphs import TASKS
+from graph_transplant.graphs import TASKS, GraphStore
 
 
 def as_targets(y: Tensor, num_outputs: int) -> Tensor:
@@ -104,3 +109,165 @@ def graph_losses(logits: Tensor, targets: Tensor, task: str = "multiclass") -> T
     else:
         each = (logits - filled).square()
     return (each * present).sum(1) / present.sum(1).clamp(min=1)
+
+
+def rarest_label(y: Tensor) -> Tensor:
+    """Give every graph one class by the rarest label it has.
+
+    Graphs with several labels have no class of their own. Where one is needed, to balance batches
+    or to stratify folds, the rarest label says most about a graph.
+
+    Args:
+        y: 0, 1 or NaN (missing), float ``[graphs, labels]``.
+
+    Returns:
+        int64 ``[graphs]``: 0 for graphs without a positive label, else the number of the label plus
+        one. Of labels that are equally rare the later one counts.
+
+    Example:
+        >>> rarest_label(torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, float("nan")]]))
+        tensor([2, 1, 0])
+    """
+    positive = y == 1
+    counts = positive.sum(0)
+    # A label's weight is the larger the rarer it is.
+    rank = torch.arange(1, counts.numel() + 1, device=counts.device)
+    rarity = torch.zeros_like(counts).index_copy_(
+        0, counts.argsort(descending=True, stable=True), rank
+    )
+    rarest, label = (positive * rarity).max(1)
+    return torch.where(rarest > 0, label + 1, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class TargetScale:
+    """The units of regression targets: their mean and standard deviation, column by column.
+
+    Networks are trained on standardised targets, so that one learning rate suits kilograms and
+    grams; what they predict is given back in the units of the data.
+
+    Args:
+        mean: float64 ``[outputs]``.
+        std: Positive, float64 ``[outputs]``; 1 for a column that does not vary.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs", graphs=12)
+        >>> store = store.with_targets(torch.arange(12.0) * 10, task="regression")
+        >>> scale = TargetScale.of(store)
+        >>> float(scale.mean)
+        55.0
+        >>> standardised = scale.apply(store).y
+        >>> torch.allclose(scale.undo(standardised), store.y, atol=1e-4)
+        True
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __post_init__(self) -> None:
+        for name, value in (("mean", self.mean), ("std", self.std)):
+            if value.dim() != 1 or not bool(torch.isfinite(value).all()):
+                raise DataError(
+                    f"`{name}` of a target scale must be finite numbers, one per output; got "
+                    f"{value.tolist()}"
+                )
+        if self.mean.shape != self.std.shape:
+            raise DataError(
+                "`mean` and `std` of a target scale must have one entry per output each; got "
+                f"{len(self.mean)} and {len(self.std)}"
+            )
+        if bool((self.std <= 0).any()):
+            raise DataError(f"`std` of a target scale must be positive; got {self.std.tolist()}")
+
+    @staticmethod
+    def of(store: GraphStore) -> TargetScale:
+        """Measure the targets of a data set; entries that are missing do not count.
+
+        Args:
+            store: The data set, usually the training graphs alone; its task is regression.
+
+        Raises:
+            DataError: If the targets are no numbers.
+        """
+        if store.task != "regression":
+            raise DataError(
+                f"only the targets of regression are standardised, but the task of {store.name} is "
+                f"{store.task}"
+            )
+        means, deviations = [], []
+        for column in store.y.to(torch.double).unbind(1):
+            values = column[~column.isnan()]
+            varies = bool(len(values)) and bool(values.min() < values.max())
+            # Equal numbers may have a mean that is off by a rounding error; it is no unit.
+            means.append(float(values.mean() if varies else values[0]) if len(values) else 0.0)
+            deviations.append(float(values.std(correction=0)) if varies else 1.0)
+        mean, std = torch.tensor([means, deviations], dtype=torch.double).unbind(0)
+        return TargetScale(mean, std)
+
+    def apply(self, store: GraphStore) -> GraphStore:
+        """Return the same graphs with standardised targets.
+
+        Args:
+            store: A data set of regression with as many outputs.
+        """
+        self._check(store.y)
+        scaled = (store.y.to(torch.double) - self.mean) / self.std
+        return store.with_targets(scaled.to(store.y.dtype))
+
+    def undo(self, outputs: Tensor) -> Tensor:
+        """Return what a model says in the units of the data.
+
+        Args:
+            outputs: Standardised, float ``[graphs, outputs]``.
+
+        Returns:
+            float ``[graphs, outputs]``, of the type and on the device of ``outputs``.
+        """
+        self._check(outputs)
+        mean, std = self.mean.to(outputs.device), self.std.to(outputs.device)
+        return (outputs.to(torch.double) * std + mean).to(outputs.dtype)
+
+    def _check(self, values: Tensor) -> None:
+        if values.dim() != 2 or values.shape[1] != len(self.mean):
+            raise DataError(
+                f"a scale of {len(self.mean)} outputs needs values of shape [graphs, "
+                f"{len(self.mean)}]; got {list(values.shape)}"
+            )
+
+    def as_dict(self) -> dict[str, list[float]]:
+        """Return the scale as JSON values."""
+        return {"mean": self.mean.tolist(), "std": self.std.tolist()}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> TargetScale:
+        """Read what :meth:`as_dict` gives.
+
+        Args:
+            values: ``mean`` and ``std``, a list of numbers each.
+
+        Raises:
+            DataError: If they are not.
+
+        Example:
+            >>> TargetScale.from_dict({"mean": [1.5], "std": [2.0]}).as_dict()
+            {'mean': [1.5], 'std': [2.0]}
+        """
+        columns = []
+        for name in ("mean", "std"):
+            column = values.get(name)
+            if not isinstance(column, list) or not all(_is_number(each) for each in column):
+                raise DataError(
+                    f"`{name}` of a target scale must be a list of finite numbers; got {column!r}"
+                )
+            columns.append(torch.tensor(column, dtype=torch.double))
+        return TargetScale(*columns)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False

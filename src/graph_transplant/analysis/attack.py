@@ -23,8 +23,8 @@ from torch_geometric.data import Batch
 
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore, keep_adjacency, make_batch
-from graph_transplant.nn import evaluating
-from graph_transplant.saliency import ModuleAdapter, Predictor, as_predictor
+from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.saliency import Predictor, as_predictor
 from graph_transplant.segments import choose_per_segment, offsets
 from graph_transplant.sparse import Adjacency
 from graph_transplant.targets import as_targets, graph_losses
@@ -159,7 +159,8 @@ def attack(
 
     Args:
         model: A :class:`~graph_transplant.GraphClassifier`, or any module that honours the
-            parameter ``edge_weight`` of its ``forward``. Its weights and mode stay as they are.
+            parameter ``edge_weight`` of its ``forward``. Its weights and mode stay as they are. A
+            model that reads edge attributes is refused: an edge that is added has none.
         store: The graphs to attack, with their true targets.
         budget: *m* as a share of the mean number of edges of ``store``; see :func:`attack_edges`.
         hops: How far apart a pair may be, *b*.
@@ -220,7 +221,7 @@ def random_attack(
     edges, not to an attack.
 
     Args:
-        model: What judges the changed graphs. Any model will do.
+        model: What judges the changed graphs; any model that reads no edge attributes.
         store: The graphs.
         seed: Determines the draw.
         budget: See :func:`attack`, likewise the others.
@@ -236,6 +237,7 @@ def random_attack(
         [3, 3, 3, 3, 3, 3, 3, 3]
     """
     allowed = _allowed(store, budget, edges)
+    _refuse_edge_attr(model, store)
     generator = torch.Generator().manual_seed(seed)
 
     def draw(pairs: _Pairs) -> Tensor:
@@ -327,16 +329,23 @@ def _attackable(model: nn.Module, store: GraphStore) -> Predictor:
             "`model` must take `edge_weight`, along which the attack follows the loss; "
             f"{type(model).__name__}.forward has no such parameter"
         )
-    if (
-        isinstance(predictor, ModuleAdapter)
-        and "edge_attr" in predictor.parameters
-        and store.num_edge_features
-    ):
-        raise GraphTransplantError(
-            "`model` must not read `edge_attr`: edges that are not there have none; "
-            f"{type(model).__name__}.forward does"
-        )
+    _refuse_edge_attr(model, store)
     return predictor
+
+
+def _refuse_edge_attr(model: nn.Module, store: GraphStore) -> None:
+    """Refuse models that read attributes of edges, which added edges do not have."""
+    predictor = as_predictor(model)
+    if predictor.takes_edge_attr and store.num_edge_features:
+        what = (
+            f"`conv` {predictor.conv}"
+            if isinstance(predictor, GraphClassifier)
+            else f"{type(model).__name__}.forward"
+        )
+        raise GraphTransplantError(
+            "`model` must not read `edge_attr`: the attack adds edges, and edges that are not "
+            f"there have none; {what} does"
+        )
 
 
 # -------------------------------------------------------------------- pairs that may change

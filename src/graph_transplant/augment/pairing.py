@@ -8,6 +8,7 @@ from torch import Tensor
 from graph_transplant.augment.sampling import uniform
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.segments import offsets
+from graph_transplant.targets import rarest_label
 
 POLICIES = ("random", "same-class", "cross-class", "minority")
 
@@ -16,8 +17,10 @@ class Pairing:
     """Chooses a source graph for every graph of a batch, the destination.
 
     Classes are those of the graphs themselves; with several labels per graph, two graphs are of one
-    class when all their labels agree, missing ones included. Regression has no classes: only
-    ``"random"`` pairing.
+    class when all their labels agree, missing ones included. Only for ``"minority"`` such a graph's
+    class is the rarest label it has (in the batch), and graphs without any label are one class too:
+    with many labels nearly every combination of them is the only one of its kind, and drawing them
+    alike would favour nothing. Regression has no classes: only ``"random"`` pairing.
 
     Args:
         policy: ``"random"``: a random permutation, so that every graph is a source once.
@@ -68,7 +71,7 @@ class Pairing:
         keys = uniform((graphs,), generator, targets.device)
         if self.policy == "random":
             return torch.argsort(keys)
-        group = classes_of(targets, task)
+        group = self._classes(targets, task)
         order = torch.argsort(group, stable=True)
         size = torch.bincount(group)
         ptr = offsets(size)
@@ -90,6 +93,16 @@ class Pairing:
         place = (keys * torch.where(others > 0, others, graphs)).to(torch.long)
         place = torch.where((others > 0) & (place >= first), place + mine, place)
         return order.index_select(0, place)
+
+    def _classes(self, targets: Tensor, task: str) -> Tensor:
+        """Number the classes among which this policy chooses, int64 ``[graphs]``."""
+        if self.policy != "minority" or task != "multilabel":
+            return classes_of(targets, task)
+        # Labels may be mixed already; what is more than half there counts as there.
+        rarest = rarest_label(targets.ge(0.5).to(targets.dtype))
+        group: Tensor
+        _, group = torch.unique(rarest, return_inverse=True)
+        return group
 
 
 def classes_of(targets: Tensor, task: str) -> Tensor:
@@ -118,6 +131,9 @@ def classes_of(targets: Tensor, task: str) -> Tensor:
 def mix_rows(rows: Tensor, source_of: Tensor, weight: Tensor) -> Tensor:
     r"""Mix every row with that of its source: :math:`λ y_\pi + (1 - λ) y`.
 
+    An entry that is missing (NaN) in either row is missing in the mixture, whatever λ is: half a
+    label says nothing about the other half.
+
     Args:
         rows: Targets or embeddings, float ``[graphs, columns]``.
         source_of: The source graph of every graph, int64 ``[graphs]``.
@@ -130,6 +146,10 @@ def mix_rows(rows: Tensor, source_of: Tensor, weight: Tensor) -> Tensor:
         >>> mix_rows(torch.eye(2), torch.tensor([1, 0]), torch.tensor([0.25, 0.5]))
         tensor([[0.7500, 0.2500],
                 [0.5000, 0.5000]])
+        >>> missing = torch.tensor([[1.0, float("nan")], [0.0, 1.0]])
+        >>> mix_rows(missing, torch.tensor([1, 1]), torch.tensor([0.25, 0.5]))
+        tensor([[0.7500,    nan],
+                [0.0000, 1.0000]])
     """
     column = weight.unsqueeze(1).to(rows.dtype)
     return column * rows.index_select(0, source_of) + (1 - column) * rows

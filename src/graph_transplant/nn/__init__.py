@@ -5,9 +5,11 @@ from graph_transplant.nn.convolutions import (
     CONVOLUTIONS,
     Convolution,
     GATConvolution,
+    GATEdgeConvolution,
     GCNConvolution,
     GCSConvolution,
     GINConvolution,
+    GINEConvolution,
 )
 from graph_transplant.nn.modes import evaluating
 
@@ -16,9 +18,11 @@ __all__ = [
     "READOUTS",
     "Convolution",
     "GATConvolution",
+    "GATEdgeConvolution",
     "GCNConvolution",
     "GCSConvolution",
     "GINConvolution",
+    "GINEConvolution",
     "GraphClassifier",
     "LayerOutput",
     "Prediction",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,31 @@ from graph_transplant.segments import segment_max, segment_sum
 from graph_transplant.sparse import Adjacency
 
 READOUTS = ("mean", "sum", "max")
+
+# What `GraphClassifier.config` holds, and of which types.
+_SETTINGS: Final[dict[str, tuple[type, ...]]] = {
+    "in_features": (int,),
+    "num_outputs": (int,),
+    "conv": (str,),
+    "layers": (int,),
+    "hidden": (int,),
+    "readout": (str,),
+    "dropout": (int, float),
+    "max_degree": (int, type(None)),
+    "continuous": (int,),
+    "edge_features": (int,),
+    "task": (str,),
+}
+
+# A described model with more parameters than this is a mistake, not a model: refused before it
+# takes all memory.
+_MOST_PARAMETERS: Final = 1 << 31
+
+# Standard deviation of the first embeddings of one-hot node features.
+_EMBEDDING_SIZE: Final = 0.3
+
+# The layers that read edge attributes, and those that are the same without.
+_WITHOUT_EDGES: Final = {"gine": "gin", "gat-edge": "gat"}
 
 
 class LayerOutput(NamedTuple):
@@ -112,6 +138,17 @@ class DegreeInput(nn.Module):
             return x.scatter_(1, degree.unsqueeze(1), 1.0)
 
 
+def _encoder(features: int, hidden: int, encodes: bool) -> nn.Module:
+    """Make what maps node features linearly to the width of the layers, if they want it."""
+    if not encodes:
+        return nn.Identity()
+    linear = nn.Linear(features, hidden)
+    # Most columns are one-hot, and each is an embedding: its size must not depend on how many
+    # other columns there are.
+    nn.init.normal_(linear.weight, std=_EMBEDDING_SIZE)
+    return linear
+
+
 class GraphClassifier(nn.Module):
     """A graph neural network that classifies graphs (appendix, "Architecture").
 
@@ -121,7 +158,8 @@ class GraphClassifier(nn.Module):
     Args:
         in_features: Number of node features; 0 for graphs without: the degree is used.
         num_outputs: Number of classes, labels or values.
-        conv: ``"gcn"``, ``"gcs"``, ``"gin"`` or ``"gat"``.
+        conv: ``"gcn"``, ``"gcs"``, ``"gin"`` or ``"gat"``; or, with edge attributes, ``"gine"``,
+            which first maps the node features linearly to ``hidden`` columns, or ``"gat-edge"``.
         layers: Number of message-passing layers.
         hidden: Width of the layers.
         readout: ``"mean"``, ``"sum"`` or ``"max"``.
@@ -129,6 +167,8 @@ class GraphClassifier(nn.Module):
         max_degree: Largest degree, for graphs without node features.
         mean: Mean of the continuous node features (the first columns), float ``[continuous]``.
         std: Their standard deviation, float ``[continuous]``.
+        edge_features: Number of edge attributes; needed by the two kinds of ``conv`` that read
+            them, and 0 for the others.
         task: What the outputs are; see :class:`~graph_transplant.graphs.GraphStore`.
         seed: Determines the initial weights; torch's global generator by default.
 
@@ -155,11 +195,12 @@ class GraphClassifier(nn.Module):
         max_degree: int | None = None,
         mean: Tensor | None = None,
         std: Tensor | None = None,
+        edge_features: int = 0,
         task: str = "multiclass",
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        check_choice("conv", conv, CONVOLUTIONS)
+        kind = CONVOLUTIONS[check_choice("conv", conv, CONVOLUTIONS)]
         self.task = check_choice("task", task, TASKS)
         for name, value in (("layers", layers), ("hidden", hidden), ("num_outputs", num_outputs)):
             if value < 1:
@@ -170,8 +211,22 @@ class GraphClassifier(nn.Module):
             raise GraphTransplantError(
                 "graphs without node features need `max_degree`, the largest degree to tell apart"
             )
+        if kind.takes_edge_attr and edge_features < 1:
+            raise GraphTransplantError(
+                f"`conv` {conv} needs `edge_features`, the number of edge attributes; got "
+                f"{edge_features} ({_WITHOUT_EDGES[conv]} is the same without)"
+            )
+        if edge_features and not kind.takes_edge_attr:
+            raise GraphTransplantError(
+                f"`conv` {conv} reads no edge attributes, but `edge_features` is {edge_features}; "
+                f"{', '.join(_WITHOUT_EDGES)} read them"
+            )
         self.conv = conv
         self.hidden = hidden
+        self.in_features = in_features
+        self.max_degree = None if in_features else max_degree
+        self.edge_features = edge_features
+        self.dropout = dropout
         self.num_outputs = num_outputs
         self.readout_kind = check_choice("readout", readout, READOUTS)
         self.inputs: FeatureInput | DegreeInput
@@ -185,10 +240,12 @@ class GraphClassifier(nn.Module):
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
-            kind = CONVOLUTIONS[conv]
-            widths = [self.inputs.features] + [hidden] * layers
+            entering = hidden if kind.encodes_nodes else self.inputs.features
+            self.encoder = _encoder(self.inputs.features, hidden, kind.encodes_nodes)
+            attributes = {"edge_features": edge_features} if kind.takes_edge_attr else {}
             self.convolutions = nn.ModuleList(
-                kind(narrow, wide) for narrow, wide in pairwise(widths)
+                kind(narrow, wide, **attributes)
+                for narrow, wide in pairwise([entering] + [hidden] * layers)
             )
             self.head = nn.Sequential(
                 nn.Linear(hidden, hidden),
@@ -197,6 +254,7 @@ class GraphClassifier(nn.Module):
                 nn.Linear(hidden, num_outputs),
             )
         self.operator = kind.operator
+        self.takes_edge_attr = kind.takes_edge_attr
 
     @classmethod
     def for_data(cls, store: GraphStore, **settings: Any) -> GraphClassifier:
@@ -216,20 +274,115 @@ class GraphClassifier(nn.Module):
             mean, std = store.continuous_moments()
             settings.setdefault("mean", mean)
             settings.setdefault("std", std)
+        conv = settings.get("conv")
+        if conv in CONVOLUTIONS and CONVOLUTIONS[conv].takes_edge_attr:
+            if not store.num_edge_features:
+                raise DataError(
+                    f"`conv` {conv} needs edge features, but {store.name} has none; "
+                    f"{_WITHOUT_EDGES[conv]} is the same without"
+                )
+            settings.setdefault("edge_features", store.num_edge_features)
         return cls(store.num_node_features, store.num_outputs, **settings)
+
+    def config(self) -> dict[str, Any]:
+        """Return all settings as JSON values: what :meth:`from_config` makes the same model of.
+
+        Returns:
+            ``in_features``, ``num_outputs``, ``conv``, ``layers``, ``hidden``, ``readout``,
+            ``dropout``, ``max_degree`` (``None`` with node features), ``continuous`` (number of
+            standardised node features), ``edge_features`` and ``task``. Means and deviations are
+            with the weights in the state dict.
+
+        Example:
+            >>> model = GraphClassifier(4, 2, conv="gine", hidden=8, edge_features=3, seed=0)
+            >>> twin = GraphClassifier.from_config(model.config())
+            >>> twin.load_state_dict(model.state_dict())
+            <All keys matched successfully>
+        """
+        scaled = self.inputs.mean.numel() if isinstance(self.inputs, FeatureInput) else 0
+        return {
+            "in_features": self.in_features,
+            "num_outputs": self.num_outputs,
+            "conv": self.conv,
+            "layers": len(self.convolutions),
+            "hidden": self.hidden,
+            "readout": self.readout_kind,
+            "dropout": self.dropout,
+            "max_degree": self.max_degree,
+            "continuous": scaled,
+            "edge_features": self.edge_features,
+            "task": self.task,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> GraphClassifier:
+        """Make a model of the shape that :meth:`config` describes, for ``load_state_dict``.
+
+        Args:
+            config: As :meth:`config` returns it. The file it comes from may be damaged: everything
+                is checked.
+
+        Raises:
+            DataError: When a setting is missing, unknown or of another type, or when the model
+                would not fit into any memory.
+            GraphTransplantError: When a setting has no meaning.
+        """
+        if not isinstance(config, Mapping):
+            raise DataError(f"the model's settings must be a mapping; got {type(config).__name__}")
+        if set(config) != set(_SETTINGS):
+            missing = [name for name in _SETTINGS if name not in config]
+            unknown = [str(name) for name in config if name not in _SETTINGS]
+            problem = f"{missing[0]} is missing" if missing else f"{unknown[0]!r} is unknown"
+            raise DataError(f"the model's settings must be {', '.join(_SETTINGS)}; {problem}")
+        for name, types in _SETTINGS.items():
+            value = config[name]
+            fits = isinstance(value, types) and not isinstance(value, bool)
+            if not fits or (isinstance(value, int) and value < 0):
+                raise DataError(f"`{name}` of the model cannot be {value!r}")
+        settings = dict(config)
+        continuous = settings.pop("continuous")
+        if continuous > settings["in_features"]:
+            raise DataError(
+                f"`continuous` of the model must be at most its {settings['in_features']} node "
+                f"features; got {continuous}"
+            )
+        hidden, layers = settings["hidden"], settings["layers"]
+        widths = ("in_features", "num_outputs", "edge_features")
+        width = sum(settings[name] for name in widths) + (settings["max_degree"] or 0) + hidden
+        if (layers + 2) * (hidden + 1) * (width + 1) > _MOST_PARAMETERS:
+            raise DataError(
+                f"the model's settings ask for {layers} layers of {hidden} columns, which is "
+                f"more than any memory; they may be damaged"
+            )
+        nothing, ones = torch.zeros(continuous), torch.ones(continuous)
+        return cls(mean=nothing, std=ones, seed=0, **settings)
+
+    def _edge_attr(self, batch: Data) -> Tensor | None:
+        """Return the batch's edge attributes if the layers read them."""
+        if not self.takes_edge_attr:
+            return None
+        given: Tensor | None = batch.edge_attr
+        expected = (batch.edge_index.shape[1], self.edge_features)
+        if given is None or given.shape != expected:
+            found = "none" if given is None else f"{list(given.shape)} for {expected[0]} edges"
+            raise DataError(
+                f"the model expects `batch.edge_attr` of shape [edges, {expected[1]}]; got {found}"
+            )
+        return given
 
     def embed_nodes(self, batch: Data) -> tuple[LayerOutput, ...]:
         """Run the message-passing layers.
 
         Args:
-            batch: A PyG batch; an ``edge_weight`` is honoured.
+            batch: A PyG batch; an ``edge_weight`` is honoured, and ``edge_attr`` by the layers
+                that read it.
 
         Returns:
             The output of every layer, float ``[nodes, hidden]``.
         """
         adjacency = adjacency_of(batch)
-        x = self.inputs(batch, adjacency, next(self.parameters()).dtype)
-        operator = self.operator(adjacency, x.dtype)
+        x = self.encoder(self.inputs(batch, adjacency, next(self.parameters()).dtype))
+        operator = self.operator(adjacency, x.dtype, self._edge_attr(batch))
         outputs = []
         for convolution in self.convolutions:
             x = convolution(x, operator).relu_()
