@@ -29,6 +29,7 @@ CORRIDOR = (
     "nn",
     "saliency",
     "augment",
+    "checkpoints",
     "training",
     "analysis",
     "datasets",

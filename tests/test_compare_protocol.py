@@ -10,12 +10,25 @@ import torch
 from torch import Tensor
 
 from graph_transplant.augment import METHODS
+from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.compare import Comparison, candidates, compare, metric_for
+from graph_transplant.experiments import trial
+from graph_transplant.experiments.compare import (
+    Comparison,
+    automatic_model,
+    candidates,
+    compare,
+    metric_for,
+    unused_edge_features,
+)
 from graph_transplant.experiments.progress import Silent
-from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.records import RecordStore
+from graph_transplant.experiments.splits import by_scaffold
+from graph_transplant.experiments.worker import load_store
 from graph_transplant.graphs import GraphStore
+from graph_transplant.report import render_report
+from graph_transplant.targets import TargetScale
 from strategies import rings_and_stars
 
 
@@ -167,15 +180,179 @@ def test_several_labels_with_gaps_are_compared_by_mean_auroc(tmp_path: Path) -> 
         assert 0 <= row.score_mean <= 1
 
 
+def test_labels_with_gaps_may_be_balanced_and_paired_with_rare_ones(tmp_path: Path) -> None:
+    methods = ["vanilla", "transplant-ep:pairing=minority"]
+    settings = {"metric": "average_precision", "balance": True}
+    comparison = run(tmp_path, several_labels(), methods=methods, **settings)
+    assert {row.method for row in comparison.rows} == set(methods)
+    for row in comparison.rows:
+        assert row.score_mean == row.average_precision_mean is not None
+    for record in comparison.records:
+        assert record["settings"]["balance"] is True
+        best = max(point["validation_score"] for point in record["curve"])
+        assert record["validation"]["average_precision"] == pytest.approx(best)
+    with pytest.raises(GraphTransplantError, match="`balance` is True there and False here"):
+        run(tmp_path, several_labels(), methods=methods, metric="average_precision")
+
+
+def numbers() -> GraphStore:
+    generator = torch.Generator().manual_seed(0)
+    shape = torch.arange(30) % 2
+    y = 5000 + 200 * shape + 20 * torch.randn(30, generator=generator)
+    second = torch.where(torch.arange(30) % 4 == 0, torch.nan, -shape.float())
+    return rings(torch.stack((y, second), 1), task="regression")
+
+
+def test_numbers_are_compared_in_their_own_units(tmp_path: Path) -> None:
+    store = numbers()
+    methods = ["vanilla", "transplant-ep"]
+    comparison = run(tmp_path, store, methods=methods, epochs=5)
+    assert metric_for(store) == "r2"
+    for record in comparison.records:
+        assert record["task"] == "regression"
+        assert record["settings"]["metric"] == "r2"
+        for part in ("validation", "test"):
+            assert set(record[part]) == {"rmse", "mae", "r2"}
+        best = max(point["validation_score"] for point in record["curve"])
+        # R² does not change when targets and outputs are standardised together.
+        assert record["validation"]["r2"] == pytest.approx(best, abs=1e-3)
+    for row in comparison.rows:
+        assert row.metric == "r2"
+        assert row.score_mean == row.r2_mean
+        assert row.accuracy_mean is row.ece_mean is None
+    for row in comparison.rows:
+        # The numbers lie around 5000 and about 100 apart; a network whose outputs were taken as
+        # they are would be off by thousands.
+        assert row.rmse_mean is not None
+        assert 10 < row.rmse_mean < 200
+    page = render_report(comparison.records)
+    assert "RMSE" in page
+    assert "ECE" not in page
+
+
+def test_the_scale_of_numbers_is_that_of_the_training_graphs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[GraphStore] = []
+    real = trial.TargetScale.of
+
+    def of(store: GraphStore) -> TargetScale:
+        seen.append(store)
+        return real(store)
+
+    monkeypatch.setattr(trial.TargetScale, "of", staticmethod(of))
+    comparison = run(tmp_path, numbers(), methods=["vanilla"])
+    assert [len(store) for store in seen] == [
+        record["sizes"]["train"] for record in comparison.records
+    ]
+
+
+class Told(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+RINGS = ("c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CCCC1", "c1ccoc1", "C1CCC1", "c1ccsc1", "C1CCNCC1")
+MOLECULES = [
+    f"{'C' * size}{ring}" for ring in (*RINGS, "C1CCOCC1", "c1cnccn1") for size in range(1, 4)
+]
+
+
+def molecules() -> GraphStore:
+    store = from_smiles(MOLECULES)
+    return store.with_targets(torch.arange(30) % 2)
+
+
+def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) -> None:
+    store, told = molecules(), Told()
+    settings = {"split": "scaffold", "repeats": 2, "models": ["auto", "gcs"], "reporter": told}
+    comparison = run(tmp_path, store, methods=["vanilla"], **settings)
+    assert len(comparison.records) == 2 * 2
+    assert {record["model"] for record in comparison.records} == {"gine", "gcs"}
+    expected = by_scaffold(store)
+    for record in comparison.records:
+        assert record["fold"] == 0
+        assert record["sizes"] == {
+            name: int((expected.official == part).sum())
+            for part, name in enumerate(("train", "validation", "test"))
+        }
+        assert record["fingerprint"] == expected.fingerprint()
+    count = store.num_edge_features
+    assert told.notes == [
+        f"gcs does not use the {count} edge features of molecules; gine and gat-edge do"
+    ]
+    with pytest.raises(GraphTransplantError, match="nested selection needs folds, but `split` is"):
+        run(tmp_path / "other", store, split="scaffold", select="nested")
+
+
+def test_workers_find_the_split_by_scaffold_in_their_file(tmp_path: Path) -> None:
+    store, settings = by_scaffold(molecules()), Settings(split="scaffold")
+    store.save(tmp_path / "store.safetensors")
+    again = load_store(tmp_path / "store.safetensors", store.fingerprint())
+    here, there = (
+        trial.split_of(each, Trial("vanilla", "gcs", 3, 0, 0), settings) for each in (store, again)
+    )
+    for part in ("train", "validation", "test"):
+        assert torch.equal(getattr(here, part), getattr(there, part))
+    assert len(here.test) == 3
+
+
+def with_edge_features() -> GraphStore:
+    store = rings()
+    return GraphStore(
+        x=store.x,
+        edge_index=store.edge_index,
+        y=store.y,
+        node_counts=store.node_counts,
+        edge_counts=store.edge_counts,
+        edge_attr=torch.ones(int(store.edge_counts.sum()), 1),
+        name="rings",
+    )
+
+
+def test_edge_features_that_are_not_looked_at_are_named() -> None:
+    store = with_edge_features()
+    assert unused_edge_features(store, ["gine", "gat-edge"]) == ""
+    assert unused_edge_features(rings(), ["gcs"]) == ""
+    assert unused_edge_features(store, ["gcn", "gcs", "gine"]) == (
+        "gcn and gcs do not use the edge feature of rings; gine and gat-edge do"
+    )
+    assert automatic_model(store) == "gcs", "only of molecules it is known what edges mean"
+    assert automatic_model(molecules()) == "gine"
+
+
 def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
     tmp_path: Path,
 ) -> None:
     many = rings(torch.arange(30) % 3)
     values = rings(torch.linspace(0, 1, 30).unsqueeze(1), task="regression")
     for store, arguments, message in (
-        (several_labels(), {"metric": "accuracy"}, "`metric` must be auroc for rings"),
+        (
+            several_labels(),
+            {"metric": "accuracy"},
+            "`metric` must be auroc or average_precision for rings, whose graphs have several",
+        ),
         (many, {"metric": "auroc"}, "`metric` auroc needs two classes, but rings has 3"),
-        (values, {}, "the task of rings is regression"),
+        (many, {"metric": "average_precision"}, "average_precision needs two classes, but rings"),
+        (many, {"metric": "r2"}, "must be accuracy, auroc or average_precision for rings, whose"),
+        (values, {"metric": "auroc"}, "`metric` must be r2 for rings, whose targets are numbers"),
+        (values, {"balance": True}, "`balance` needs classes or labels, but the targets of rings"),
+        (values, {"attack": [0.2]}, "`attack` needs one class per graph"),
+        (many, {"split": "scaffold"}, "`split` is 'scaffold', which needs molecules"),
+        (many, {"models": ["gine"]}, "`models`: gine needs edge features, but rings has none"),
+        (
+            with_edge_features(),
+            {"models": ["gcs", "gat-edge"], "attack": [0.2]},
+            "`attack` adds edges, .*: gat-edge of `models` reads them",
+        ),
+        (
+            rings(torch.arange(30) // 15, official=torch.arange(30) // 15 + torch.arange(30) // 29),
+            {"split": "official", "metric": "auroc"},
+            "auroc is not defined on the 14 validation graphs of the official split of rings",
+        ),
         (several_labels(), {"attack": [0.2]}, "`attack` needs one class per graph"),
         (many, {"split": "official"}, "rings comes without a split of its own"),
         (many, {"select": "best"}, "`select` must be one of none, validation, nested"),

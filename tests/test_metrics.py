@@ -10,8 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import (
+    average_precision_score,
     log_loss,
     mean_absolute_error,
+    r2_score,
     roc_auc_score,
     root_mean_squared_error,
 )
@@ -20,10 +22,13 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.metrics import (
     area_under_roc,
+    average_precision,
     classification_metrics,
     expected_calibration_error,
     label_metrics,
     mean_area_under_roc,
+    mean_average_precision,
+    mean_r2,
     measure,
     regression_metrics,
 )
@@ -98,6 +103,11 @@ def test_classification_metrics(seed: int, graphs: int, classes: int) -> None:
     assert ("auroc" in figures) == (classes == 2)
     if classes == 2 and 0 < int(labels.sum()) < graphs:
         assert figures["auroc"] == pytest.approx(roc_auc_score(labels, probabilities[:, 1]))
+    assert ("average_precision" in figures) == (classes == 2)
+    if classes == 2 and int(labels.sum()):
+        assert figures["average_precision"] == pytest.approx(
+            average_precision_score(labels, probabilities[:, 1])
+        )
 
 
 def test_sharp_logits_do_not_tie() -> None:
@@ -123,16 +133,21 @@ def test_label_metrics(seed: int, graphs: int, labels: int, missing: float) -> N
     targets = (torch.rand(graphs, labels, generator=generator) < 0.4).float()
     targets[torch.rand(graphs, labels, generator=generator) < missing] = NOTHING
     figures = label_metrics(logits, targets)
-    areas, truth, chance = [], [], []
+    areas, precisions, truth, chance = [], [], [], []
     for column in range(labels):
         there = ~np.isnan(targets[:, column].numpy())
         true = targets[:, column].numpy()[there].astype(int)
         score = logits[:, column].double().numpy()[there]
         if len(set(true.tolist())) == 2:
             areas.append(roc_auc_score(true, score))
+        if true.any():
+            precisions.append(average_precision_score(true, score))
         truth.extend(true.tolist())
         chance.extend((1 / (1 + np.exp(-score))).tolist())
-    assert set(figures) == {"accuracy", "ece", "nll", "auroc"}
+    assert set(figures) == {"accuracy", "ece", "nll", "auroc", "average_precision"}
+    assert figures["average_precision"] == pytest.approx(
+        np.mean(precisions) if precisions else NOTHING, nan_ok=True
+    )
     assert figures["auroc"] == pytest.approx(np.mean(areas) if areas else NOTHING, nan_ok=True)
     if not truth:
         assert all(math.isnan(value) for value in figures.values())
@@ -180,7 +195,49 @@ def test_regression_metrics(missing: float) -> None:
     assert figures == {
         "rmse": pytest.approx(root_mean_squared_error(targets[there], outputs[there])),
         "mae": pytest.approx(mean_absolute_error(targets[there], outputs[there])),
+        "r2": pytest.approx(
+            np.mean(
+                [
+                    r2_score(targets[there[:, column], column], outputs[there[:, column], column])
+                    for column in range(3)
+                ]
+            )
+        ),
     }
+
+
+def test_r2_of_targets_that_do_not_vary_is_no_number() -> None:
+    same = torch.tensor([[0.1], [0.1], [0.1]])
+    assert math.isnan(mean_r2(torch.zeros(3, 1), same))
+    assert math.isnan(mean_r2(torch.zeros(1, 1), torch.ones(1, 1)))
+    # Such an output does not count beside one that varies.
+    both = torch.cat((same, torch.tensor([[1.0], [2.0], [3.0]])), 1)
+    assert mean_r2(both, both) == 1.0
+    # As good as the mean, and worse than it.
+    assert mean_r2(torch.full((3, 1), 2.0), both[:, 1:]) == 0.0
+    assert mean_r2(both[:, 1:].flip(0), both[:, 1:]) == -3.0
+
+
+@settings(max_examples=50)
+@given(seeds(), st.integers(1, 40), st.integers(1, 4))
+def test_average_precision_with_ties(seed: int, graphs: int, values: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(values, (graphs,), generator=generator).double()
+    positive = torch.rand(graphs, generator=generator) < 0.3
+    if not bool(positive.any()):
+        assert math.isnan(average_precision(scores, positive))
+    else:
+        expected = average_precision_score(positive.numpy(), scores.numpy())
+        assert average_precision(scores, positive) == pytest.approx(expected)
+
+
+def test_average_precision_needs_two_classes_or_labels() -> None:
+    with pytest.raises(DataError, match="average precision needs two classes, or labels; got 3"):
+        mean_average_precision(torch.zeros(2, 3), torch.eye(3)[:2])
+    # Class 1 is the one that is looked for.
+    logits, targets = torch.tensor([[0.0, 2.0], [0.0, 1.0], [0.0, 0.0]]), torch.eye(2)[[1, 0, 0]]
+    assert mean_average_precision(logits, targets) == 1.0
+    assert mean_average_precision(logits.flip(1), targets) == pytest.approx(1 / 3)
 
 
 def test_nothing_to_measure_is_no_number() -> None:

@@ -12,11 +12,14 @@ from graph_transplant.experiments.protocol import (
     METRICS,
     PATIENCE_UNITS,
     SCALES,
+    SPLITS,
+    TASK_METRICS,
     Settings,
     Trial,
     all_trials,
     default_metric,
     metric_of,
+    one_split,
     scale_of,
     score,
 )
@@ -25,8 +28,8 @@ from graph_transplant.experiments.protocol import (
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"metric": "accurracy"}, r"`metric` must be one of accuracy, auroc; .*did you mean"),
-        ({"split": "random"}, "`split` must be one of folds, official; got 'random'"),
+        ({"metric": "accurracy"}, r"`metric` must be one of accuracy, auroc, .*r2; .*did you mean"),
+        ({"split": "random"}, "`split` must be one of folds, official, scaffold; got 'random'"),
         ({"patience_unit": "steps"}, "`patience_unit` must be one of iterations, epochs"),
         ({"attack": (0.2, 0.0)}, r"`attack` must be shares in \(0, 1\], got 0.0"),
         ({"attack": (1.5,)}, r"`attack` must be shares in \(0, 1\], got 1.5"),
@@ -87,6 +90,7 @@ def test_small_data_sets_have_fewer_than_ten_thousand_graphs() -> None:
         ("multiclass", [1_443, 39_684], "auroc"),  # HIV, whichever class is the rare one
         ("multiclass", [990, 5, 5], "accuracy"),  # more than two classes have no ROC curve
         ("multilabel", [], "auroc"),
+        ("regression", [], "r2"),
     ],
 )
 def test_rare_classes_and_several_labels_are_judged_by_auroc(
@@ -106,6 +110,17 @@ def test_the_score_of_a_record_is_that_of_its_metric() -> None:
     assert score(record, "validation") is None
     assert score({**record, "settings": {}}) == 0.9
     assert score({**record, "test": {"auroc": float("nan")}}) is None
+
+
+def test_settings_of_older_records_are_completed() -> None:
+    old = {"folds": 5, "epochs": 9, "version": "0.1.0"}
+    assert Settings.complete(old)["balance"] is False
+    assert Settings.complete(Settings(balance=True).as_record("9"))["balance"] is True
+
+
+def test_one_split_is_no_folds() -> None:
+    assert [one_split({"split": name}) for name in SPLITS] == [False, True, True]
+    assert not one_split({})
 
 
 def test_nested_selection_validates_on_every_other_fold() -> None:
@@ -142,4 +157,5 @@ def test_a_trial_reads_itself_from_its_record() -> None:
 def test_training_knows_the_same_metrics_and_units() -> None:
     # Said twice, because reading records must not wait for torch.
     assert tuple(METRICS) == training.METRICS
+    assert {name for names in TASK_METRICS.values() for name in names} == set(METRICS)
     assert training.PATIENCE_UNITS == PATIENCE_UNITS

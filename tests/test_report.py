@@ -139,6 +139,22 @@ def svgs(page: str) -> list[ElementTree.Element]:
     return [ElementTree.fromstring(part) for part in re.findall(r"<svg.*?</svg>", page, re.S)]
 
 
+def places(figure: ElementTree.Element) -> list[tuple[float, float]]:
+    """Where dots lie and lines turn in a drawing."""
+    found = [
+        (float(dot.get("cx", "nan")), float(dot.get("cy", "nan")))
+        for dot in figure.iter()
+        if dot.tag.endswith("circle")
+    ]
+    for line in figure.iter():
+        if line.tag.endswith("polyline"):
+            found += [
+                (float(x), float(y))
+                for x, y in (point.split(",") for point in line.get("points", "").split())
+            ]
+    return found
+
+
 def test_the_verdict_comes_first_then_numbers_then_how_to_repeat() -> None:
     text = Page(render_report(TWO)).text
     order = [
@@ -492,6 +508,78 @@ def test_the_page_speaks_of_the_metric_it_was_judged_by() -> None:
     assert all("30.0" in label for label in learning)
     assert "--metric auroc" in text
     assert GLOSSARY["AUROC"] in text
+
+
+def of_numbers(records: Sequence[Record], shift: float = 0.0) -> list[Record]:
+    """Records of numbers to predict; R² takes the place of the accuracy."""
+    return [
+        record
+        | {
+            "task": "regression",
+            "test": {"r2": record["test"]["accuracy"] + shift, "rmse": 1.25, "mae": 0.5},
+            "settings": settings_with(metric="r2", split="scaffold"),
+            "curve": [
+                {"epoch": 1, "validation_accuracy": None, "validation_score": -7.0},
+                {"epoch": 9, "validation_accuracy": None, "validation_score": 0.3},
+            ],
+        }
+        for record in records
+    ]
+
+
+def test_the_page_of_numbers_has_no_columns_of_classes() -> None:
+    page = render_report(of_numbers(TWO))
+    text = Page(page).text
+    assert "Methods ranked by mean test R²" in text
+    assert "R², %" in text
+    assert "68.4 ± 5.0" in text
+    for shown in ("RMSE", "1.250", "MAE", "0.500", GLOSSARY["R²"], GLOSSARY["RMSE and MAE"]):
+        assert shown in text
+    for absent in ("ECE", "Loss", "Accuracy", "AUROC", "nan", "None"):
+        assert absent not in text
+    assert "points of R²" in text
+    assert "runs of the scaffold split" in text
+    assert "--split scaffold" in text
+    # Before training R² may be anywhere; the curve is drawn from -100 % on and says so.
+    assert "What is below −100 % is drawn there." in text.replace("\u00a0", " ")
+
+
+def test_scores_below_zero_are_drawn_where_they_are() -> None:
+    page = render_report(of_numbers(TWO, shift=-1.2))
+    text = Page(page).text
+    assert "−51.6 ± 5.0" in text
+    best, _ = summarise(of_numbers(TWO, shift=-1.2))
+    assert best.score_low is not None
+    assert best.score_high is not None
+    assert f"−{-100 * best.score_low:.1f} to −{-100 * best.score_high:.1f}" in text
+    for figure in svgs(page):
+        _, _, width, height = map(float, figure.get("viewBox", "").split())
+        assert places(figure)
+        for x, y in places(figure):
+            assert 0 <= x <= width
+            assert 0 <= y <= height
+
+
+def test_the_page_shows_average_precision_beside_the_score() -> None:
+    records = [
+        record | {"test": record["test"] | {"auroc": 0.875, "average_precision": 0.4375}}
+        for record in TWO
+    ]
+    text = Page(render_report(records)).text
+    assert "Average precision" in text
+    assert "0.438" in text
+    assert GLOSSARY["Average precision"] in text
+
+
+def test_the_command_names_the_columns_of_a_table() -> None:
+    columns = {"smiles": "mol", "target": "Class", "features": "ogb", "task": "multiclass"}
+    (record, *_) = made_up("vanilla", PLAIN, settings=settings_with(balance=True))
+    command = repeat_command([record | {"columns": columns}])
+    for option in ("--smiles mol", "--target Class", "--features ogb", "--balance"):
+        assert option in command
+    assert "--balance" not in repeat_command(made_up("vanilla", PLAIN, settings=settings_with()))
+    evil = repeat_command([record | {"columns": {"target": "a b; rm -rf /"}}])
+    assert "--target 'a b; rm -rf /'" in evil
 
 
 def test_curves_of_records_without_a_score_are_left_out_when_the_metric_is_another() -> None:

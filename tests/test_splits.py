@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.splits import fold_indices, official_split, strata
+from graph_transplant.datasets.molecules import from_smiles
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.experiments.splits import by_scaffold, fold_indices, official_split, strata
 from graph_transplant.graphs import GraphStore
 
 
@@ -170,10 +173,59 @@ def test_a_label_rarer_than_the_folds_does_not_stop_a_comparison() -> None:
     assert strata(labelled(y, "multilabel"), 5).unique().tolist() == [1]
 
 
-def test_values_have_no_strata() -> None:
-    store = labelled(torch.linspace(0, 1, 20).unsqueeze(1), "regression")
-    with pytest.raises(GraphTransplantError, match="the task of mine is regression"):
-        strata(store, 5)
+@pytest.mark.parametrize("missing", [0, 3, 40])
+def test_folds_of_numbers_have_low_and_high_ones_alike(missing: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randn(200, 2, generator=generator).exp()
+    y[torch.randperm(200, generator=generator)[:missing], 0] = float("nan")
+    store = labelled(y, "regression")
+    classes = strata(store, 5)
+    there = ~y[:, 0].isnan()
+    # Groups of equal size, one after the other in the order of the numbers.
+    groups = [y[classes == group, 0] for group in range(1, 11)]
+    if missing != 3:
+        assert max(map(len, groups)) - min(map(len, groups)) <= 1
+        for low, high in pairwise(groups):
+            assert low.max() < high.min()
+    # Three are too few for a group of their own, forty are enough.
+    assert int((classes == 0).sum()) == (40 if missing == 40 else 0)
+    for fold in range(5):
+        test = fold_indices(classes, folds=5, repeat=0, seed=0, fold=fold).test
+        own = y[test, 0][there[test]]
+        share = [float((own <= y[there, 0].quantile(q)).float().mean()) for q in (0.1, 0.5, 0.9)]
+        assert share == pytest.approx([0.1, 0.5, 0.9], abs=0.06)
+
+
+def test_a_few_numbers_make_few_groups() -> None:
+    assert strata(labelled(torch.arange(7.0), "regression"), 3).tolist() == [1, 1, 1, 1, 2, 2, 2]
+    # Equal numbers are shared out as they come.
+    assert strata(labelled(torch.zeros(6), "regression"), 3).tolist() == [1, 1, 1, 2, 2, 2]
+    few = torch.tensor([1.0, 2.0] + [float("nan")] * 9)
+    message = "`folds` is 3, but only 2 graphs of mine have a target: there must be at least"
+    with pytest.raises(GraphTransplantError, match=message):
+        strata(labelled(few, "regression"), 3)
+
+
+def test_a_split_by_scaffold_needs_molecules() -> None:
+    with pytest.raises(DataError, match=r"`split` is 'scaffold', which needs .* but mine has none"):
+        by_scaffold(labelled(torch.tensor([0, 1] * 3), "multiclass"))
+
+
+def test_a_split_by_scaffold_keeps_scaffolds_together() -> None:
+    chem = pytest.importorskip("rdkit.Chem.Scaffolds.MurckoScaffold")
+    rings = ["c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CCCC1", "c1ccoc1", "C1CCC1", "c1ccsc1"]
+    rings += ["C1CCNCC1", "C1CCOCC1", "c1cnccn1"]
+    smiles = [f"{'C' * size}{ring}" for size in range(1, 4) for ring in rings]
+    store = from_smiles(smiles)
+    split = by_scaffold(store)
+    assert split.official is not None
+    found = [chem.MurckoScaffoldSmiles(text) for text in smiles]
+    parts = split.official.tolist()
+    for core in set(found):
+        own = {part for part, other in zip(parts, found, strict=True) if other == core}
+        assert len(own) == 1
+    assert sorted(set(parts)) == [0, 1, 2]
+    assert store.official is None, "the store stays as it is"
 
 
 def test_the_official_split_is_taken_as_it_is() -> None:

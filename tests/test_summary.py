@@ -21,6 +21,7 @@ from graph_transplant.experiments.selection import select
 from graph_transplant.experiments.statistics import holm
 from graph_transplant.experiments.summary import (
     COLUMNS,
+    WHEN_THERE,
     Verdict,
     group_records,
     notes,
@@ -165,6 +166,89 @@ def test_runs_on_an_official_split_are_tested_as_independent_runs() -> None:
     assert "all 5 runs show the same difference" in same.sentence
 
 
+def test_runs_on_a_split_by_scaffold_are_called_so() -> None:
+    records = official("vanilla", PLAIN) + official("a", BETTER)
+    for record in records:
+        record["settings"] = record["settings"] | {"split": "scaffold"}
+    first, plain = summarise(records)
+    # The test is that of an official split: seeds are independent, graphs are the same.
+    assert first.p_value == pytest.approx(stats.ttest_rel(BETTER, PLAIN).pvalue)
+    (verdict,) = verdicts([first, plain])
+    assert verdict.sentence.endswith("5 runs of one scaffold split).")
+    with pytest.raises(GraphTransplantError, match="but the trials are of a scaffold split"):
+        summarise(records, "nested")
+
+
+# ------------------------------------------------------------------ numbers
+
+
+def numbers(method: str, values: Sequence[float], **changes: Any) -> list[Record]:
+    """Trials on numbers to predict, whose R² is the value."""
+    return [
+        record
+        | {
+            "task": "regression",
+            "validation": {"rmse": 1.0, "mae": 0.75, "r2": value},
+            "test": {"rmse": 2 - value, "mae": 1 - value, "r2": value},
+        }
+        for value, record in zip(
+            values, made_up(method, values, settings={"metric": "r2"}, **changes), strict=True
+        )
+    ]
+
+
+def test_numbers_are_ranked_by_r2_also_below_zero() -> None:
+    low = [-0.5, -0.3, -0.4, -0.2, -0.6]
+    records = numbers("vanilla", low) + numbers("a", [value - 0.2 for value in low])
+    lost = numbers("b", low)
+    for record in lost:
+        record["test"]["r2"] = None
+    rows = summarise([*records, *lost])
+    # What has no score is the last, not better than what is below zero.
+    assert [row.method for row in rows] == ["vanilla", "a", "b"]
+    plain, worse, nothing = rows
+    assert plain.score_mean == plain.r2_mean == pytest.approx(-0.4)
+    assert (plain.rmse_mean, plain.mae_mean) == pytest.approx((2.4, 1.4))
+    assert (plain.accuracy_mean, plain.ece_mean, plain.nll_mean, plain.auroc_mean) == (None,) * 4
+    assert worse.difference == pytest.approx(-0.2)
+    assert nothing.score_mean is None
+    (alone,) = verdicts(summarise(numbers("vanilla", low)))
+    assert alone.headline == "vanilla reaches −40.0 % on toy"
+    assert "a mean R² of −40.0 % on toy over 5 trials" in alone.sentence
+    # A loss that numbers do not have is not called lost.
+    assert notes(numbers("vanilla", low)) == []
+
+
+def test_words_about_numbers_name_the_unit() -> None:
+    (gain,) = verdicts(summarise(numbers("vanilla", PLAIN) + numbers("a", BETTER)))
+    assert gain.headline == "a beats vanilla on toy by 10.4 points of R²"
+    (same,) = verdicts(summarise(numbers("vanilla", PLAIN) + numbers("a", PLAIN)))
+    assert "have the same R² on toy" in same.sentence
+    (best,) = verdicts(summarise(numbers("a", PLAIN)))
+    assert best.headline == "a has the highest R² on toy"
+
+
+def test_csv_has_columns_of_numbers_when_there_are_any() -> None:
+    text = summary_csv(summarise(numbers("vanilla", PLAIN)))
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert [name for name in WHEN_THERE if name in row] == ["r2_mean", "rmse_mean", "mae_mean"]
+    assert float(row["rmse_mean"]) == pytest.approx(1.42)
+    assert row["accuracy_mean"] == row["ece_mean"] == row["nll_mean"] == ""
+
+
+def test_average_precision_is_summarised_and_worded() -> None:
+    settings = {"metric": "average_precision"}
+    records = made_up("vanilla", PLAIN, settings=settings) + made_up("a", BETTER, settings=settings)
+    for record in records:
+        for part in ("validation", "test"):
+            record[part]["average_precision"] = record[part]["accuracy"]
+    rows = summarise(records)
+    assert rows[0].score_mean == rows[0].average_precision_mean == pytest.approx(0.684)
+    (verdict,) = verdicts(rows)
+    assert verdict.headline == "a beats vanilla on toy by 10.4 points of average precision"
+    assert "average_precision_mean" in summary_csv(rows).splitlines()[0]
+
+
 def grown(values: Sequence[float]) -> list[float]:
     return [value + 0.01 for value in values]
 
@@ -276,7 +360,7 @@ def test_paired_differences_are_of_the_metric() -> None:
 def test_csv_of_selected_rows() -> None:
     records = made_up("vanilla", PLAIN) + made_up("vanilla", grown(PLAIN), layers=4)
     (row,) = csv.DictReader(io.StringIO(summary_csv(summarise(records, "validation"))))
-    assert tuple(row) == COLUMNS
+    assert tuple(row) == tuple(name for name in COLUMNS if name not in WHEN_THERE)
     assert row["layers"] == ""
     assert row["chosen"] == "4 layers"
     assert row["metric"] == "accuracy"

@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 from torch_geometric.nn import GCNConv, global_mean_pool
@@ -214,6 +214,35 @@ def test_area_under_roc_decides_when_it_is_asked_for(monkeypatch: pytest.MonkeyP
     assert result.best_epoch == best + 1
 
 
+def test_every_other_metric_decides_when_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers = torch.randn(20, 1, generator=generator(3))
+    classes = torch.tensor([0] * 15 + [1] * 5)
+    oracles = {
+        "average_precision": (
+            labelled(classes),
+            torch.eye(2)[classes],
+            lambda logits: average_precision_score(classes, logits[:, 1] - logits[:, 0]),
+        ),
+        "r2": (
+            labelled(numbers),
+            numbers,
+            lambda outputs: r2_score(numbers, outputs),
+        ),
+    }
+    for metric, (store, targets, oracle) in oracles.items():
+        drawn = [torch.randn(targets.shape, generator=generator(20 + place)) for place in range(6)]
+        expected = [oracle(logits) for logits in drawn]
+        best = max(range(6), key=expected.__getitem__)
+        assert best > 0, "the first would be kept anyway"
+        told = iter([Evaluation(logits, targets, 1.0) for logits in drawn])
+        monkeypatch.setattr(training, "evaluate", lambda *_, told=told: next(told))
+        result = gt.fit(model_for(store), store, store, seed=0, epochs=6, metric=metric)
+        assert [log.validation_score for log in result.history] == pytest.approx(expected)
+        assert result.best_epoch == best + 1
+
+
 def labels_of_graphs(graphs: int = 30) -> Tensor:
     rows = (torch.rand(graphs, 3, generator=generator(4)) < 0.5).float()
     rows[:, 1] = 1.0  # a label that all have
@@ -247,6 +276,7 @@ def test_labels_go_by_their_loss_when_nothing_else_is_asked_for() -> None:
     ]
 
 
+@pytest.mark.parametrize("metric", ["auroc", "average_precision"])
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -259,13 +289,85 @@ def test_labels_go_by_their_loss_when_nothing_else_is_asked_for() -> None:
         ),
     ],
 )
-def test_an_area_under_roc_that_is_not_defined_is_refused(rows: Tensor, message: str) -> None:
+def test_a_ranking_that_is_not_defined_is_refused(rows: Tensor, message: str, metric: str) -> None:
     store = labelled(rows)
     model = model_for(store)
     before = copy.deepcopy(model)
-    with pytest.raises(GraphTransplantError, match=f"`metric` is 'auroc', .*{message}"):
-        gt.fit(model, store, store.subset(range(11)), seed=0, epochs=1, metric="auroc")
+    with pytest.raises(GraphTransplantError, match=f"`metric` is '{metric}', .*{message}"):
+        gt.fit(model, store, store.subset(range(11)), seed=0, epochs=1, metric=metric)
     assert same_weights(model, before)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (torch.arange(12) % 3, "which needs numbers; the targets of graphs are 3 classes"),
+        (torch.eye(2).repeat(6, 1), "which needs numbers; the targets of graphs are labels"),
+        (
+            torch.tensor([[0.5]] * 11 + [[2.0]]),
+            "is not defined on the validation graphs of graphs: they have no target that varies",
+        ),
+    ],
+)
+def test_an_r2_that_is_not_defined_is_refused(rows: Tensor, message: str) -> None:
+    store = labelled(rows)
+    with pytest.raises(GraphTransplantError, match=f"`metric` is 'r2', .*{message}"):
+        gt.fit(model_for(store), store, store.subset(range(11)), seed=0, epochs=1, metric="r2")
+
+
+# ------------------------------------------------------------------ balance
+
+
+class Watching(gt.OriginalGraphs):
+    """Notes which graphs a training sees, by their number of nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+
+    def forward(self, clean: gt.CleanPass, **settings: object) -> object:
+        self.seen.append(clean.targets.detach().clone())
+        return super().forward(clean, **settings)  # type: ignore[arg-type]
+
+
+def test_balanced_epochs_have_every_class_equally_often() -> None:
+    # 3 % of the graphs are of class 2, and none is of class 1.
+    classes = torch.tensor([0] * 194 + [2] * 6)
+    store, watching = labelled(classes), Watching()
+    settings = {"seed": 0, "epochs": 10, "batch_size": 64, "balance": True}
+    gt.fit(model_for(store), store, store, watching, **settings)
+    assert [len(batch) for batch in watching.seen] == [64, 64, 64, 8] * 10
+    drawn = torch.cat(watching.seen).argmax(1)
+    # 2000 draws: 1000 of each class, give or take five standard deviations.
+    assert abs(int((drawn == 2).sum()) - 1000) < 5 * math.sqrt(2000 / 4)
+    assert int((drawn == 1).sum()) == 0
+
+
+def test_balance_draws_members_of_a_class_evenly_and_anew() -> None:
+    classes = torch.tensor([1, 0, 1, 0, 0, 0])
+    drawn = generator(0)
+    orders = torch.stack([training._balanced_order(classes, drawn) for _ in range(2000)])
+    assert orders.shape == (2000, 6)
+    count = torch.bincount(orders.flatten(), minlength=6).double()
+    expected = torch.tensor([3000, 1500, 3000, 1500, 1500, 1500]).double()
+    assert bool(((count - expected).abs() < 5 * expected.sqrt()).all())
+    assert not torch.equal(orders[0], orders[1])
+
+
+def test_labels_are_balanced_by_the_rarest() -> None:
+    rows = torch.tensor([[1.0, 0.0]] * 60 + [[1.0, 1.0]] * 5 + [[0.0, math.nan]] * 135)
+    store, watching = labelled(rows), Watching()
+    gt.fit(model_for(store), store, store, watching, seed=0, epochs=10, balance=True)
+    drawn = torch.cat(watching.seen)
+    rare, none = (drawn[:, 1] == 1).sum(), (drawn[:, 0] == 0).sum()
+    for count in (int(rare), int(none), len(drawn) - int(rare) - int(none)):
+        assert abs(count - 2000 / 3) < 5 * math.sqrt(2000 * 2 / 9)
+
+
+def test_balance_needs_classes() -> None:
+    store = labelled(torch.rand(12, 1) + 0.1)
+    with pytest.raises(GraphTransplantError, match="`balance` needs classes or labels, but the"):
+        gt.fit(model_for(store), store, store, seed=0, epochs=1, balance=True)
 
 
 # ------------------------------------------------------------------ the step
@@ -714,7 +816,7 @@ def test_a_loss_that_is_no_number_is_named(method: str) -> None:
         ({"stop_patience": 0}, "`stop_patience` must be at least 1, got 0"),
         ({"decay_patience": 0}, "`decay_patience` must be at least 1, got 0"),
         ({"clip_norm": 0.0}, "`clip_norm` must be positive, got 0.0"),
-        ({"metric": "f1"}, "`metric` must be one of accuracy, auroc; got 'f1'"),
+        ({"metric": "f1"}, "`metric` must be one of accuracy, auroc, .*, r2; got 'f1'"),
         ({"patience_unit": "epoch"}, "`patience_unit` must be one of .*did you mean 'epochs'"),
         ({"parts": 0}, "`parts` must lie between 1 and `batch_size`, which is 128; got 0"),
         ({"parts": 9, "batch_size": 8}, "`parts` must .* `batch_size`, which is 8; got 9"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -81,23 +83,79 @@ def mean_area_under_roc(logits: Tensor, targets: Tensor, task: str = "multiclass
         >>> mean_area_under_roc(logits, targets, "multilabel")
         1.0
     """
+    return _mean_ranking(area_under_roc, "the area under the ROC curve", logits, targets, task)
+
+
+def _mean_ranking(
+    measured: Callable[[Tensor, Tensor], float],
+    name: str,
+    logits: Tensor,
+    targets: Tensor,
+    task: str,
+) -> float:
+    """Measure a ranking by the second of two classes, or by each label and take the mean."""
     _check_shapes(logits, targets)
     scores = logits.to(torch.double)
     if check_choice("task", task, TASKS[:2]) == "multiclass":
         if logits.shape[1] != 2:
-            raise DataError(
-                f"the area under the ROC curve needs two classes, or labels; got {logits.shape[1]} "
-                "classes"
-            )
+            raise DataError(f"{name} needs two classes, or labels; got {logits.shape[1]} classes")
         log_probabilities = torch.log_softmax(scores, dim=1)
         margin = log_probabilities[:, 1] - log_probabilities[:, 0]
-        return area_under_roc(margin, targets.argmax(1).eq(1))
-    areas = []
+        return measured(margin, targets.argmax(1).eq(1))
+    found = []
     for score, target in zip(scores.unbind(1), targets.unbind(1), strict=True):
         present = ~target.isnan()
-        areas.append(area_under_roc(score[present], target[present].gt(0.5)))
-    # An undefined area is NaN, and an average of nothing is too.
-    return float(torch.tensor(areas, dtype=torch.double).nanmean())
+        found.append(measured(score[present], target[present].gt(0.5)))
+    # What is undefined is NaN, and an average of nothing is too.
+    return float(torch.tensor(found, dtype=torch.double).nanmean())
+
+
+def average_precision(scores: Tensor, positive: Tensor) -> float:
+    """Compute the average precision: precision at every positive, ties taken together.
+
+    Args:
+        scores: Larger means more likely positive, float ``[graphs]``.
+        positive: bool ``[graphs]``.
+
+    Returns:
+        A number between 0 and 1, or NaN when nothing is positive.
+
+    Example:
+        >>> scores = torch.tensor([0.1, 0.4, 0.35, 0.8])
+        >>> round(average_precision(scores, torch.tensor([0, 0, 1, 1]).bool()), 4)
+        0.8333
+    """
+    total = int(positive.sum())
+    if not total:
+        return float("nan")
+    _, inverse, count = torch.unique(scores, return_inverse=True, return_counts=True)
+    hits = torch.zeros_like(count).index_add_(0, inverse, positive.to(count.dtype))
+    # Thresholds from the highest score down; graphs of one score are found together.
+    hits, count = hits.flip(0).to(torch.double), count.flip(0).to(torch.double)
+    precision = hits.cumsum(0) / count.cumsum(0)
+    return float((hits * precision).sum() / total)
+
+
+def mean_average_precision(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
+    """Compute the average precision of the second of two classes, or its mean over labels.
+
+    Args:
+        logits: float ``[graphs, outputs]``.
+        targets: One-hot for ``"multiclass"``, which must have two classes; 0, 1 or NaN (missing)
+            for ``"multilabel"``. float ``[graphs, outputs]``.
+        task: ``"multiclass"`` or ``"multilabel"``.
+
+    Returns:
+        A number between 0 and 1. Labels without a positive entry do not count; it is NaN when no
+        label is left.
+
+    Example:
+        >>> logits = torch.tensor([[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]])
+        >>> targets = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, float("nan")]])
+        >>> mean_average_precision(logits, targets, "multilabel")
+        0.75
+    """
+    return _mean_ranking(average_precision, "average precision", logits, targets, task)
 
 
 def _check_shapes(logits: Tensor, targets: Tensor) -> None:
@@ -116,7 +174,8 @@ def classification_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
         targets: One-hot, float ``[graphs, classes]``.
 
     Returns:
-        ``accuracy``, ``ece`` (15 equal-width bins), ``nll``, and for two classes ``auroc``.
+        ``accuracy``, ``ece`` (15 equal-width bins), ``nll``, and for two classes ``auroc`` and the
+        ``average_precision`` of the second.
 
     Example:
         >>> figures = classification_metrics(torch.tensor([[4.0, 0.0], [0.0, 4.0]]), torch.eye(2))
@@ -133,6 +192,7 @@ def classification_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
     }
     if logits.shape[1] == 2:
         figures["auroc"] = mean_area_under_roc(logits, targets)
+        figures["average_precision"] = mean_average_precision(logits, targets)
     return figures
 
 
@@ -144,7 +204,8 @@ def label_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
         targets: 0, 1 or NaN (missing), float ``[graphs, labels]``.
 
     Returns:
-        ``auroc``, the mean over the labels that have both values; ``accuracy``, the share of
+        ``auroc``, the mean over the labels that have both values; ``average_precision``, the mean
+        over the labels that have a positive entry; ``accuracy``, the share of
         entries on the right side of zero; ``nll``, the mean binary cross-entropy of the entries;
         ``ece``, in 15 equal-width bins, of the likelier of the two values of each entry, all labels
         together. All are NaN when no entry is present.
@@ -167,6 +228,7 @@ def label_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
         "ece": ece if score.numel() else float("nan"),
         "nll": float(softplus(torch.where(positive, -score, score)).mean()),
         "auroc": mean_area_under_roc(logits, targets, "multilabel"),
+        "average_precision": mean_average_precision(logits, targets, "multilabel"),
     }
 
 
@@ -178,7 +240,8 @@ def regression_metrics(outputs: Tensor, targets: Tensor) -> dict[str, float]:
         targets: With NaN where an entry is missing, float ``[graphs, outputs]``.
 
     Returns:
-        ``rmse`` and ``mae`` over all entries that are present; NaN when there are none.
+        ``rmse`` and ``mae`` over all entries that are present; ``r2``, the mean over the outputs
+        (:func:`mean_r2`). NaN when there are no entries.
 
     Example:
         >>> regression_metrics(torch.tensor([[1.0], [5.0]]), torch.tensor([[1.0], [2.0]]))["mae"]
@@ -187,7 +250,43 @@ def regression_metrics(outputs: Tensor, targets: Tensor) -> dict[str, float]:
     _check_shapes(outputs, targets)
     present = ~targets.isnan()
     error = outputs[present].to(torch.double) - targets[present].to(torch.double)
-    return {"rmse": float(error.square().mean().sqrt()), "mae": float(error.abs().mean())}
+    return {
+        "rmse": float(error.square().mean().sqrt()),
+        "mae": float(error.abs().mean()),
+        "r2": mean_r2(outputs, targets),
+    }
+
+
+def mean_r2(outputs: Tensor, targets: Tensor) -> float:
+    """Compute the coefficient of determination R², the mean over outputs.
+
+    It is 1 minus the squared error as a share of the variance: 1 is perfect, 0 as good as the mean
+    of the targets, and there is no lower end. Shifting and scaling targets and outputs together
+    does not change it.
+
+    Args:
+        outputs: float ``[graphs, outputs]``.
+        targets: With NaN where an entry is missing, float ``[graphs, outputs]``.
+
+    Returns:
+        The mean over the outputs whose targets are not all equal; NaN when there is none.
+
+    Example:
+        >>> mean_r2(torch.tensor([[1.0], [2.0], [2.0]]), torch.tensor([[1.0], [2.0], [3.0]]))
+        0.5
+    """
+    _check_shapes(outputs, targets)
+    found = []
+    for output, target in zip(outputs.unbind(1), targets.unbind(1), strict=True):
+        present = ~target.isnan()
+        true, error = (
+            target[present].to(torch.double),
+            (output[present].to(torch.double) - target[present]),
+        )
+        if len(true) and bool(true.min() < true.max()):
+            spread = (true - true.mean()).square().sum()
+            found.append(float(1 - error.square().sum() / spread))
+    return float(torch.tensor(found, dtype=torch.double).mean())
 
 
 def measure(logits: Tensor, targets: Tensor, task: str) -> dict[str, float]:
@@ -205,9 +304,9 @@ def measure(logits: Tensor, targets: Tensor, task: str) -> dict[str, float]:
         >>> sorted(measure(torch.zeros(2, 3), torch.eye(3)[:2], "multiclass"))
         ['accuracy', 'ece', 'nll']
         >>> sorted(measure(torch.zeros(2, 3), torch.eye(3)[:2], "multilabel"))
-        ['accuracy', 'auroc', 'ece', 'nll']
+        ['accuracy', 'auroc', 'average_precision', 'ece', 'nll']
         >>> sorted(measure(torch.zeros(2, 1), torch.ones(2, 1), "regression"))
-        ['mae', 'rmse']
+        ['mae', 'r2', 'rmse']
     """
     check_choice("task", task, TASKS)
     if task == "multiclass":

@@ -12,8 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -23,20 +24,31 @@ from torch_geometric.data import Batch
 
 from graph_transplant.augment import Augmentation, CleanPass
 from graph_transplant.augment.base import merged_measurements
-from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.checkpoints import Checkpoint, load_module, module_state, settings_of
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphStore, task_of
-from graph_transplant.metrics import mean_area_under_roc
+from graph_transplant.metrics import mean_area_under_roc, mean_average_precision, mean_r2
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.saliency import Predictor, as_predictor, module_of
-from graph_transplant.targets import as_targets, graph_losses
+from graph_transplant.segments import offsets
+from graph_transplant.targets import as_targets, graph_losses, rarest_label
 
 Augmentations = Augmentation | Sequence[Augmentation]
 
-METRICS = ("accuracy", "auroc")
+METRICS = ("accuracy", "auroc", "average_precision", "r2")
 """What training can be stopped and weights be chosen by."""
+
+_SCORES: Final[dict[str, Callable[[Tensor, Tensor, str], float]]] = {
+    "auroc": mean_area_under_roc,
+    "average_precision": mean_average_precision,
+    "r2": lambda outputs, targets, task: mean_r2(outputs, targets),
+}
 
 PATIENCE_UNITS = ("iterations", "epochs")
 """What patience can be counted in."""
+
+CHECKPOINT_SECONDS = 10.0
+"""Least time between two checkpoints of a training."""
 
 EVALUATED_GRAPHS = 512
 """Most graphs that are evaluated at a time."""
@@ -249,7 +261,7 @@ class EpochLog:
         seconds: Since training began.
         measurements: What augmentations measured after the epoch, by name.
         validation_score: What patience and the best epoch go by, after the epoch: the validation
-            accuracy or AUROC, or minus the loss for labels and numbers without AUROC.
+            value of the metric, or minus the loss where labels and numbers have none.
     """
 
     epoch: int
@@ -339,6 +351,8 @@ def fit(
     progress: bool | None = None,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
     saliency_module: nn.Module | str | None = None,
+    balance: bool = False,
+    checkpoint: str | Path | None = None,
 ) -> FitResult:
     """Train a classifier by the paper's protocol (appendix, "Evaluation protocol").
 
@@ -352,6 +366,11 @@ def fit(
     the pieces, and the result is that of one process with the same ``parts`` up to rounding: all
     processes call this function with the same arguments, and all end with the same weights.
     Running statistics of batch normalisation become their mean over the pieces.
+
+    With a ``checkpoint`` a training that was ended from outside goes on where it was: the same call
+    finds the file and ends with the same weights, bit for bit, as if nothing had happened. The file
+    is written after an epoch, at most every ten seconds, and once more at the end; it stays
+    until somebody deletes it.
 
     Deviation: clip-norm. The gradient's norm is limited to 2, as in the released code.
 
@@ -370,9 +389,10 @@ def fit(
         stop_patience: In iterations.
         decay_patience: In iterations.
         patience_unit: ``"iterations"``, or ``"epochs"`` to count both kinds of patience in epochs.
-        metric: What decides when to stop and which weights to keep: ``"accuracy"``, or ``"auroc"``
-            for two classes and for labels (then the mean over the labels). Labels and numbers have
-            no accuracy here: with ``"accuracy"`` their validation loss decides.
+        metric: What decides when to stop and which weights to keep: ``"accuracy"``; ``"auroc"`` or
+            ``"average_precision"`` for two classes and for labels (then the mean over the labels);
+            ``"r2"`` for numbers. Labels and numbers have no accuracy here: with ``"accuracy"``
+            their validation loss decides.
         clip_norm: Limit of the gradient's norm.
         parts: Number of pieces of a batch; a multiple of the number of processes.
         progress: Show a progress bar; by default when the error stream is a terminal. Of several
@@ -380,9 +400,17 @@ def fit(
         callbacks: Called with every epoch's log, of several processes only in the first. One that
             raises ends the training.
         saliency_module: For foreign models, where saliency is read; see :func:`augmented_loss`.
+        balance: Draw the graphs of an epoch with replacement, as many as there are, so that every
+            class is equally likely; with several labels, the class of a graph is the rarest label
+            it has (:func:`~graph_transplant.targets.rarest_label`).
+        checkpoint: File that keeps the whole state of the training; for one process.
 
     Returns:
         The trained model and its history.
+
+    Raises:
+        GraphTransplantError: If an argument cannot be used, the loss is not finite, or the
+            checkpoint is that of another training or damaged.
 
     Example:
         >>> import graph_transplant as gt
@@ -406,12 +434,38 @@ def fit(
     check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
     _check_metric(metric, validation)
     _check_parts(parts, batch_size, group.size)
+    classes = _classes_to_balance(train) if balance else None
     augmentations = _several(augment)
     predictor = as_predictor(model, saliency_module)
     streams = [torch.Generator().manual_seed(_child(seed, stream)) for stream in range(2)]
     order_generator, augment_generator = streams
     begin = time.perf_counter()
-    history: list[EpochLog] = []
+    file = None
+    if checkpoint is not None:
+        if group.size > 1:
+            raise GraphTransplantError(
+                f"`checkpoint` is for one process, but {group.size} processes train together"
+            )
+        file = _CheckpointFile(
+            Path(checkpoint),
+            {
+                "model": settings_of(model),
+                "augment": [settings_of(augmentation) for augmentation in augmentations],
+                "train": {"graphs": len(train), "fingerprint": train.fingerprint()},
+                "validation": {"graphs": len(validation), "fingerprint": validation.fingerprint()},
+                "seed": seed,
+                "epochs": epochs,
+                "batch_size": batch_size,
+                "learning_rate": learning_rate,
+                "stop_patience": stop_patience,
+                "decay_patience": decay_patience,
+                "patience_unit": patience_unit,
+                "metric": metric,
+                "clip_norm": clip_norm,
+                "parts": parts,
+                "balance": balance,
+            },
+        )
     with (
         torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]),
         _progress_bar(progress if group.rank == 0 else False, epochs, metric) as show,
@@ -430,13 +484,26 @@ def fit(
             p for module in (model, *augmentations) for p in module.parameters() if p.requires_grad
         ]
         optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
-        stop, decay = _Patience(stop_patience), _Patience(decay_patience)
-        best_epoch, best_weights = 0, copy.deepcopy(model.state_dict())
+        run = _Run(
+            model=model,
+            augmentations=augmentations,
+            optimizer=optimizer,
+            streams=streams,
+            stop=_Patience(stop_patience),
+            decay=_Patience(decay_patience),
+            best_weights=copy.deepcopy(model.state_dict()),
+        )
+        if file is not None:
+            file.restore(run)
+            begin -= run.seconds
         model.train()
-        iterations = 0
-        for epoch in range(1, epochs + 1):
+        while not run.finished(epochs):
+            epoch = len(run.history) + 1
             rate = optimizer.param_groups[0]["lr"]
-            order = torch.randperm(len(train), generator=order_generator)
+            if classes is None:
+                order = torch.randperm(len(train), generator=order_generator)
+            else:
+                order = _balanced_order(classes, order_generator)
             if pieces is None:
                 sums, steps = _run_epoch(
                     predictor,
@@ -456,9 +523,9 @@ def fit(
                     optimizer,
                     batch_size=batch_size,
                     clip_norm=clip_norm,
-                    begin=iterations,
+                    begin=run.iterations,
                 )
-            iterations += steps
+            run.iterations += steps
             if not all(math.isfinite(value) for value in sums):
                 raise GraphTransplantError(
                     f"the training loss is not a finite number in epoch {epoch}; a lower "
@@ -474,7 +541,7 @@ def fit(
                 measured = pieces.mean_measurements(measured)
             log = EpochLog(
                 epoch=epoch,
-                iterations=iterations,
+                iterations=run.iterations,
                 train_loss=sum(sums),
                 clean_loss=sums[0],
                 virtual_loss=sums[1],
@@ -488,49 +555,252 @@ def fit(
                 measurements=measured,
                 validation_score=score,
             )
-            history.append(log)
-            passed = steps if patience_unit == "iterations" else 1
-            if stop.improved(score, passed):
-                best_epoch, best_weights = epoch, copy.deepcopy(model.state_dict())
-            if not decay.improved(-checked.loss, passed) and decay.over:
-                decay.waited = 0
-                for parameter_group in optimizer.param_groups:
-                    parameter_group["lr"] *= 0.5
+            run.take_in(log, steps if patience_unit == "iterations" else 1)
             with group.ending_together():
                 if group.rank == 0:
                     show(log)
                     for callback in callbacks:
                         callback(log)
-            if stop.over:
-                break
-    model.load_state_dict(best_weights)
+            if file is not None:
+                file.write(run, now=run.finished(epochs))
+    model.load_state_dict(run.best_weights)
     model.eval()
     return FitResult(
         model=model,
-        history=history,
-        best_epoch=best_epoch,
-        stopped_early=len(history) < epochs,
+        history=run.history,
+        best_epoch=run.best_epoch,
+        stopped_early=len(run.history) < epochs,
         seconds=time.perf_counter() - begin,
     )
+
+
+@dataclass
+class _Run:
+    """A training under way: everything that changes from epoch to epoch.
+
+    Attributes:
+        model: The model.
+        augmentations: Augmentations, prepared.
+        optimizer: Of their parameters.
+        streams: Generators of the order of the graphs and of augmentation.
+        stop: Until training stops.
+        decay: Until the learning rate is halved.
+        best_weights: The state of the model after the best epoch.
+        best_epoch: Its number; 0 before there is one.
+        iterations: Optimiser steps taken.
+        history: Every epoch.
+    """
+
+    model: nn.Module
+    augmentations: Sequence[Augmentation]
+    optimizer: torch.optim.Optimizer
+    streams: Sequence[torch.Generator]
+    stop: _Patience
+    decay: _Patience
+    best_weights: dict[str, Any]
+    best_epoch: int = 0
+    iterations: int = 0
+    history: list[EpochLog] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """How long the epochs took."""
+        return self.history[-1].seconds if self.history else 0.0
+
+    def finished(self, epochs: int) -> bool:
+        """Whether there are so many epochs, or patience is over."""
+        return len(self.history) >= epochs or self.stop.over
+
+    def take_in(self, log: EpochLog, passed: int) -> None:
+        """Add an epoch: remember the best weights, halve the learning rate when it is time.
+
+        Args:
+            log: What happened in it.
+            passed: What it adds to the two patiences.
+        """
+        self.history.append(log)
+        if self.stop.improved(log.validation_score, passed):
+            self.best_epoch = log.epoch
+            self.best_weights = copy.deepcopy(self.model.state_dict())
+        if not self.decay.improved(-log.validation_loss, passed) and self.decay.over:
+            self.decay.waited = 0
+            for group in self.optimizer.param_groups:
+                group["lr"] *= 0.5
+
+    def _modules(self) -> Iterator[tuple[str, nn.Module]]:
+        yield "model.", self.model
+        for number, augmentation in enumerate(self.augmentations):
+            yield f"augmentation.{number}.", augmentation
+
+    def pack(self, identity: dict[str, Any]) -> Checkpoint:
+        """Give the whole state after an epoch.
+
+        Args:
+            identity: What tells this training from others.
+        """
+        tensors: dict[str, Tensor] = {"random.torch": torch.get_rng_state()}
+        others: dict[str, Any] = {}
+        device = _device(self.model)
+        if device.type == "cuda":
+            tensors["random.device"] = torch.cuda.get_rng_state(device)
+        for number, stream in enumerate(self.streams):
+            tensors[f"random.{number}"] = stream.get_state()
+        for prefix, module in self._modules():
+            own, rest = module_state(prefix, module)
+            tensors.update(own)
+            others.update(rest)
+        for key, value in self.best_weights.items():
+            kept = tensors if isinstance(value, Tensor) else others
+            kept[f"best.{key}"] = value
+        for number, values in self.optimizer.state_dict()["state"].items():
+            for name, value in values.items():
+                tensors[f"optimizer.{number}.{name}"] = value
+        state = {
+            "rates": [group["lr"] for group in self.optimizer.param_groups],
+            "stop": [self.stop.best, self.stop.waited],
+            "decay": [self.decay.best, self.decay.waited],
+            "best_epoch": self.best_epoch,
+            "iterations": self.iterations,
+            "history": [asdict(log) for log in self.history],
+            "others": others,
+        }
+        return Checkpoint(identity, tensors, state)
+
+    def restore(self, found: Checkpoint) -> None:
+        """Go back to a state that :meth:`pack` gave.
+
+        Args:
+            found: The state.
+        """
+        tensors, state = found.tensors, found.state
+        for prefix, module in self._modules():
+            load_module(prefix, module, tensors, state["others"])
+        best = {**tensors, **state["others"]}
+        self.best_weights = {key: best[f"best.{key}"] for key in self.model.state_dict()}
+        kept = self.optimizer.state_dict()
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, value in tensors.items():
+            if key.startswith("optimizer."):
+                _, place, name = key.split(".")
+                moments.setdefault(int(place), {})[name] = value
+        for group, rate in zip(kept["param_groups"], state["rates"], strict=True):
+            group["lr"] = rate
+        self.optimizer.load_state_dict({**kept, "state": moments})
+        self.stop.best, self.stop.waited = state["stop"]
+        self.decay.best, self.decay.waited = state["decay"]
+        self.best_epoch, self.iterations = state["best_epoch"], state["iterations"]
+        self.history = [EpochLog(**log) for log in state["history"]]
+        for number, stream in enumerate(self.streams):
+            stream.set_state(tensors[f"random.{number}"])
+        torch.set_rng_state(tensors["random.torch"])
+        device = _device(self.model)
+        if device.type == "cuda" and "random.device" in tensors:
+            torch.cuda.set_rng_state(tensors["random.device"], device)
+
+
+class _CheckpointFile:
+    """The file that keeps the state of a training.
+
+    Args:
+        path: The file.
+        identity: What tells this training from others.
+    """
+
+    def __init__(self, path: Path, identity: dict[str, Any]) -> None:
+        self._path = path
+        self._identity = identity
+        self._written = time.monotonic()
+        self._found: Checkpoint | None = None
+        # What cannot be used is found out before there is any work to lose.
+        if path.exists():
+            self._found = Checkpoint.read(path)
+            self._found.check(identity, path)
+
+    def restore(self, run: _Run) -> None:
+        """Let a training go on from the file, if there was one.
+
+        Args:
+            run: The training, ready to start.
+        """
+        if self._found is None:
+            return
+        try:
+            run.restore(self._found)
+        except DataError:
+            raise
+        except (KeyError, TypeError, ValueError, RuntimeError) as problem:
+            raise DataError(
+                f"the checkpoint {self._path} does not fit the training: "
+                f"{type(problem).__name__}: {problem}; delete it to start anew"
+            ) from None
+
+    def write(self, run: _Run, *, now: bool) -> None:
+        """Write the state when the last time was long enough ago.
+
+        Args:
+            run: The training.
+            now: Write it in any case.
+        """
+        if now or time.monotonic() - self._written >= CHECKPOINT_SECONDS:
+            run.pack(self._identity).write(self._path)
+            self._written = time.monotonic()
+
+
+def _classes_to_balance(train: GraphStore) -> Tensor:
+    """Number the classes that batches are balanced by, int64 ``[graphs]``, without gaps."""
+    if train.task == "regression":
+        raise GraphTransplantError(
+            f"`balance` needs classes or labels, but the targets of {train.name} are numbers"
+        )
+    classes = train.labels if train.task == "multiclass" else rarest_label(train.y)
+    found: Tensor
+    _, found = torch.unique(classes, return_inverse=True)
+    return found
+
+
+def _balanced_order(classes: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw as many graphs as there are, with replacement, every class equally likely.
+
+    Args:
+        classes: From 0 without gaps, int64 ``[graphs]``.
+        generator: Source of randomness.
+
+    Returns:
+        Graph numbers, int64 ``[graphs]``.
+    """
+    size = torch.bincount(classes)
+    order = torch.argsort(classes, stable=True)
+    drawn = torch.randint(len(size), classes.shape, generator=generator)
+    share = torch.rand(classes.shape, generator=generator, dtype=torch.double)
+    inside = (share * size.index_select(0, drawn)).to(torch.long)
+    return order.index_select(0, offsets(size).index_select(0, drawn) + inside)
 
 
 def _check_metric(metric: str, validation: GraphStore) -> None:
     """Refuse a metric that the validation graphs do not have."""
     check_choice("metric", metric, METRICS)
-    if metric != "auroc":
+    if metric == "accuracy":
         return
-    two_classes = validation.task == "multiclass" and validation.num_outputs == 2
-    if not two_classes and validation.task != "multilabel":
-        kind = f"{validation.num_outputs} classes" if validation.task == "multiclass" else "numbers"
+    task = validation.task
+    two_classes = task == "multiclass" and validation.num_outputs == 2
+    fits = task == "regression" if metric == "r2" else two_classes or task == "multilabel"
+    if not fits:
+        kinds = {"multiclass": f"{validation.num_outputs} classes", "multilabel": "labels"}
         raise GraphTransplantError(
-            f"`metric` is 'auroc', which needs two classes or labels; the targets of "
-            f"{validation.name} are {kind}"
+            f"`metric` is {metric!r}, which needs "
+            f"{'numbers' if metric == 'r2' else 'two classes or labels'}; the targets of "
+            f"{validation.name} are {kinds.get(task, 'numbers')}"
         )
     targets = as_targets(validation.y, validation.num_outputs)
-    if math.isnan(mean_area_under_roc(torch.zeros_like(targets), targets, validation.task)):
-        found = "are all of one class" if two_classes else "have no label with both values"
+    # Average precision is defined without negatives, but then it is 1 whatever the model says.
+    decisive = "auroc" if metric == "average_precision" else metric
+    if math.isnan(_SCORES[decisive](torch.zeros_like(targets), targets, task)):
+        if metric == "r2":
+            found = "have no target that varies"
+        else:
+            found = "are all of one class" if two_classes else "have no label with both values"
         raise GraphTransplantError(
-            f"`metric` is 'auroc', which is not defined on the validation graphs of "
+            f"`metric` is {metric!r}, which is not defined on the validation graphs of "
             f"{validation.name}: they {found}"
         )
 
@@ -550,8 +820,8 @@ def _check_parts(parts: int, batch_size: int, processes: int) -> None:
 
 def _score(checked: Evaluation, metric: str, task: str) -> float:
     """Return what patience and the best weights go by; higher is better."""
-    if metric == "auroc":
-        return mean_area_under_roc(checked.logits, checked.targets, task)
+    if metric != "accuracy":
+        return _SCORES[metric](checked.logits, checked.targets, task)
     return checked.accuracy if task == "multiclass" else -checked.loss
 
 
@@ -919,8 +1189,8 @@ def _progress_bar(
 
         def show(log: EpochLog) -> None:
             text = f"loss {log.train_loss:.3f}  val loss {log.validation_loss:.3f}"
-            if metric == "auroc":
-                text += f"  val auroc {log.validation_score:.3f}"
+            if metric != "accuracy":
+                text += f"  val {metric.replace('_', ' ')} {log.validation_score:.3f}"
             elif not math.isnan(log.validation_accuracy):
                 text += f"  val acc {log.validation_accuracy:.3f}"
             bar.update(task, completed=log.epoch, description=text)

@@ -39,7 +39,7 @@ import logging
 import tempfile
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, cast, final
@@ -48,7 +48,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graph_transplant.datasets import tu
+from graph_transplant.datasets import molecules, tu
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore, StoreWriter
 
@@ -80,6 +80,7 @@ class _Recipe:
         node_categories: How many categories each node feature has; none for no node features.
         edge_categories: Likewise for edge features; none where these are numbers.
         edge_numbers: How many numbers an edge has whose mean over its edges goes to a node.
+        reading: How further graphs can be read in the same way, if they can.
     """
 
     split: str
@@ -88,6 +89,7 @@ class _Recipe:
     node_categories: tuple[int, ...] = ()
     edge_categories: tuple[int, ...] = ()
     edge_numbers: int = 0
+    reading: Mapping[str, str] | None = None
 
     def parts(self) -> dict[str, str]:
         """Return where each table lies."""
@@ -99,16 +101,14 @@ class _Recipe:
         }
 
 
-# The categories are those of OGB 1.3.6: atomic number, chirality, degree, charge, hydrogens,
-# radical electrons, hybridisation, aromatic, in a ring; bond type, stereo, conjugated. They stand
-# here and are not asked of the package, so that a data set is the same with every version of it.
 DATASETS: Final[dict[str, _Recipe]] = {
     "ogbg-molhiv": _Recipe(
         split="scaffold",
         classes=2,
         label_names=("inactive", "active"),
-        node_categories=(119, 5, 12, 12, 10, 6, 6, 2, 2),
-        edge_categories=(5, 6, 2),
+        node_categories=molecules.ATOM_CATEGORIES,
+        edge_categories=molecules.BOND_CATEGORIES,
+        reading={"kind": "molecules", "features": "ogb"},
     ),
     "ogbg-ppa": _Recipe(split="species", classes=37, edge_numbers=7),
 }
@@ -415,6 +415,10 @@ class _Reader:
         few = "expected at least {} of them in each graph"
         _check_line(files, "num-node-list", self.node_counts < 1, few.format(1))
         _check_line(files, "num-edge-list", self.edge_counts < 0, few.format(0))
+        # Sums of such numbers must not wrap around.
+        many = "expected fewer than 2**31 of them in each graph"
+        _check_line(files, "num-node-list", self.node_counts >= 2**31, many)
+        _check_line(files, "num-edge-list", self.edge_counts >= 2**31, many)
         self.labels = _read_labels(files, self.recipe.classes, graphs)
         self.official = _read_split(files, graphs)
         nodes, edges = int(self.node_counts.sum()), int(self.edge_counts.sum())
@@ -571,7 +575,7 @@ def load(path: str | Path) -> GraphStore:
     cached = folder / f"{prefix}{content}.safetensors"
     if cached.is_file():
         try:
-            return GraphStore.load(cached)
+            return _load_cached(cached, files.name)
         except DataError as error:
             log.warning("cached data set %s cannot be used and is made anew: %s", cached, error)
     log.info("reading %s from %s", files.name, files.where)
@@ -585,7 +589,13 @@ def load(path: str | Path) -> GraphStore:
             f"data set {files.name!r} cannot be written to {folder} ({error}); name another folder "
             f"with the environment variable {tu.CACHE_VARIABLE}"
         ) from error
-    return GraphStore.load(cached)
+    return _load_cached(cached, files.name)
+
+
+def _load_cached(cached: Path, name: str) -> GraphStore:
+    store = GraphStore.load(cached)
+    store.reading = DATASETS[name].reading
+    return store
 
 
 # ------------------------------------------------------------------ download

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from graph_transplant.experiments.files import write_atomically
 from graph_transplant.experiments.progress import Reporter, Silent
 from graph_transplant.experiments.protocol import (
     SCALES,
+    TASK_METRICS,
     Record,
     Settings,
     Trial,
@@ -28,7 +30,7 @@ from graph_transplant.experiments.protocol import (
 )
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.selection import SELECTIONS
-from graph_transplant.experiments.splits import official_split, strata
+from graph_transplant.experiments.splits import by_scaffold, official_split, strata
 from graph_transplant.experiments.summary import (
     SummaryRow,
     Verdict,
@@ -37,7 +39,9 @@ from graph_transplant.experiments.summary import (
     verdicts,
 )
 from graph_transplant.graphs import GraphStore
+from graph_transplant.metrics import measure
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
+from graph_transplant.targets import as_targets
 
 Item = TypeVar("Item")
 
@@ -79,6 +83,7 @@ def compare(
     scale: str = "auto",
     split: str = "folds",
     readout: str = "mean",
+    balance: bool = False,
     attack: Sequence[float] = (),
     workers: int = 1,
     engine: str = "local",
@@ -89,18 +94,23 @@ def compare(
 ) -> Comparison:
     """Compare methods by stratified cross-validation on the same folds.
 
+    Numbers to predict are standardised by the training graphs of each fold, and measured in the
+    units of the data.
+
     Trials whose record lies in ``out`` already are not run again, so that the same call after an
     interruption goes on where it stopped. More methods, models, layers or repeats may be added to a
     directory; anything else that differs is refused.
 
     Args:
-        store: The data set; each graph has one class, or several labels.
+        store: The data set; each graph has one class, several labels, or numbers to predict.
         out: Directory for ``records.jsonl`` and ``summary.csv``, made when it is not there.
         methods: Names of methods, with parameters or without
             (:func:`~graph_transplant.augment.methods.expand_methods`); differences are taken to
             ``vanilla``. A named method that cannot serve the data is an error; of ``all`` and
             ``paper`` it is left out, and the reporter is told why.
-        models: Names of convolutions.
+        models: Names of convolutions; ``"auto"`` is ``"gine"`` for molecules with edge features and
+            ``"gcs"`` otherwise. The reporter is told of those that do not look at edge features
+            which the data have.
         layers: Numbers of layers.
         folds: Number of folds, at least 3.
         repeats: How often to repeat with another shuffle.
@@ -111,13 +121,17 @@ def compare(
             every value of its search space and reports, for each method and model, the candidate
             (number of layers, values) with the best validation metric; see
             :func:`~graph_transplant.experiments.selection.select`. ``"none"`` reports every one.
-        metric: ``"accuracy"`` or ``"auroc"``. (default: what suits the data set, see
+        metric: ``"accuracy"``; ``"auroc"`` or ``"average_precision"`` for two classes or several
+            labels; ``"r2"`` for numbers. (default: what suits the data set, see
             :func:`~graph_transplant.experiments.protocol.default_metric`)
         scale: The paper's patience and batch size for ``"small"``, ``"medium"`` or ``"large"`` data
             sets; ``"auto"`` goes by the number of graphs.
-        split: ``"folds"``, or ``"official"`` for the split that comes with the data set, where
-            repeats differ in their seed alone.
+        split: ``"folds"``, or one split, where repeats differ in their seed alone: ``"official"``
+            for the one that comes with the data set, ``"scaffold"`` for molecules, which keeps
+            those of one Bemis-Murcko scaffold together.
         readout: How node embeddings become a graph embedding: mean, sum or max.
+        balance: Draw training graphs so that all classes are equally likely, see
+            :func:`~graph_transplant.fit`.
         attack: Also measure the accuracy on test graphs attacked with these budgets, as shares of
             the mean number of edges.
         workers: How many trials run at once on this machine.
@@ -136,7 +150,8 @@ def compare(
         GraphTransplantError: If an argument cannot be used or the directory holds other records.
         TrialError: If a trial fails; finished trials are kept.
     """
-    models, layers = _unique(models), _unique(layers)
+    models = _unique([automatic_model(store) if name == "auto" else name for name in models])
+    layers = _unique(layers)
     for argument, names, choices in (
         ("methods", methods, METHODS),
         ("models", models, CONVOLUTIONS),
@@ -166,12 +181,19 @@ def compare(
             split=split,
             parts=current_group().size if engine == "torchrun" else 1,
             attack=tuple(attack),
+            balance=balance,
         ),
         batch_size,
     )
-    check_protocol(store, settings, select)
+    if settings.split == "scaffold":
+        store = by_scaffold(store)
+    check_protocol(store, settings, select, models)
     reporter = reporter or Silent()
-    chosen = _that_serve(candidates(methods, search=select != "none", scale=scale), store, reporter)
+    unused = unused_edge_features(store, models)
+    if unused:
+        reporter.note(unused)
+    wished = candidates(methods, search=select != "none", scale=scale)
+    chosen = _that_serve(wished, models, store, reporter)
     fingerprint = store.fingerprint()
     directory = Path(out)
     identity = {"data": store.name, "fingerprint": fingerprint}
@@ -242,38 +264,129 @@ def metric_for(store: GraphStore) -> str:
     return default_metric(store.task, counts)
 
 
-def check_protocol(store: GraphStore, settings: Settings, select: str) -> None:
+def automatic_model(store: GraphStore) -> str:
+    """Choose the convolution that suits a data set.
+
+    Args:
+        store: The data set.
+
+    Returns:
+        ``"gine"`` for molecules with edge features, else ``"gcs"``.
+
+    Example:
+        >>> from graph_transplant import load
+        >>> automatic_model(load("motifs", graphs=12))
+        'gcs'
+    """
+    molecules = store.reading is not None and store.reading.get("kind") == "molecules"
+    return "gine" if molecules and store.num_edge_features else "gcs"
+
+
+def unused_edge_features(store: GraphStore, models: Sequence[str]) -> str:
+    """Say which models do not look at the edge features that a data set has.
+
+    Args:
+        store: The data set.
+        models: Names of convolutions.
+
+    Returns:
+        A sentence without full stop; empty when nothing is passed over.
+
+    Example:
+        >>> from graph_transplant import load
+        >>> unused_edge_features(load("motifs", graphs=12), ["gcs"])
+        ''
+    """
+    blind = [name for name in models if not CONVOLUTIONS[name].takes_edge_attr]
+    count = store.num_edge_features
+    if not blind or not count:
+        return ""
+    able = [name for name, kind in CONVOLUTIONS.items() if kind.takes_edge_attr]
+    features = f"the {count} edge features" if count > 1 else "the edge feature"
+    return (
+        f"{_listed(blind)} do{'es' if len(blind) == 1 else ''} not use {features} of {store.name}; "
+        f"{_listed(able)} do"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def check_protocol(
+    store: GraphStore, settings: Settings, select: str, models: Sequence[str] = ()
+) -> None:
     """Check that a data set can be compared on in this way, before anything runs.
 
     Args:
         store: The data set.
         settings: The protocol.
         select: How candidates are chosen.
+        models: Names of convolutions.
 
     Raises:
         GraphTransplantError: If it cannot, saying why.
     """
-    if settings.split == "official":
+    if settings.split != "folds":
         official_split(store)
         if select == "nested":
             raise GraphTransplantError(
-                "nested selection needs folds, but `split` is 'official': choose one of the two"
+                f"nested selection needs folds, but `split` is {settings.split!r}: choose one of "
+                "the two"
             )
     else:
         strata(store, settings.folds)
-    if store.task == "multilabel" and settings.metric != "auroc":
+    choices = TASK_METRICS[store.task]
+    if settings.metric not in choices:
+        kinds = {
+            "multiclass": "graphs have one class each",
+            "multilabel": "graphs have several labels",
+            "regression": "targets are numbers",
+        }
+        *first, last = choices
+        named = f"{', '.join(first)} or {last}" if first else last
         raise GraphTransplantError(
-            f"`metric` must be auroc for {store.name}, whose graphs have several labels; got "
+            f"`metric` must be {named} for {store.name}, whose {kinds[store.task]}; got "
             f"{settings.metric!r}"
         )
-    if settings.metric == "auroc" and store.task == "multiclass" and store.num_outputs != 2:
+    if settings.metric != "accuracy" and store.task == "multiclass" and store.num_outputs != 2:
         raise GraphTransplantError(
-            f"`metric` auroc needs two classes, but {store.name} has {store.num_outputs}"
+            f"`metric` {settings.metric} needs two classes, but {store.name} has "
+            f"{store.num_outputs}"
+        )
+    if settings.split != "folds":
+        _check_defined(store, settings)
+    if settings.balance and store.task == "regression":
+        raise GraphTransplantError(
+            f"`balance` needs classes or labels, but the targets of {store.name} are numbers"
+        )
+    edge_models = [name for name in models if CONVOLUTIONS[name].takes_edge_attr]
+    if edge_models and not store.num_edge_features:
+        raise GraphTransplantError(
+            f"`models`: {edge_models[0]} needs edge features, but {store.name} has none"
         )
     if settings.attack and store.task != "multiclass":
         raise GraphTransplantError(
             f"`attack` needs one class per graph, but the task of {store.name} is {store.task}"
         )
+    if settings.attack and edge_models:
+        raise GraphTransplantError(
+            "`attack` adds edges, and edges that are not there have no features: "
+            f"{edge_models[0]} of `models` reads them; choose others"
+        )
+
+
+def _check_defined(store: GraphStore, settings: Settings) -> None:
+    """Refuse a metric that is not defined on the graphs of a split that nobody drew."""
+    split = official_split(store)
+    for part, graphs in (("validation", split.validation), ("test", split.test)):
+        targets = as_targets(store.y[graphs], store.num_outputs)
+        if math.isnan(measure(torch.zeros_like(targets), targets, store.task)[settings.metric]):
+            raise GraphTransplantError(
+                f"`metric` {settings.metric} is not defined on the {len(graphs)} {part} graphs of "
+                f"the {settings.split} split of {store.name}: their targets do not differ"
+            )
 
 
 def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str, bool]:
@@ -307,18 +420,24 @@ def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str,
     return found
 
 
-def _that_serve(methods: Mapping[str, bool], store: GraphStore, reporter: Reporter) -> list[str]:
+def _that_serve(
+    methods: Mapping[str, bool], models: Sequence[str], store: GraphStore, reporter: Reporter
+) -> list[str]:
     """Keep the methods that can train on the data; one that was asked for by name must be able to.
 
     Args:
         methods: What :func:`candidates` gives.
+        models: Names of convolutions; a method must be able to train all of them.
         store: The data set.
         reporter: Told what is left out.
     """
-    model = GraphClassifier.for_data(store, layers=1, hidden=8, seed=0)
+    built = [
+        GraphClassifier.for_data(store, conv=name, layers=1, hidden=8, seed=0) for name in models
+    ]
     chosen = []
     for name, named in methods.items():
-        problem = refusal(name, model, store)
+        problems = (refusal(name, model, store) for model in built)
+        problem = next((each for each in problems if each is not None), None)
         if problem is None:
             chosen.append(name)
         elif named:

@@ -28,6 +28,7 @@ from torch.distributed.rendezvous import rendezvous
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Record, Settings, Trial
+from graph_transplant.experiments.splits import by_scaffold
 from graph_transplant.experiments.trial import run_trial
 from graph_transplant.experiments.worker import TrialError, failure_of
 from graph_transplant.graphs import GraphStore
@@ -388,15 +389,17 @@ def serve(load: Callable[[], GraphStore]) -> None:
         for message in group.messages():
             if "end" in message:
                 return
+            settings = _settings_of(message["settings"])
             if store is None:
                 store = load()
+                if settings.split == "scaffold":
+                    store = by_scaffold(store)
                 fingerprint = store.fingerprint()
             if fingerprint != message["fingerprint"]:
                 raise GraphTransplantError(
                     f"process {group.rank} has read other data than the first one: its fingerprint "
                     f"is {fingerprint[:12]}…, that of the first {message['fingerprint'][:12]}…"
                 )
-            settings = _settings_of(message["settings"])
             for given in message["trials"]:
                 trial = Trial(**given)
                 try:

@@ -15,11 +15,24 @@ Record = dict[str, Any]
 BASELINE = "vanilla"
 """The method that every other method is compared with."""
 
-METRICS = {"accuracy": "accuracy", "auroc": "AUROC"}
+METRICS = {
+    "accuracy": "accuracy",
+    "auroc": "AUROC",
+    "average_precision": "average precision",
+    "r2": "R²",
+}
 """What trials are judged by, with its name in words; more is better."""
 
-SPLITS = ("folds", "official")
-"""Cross-validation, or the one split that the publishers of the data set fixed."""
+TASK_METRICS = {
+    "multiclass": ("accuracy", "auroc", "average_precision"),
+    "multilabel": ("auroc", "average_precision"),
+    "regression": ("r2",),
+}
+"""What the trials of a task can be judged by."""
+
+SPLITS = ("folds", "official", "scaffold")
+"""Cross-validation; the one split that the publishers of the data set fixed; or, for molecules, one
+split that keeps molecules of one scaffold together."""
 
 PATIENCE_UNITS = ("iterations", "epochs")
 """What patience is counted in."""
@@ -48,13 +61,16 @@ class Settings:
         hidden: Width of the hidden layers.
         readout: How node embeddings become a graph embedding.
         dropout: Dropout of the classifier head.
-        metric: What checkpoints, candidates and methods are judged by: ``"accuracy"`` or
-            ``"auroc"``, for several labels its mean over them.
-        split: ``"folds"``, or ``"official"`` for the split that comes with the data set; then
-            repeats differ in their seed alone.
+        metric: What checkpoints, candidates and methods are judged by: ``"accuracy"``, ``"auroc"``
+            or ``"average_precision"`` (for several labels their mean over them), or ``"r2"`` for
+            numbers.
+        split: ``"folds"``, or one split, of which repeats differ in their seed alone:
+            ``"official"`` for the split that comes with the data set, ``"scaffold"`` for one by the
+            scaffolds of molecules.
         parts: Pieces that each batch is cut into, for training on several processes.
         attack: Budgets of the GradArgmax attack on the test graphs, as shares of the mean number of
             edges; none by default.
+        balance: Draw training graphs so that all classes are equally likely.
 
     Example:
         >>> Settings(folds=3).folds
@@ -80,6 +96,7 @@ class Settings:
     split: str = "folds"
     parts: int = 1
     attack: tuple[float, ...] = ()
+    balance: bool = False
 
     def __post_init__(self) -> None:
         smallest = {
@@ -183,20 +200,21 @@ def default_metric(task: str, class_counts: Sequence[int]) -> str:
     """Choose the metric that suits a data set.
 
     Accuracy says little when one class is rare, and nothing when a graph may have several labels.
+    Numbers are judged by R².
 
     Deviation: metric-decides. The paper stops and selects by validation accuracy, also where it
     reports AUROC; here the metric that is reported decides.
 
     Args:
-        task: ``"multiclass"`` or ``"multilabel"``.
-        class_counts: Graphs of each class.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
+        class_counts: Graphs of each class; does not count for other tasks.
 
     Example:
         >>> default_metric("multiclass", [300, 300]), default_metric("multiclass", [950, 50])
         ('accuracy', 'auroc')
     """
-    if task == "multilabel":
-        return "auroc"
+    if task != "multiclass":
+        return TASK_METRICS[task][0]
     if len(class_counts) == 2 and min(class_counts) < IMBALANCED * sum(class_counts):
         return "auroc"
     return "accuracy"
@@ -226,6 +244,19 @@ def score(record: Record, part: str = "test") -> float | None:
     """
     value = record[part].get(metric_of(record))
     return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def one_split(settings: Mapping[str, Any]) -> bool:
+    """Whether all trials share one split, official or by scaffold, instead of folds.
+
+    Args:
+        settings: The settings of a record.
+
+    Example:
+        >>> one_split({"split": "scaffold"}), one_split({"folds": 5})
+        (True, False)
+    """
+    return bool(settings.get("split", "folds") != "folds")
 
 
 @dataclass(frozen=True, order=True)
@@ -292,7 +323,7 @@ def all_trials(
         models: Names of convolutions.
         layers: Numbers of layers.
         repeats: Number of repeats.
-        folds: Number of folds; 1 for the official split.
+        folds: Number of folds; 1 for the official split or one by scaffold.
         nested: Validate on each of the other folds in turn, for nested selection.
 
     Example:

@@ -58,6 +58,7 @@ _POSSIBLE: dict[str, tuple[type, ...]] = {
     "stopped_early": (bool,),
     "curve": (list,),
     "attacked": (list,),
+    "columns": (dict,),
 }
 """What a record may have, with the type that readers count on."""
 
@@ -65,6 +66,7 @@ _INSIDE: dict[str, tuple[type, ...]] = {
     "test": _MEASURED,
     "validation": _MEASURED,
     "sizes": (int,),
+    "columns": (str,),
 }
 """Fields that are objects, with the type of everything in them."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.experiments.protocol import Record, score
+from graph_transplant.experiments.protocol import Record, one_split, score
 from graph_transplant.experiments.statistics import mean
 
 SELECTIONS = ("none", "validation", "nested")
@@ -202,7 +202,7 @@ def left_out(records: Iterable[Record], how: str) -> list[str]:
     families = _families(records) if how != "none" else {}
     for (_, model, method), trials in families.items():
         settings = _settings(trials)
-        official = settings.get("split", "folds") == "official"
+        official = one_split(settings)
         repeats = len({repeat for repeat, _ in _places(trials)})
         expected = repeats if official else repeats * settings["folds"]
         unit = "runs" if official else "folds"
@@ -315,9 +315,10 @@ def _inner_splits(trials: Trials, how: str) -> range:
     if how == "validation":
         return range(1)
     settings = _settings(trials)
-    if settings.get("split", "folds") == "official":
+    if one_split(settings):
+        kind = f"a{'n' if settings['split'] == 'official' else ''} {settings['split']} split"
         raise GraphTransplantError(
-            "`select` is 'nested', which needs folds, but the trials are of an official split: its "
+            f"`select` is 'nested', which needs folds, but the trials are of {kind}: its "
             "validation graphs are nobody's test graphs, choose 'validation'"
         )
     return range(settings["folds"] - 1)

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore
+from graph_transplant.targets import rarest_label
+
+QUANTILES = 10
+"""Numbers are stratified by at most so many groups of equal size, from low to high."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,9 @@ def fold_indices(
         >>> labels[split.test].sort().values.tolist()
         [0, 1]
     """
+    # Late: whoever only predicts should not wait for it.
+    from sklearn.model_selection import StratifiedKFold
+
     check_folds(labels, folds)
     if not 0 <= fold < folds:
         raise GraphTransplantError(f"`fold` must be from 0 to {folds - 1}, got {fold}")
@@ -130,7 +136,8 @@ def strata(store: GraphStore, folds: int) -> Tensor:
     """Give the classes that folds are stratified by.
 
     For several labels per graph they are made up: a graph counts to the rarest label it has, and
-    labels too rare to be in every fold count as none.
+    labels too rare to be in every fold count as none. Numbers are put into up to ten groups of
+    equal size from low to high, by the first of them; graphs that lack it are a group too.
 
     Args:
         store: The data set.
@@ -153,19 +160,10 @@ def strata(store: GraphStore, folds: int) -> Tensor:
     if store.task == "multiclass":
         check_folds(store.labels, folds)
         return store.labels
-    if store.task != "multilabel":
-        raise GraphTransplantError(
-            f"a comparison needs classes or labels, but the task of {store.name} is {store.task}"
-        )
-    positive = store.y == 1
-    counts = positive.sum(0)
-    # A label's weight is the larger the rarer it is; ties go to the first.
-    rarity = torch.zeros_like(counts).index_copy_(
-        0, counts.argsort(descending=True, stable=True), torch.arange(1, counts.numel() + 1)
-    )
-    rarest, label = (positive * rarity).max(1)
-    classes = torch.where(rarest > 0, label + 1, 0)
-    small = torch.bincount(classes, minlength=counts.numel() + 1) < folds
+    if store.task == "regression":
+        return _quantiles(store, folds)
+    classes = rarest_label(store.y)
+    small = torch.bincount(classes, minlength=store.num_outputs + 1) < folds
     classes = torch.where(small[classes], 0, classes)
     if 0 < int((classes == 0).sum()) < folds:
         # Too few are left over for a class of their own: they join the largest one.
@@ -173,6 +171,55 @@ def strata(store: GraphStore, folds: int) -> Tensor:
         classes = torch.where(classes == 0, largest, classes)
     check_folds(classes, folds)
     return classes
+
+
+def _quantiles(store: GraphStore, folds: int) -> Tensor:
+    """Group graphs by the rank of their first target; 0 is for those that lack it."""
+    values = store.y[:, 0]
+    present = (~values.isnan()).nonzero().flatten()
+    count = len(present)
+    if count < folds:
+        raise GraphTransplantError(
+            f"`folds` is {folds}, but only {count} graph{'s' if count != 1 else ''} of "
+            f"{store.name} ha{'ve' if count != 1 else 's'} a target: there must be at least as many"
+            " as there are folds"
+        )
+    groups = min(QUANTILES, count // folds)
+    order = values[present].argsort(stable=True)
+    classes = torch.zeros(len(store), dtype=torch.long)
+    classes[present[order]] = torch.arange(count) * groups // count + 1
+    if len(store) - count < folds:
+        # Too few for a group of their own.
+        classes.clamp_(min=1)
+    check_folds(classes, folds)
+    return classes
+
+
+def by_scaffold(store: GraphStore) -> GraphStore:
+    """Give molecules a split that keeps those of one scaffold together, as their official one.
+
+    Args:
+        store: Molecules with the texts that they were read from.
+
+    Raises:
+        DataError: If it is not known what they were read from.
+
+    Example:
+        >>> by_scaffold(GraphStore(x=None, edge_index=torch.empty(2, 0, dtype=torch.long),
+        ...                        y=torch.zeros(1, dtype=torch.long), node_counts=torch.ones(1),
+        ...                        edge_counts=torch.zeros(1), name="rings"))
+        Traceback (most recent call last):
+        graph_transplant.errors.DataError: `split` is 'scaffold', which needs molecules read from \
+a table or an SDF file, but rings has none
+    """
+    from graph_transplant.datasets.molecules import scaffold_split
+
+    if store.rows is None or not all(store.rows.texts):
+        raise DataError(
+            "`split` is 'scaffold', which needs molecules read from a table or an SDF file, but "
+            f"{store.name} has none"
+        )
+    return store.with_official(scaffold_split(store))
 
 
 def official_split(store: GraphStore) -> Split:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -16,6 +17,7 @@ from graph_transplant.experiments.protocol import (
     Record,
     Trial,
     metric_of,
+    one_split,
     score,
 )
 from graph_transplant.experiments.selection import left_out, select
@@ -64,9 +66,14 @@ class SummaryRow:
             (:func:`~graph_transplant.experiments.statistics.effect_size`).
         seconds_mean: Mean duration of a trial.
         pairs: Number of folds the difference is taken over.
-        folds: Number of folds of the protocol; 1 for an official split.
+        folds: Number of folds of the protocol; 1 for one split, official or by scaffold.
         repeats: Number of repeats that have a finished trial.
         chosen: What was selected, in words; empty when nothing was.
+        average_precision_mean: Mean average precision, for two classes or several labels.
+        r2_mean: Mean R², for numbers.
+        rmse_mean: Mean root of the mean squared error, in the units of the data.
+        mae_mean: Mean absolute error, in the units of the data.
+        split: ``"folds"``, ``"official"`` or ``"scaffold"``.
     """
 
     data: str
@@ -94,10 +101,18 @@ class SummaryRow:
     folds: int
     repeats: int
     chosen: str
+    average_precision_mean: float | None = None
+    r2_mean: float | None = None
+    rmse_mean: float | None = None
+    mae_mean: float | None = None
+    split: str = "folds"
 
 
-COLUMNS = tuple(field.name for field in fields(SummaryRow))
-"""Columns of ``summary.csv``, in order: the fields of :class:`SummaryRow`."""
+WHEN_THERE = ("average_precision_mean", "r2_mean", "rmse_mean", "mae_mean")
+"""Columns of ``summary.csv`` that are left out when no row has a value."""
+
+COLUMNS = tuple(field.name for field in fields(SummaryRow) if field.name != "split")
+"""Columns of ``summary.csv``, in order: fields of :class:`SummaryRow`."""
 
 
 @dataclass(frozen=True)
@@ -205,9 +220,9 @@ def summarise(records: Iterable[Record], selection: str = "none") -> list[Summar
 
     Within a model the rows are ranked by mean test score, which is the metric that the records were
     made with. Differences are to ``vanilla``, over the folds both methods have; Holm's correction
-    runs over the methods of one model. The runs of an official split share their test graphs and
-    their training graphs: they are tested as independent runs, and what the test speaks of is
-    another run on that split, not other graphs.
+    runs over the methods of one model. The runs of one split, official or by scaffold, share their
+    test graphs and their training graphs: they are tested as independent runs, and what the test
+    speaks of is another run on that split, not other graphs.
 
     Args:
         records: Finished trials.
@@ -237,7 +252,7 @@ def summarise(records: Iterable[Record], selection: str = "none") -> list[Summar
         corrected = holm([paired.p_value for paired in compared])
         for name, paired, p_holm in zip(names, compared, corrected, strict=True):
             trials = methods[name]
-            metric = metric_of(trials[0])
+            metric, settings = metric_of(trials[0]), trials[0]["settings"]
             values = scores(trials, metric)
             low, high = mean_interval(values, test_to_train=_test_to_train(trials)) or (None, None)
             rows.append(
@@ -262,9 +277,14 @@ def summarise(records: Iterable[Record], selection: str = "none") -> list[Summar
                     effect=paired.effect,
                     seconds_mean=mean([record["seconds"] for record in trials]),
                     pairs=paired.pairs,
-                    folds=1 if _official(trials[0]) else trials[0]["settings"]["folds"],
+                    folds=1 if one_split(settings) else settings["folds"],
                     repeats=len({record["repeat"] for record in trials}),
                     chosen=chosen_in_words(trials),
+                    average_precision_mean=mean(scores(trials, "average_precision")),
+                    r2_mean=mean(scores(trials, "r2")),
+                    rmse_mean=mean(scores(trials, "rmse")),
+                    mae_mean=mean(scores(trials, "mae")),
+                    split=settings.get("split", "folds"),
                 )
             )
     return rows
@@ -313,9 +333,9 @@ def pairwise(records: Iterable[Record], selection: str = "none") -> list[PairRow
 
 def _ranked(methods: Mapping[str, Sequence[Record]]) -> list[str]:
     """Order methods by mean test score, the best first."""
-    means = {
-        name: mean(scores(trials, metric_of(trials[0]))) or 0.0 for name, trials in methods.items()
-    }
+    found = {name: mean(scores(trials, metric_of(trials[0]))) for name, trials in methods.items()}
+    # What has no score comes last, also after scores below zero.
+    means = {name: -math.inf if value is None else value for name, value in found.items()}
     return sorted(means, key=lambda name: (-means[name], name))
 
 
@@ -369,13 +389,9 @@ def paired_scores(
     return PairedScores(test.difference, test.low, test.high, test.p_value, effect, test.pairs)
 
 
-def _official(record: Record) -> bool:
-    return bool(record["settings"].get("split", "folds") == "official")
-
-
 def _test_to_train(records: Sequence[Record]) -> float:
     """Give the number of test graphs per training graph that the correction asks for."""
-    if _official(records[0]):
+    if one_split(records[0]["settings"]):
         # The training sets do not merely overlap, they are the same: there is no draw of graphs
         # whose dependence could be corrected for, only independent seeds.
         return 0.0
@@ -418,16 +434,25 @@ def chosen_in_words(records: Sequence[Record]) -> str:
 def summary_csv(rows: Iterable[SummaryRow]) -> str:
     """Give the text of ``summary.csv``; a number that is not defined is an empty cell.
 
+    Columns of measurements that belong to some tasks only (:data:`WHEN_THERE`) are there when a row
+    has a value.
+
     Example:
         >>> summary_csv([]).split(",")[:3]
         ['data', 'model', 'layers']
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows = list(rows)
+    columns = [
+        name
+        for name in COLUMNS
+        if name not in WHEN_THERE or any(getattr(row, name) is not None for row in rows)
+    ]
+    writer.writerow(columns)
     for row in rows:
         cells = []
-        for name in COLUMNS:
+        for name in columns:
             value = getattr(row, name)
             cells.append(f"{value:.6g}" if isinstance(value, float) else value)
         writer.writerow(cells)
@@ -707,7 +732,7 @@ epochs may change the picture.
     found += left_out(records, selection)
     for what, lost in (
         ("score", [record for record in records if score(record) is None]),
-        ("loss", [record for record in records if record["test"].get("nll") is None]),
+        ("loss", [record for record in records if record["test"].get("nll", 0.0) is None]),
     ):
         if lost:
             trials = "; ".join(str(Trial.of_record(record)) for record in lost)
@@ -755,14 +780,14 @@ def _evidence(row: SummaryRow, family: int) -> str:
     correction = f" after Holm's correction over {family} methods" if family > 1 else ""
     runs = f"{row.pairs} {_unit(row)}s"
     if _unit(row) == "run":
-        runs += " of one official split"
+        runs += f" of one {row.split} split"
     elif row.pairs == row.folds * row.repeats and row.repeats > 1:
         runs = f"{row.folds} folds × {row.repeats} repeats"
     return f"{format_p(row.p_holm)}{correction}, {runs}"
 
 
 def _unit(row: SummaryRow) -> str:
-    """Name what is paired: folds, or the runs on an official split."""
+    """Name what is paired: folds, or the runs on one split."""
     return "run" if row.folds == 1 else "fold"
 
 
@@ -796,7 +821,11 @@ def format_points(difference: float) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
+    if value is None:
+        return "-"
+    # Adding zero takes the sign off a zero.
+    text = f"{round(100 * value, 1) + 0.0:.1f} %"
+    return text.replace("-", "−")
 
 
 def _trials(count: int) -> str:

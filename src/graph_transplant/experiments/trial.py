@@ -17,6 +17,7 @@ from graph_transplant.experiments.splits import Split, fold_indices, official_sp
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.nn import GraphClassifier
+from graph_transplant.targets import TargetScale
 from graph_transplant.training import EpochLog, evaluate, fit
 
 CURVE_POINTS = 60
@@ -60,7 +61,7 @@ def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
         trial: The trial.
         settings: The protocol.
     """
-    if settings.split == "official":
+    if settings.split != "folds":
         return official_split(store)
     return fold_indices(
         strata(store, settings.folds),
@@ -84,11 +85,12 @@ def run_trial(
     """Train and evaluate one trial.
 
     Selection looks at the validation graphs only; the test graphs are evaluated once, at the
-    selected checkpoint. Standardisation statistics come from training and validation graphs. The
-    record depends on the arguments alone, apart from its ``seconds``.
+    selected checkpoint. Standardisation statistics come from training and validation graphs, those
+    of numbers to predict from the training graphs alone; predicted numbers are measured in the
+    units of the data. The record depends on the arguments alone, apart from its ``seconds``.
 
     Args:
-        store: The whole data set.
+        store: The whole data set; for a split by scaffold, with that split.
         trial: What to run.
         settings: The protocol.
         fingerprint: Fingerprint of ``store`` (computed once per comparison).
@@ -103,6 +105,7 @@ def run_trial(
     seed = trial_seed(trial, settings.seed)
     train = store.subset(split.train)
     validation = store.subset(split.validation)
+    scale = TargetScale.of(train) if store.task == "regression" else None
     model = GraphClassifier.for_data(
         store.subset(torch.cat([split.train, split.validation])),
         conv=trial.model,
@@ -114,8 +117,8 @@ def run_trial(
     )
     result = fit(
         model,
-        train,
-        validation,
+        train if scale is None else scale.apply(train),
+        validation if scale is None else scale.apply(validation),
         build_method(trial.method, model, seed=seed + 1),
         seed=seed,
         epochs=settings.epochs,
@@ -127,6 +130,7 @@ def run_trial(
         metric=settings.metric,
         parts=settings.parts,
         clip_norm=settings.clip_norm,
+        balance=settings.balance,
         progress=False,
         callbacks=callbacks,
     )
@@ -134,7 +138,8 @@ def run_trial(
     measured = {}
     for name, part in (("validation", validation), ("test", test)):
         evaluation = evaluate(result.model, part)
-        measured[name] = measure(evaluation.logits, evaluation.targets, store.task)
+        outputs = evaluation.logits if scale is None else scale.undo(evaluation.logits)
+        measured[name] = measure(outputs, evaluation.targets, store.task)
     record: Record = {
         "data": store.name,
         "source": source,
@@ -161,10 +166,28 @@ def run_trial(
         "settings": settings.as_record(__version__),
         "curve": sampled_curve(result.history),
     }
+    columns = _columns(store)
+    if columns:
+        record["columns"] = columns
     if settings.attack:
         record["attacked"] = robustness(result.model, test, settings.attack, data=store)
         record["seconds"] = round(time.perf_counter() - start, 3)
     return record
+
+
+def _columns(store: GraphStore) -> dict[str, str]:
+    """Give what was chosen in reading a table, for the command that repeats a comparison."""
+    reading = store.reading or {}
+    if reading.get("kind") != "molecules" or "targets" not in reading:
+        return {}
+    given = {
+        "smiles": reading.get("smiles"),
+        "target": ",".join(reading["targets"]),
+        "id": reading.get("id"),
+        "features": reading.get("features"),
+        "task": store.task,
+    }
+    return {name: value for name, value in given.items() if value}
 
 
 def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> list[Record]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -21,6 +21,7 @@ from graph_transplant.experiments.protocol import (
     SCALES,
     Record,
     Settings,
+    one_split,
     scale_of,
 )
 from graph_transplant.experiments.selection import Candidate, select, selection_table
@@ -62,6 +63,9 @@ from graph_transplant.report.svg import (
 
 COLOURS = 8
 """Number of colours for methods beside the baseline; with more methods they come round again."""
+
+FLOOR = -1.0
+"""Learning curves of R² are drawn down to here: before training has begun it may be anywhere."""
 
 METHOD_NOTES = {
     "vanilla": "Plain training, without augmentation: what the others are compared with.",
@@ -105,6 +109,20 @@ GLOSSARY = {
     "AUROC": (
         "Area under the ROC curve: the chance that a graph that has the label is ranked above one "
         "that does not; with several labels their mean. 50 % is guessing."
+    ),
+    "Average precision": (
+        "Graphs are ranked by how likely they are to have the label: the mean, over those that "
+        "have it, of the share that has it among all ranked as high or higher; with several labels "
+        "their mean. Guessing reaches the share of graphs that have the label."
+    ),
+    "R²": (
+        "Share of the variance of the true values that the predictions explain; with several "
+        "values their mean. 100 % is perfect, 0 % is as good as always saying the mean, and it may "
+        "be worse than that. A point is a hundredth of R²."
+    ),
+    "RMSE and MAE": (
+        "Root of the mean squared error, and mean absolute error, of the predicted values, in the "
+        "units of the data; lower is better."
     ),
     "Chosen": (
         "Number of layers and parameters with the best mean score on validation graphs among those "
@@ -151,6 +169,40 @@ GLOSSARY = {
 
 
 @dataclass(frozen=True)
+class Measure:
+    """A column of the ranking table beside the score.
+
+    Args:
+        title: Its heading.
+        word: What it is called in the glossary.
+        field: The field of the summary.
+        percent: Whether it is written in per cent.
+    """
+
+    title: str
+    word: str
+    field: str
+    percent: bool = False
+
+    def text(self, row: SummaryRow) -> str:
+        """Write the value of a row."""
+        value: float | None = getattr(row, self.field)
+        return _text(value, _hundredths if self.percent else three_digits)
+
+
+MEASURES = (
+    Measure("Accuracy, %", "Accuracy", "accuracy_mean", percent=True),
+    Measure("AUROC", "AUROC", "auroc_mean"),
+    Measure("Average precision", "Average precision", "average_precision_mean"),
+    Measure("ECE", "ECE", "ece_mean"),
+    Measure("Loss", "Loss", "nll_mean"),
+    Measure("RMSE", "RMSE and MAE", "rmse_mean"),
+    Measure("MAE", "RMSE and MAE", "mae_mean"),
+)
+"""What a table may show beside the score, in order; those stand there that a row has."""
+
+
+@dataclass(frozen=True)
 class Figure:
     """A figure of the page.
 
@@ -183,10 +235,7 @@ class TableRow:
     effect: str
     p_value: str
     p_holm: str
-    accuracy: str
-    auroc: str
-    ece: str
-    nll: str
+    measures: list[str]
     time: str
     ratio: str
 
@@ -222,7 +271,9 @@ class Section:
 
     title: str
     data: str
-    metric: str
+    word: str
+    score: str
+    measures: list[str]
     verdict: Verdict
     rows: list[TableRow]
     figures: list[Figure]
@@ -448,7 +499,7 @@ def _across_section(one: Across, colours: Mapping[str, str]) -> AcrossSection:
             method,
             colours[method],
             [
-                (f"{100 * score:.1f}", score == highest)
+                (_hundredths(score), score == highest)
                 for score, highest in zip(column, best, strict=True)
             ],
         )
@@ -540,6 +591,7 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
     for name in ("split", "readout"):
         if settings.get(name, getattr(plain, name)) != getattr(plain, name):
             options[name] = settings[name]
+    options.update(first.get("columns", {}))
     if settings.get("attack"):
         options["attack"] = ",".join(str(budget) for budget in settings["attack"])
     scale = _scale(first)
@@ -547,6 +599,8 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
         options["scale"] = scale
     command = shlex.join(["graph-transplant", "compare", str(first.get("source", first["data"]))])
     flags = {"validation": ["--select"], "nested": ["--nested"]}.get(selection, [])
+    if settings.get("balance"):
+        flags = ["--balance", *flags]
     return [
         command,
         *(f"--{name} {shlex.quote(str(value))}" for name, value in options.items()),
@@ -588,8 +642,8 @@ def _facts(records: Sequence[Record]) -> list[tuple[str, str]]:
     repeats = max(record["repeat"] for record in records) + 1
     seconds = sum(record["seconds"] for record in records)
     place = ("folds", f"{folds}" if repeats == 1 else f"{folds} × {repeats}")
-    if first["settings"].get("split", "folds") == "official":
-        place = ("runs of the official split", f"{repeats}")
+    if one_split(first["settings"]):
+        place = (f"runs of the {first['settings']['split']} split", f"{repeats}")
     return [
         ("graphs", f"{sum(sizes.values()):,}"),
         place,
@@ -628,26 +682,41 @@ def _section(
         else f"{verdict.layers} layer{'s' if verdict.layers != 1 else ''}"
     )
     metric = own[0].metric
-    columns = {METRICS[metric].capitalize() if metric == "accuracy" else METRICS[metric]}
-    columns |= {"± and dots", "Time"}
+    name = METRICS[metric]
+    title = f"{name[0].upper()}{name[1:]}"
+    numbers = any(row.rmse_mean is not None for row in own)
+    measures = [
+        measure
+        for measure in MEASURES
+        if measure.field != f"{metric}_mean"
+        # Predicted classes have these two, whatever the records say; predicted numbers do not.
+        and (
+            any(getattr(row, measure.field) is not None for row in own)
+            or (measure.title in ("ECE", "Loss") and not numbers)
+        )
+    ]
+    columns = {title, "± and dots", "Time"}
+    columns |= {
+        measure.word
+        for measure in MEASURES
+        if any(getattr(row, measure.field) is not None for row in own)
+    }
     for word, shown in (
         ("Chosen", any(row.chosen for row in own)),
         ("Difference", any(row.difference is not None for row in own)),
         ("p and p (Holm)", any(row.difference is not None for row in own)),
         ("Effect", any(row.effect is not None for row in own)),
-        ("Accuracy", metric != "accuracy" and any(row.accuracy_mean is not None for row in own)),
-        ("AUROC", any(row.auroc_mean is not None for row in own)),
-        ("ECE", any(row.ece_mean is not None for row in own)),
-        ("Loss", any(row.nll_mean is not None for row in own)),
     ):
         if shown:
             columns.add(word)
     return Section(
         title=f"{verdict.model.upper()}, {layers}",
         data=verdict.data,
-        metric=metric,
+        word=name,
+        score=f"{title}, %",
+        measures=[measure.title for measure in measures],
         verdict=verdict,
-        rows=[_table_row(row, plain, colours[row.method]) for row in own],
+        rows=[_table_row(row, plain, colours[row.method], measures) for row in own],
         figures=_figures(own, ranked, colours, metric) if ranked else [],
         pairs=[
             _pair(row)
@@ -667,6 +736,11 @@ def _text(value: float | None, form: Callable[[float], str]) -> str:
     return "-" if value is None else form(value)
 
 
+def _hundredths(value: float) -> str:
+    # Adding zero takes the sign off a zero.
+    return f"{round(100 * value, 1) + 0.0:.1f}".replace("-", "−")
+
+
 def _points(value: float) -> str:
     return signed(100 * value, 1)
 
@@ -683,7 +757,9 @@ def _direction(difference: float | None, p_holm: float | None) -> str:
     return "unclear"
 
 
-def _table_row(row: SummaryRow, plain: SummaryRow | None, colour: str) -> TableRow:
+def _table_row(
+    row: SummaryRow, plain: SummaryRow | None, colour: str, measures: Sequence[Measure]
+) -> TableRow:
     ratio = ""
     if plain is not None and row is not plain and plain.seconds_mean and row.seconds_mean:
         ratio = f"× {row.seconds_mean / plain.seconds_mean:.1f}"
@@ -692,14 +768,15 @@ def _table_row(row: SummaryRow, plain: SummaryRow | None, colour: str) -> TableR
         interval = f"{_points(row.ci_low)} to {_points(row.ci_high)}"
     score_range = ""
     if row.score_low is not None and row.score_high is not None:
-        # The interval is symmetric; a share is not beyond 0 or 100 %.
-        low, high = max(0.0, row.score_low), min(1.0, row.score_high)
-        score_range = f"{100 * low:.1f} to {100 * high:.1f}"
+        # The interval is symmetric; a share is not beyond 0 or 100 %. R² may well be below 0.
+        low, high = row.score_low, min(1.0, row.score_high)
+        low = low if row.metric == "r2" else max(0.0, low)
+        score_range = f"{_hundredths(low)} to {_hundredths(high)}"
     return TableRow(
         method=row.method,
         colour=colour,
         chosen=row.chosen,
-        score=_text(row.score_mean, lambda value: f"{100 * value:.1f}"),
+        score=_text(row.score_mean, _hundredths),
         spread=_text(row.score_std, lambda value: f"± {100 * value:.1f}"),
         range=score_range,
         difference=_text(row.difference, _points),
@@ -708,10 +785,7 @@ def _table_row(row: SummaryRow, plain: SummaryRow | None, colour: str) -> TableR
         effect=_text(row.effect, _effect),
         p_value=p_cell(row.p_value),
         p_holm=p_cell(row.p_holm),
-        accuracy=_text(row.accuracy_mean, lambda value: f"{100 * value:.1f}"),
-        auroc=_text(row.auroc_mean, three_digits),
-        ece=_text(row.ece_mean, three_digits),
-        nll=_text(row.nll_mean, three_digits),
+        measures=[measure.text(row) for measure in measures],
         time=_text(row.seconds_mean, duration),
         ratio=ratio,
     )
@@ -737,7 +811,7 @@ def _candidate(row: Candidate) -> CandidateText:
         method=row.method,
         name=row.name,
         layers=str(row.layers),
-        validation=_text(row.validation, lambda value: f"{100 * value:.1f}"),
+        validation=_text(row.validation, _hundredths),
         trials=row.trials,
         chosen=chosen,
     )
@@ -752,8 +826,8 @@ def _figures(
     figures = []
     word = METRICS[metric]
     first = next(record for trials in methods.values() for record in trials)
-    # Runs of an official split share their test graphs: they are no folds.
-    place = "run" if first["settings"].get("split", "folds") == "official" else "fold"
+    # Runs of one split share their test graphs: they are no folds.
+    place = "run" if one_split(first["settings"]) else "fold"
     differences = differences_data(rows, methods, BASELINE) if BASELINE in methods else []
     if differences:
         label = f"Difference to vanilla in points of test {word}. " + "; ".join(
@@ -804,6 +878,11 @@ def _figures(
     curves = curves_data(methods, "validation_score")
     if not curves and metric == "accuracy":
         curves = curves_data(methods, "validation_accuracy")
+    floored = metric == "r2" and any(min(curve.values) < FLOOR for curve in curves)
+    if floored:
+        curves = [
+            replace(curve, values=[max(FLOOR, value) for value in curve.values]) for curve in curves
+        ]
     if curves:
         crowded = len(curves) > COLOURS  # one panel each: so many curves cannot be told apart
         figures.append(
@@ -811,7 +890,8 @@ def _figures(
                 "Learning",
                 f"{word[0].upper()}{word[1:]} on the validation graphs by epoch, mean over the "
                 "trials that trained that long, drawn as long as half of them did."
-                + (" Grey is vanilla." if crowded and BASELINE in methods else ""),
+                + (" Grey is vanilla." if crowded and BASELINE in methods else "")
+                + (f" What is below {percent(FLOOR)} is drawn there." if floored else ""),
                 lambda width: (draw_panels if crowded else draw_curves)(
                     curves,
                     width=width,

@@ -153,6 +153,19 @@ def padded(
     )
 
 
+def shares(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range of shares with some room: not beyond 1, and below 0 only for values there.
+
+    Example:
+        >>> shares([0.02, 1.0])
+        (0.0, 1.0)
+        >>> low, high = shares([-0.5, 0.5])
+        >>> round(low, 2), round(high, 2)
+        (-0.56, 0.56)
+    """
+    return padded(values, low=0.0 if min(values) >= 0 else None, high=1.0)
+
+
 def swarm(places: Sequence[float], distance: float, most: float) -> list[float]:
     """Move dots off the line so that equal ones lie beside each other.
 
@@ -268,7 +281,7 @@ def draw_scores(
         label=label,
         names=[row.method for row in rows],
         colours=colours,
-        domain=padded(values, low=0.0, high=1.0),
+        domain=shares(values),
         form=form,
         axis=axis,
         numbers=[exact(row.mean) for row in rows],
@@ -381,7 +394,7 @@ def draw_curves(
     values = [value for curve in curves for value in curve.values]
     epochs = [epoch for curve in curves for epoch in curve.epochs]
     across = Scale(min(epochs), max(epochs), left, right)
-    up = Scale(*padded(values, low=0.0, high=1.0), bottom, top)
+    up = Scale(*shares(values), bottom, top)
     for value in ticks(up.low, up.high, 5):
         y = up(value)
         drawing.line(left, y, right, y, "grid")
@@ -450,7 +463,7 @@ def draw_panels(
     drawing = Drawing(width, top + pitch * lines + 16, label)
     values = [value for curve in curves for value in curve.values]
     epochs = [epoch for curve in curves for epoch in curve.epochs]
-    low, high = padded(values, low=0.0, high=1.0)
+    low, high = shares(values)
     drawing.text(4, 14, axis, "title")
     for number, curve in enumerate(own):
         x, y = left + (wide + gap) * (number % columns), top + pitch * (number // columns)
@@ -617,10 +630,10 @@ def percent(value: float) -> str:
     """Write a share as a percentage, without digits that are not needed.
 
     Example:
-        >>> percent(0.6).split(), percent(0.654).split()
-        (['60', '%'], ['65.4', '%'])
+        >>> percent(0.6).split(), percent(0.654).split(), percent(-0.2).split()
+        (['60', '%'], ['65.4', '%'], ['−20', '%'])
     """
-    text = f"{100 * value:.1f}"
+    text = f"{round(100 * value, 1) + 0.0:.1f}".replace("-", "−")
     return f"{text.removesuffix('.0')}\N{NO-BREAK SPACE}%"
 
 
@@ -631,7 +644,9 @@ def exact_percent(value: float) -> str:
         >>> exact_percent(0.6).split()
         ['60.0', '%']
     """
-    return f"{100 * value:.1f}\N{NO-BREAK SPACE}%"
+    # Adding zero takes the sign off a zero.
+    text = f"{round(100 * value, 1) + 0.0:.1f}".replace("-", "−")
+    return f"{text}\N{NO-BREAK SPACE}%"
 
 
 def signed(value: float, digits: int | None = None) -> str:

@@ -1,0 +1,430 @@
+"""What the readers of files row by row share: stretches of rows, options, targets.
+
+A row of a file (a line of a table, a record of an SDF, a line of JSON) is a graph or has a reason
+why it is none; no row is lost on the way. :class:`TargetScan` looks at the targets of all rows and
+finds out what task they set; the :class:`TargetCodec` it ends in turns them into numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.graphs import TASKS, GraphStore, Skipped
+
+# Cells that say that nothing was measured, in lower case.
+MISSING: Final = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
+
+# A column with more different values than this holds no classes, unless the task says so.
+_MOST_CLASSES: Final = 50
+_LARGEST: Final = float(np.finfo(np.float32).max)
+_YES_NO: Final = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0}
+# Values are quoted in messages up to so many characters.
+_QUOTED: Final = 40
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A stretch of consecutive rows of the input, each of them a graph or a problem.
+
+    Attributes:
+        first: Number of its first row; rows count from 1, a header does not count.
+        ids: What the input calls every row; its number where it has no other name.
+        texts: What every row was read from where that is one text, such as its SMILES; else empty.
+        store: The graphs of the rows that could be read, in order; ``store.rows.number`` says which
+            rows these are. ``None`` where there are none.
+        problems: Why each of the other rows is no graph, by row number.
+
+    Example:
+        >>> chunk = Chunk(7, ("a", "b"), ("C(", ""), None, {7: "unclosed", 8: "empty"})
+        >>> len(chunk), chunk.problems[8]
+        (2, 'empty')
+    """
+
+    first: int
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    store: GraphStore | None
+    problems: Mapping[int, str]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Which columns of a table hold what, and how molecules become features.
+
+    Attributes:
+        smiles: Column of the structures; found by its usual names where it is ``None``.
+        targets: Columns of the targets.
+        id: Column of the names of rows; rows have their numbers where it is ``None``.
+        features: ``"ogb"`` or ``"elements"``; by default those of the model, or ``"ogb"``.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``; found from the values where it
+            is ``None``.
+
+    Example:
+        >>> TableOptions.of(target="NR-AR, NR-ER").targets
+        ('NR-AR', 'NR-ER')
+    """
+
+    smiles: str | None = None
+    targets: tuple[str, ...] = ()
+    id: str | None = None
+    features: str | None = None
+    task: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.features is not None:
+            check_choice("features", self.features, ("ogb", "elements"))
+        if self.task is not None:
+            check_choice("task", self.task, TASKS)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        smiles: str | None = None,
+        target: str | Sequence[str] | None = None,
+        id: str | None = None,  # noqa: A002
+        features: str | None = None,
+        task: str | None = None,
+    ) -> TableOptions:
+        """Make options from what a person gives.
+
+        Args:
+            smiles: Column of the structures.
+            target: Column of the target, or several: a list, or one text with commas between.
+            id: Column of the names of rows.
+            features: ``"ogb"`` or ``"elements"``.
+            task: The task.
+        """
+        given = target.split(",") if isinstance(target, str) else list(target or ())
+        names = tuple(str(name).strip() for name in given)
+        if "" in names:
+            raise GraphTransplantError(
+                f"`target` must be a column, or several with commas between; got {target!r}"
+            )
+        if len(set(names)) < len(names):
+            raise GraphTransplantError(f"`target` names a column twice; got {', '.join(names)}")
+        return cls(smiles=smiles, targets=names, id=id, features=features, task=task)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns as JSON values, for ``reading`` of a store."""
+        return {"smiles": self.smiles, "targets": list(self.targets), "id": self.id}
+
+
+def quoted(text: str) -> str:
+    """Return a text of the input as a message shows it: quoted, and not too long.
+
+    Args:
+        text: The text.
+
+    Example:
+        >>> quoted("a" * 1000)
+        "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'"
+    """
+    return repr(text if len(text) <= _QUOTED else text[:_QUOTED] + "…")
+
+
+def is_missing(cell: str) -> bool:
+    """Tell whether a cell says that nothing was measured.
+
+    Args:
+        cell: Its text.
+
+    Example:
+        >>> is_missing(" NA "), is_missing("0")
+        (True, False)
+    """
+    return cell.strip().lower() in MISSING
+
+
+def number_of(cell: str) -> float | None:
+    """Return the number that a cell holds, or ``None`` if it is not written as one.
+
+    Args:
+        cell: Its text; ``inf`` is a number here, and so is one too large to be finite.
+
+    Example:
+        >>> number_of(" 1.50"), number_of("1_000"), number_of("active")
+        (1.5, None, None)
+    """
+    # Python also reads underscores and the digits of other scripts, which no table means.
+    if "_" in cell or not cell.isascii():
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def class_name(cell: str) -> str:
+    """Return what a class is called: 1, 1.0 and +1 are one class.
+
+    Args:
+        cell: Its text in the input.
+
+    Example:
+        >>> class_name(" 1.0"), class_name("toxic")
+        ('1', 'toxic')
+    """
+    number = number_of(cell)
+    if number is None or not math.isfinite(number):
+        return cell.strip()
+    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+
+
+# Why a row is left out that is not unreadable at all.
+NO_TARGET: Final = "no target"
+
+
+def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
+    """Raise an error if more than half of the rows cannot be read, or none is left.
+
+    Rows without a target are readable: a column may well be measured for few of them.
+
+    Args:
+        where: The file or data set, for the message.
+        rows: Number of rows.
+        skipped: Those that are left out.
+
+    Raises:
+        DataError: With the first reasons.
+
+    Example:
+        >>> check_readable("mine.csv", 2, [Skipped(1, "a", "unclosed ring 1")])
+        >>> check_readable("mine.csv", 1, [Skipped(1, "a", "unclosed ring 1")])
+        Traceback (most recent call last):
+        ...
+        graph_transplant.errors.DataError: mine.csv: 1 of 1 rows cannot be read; row 1: unclosed \
+ring 1
+    """
+    if not rows:
+        raise DataError(f"{where}: there are no rows")
+    broken = [skip for skip in skipped if skip.reason != NO_TARGET]
+    if 2 * len(broken) > rows:
+        shown = "; ".join(f"row {skip.row}: {skip.reason}" for skip in broken[:3])
+        more = "; …" if len(broken) > 3 else ""
+        raise DataError(f"{where}: {len(broken)} of {rows} rows cannot be read; {shown}{more}")
+    if len(skipped) == rows:
+        raise DataError(f"{where}: no row has both a graph that can be read and a target")
+
+
+@dataclass(frozen=True)
+class TargetCodec:
+    """Turns the targets of rows, as text, into the ``y`` of a store.
+
+    Attributes:
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
+        names: Columns of the targets, for messages; the labels or values.
+        classes: Names of the classes in order; empty unless the task is ``"multiclass"``.
+
+    Example:
+        >>> codec = TargetCodec("multiclass", ("Class",), ("0", "1"))
+        >>> codec.encode(["1.0"]), codec.encode([""]), codec.encode(["2"])
+        ((1.0,), 'no target', "`Class` must be one of 0, 1; got '2'")
+    """
+
+    task: str
+    names: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """What the outputs are called."""
+        return self.classes if self.task == "multiclass" else self.names
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of classes, labels or values."""
+        return len(self.label_names)
+
+    def encode(self, cells: Sequence[str]) -> tuple[float, ...] | str:
+        """Return the target of one row, or the reason why it has none.
+
+        Args:
+            cells: Its values, one for each of ``names``.
+
+        Returns:
+            The number of the class; or the labels or values, NaN where one is missing; or a
+            sentence.
+        """
+        if all(is_missing(cell) for cell in cells):
+            return NO_TARGET
+        if self.task == "multiclass":
+            name = class_name(cells[0])
+            if name not in self.classes:
+                shown = ", ".join(self.classes[:10]) + (", …" if len(self.classes) > 10 else "")
+                return f"`{self.names[0]}` must be one of {shown}; got {quoted(cells[0])}"
+            return (float(self.classes.index(name)),)
+        values = []
+        for column, cell in zip(self.names, cells, strict=True):
+            value = math.nan if is_missing(cell) else self._value(cell)
+            if isinstance(value, str):
+                return f"`{column}` must be {value}; got {quoted(cell)}"
+            values.append(value)
+        return tuple(values)
+
+    def _value(self, cell: str) -> float | str:
+        """Return a label or value, or what was expected."""
+        if self.task == "multilabel":
+            return _YES_NO.get(class_name(cell).lower(), "0, 1 or empty")
+        number = number_of(cell)
+        if number is None:
+            return "a number"
+        if math.isnan(number) or abs(number) > _LARGEST:
+            return f"a number between -{_LARGEST:.1e} and {_LARGEST:.1e}"
+        return number
+
+    def tensor(self, values: Sequence[tuple[float, ...]]) -> Tensor:
+        """Return targets as a store keeps them.
+
+        Args:
+            values: What :meth:`encode` gave, for each graph.
+
+        Returns:
+            int64 ``[graphs]`` for classes, float32 ``[graphs, outputs]`` otherwise.
+        """
+        table = torch.tensor(values, dtype=torch.float64).reshape(len(values), len(self.names))
+        if self.task == "multiclass":
+            return table[:, 0].to(torch.long)
+        return table.to(torch.float32)
+
+
+@dataclass
+class _Column:
+    """What was seen in one column of targets."""
+
+    values: int = 0
+    numbers: int = 0
+    whole: bool = True
+    yes_no: bool = True
+    text: str = ""
+
+
+class TargetScan:
+    """Looks at the targets of all rows to find the task, in memory bounded by the classes.
+
+    One column of texts, or of whole numbers with at most 50 different values, holds classes; other
+    numbers are to be predicted as such. Several columns of 0 and 1 hold labels; several columns of
+    other numbers are to be predicted together. Cells such as "" or "NA" are missing.
+
+    Args:
+        names: Columns of the targets.
+        task: The task where it is known; then only classes are to be found.
+
+    Example:
+        >>> scan = TargetScan(["Class"])
+        >>> for cell in ("1", "", "0", "1.0"):
+        ...     scan.add([cell])
+        >>> scan.finish("bace.csv")
+        TargetCodec(task='multiclass', names=('Class',), classes=('0', '1'))
+    """
+
+    def __init__(self, names: Sequence[str], task: str | None = None) -> None:
+        self.names = tuple(names)
+        self.task = None if task is None else check_choice("task", task, TASKS)
+        if task == "multiclass" and len(self.names) != 1:
+            raise DataError(
+                f"`task` is multiclass, which takes one target; got {', '.join(self.names)}"
+            )
+        self._columns = [_Column() for _ in self.names]
+        self._classes: set[str] = set()
+        # With too many different values for classes there is no need to keep them.
+        self._classes_count = len(self.names) == 1 and task in (None, "multiclass")
+
+    @property
+    def seen(self) -> tuple[bool, ...]:
+        """Whether each of the columns had a value."""
+        return tuple(column.values > 0 for column in self._columns)
+
+    def add(self, cells: Sequence[str]) -> None:
+        """Look at the targets of one row.
+
+        Args:
+            cells: Its values, one for each column.
+        """
+        for column, cell in zip(self._columns, cells, strict=True):
+            if is_missing(cell):
+                continue
+            column.values += 1
+            number = number_of(cell)
+            if number is None:
+                column.text = column.text or cell
+            else:
+                column.numbers += 1
+                column.whole = column.whole and number.is_integer()
+            name = class_name(cell)
+            column.yes_no = column.yes_no and name.lower() in _YES_NO
+            if self._classes_count:
+                self._classes.add(name)
+                if self.task is None and len(self._classes) > _MOST_CLASSES:
+                    self._classes_count = False
+
+    def finish(self, where: str) -> TargetCodec:
+        """Return how the targets are to be read.
+
+        Args:
+            where: The file, for messages.
+
+        Raises:
+            DataError: If there are no values, one class only, or no task that the values fit.
+        """
+        for name, column in zip(self.names, self._columns, strict=True):
+            # An empty column among several labels or values does no harm.
+            if not column.values and len(self.names) == 1:
+                raise DataError(f"{where}: the target {name!r} has no values that could be read")
+        if not any(column.values for column in self._columns):
+            raise DataError(
+                f"{where}: the targets {', '.join(self.names)} have no values that could be read"
+            )
+        task = self.task or self._find_task(where)
+        if task != "multiclass":
+            return TargetCodec(task, self.names)
+        numbers = {name: number_of(name) for name in self._classes}
+        values = [(value, name) for name, value in numbers.items() if value is not None]
+        all_numbers = len(values) == len(numbers)
+        classes = [name for _, name in sorted(values)] if all_numbers else sorted(numbers)
+        if len(classes) < 2:
+            raise DataError(
+                f"{where}: the target {self.names[0]!r} has one class only, {quoted(classes[0])}; "
+                "there must be two or more to tell apart"
+            )
+        return TargetCodec(task, self.names, tuple(classes))
+
+    def _find_task(self, where: str) -> str:
+        all_numbers = all(column.numbers == column.values for column in self._columns)
+        if len(self.names) > 1:
+            if all(column.yes_no for column in self._columns):
+                return "multilabel"
+            if all_numbers:
+                return "regression"
+            name, cell = next(
+                (name, column.text)
+                for name, column in zip(self.names, self._columns, strict=True)
+                if column.text and not column.yes_no
+            )
+            raise DataError(
+                f"{where}: several targets must all be 0, 1 or empty, or all be numbers; {name!r} "
+                f"has {quoted(cell)} (give `task` to leave out such rows)"
+            )
+        column = self._columns[0]
+        few = self._classes_count
+        if all_numbers:
+            return "multiclass" if few and column.whole else "regression"
+        if few:
+            return "multiclass"
+        mixed = f"both numbers and text, such as {quoted(column.text)}"
+        texts = f"more than {_MOST_CLASSES} different texts, such as {quoted(column.text)}"
+        raise DataError(
+            f"{where}: the target {self.names[0]!r} holds {mixed if column.numbers else texts}; "
+            "give `task` as regression (rows that are not numbers are left out) or multiclass"
+        )

@@ -1,0 +1,320 @@
+"""Chunks, options of tables, and the rules by which targets set a task."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph_transplant.datasets.rows import (
+    MISSING,
+    Chunk,
+    TableOptions,
+    TargetCodec,
+    TargetScan,
+    check_readable,
+    class_name,
+    is_missing,
+    number_of,
+    quoted,
+)
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.graphs import Skipped
+
+
+def scan(
+    rows: list[tuple[str, ...]], task: str | None = None, names: str = "abcdef"
+) -> TargetCodec:
+    """Find the task of rows of targets."""
+    found = TargetScan(list(names[: len(rows[0])]), task)
+    for row in rows:
+        found.add(row)
+    return found.finish("mine.csv")
+
+
+def column(*cells: str) -> list[tuple[str, ...]]:
+    return [(cell,) for cell in cells]
+
+
+# ------------------------------------------------------------------ options
+
+
+def test_targets_are_given_as_text_or_as_a_list() -> None:
+    assert TableOptions.of(target="a").targets == ("a",)
+    assert TableOptions.of(target=" a , b ").targets == ("a", "b")
+    assert TableOptions.of(target=["a,b", "c"]).targets == ("a,b", "c")
+    assert TableOptions.of().targets == ()
+
+
+@pytest.mark.parametrize(
+    ("given_options", "message"),
+    [
+        ({"target": "a,,b"}, r"`target` must be a column, or several .* got 'a,,b'"),
+        ({"target": ""}, "`target` must be a column"),
+        ({"target": "a,a"}, "`target` names a column twice; got a, a"),
+        ({"features": "obg"}, r"`features` must be one of ogb, elements; .*did you mean 'ogb'"),
+        ({"task": "classes"}, "`task` must be one of multiclass, multilabel, regression"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_errors(
+    given_options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(GraphTransplantError, match=message):
+        TableOptions.of(**given_options)  # type: ignore[arg-type]
+
+
+def test_options_give_their_columns_as_json_values() -> None:
+    options = TableOptions.of(smiles="mol", target="a,b", id="CID", task="multilabel")
+    assert options.columns() == {"smiles": "mol", "targets": ["a", "b"], "id": "CID"}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        options.smiles = "other"  # type: ignore[misc]
+
+
+def test_a_chunk_is_as_long_as_its_rows() -> None:
+    assert len(Chunk(5, ("5", "6", "7"), ("", "", ""), None, {5: "a", 6: "b", 7: "c"})) == 3
+
+
+# ------------------------------------------------------------------ cells
+
+
+@pytest.mark.parametrize("cell", ["", "  ", "NaN", "nan", "NA", "n/a", "NULL", "None", "-", " - "])
+def test_cells_that_are_missing(cell: str) -> None:
+    assert is_missing(cell)
+
+
+@pytest.mark.parametrize("cell", ["0", "0.0", "false", "no", "--", "NAN0", "n.a.", "-1"])
+def test_cells_that_are_not_missing(cell: str) -> None:
+    assert not is_missing(cell)
+
+
+def test_words_for_missing_are_in_lower_case() -> None:
+    assert all(word == word.strip().lower() for word in MISSING)
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [("1", 1.0), (" 1e3 ", 1000.0), ("-.5", -0.5), ("1e400", math.inf), ("-inf", -math.inf)],
+)
+def test_numbers_are_read(cell: str, number: float) -> None:
+    assert number_of(cell) == number
+
+
+@pytest.mark.parametrize("cell", ["1_000", "٣", "0x10", "1,5", "", "active", "1 2", "１"])
+def test_what_python_alone_would_read_as_a_number_is_none(cell: str) -> None:
+    assert number_of(cell) is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "name"),
+    [
+        ("1", "1"),
+        ("1.0", "1"),
+        ("+1", "1"),
+        ("1e0", "1"),
+        ("-0", "0"),
+        ("0.50", "0.5"),
+        (" yes ", "yes"),
+        ("1e30", "1e+30"),
+        ("inf", "inf"),
+    ],
+)
+def test_one_class_has_one_name(cell: str, name: str) -> None:
+    assert class_name(cell) == name
+
+
+def test_long_values_are_shortened_in_messages() -> None:
+    assert quoted("a'b") == '"a\'b"'
+    assert len(quoted("x" * 10**6)) < 50
+    assert "\n" not in quoted("a\nb")
+
+
+# ------------------------------------------------------------------ the task
+
+
+@pytest.mark.parametrize(
+    ("rows", "task", "classes"),
+    [
+        (column("1", "0", "1.0", ""), "multiclass", ("0", "1")),
+        (column("10", "9", "-1"), "multiclass", ("-1", "9", "10")),
+        (column("toxic", "safe", "toxic"), "multiclass", ("safe", "toxic")),
+        (column("10", "9", "b"), "multiclass", ("10", "9", "b")),
+        (column("True", "False"), "multiclass", ("False", "True")),
+        (column("0.5", "1", "2"), "regression", ()),
+        (column(*map(str, range(51))), "regression", ()),
+        (column(*map(str, range(50))), "multiclass", tuple(map(str, range(50)))),
+        ([("0", ""), ("1.0", "1"), ("NA", "0")], "multilabel", ()),
+        ([("true", "0"), ("FALSE", "1")], "multilabel", ()),
+        ([("0", "2"), ("1", "")], "regression", ()),
+        ([("0.1", "7"), ("1", "")], "regression", ()),
+        ([("0", ""), ("1", "")], "multilabel", ()),
+    ],
+)
+def test_the_task_is_found_from_the_values(
+    rows: list[tuple[str, ...]], task: str, classes: tuple[str, ...]
+) -> None:
+    codec = scan(rows)
+    assert (codec.task, codec.classes) == (task, classes)
+    assert codec.num_outputs == (len(classes) if task == "multiclass" else len(rows[0]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "task", "message"),
+    [
+        (column("", "NA"), None, "mine.csv: the target 'a' has no values that could be read"),
+        ([("", ""), ("NA", "")], None, "mine.csv: the targets a, b have no values"),
+        (column("1", "1.0", ""), None, "the target 'a' has one class only, '1'; there must be two"),
+        ([("0", "x")], None, "several targets must all be 0, 1 or empty, or .* 'b' has 'x'"),
+        ([("true", "3"), ("0", ">5")], None, "'b' has '>5'"),
+        (
+            column(*(f"name {n}" for n in range(51))),
+            None,
+            "the target 'a' holds more than 50 different texts, such as 'name 0'; give `task`",
+        ),
+        (
+            column(*map(str, range(60)), ">60"),
+            None,
+            "the target 'a' holds both numbers and text, such as '>60'; give `task` as regression",
+        ),
+        ([("0", "1")], "multiclass", "`task` is multiclass, which takes one target; got a, b"),
+    ],
+)
+def test_targets_that_set_no_task_are_errors(
+    rows: list[tuple[str, ...]], task: str | None, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        scan(rows, task)
+
+
+def test_a_given_task_wins_over_the_values() -> None:
+    assert scan(column("0", "1"), "regression").task == "regression"
+    assert scan(column("0", "1"), "multilabel").label_names == ("a",)
+    many = scan(column(*map(str, range(200))), "multiclass")
+    assert many.classes == tuple(map(str, range(200)))
+    assert scan(column("0.5", "0.25"), "multiclass").classes == ("0.25", "0.5")
+
+
+def test_a_scan_of_many_numbers_keeps_few_of_them() -> None:
+    found = TargetScan(["a"])
+    for number in range(10_000):
+        found.add([str(number / 7)])
+    assert len(found._classes) < 100
+    assert found.finish("mine").task == "regression"
+
+
+def test_a_scan_says_which_columns_had_values() -> None:
+    found = TargetScan(["a", "b"])
+    found.add(["", "1"])
+    assert found.seen == (False, True)
+
+
+# ------------------------------------------------------------------ numbers
+
+
+def test_classes_become_their_places() -> None:
+    codec = scan(column("10", "9", "10.0"))
+    values = [codec.encode([cell]) for cell in ("9.0", "10", "9")]
+    y = codec.tensor([value for value in values if not isinstance(value, str)])
+    assert y.dtype == torch.long
+    assert y.tolist() == [0, 1, 0]
+
+
+def test_labels_and_values_keep_what_is_missing() -> None:
+    labels = TargetCodec("multilabel", ("a", "b")).encode(["1.0", "NA"])
+    assert not isinstance(labels, str)
+    assert labels[0] == 1
+    assert math.isnan(labels[1])
+    codec = TargetCodec("regression", ("a", "b"))
+    y = codec.tensor([(0.1, 2.0), (math.nan, 1e-50)])
+    assert y.dtype == torch.float32
+    np.testing.assert_allclose(y.numpy(), [[np.float32(0.1), 2], [np.nan, 0]])
+
+
+@pytest.mark.parametrize(
+    ("codec", "cells", "reason"),
+    [
+        (TargetCodec("multiclass", ("a",), ("x", "y")), [" "], "no target"),
+        (TargetCodec("multilabel", ("a", "b")), ["", "NA"], "no target"),
+        (TargetCodec("multiclass", ("a",), ("x", "y")), ["z"], "`a` must be one of x, y; got 'z'"),
+        (TargetCodec("multilabel", ("a", "b")), ["1", "2"], "`b` must be 0, 1 or empty; got '2'"),
+        (TargetCodec("regression", ("a",)), [">5"], "`a` must be a number; got '>5'"),
+    ],
+)
+def test_targets_that_do_not_fit_have_a_reason(
+    codec: TargetCodec, cells: list[str], reason: str
+) -> None:
+    assert codec.encode(cells) == reason
+
+
+@pytest.mark.parametrize("cell", ["1e39", "-1e39", "inf", "-Infinity", "1e400"])
+def test_numbers_too_large_for_float32_have_a_reason(cell: str) -> None:
+    reason = TargetCodec("regression", ("a",)).encode([cell])
+    assert reason == f"`a` must be a number between -3.4e+38 and 3.4e+38; got {cell!r}"
+
+
+def test_the_largest_number_fits() -> None:
+    codec = TargetCodec("regression", ("a",))
+    value = codec.encode([repr(float(np.finfo(np.float32).max))])
+    assert not isinstance(value, str)
+    assert torch.isfinite(codec.tensor([value])).all()
+
+
+def test_a_reason_lists_few_of_many_classes() -> None:
+    reason = TargetCodec("multiclass", ("a",), tuple(map(str, range(100)))).encode(["x"])
+    assert reason == "`a` must be one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …; got 'x'"
+
+
+@given(
+    st.lists(st.text(max_size=6), min_size=1, max_size=30), st.sampled_from([None, "regression"])
+)
+def test_any_text_is_a_target_a_reason_or_a_clear_error(cells: list[str], task: str | None) -> None:
+    try:
+        codec = scan(column(*cells), task)
+    except DataError:
+        # Nothing but missing values, one class, or too many texts.
+        names = {class_name(cell) for cell in cells if not is_missing(cell)}
+        assert len(names) < 2
+        return
+    for cell in cells:
+        value = codec.encode([cell])
+        if isinstance(value, str):
+            assert value == "no target" or value.startswith("`a` must be")
+        elif codec.task == "multiclass":
+            assert codec.classes[int(value[0])] == class_name(cell)
+        else:
+            assert value[0] == float(cell)
+
+
+# ------------------------------------------------------------------ how much may be broken
+
+
+def skips(count: int, reason: str) -> list[Skipped]:
+    return [Skipped(row, str(row), reason) for row in range(1, count + 1)]
+
+
+def test_half_of_the_rows_may_be_broken_and_no_more() -> None:
+    check_readable("f", 10, skips(5, "broken"))
+    with pytest.raises(DataError, match=r"f: 6 of 10 rows cannot be read; row 1: broken; row 2"):
+        check_readable("f", 10, skips(6, "broken"))
+
+
+def test_rows_without_a_target_are_not_broken() -> None:
+    check_readable("f", 10, skips(9, "no target"))
+    with pytest.raises(DataError, match="f: no row has both a graph that can be read and a target"):
+        check_readable("f", 10, skips(10, "no target"))
+
+
+def test_no_rows_at_all_are_an_error() -> None:
+    with pytest.raises(DataError, match="f: there are no rows"):
+        check_readable("f", 0, [])
+
+
+def test_only_the_first_reasons_are_shown() -> None:
+    with pytest.raises(DataError) as raised:
+        check_readable("f", 100, skips(100, "broken"))
+    assert str(raised.value).count("broken") == 3
+    assert str(raised.value).endswith("…")
