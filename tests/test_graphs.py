@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -317,7 +318,97 @@ def test_bad_pyg_graphs_are_named() -> None:
         GraphStore.from_pyg([good], node_fields=["motif_mask"])
 
 
+EDGES = torch.tensor([[0, 1], [1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": [[1.0], [2.0]]}, r"an `x` that is a tensor \[nodes, features\]; got list"),
+        ({"x": "CC"}, "an `x` that is a tensor .* got str"),
+        ({"x": torch.ones(2, 1, 1)}, r"an `x` that is a tensor .* got float32 \[2, 1, 1\]"),
+        ({"x": torch.ones(2, 1).to_sparse()}, "an `x` that is a tensor"),
+        ({"x": torch.ones(3, 1), "num_nodes": 2}, "an `x` of 2 rows; got 3"),
+        ({"num_nodes": 2.5}, "a `num_nodes` that is a whole number; got float"),
+        ({"edge_attr": [1, 2]}, r"an `edge_attr` that is a tensor \[edges, features\]; got list"),
+        ({"edge_attr": torch.ones(3, 1)}, "an `edge_attr` of 2 rows; got 3"),
+        ({"edge_index": EDGES.float()}, r"tensor \[2, edges\] of whole .* got float32 \[2, 2\]"),
+        ({"edge_index": EDGES.bool()}, "got bool"),
+        ({"edge_index": EDGES.tolist()}, "of whole numbers; got list"),
+        ({"edge_index": EDGES[0]}, r"got int64 \[2\]"),
+        ({"y": "toxic"}, "a `y` of numbers; got str"),
+        ({"y": ["toxic"]}, "a `y` of numbers; got list"),
+        ({"y": [[1], [1, 2]]}, "a `y` of numbers; got list"),
+        ({"y": torch.empty(0)}, r"a `y` of numbers; got float32 \[0\]"),
+        ({"y": 10**30}, "a `y` of numbers; got int"),
+    ],
+)
+def test_pyg_graphs_that_are_no_tensors_are_named(changes: dict[str, object], message: str) -> None:
+    good = Data(x=torch.ones(2, 1), edge_index=EDGES, y=torch.tensor([0]))
+    bad = copy.copy(good)
+    for field, value in changes.items():
+        setattr(bad, field, value)
+    with pytest.raises(DataError, match=f"mine: graph 1 must have .*{message}"):
+        GraphStore.from_pyg([good, bad], name="mine")
+
+
+def test_pyg_graphs_may_have_plain_targets_and_no_edges() -> None:
+    graphs = [Data(x=torch.ones(2, 1), edge_index=EDGES, y=y) for y in (0, [1], np.int64(2))]
+    # This is float.
+    graphs[1].edge_index = torch.empty(2, 0)
+    store = GraphStore.from_pyg(graphs)
+    assert store.y.tolist() == [0, 1, 2]
+    assert store.edge_counts.tolist() == [2, 0, 2]
+    assert store.edge_index.tolist() == [[0, 1, 0, 1], [1, 0, 1, 0]]
+
+
 # ------------------------------------------------------------------ files
+
+
+@pytest.mark.parametrize(
+    ("reading", "message"),
+    [
+        ({"kind": 5}, "'kind' must be a text"),
+        ({"kind": None}, "'kind' must be a text"),
+        ({"elements": ["C", 5]}, "'elements' must be a list of texts"),
+        ({"elements": None}, "'elements' must be a list of texts"),
+        ({"targets": "y"}, "'targets' must be a list of texts"),
+        ({"id": ["name"]}, "'id' must be a text or null"),
+        ({"node_labels": {"C": 0}}, "'node_labels' must be a list of texts or null"),
+        ({"node_numbers": 1.5}, "'node_numbers' must be a whole number"),
+        ({"edge_numbers": True}, "'edge_numbers' must be a whole number"),
+        ({"directed": 0}, "'directed' must be true or false"),
+        ({"ignored": ["mass"]}, "'ignored' must be an object of lists of texts"),
+        ({"ignored": {"node": ["mass", 1], "edge": []}}, "'ignored' must be an object of lists"),
+        ({"other": {"a": "b"}}, "'other' must be a text, a list of texts, a whole number, true"),
+        ({"other": 0.5}, "'other' must be a text"),
+    ],
+)
+def test_a_store_from_elsewhere_has_a_sound_reading(
+    reading: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "store.safetensors"
+    GraphStore(**arguments(), reading=reading).save(path)
+    assert GraphStore.load(path).reading == reading
+    with pytest.raises(DataError, match=f"{path} cannot be read .* in its `reading`, {message}"):
+        GraphStore.load(path, check=True)
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        None,
+        {},
+        {"kind": "molecules", "features": "elements", "elements": ["C"], "smiles": None,
+         "targets": ["y"], "id": "CID"},
+        {"kind": "graphs", "node_labels": ["C"], "node_numbers": 1, "edge_labels": None,
+         "edge_numbers": 0, "directed": True, "ignored": {"node": ["mass"]}},
+        {"other": ["a"], "another": None, "number": 3, "flag": True},
+    ],
+)  # fmt: skip
+def test_a_sound_reading_is_kept(reading: dict[str, object] | None, tmp_path: Path) -> None:
+    GraphStore(**arguments(), reading=reading).save(tmp_path / "store.safetensors")
+    assert GraphStore.load(tmp_path / "store.safetensors", check=True).reading == reading
 
 
 def full_store() -> GraphStore:

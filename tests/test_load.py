@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import os
 import urllib.error
@@ -10,13 +11,16 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
+import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data, InMemoryDataset
 
 from graph_transplant.datasets import DatasetInfo, catalogue, load, tu
 from graph_transplant.datasets.motifs import motifs
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import adjacency_of
+from graph_transplant.graphs import GraphStore, adjacency_of
 from graph_transplant.nn import GraphClassifier
 
 TINY = {
@@ -24,6 +28,8 @@ TINY = {
     "graph_indicator": "1\n1\n2\n2\n",
     "graph_labels": "0\n1\n",
 }
+
+TABLE_OPTIONS = "smiles, target, id, features, task"
 
 
 @pytest.fixture(autouse=True)
@@ -151,7 +157,19 @@ def test_a_social_network_without_features_gets_degrees(tmp_path: Path) -> None:
     assert seen.tolist() == [[0.0, 1.0]] * 4
 
 
-@pytest.mark.parametrize("given", ["no/such/place", "missing.zip", "../ENZYMES", Path("ENZYMES")])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "no/such/place",
+        "missing.zip",
+        "missing.csv",
+        "missing.CSV.gz",
+        "missing.sdf",
+        "missing.jsonl",
+        "../ENZYMES",
+        Path("ENZYMES"),
+    ],
+)
 def test_a_path_that_does_not_exist(given: str | Path) -> None:
     with pytest.raises(DataError, match="`data`: there is no file or folder '"):
         load(given)
@@ -161,8 +179,10 @@ def test_a_path_that_is_nothing_known(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("1, 2\n")
     message = (
-        r"notes\.txt: expected a TU folder or zip archive or a folder or zip archive of OGB or a "
-        r"store written by GraphStore\.save; this is none of them"
+        r"notes\.txt: expected a TU folder or zip archive, a folder or zip archive of OGB, a store "
+        r"written by GraphStore\.save \(\.safetensors\), graphs as JSON Lines \(\.jsonl, also "
+        r"packed as \.gz\) or a table of molecules \(\.csv, \.tsv, \.sdf, also packed as \.gz\); "
+        r"this is none of them"
     )
     with pytest.raises(DataError, match=message):
         load(file)
@@ -185,10 +205,22 @@ def test_a_path_that_is_nothing_known(tmp_path: Path) -> None:
             "data set 'motifs' has no option 'path'; its options are graphs, seed",
         ),
         ("./tiny", {"path": "x"}, "data set './tiny' has no option 'path'; it takes none"),
+        (
+            "some.csv",
+            {"smile": "x"},
+            f"data set 'some.csv' has no option 'smile'; its options are {TABLE_OPTIONS}",
+        ),
+        (
+            "some.jsonl",
+            {"smiles": "x"},
+            "data set 'some.jsonl' has no option 'smiles'; its options are target, id, task",
+        ),
     ],
 )
 def test_unknown_options_are_refused(data: str, options: dict[str, Any], message: str) -> None:
     folder(Path("tiny"), "tiny")
+    for file in ("some.csv", "some.jsonl"):
+        Path(file).write_text("")
     with pytest.raises(GraphTransplantError) as caught:
         load(data, **options)
     assert str(caught.value) == message
@@ -297,3 +329,142 @@ def test_a_root_may_be_made_by_the_download(tmp_path: Path) -> None:
     assert not (tmp_path / "not").exists()
     with pytest.raises(DataError, match="could not be downloaded"):
         load("ENZYMES", root=tmp_path / "not" / "yet")
+
+
+# ------------------------------------------------------------------ one's own graphs
+
+
+def test_a_table_of_molecules(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    text = "name,mol,toxic,dose\nethane,CC,0,1.5\nwater,O,1,2.5\nbad,C(,1,3\nethanol,CCO,1,4.5\n"
+    file = tmp_path / "some.csv"
+    file.write_text(text)
+    store = load(file, smiles="mol", target="toxic", id="name", features="elements")
+    assert (store.name, store.task, store.y.tolist()) == ("some", "multiclass", [0, 1, 1])
+    assert store.rows is not None
+    assert store.rows.ids == ("ethane", "water", "ethanol")
+    assert store.rows.texts == ("CC", "O", "CCO")
+    assert [(item.row, item.id) for item in store.skipped] == [(3, "bad")]
+    assert store.num_node_features == 2
+    packed = tmp_path / "some.csv.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    again = load(packed, target=["toxic", "dose"])
+    assert (again.task, again.label_names) == ("regression", ("toxic", "dose"))
+    with pytest.raises(GraphTransplantError, match="`features` must be one of ogb, elements"):
+        load(file, target="toxic", features="ecfp")
+
+
+def test_graphs_as_json_lines() -> None:
+    Path("mine.jsonl").write_text(
+        '{"nodes": [{}], "edges": [], "t": "a"}\n{"nodes": [{}, {}], "edges": [], "t": "b"}\n'
+    )
+    store = load("mine.jsonl", target="t")
+    assert (store.name, store.label_names, store.node_counts.tolist()) == (
+        "mine",
+        ("a", "b"),
+        [1, 2],
+    )
+
+
+def pair(label: int, features: int = 2) -> Data:
+    edges = torch.tensor([[0, 1], [1, 0]])
+    return Data(x=torch.ones(2, features), edge_index=edges, y=torch.tensor([label]))
+
+
+class Pairs(InMemoryDataset):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.data, self.slices = self.collate([pair(0), pair(1), pair(1)])
+
+
+def test_pyg_graphs() -> None:
+    for graphs in ([pair(0), pair(1), pair(1)], (pair(0), pair(1), pair(1)), Pairs()):
+        store = load(graphs)
+        assert (len(store), store.y.tolist(), store.name) == (3, [0, 1, 1], "graphs")
+    named = load(Pairs(), name="pairs", num_outputs=3, num_continuous=2)
+    assert (named.name, named.num_outputs, named.num_continuous) == ("pairs", 3, 2)
+
+
+def test_networkx_graphs() -> None:
+    store = load([nx.path_graph(3), nx.cycle_graph(3)], y=["path", "cycle"], name="threes")
+    assert (store.name, store.label_names, store.y.tolist()) == (
+        "threes",
+        ("cycle", "path"),
+        [1, 0],
+    )
+
+
+def test_a_store_is_returned_as_it_is() -> None:
+    store = load("motifs", graphs=6)
+    assert load(store) is store
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ([], {}, "got nothing in it"),
+        (["CCO"], {}, "got a list of str"),
+        (7, {}, "got a int"),
+        (np.ones(3), {}, "got a ndarray"),
+        (pair(0), {}, "got a Data"),
+        (
+            [pair(0)],
+            {"y": [1]},
+            "a list of PyG graphs has no option 'y'; its options are name, task",
+        ),
+        (
+            [nx.path_graph(2)],
+            {"num_outputs": 1},
+            "a list of networkx graphs has no option 'num_outputs'; its options are y, target",
+        ),
+        ([pair(0), "CCO"], {}, "graphs: graph 1 must be a PyG `Data`; got str"),
+        (
+            [pair(0), Data(x=torch.ones(2, 2), y=torch.tensor([0]))],
+            {"name": "mine"},
+            "mine: graph 1 has no `edge_index`",
+        ),
+        ([pair(0), pair(1, features=3)], {}, "graphs: the graphs' `x` do not fit together"),
+        ([nx.path_graph(2), 5], {"y": [0, 1]}, "graphs: graph 1: expected is a networkx graph"),
+    ],
+)
+def test_objects_that_are_no_graphs(data: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphTransplantError, match=message):
+        load(data, **options)
+
+
+def test_a_store_takes_no_options() -> None:
+    with pytest.raises(GraphTransplantError, match="a GraphStore has no option 'task'; it takes"):
+        load(load("motifs", graphs=6), task="regression")
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 5000, "a/" * 3000, "~nobody-of-this-name/data", "a\0b", "a\nb", "/dev/null"]
+)
+def test_paths_that_no_system_has(name: str) -> None:
+    with pytest.raises(DataError) as caught:
+        load(name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("node", [1000, "the number of nodes", -1])
+def test_a_store_file_from_elsewhere_is_checked(node: int | str, tmp_path: Path) -> None:
+    store = load("motifs", graphs=6)
+    wrong = store.edge_index.clone()
+    wrong[1, 30] = node if isinstance(node, int) else int(store.node_counts[0])
+    values = {
+        "edge_index": wrong,
+        "y": store.y,
+        "node_counts": store.node_counts,
+        "edge_counts": store.edge_counts,
+    }
+    GraphStore(x=None, undirected=True, **values).save(tmp_path / "wrong.safetensors")
+    # What the package has written itself is taken as it is.
+    assert len(GraphStore.load(tmp_path / "wrong.safetensors")) == 6
+    with pytest.raises(DataError, match="an edge of graph 0 joins nodes that are not there"):
+        load(tmp_path / "wrong.safetensors")
+    x = torch.ones(int(store.node_counts.sum()), 1)
+    x[3] = float("nan")
+    values["edge_index"] = store.edge_index
+    GraphStore(x=x, undirected=True, **values).save(tmp_path / "nan.safetensors")
+    with pytest.raises(DataError, match="a node feature is not a finite number"):
+        load(tmp_path / "nan.safetensors")

@@ -141,7 +141,22 @@ def test_long_values_are_shortened_in_messages() -> None:
     [
         (column("1", "0", "1.0", ""), "multiclass", ("0", "1")),
         (column("10", "9", "-1"), "multiclass", ("-1", "9", "10")),
-        (column("toxic", "safe", "toxic"), "multiclass", ("safe", "toxic")),
+        # Of two classes that are not numbers the rarer comes second; where it is even, as sorted.
+        (column("toxic", "safe", "toxic"), "multiclass", ("toxic", "safe")),
+        (column("safe", "toxic", "safe"), "multiclass", ("safe", "toxic")),
+        (column("toxic", "safe"), "multiclass", ("safe", "toxic")),
+        (column("b", "7", "b"), "multiclass", ("b", "7")),
+        (column("1", "1", "0"), "multiclass", ("0", "1")),
+        (column("c", "b", "a", "a"), "multiclass", ("a", "b", "c")),
+        # Unless everybody knows which is the positive one.
+        (column("yes", "Yes", "no"), "multiclass", ("no", "yes")),
+        (column("TRUE", "TRUE", "FALSE"), "multiclass", ("FALSE", "TRUE")),
+        (column("Active", "Active", "Inactive"), "multiclass", ("Inactive", "Active")),
+        (column("positive", "positive", "negative"), "multiclass", ("negative", "positive")),
+        (column("yes", "yes", "maybe"), "multiclass", ("yes", "maybe")),
+        # The most frequent spelling is the name of a class.
+        (column("YES", "Yes", "No", "no", "Yes"), "multiclass", ("No", "Yes")),
+        (column("A", "b", "a", "B", "c", "b"), "multiclass", ("A", "b", "c")),
         (column("10", "9", "b"), "multiclass", ("10", "9", "b")),
         (column("True", "False"), "multiclass", ("False", "True")),
         (column("0.5", "1", "2"), "regression", ()),
@@ -149,6 +164,7 @@ def test_long_values_are_shortened_in_messages() -> None:
         (column(*map(str, range(50))), "multiclass", tuple(map(str, range(50)))),
         ([("0", ""), ("1.0", "1"), ("NA", "0")], "multilabel", ()),
         ([("true", "0"), ("FALSE", "1")], "multilabel", ()),
+        ([("yes", "0"), ("No", "1")], "multilabel", ()),
         ([("0", "2"), ("1", "")], "regression", ()),
         ([("0.1", "7"), ("1", "")], "regression", ()),
         ([("0", ""), ("1", "")], "multilabel", ()),
@@ -180,6 +196,25 @@ def test_the_task_is_found_from_the_values(
             None,
             "the target 'a' holds both numbers and text, such as '>60'; give `task` as regression",
         ),
+        (
+            column("0.5", "1", "high"),
+            None,
+            "the target 'a' holds both numbers and text, such as 'high'; give `task` as regression",
+        ),
+        (
+            column("1", "2", " 1,5"),
+            None,
+            "holds numbers with a comma, such as ' 1,5'; write them with a point, or give `task`",
+        ),
+        (column("1,5", "-,5", "2,5e-3"), None, "holds numbers with a comma, such as '1,5'"),
+        (
+            column("x", "none", "-", "None"),
+            None,
+            r"one class only, 'x'; .* tell apart \('-' and 'none' count as missing\)$",
+        ),
+        (column("x", "NA", ""), None, r"tell apart \('na' counts as missing\)$"),
+        (column("x", ""), None, "tell apart$"),
+        (column("none"), None, r"no values that could be read \('none' counts as missing\)$"),
         ([("0", "1")], "multiclass", "`task` is multiclass, which takes one target; got a, b"),
     ],
 )
@@ -196,6 +231,33 @@ def test_a_given_task_wins_over_the_values() -> None:
     many = scan(column(*map(str, range(200))), "multiclass")
     assert many.classes == tuple(map(str, range(200)))
     assert scan(column("0.5", "0.25"), "multiclass").classes == ("0.25", "0.5")
+
+
+def test_a_given_task_settles_what_is_mixed() -> None:
+    cells = column("0.5", "1", "high", "1,5")
+    assert scan(cells, "regression").task == "regression"
+    assert scan(cells, "multiclass").classes == ("0.5", "1", "1,5", "high")
+    # Texts that merely contain commas, and infinite numbers, are classes like others.
+    assert scan(column("1,2-diol", "other")).task == "multiclass"
+    assert scan(column("inf", "non")).classes == ("inf", "non")
+
+
+def test_classes_are_found_whatever_their_case() -> None:
+    codec = scan(column("Yes", "no", "Yes", "YES"))
+    assert [codec.encode([cell]) for cell in ("yes", "YES", " No")] == [(1.0,), (1.0,), (0.0,)]
+    # Classes of a model that differ in case alone are told apart where they are spelt alike.
+    old = TargetCodec("multiclass", ("a",), ("CO", "Co"))
+    assert [old.encode([cell]) for cell in ("CO", "Co", "co")] == [(0.0,), (1.0,), (0.0,)]
+
+
+def test_a_scan_of_many_spellings_keeps_few_of_them() -> None:
+    found = TargetScan(["a"])
+    for number in range(5000):
+        letters = zip(f"{number:016b}", "abcdefghijklmnop", strict=True)
+        found.add(["".join(c.upper() if bit == "1" else c for bit, c in letters)])
+    found.add(["other"])
+    assert sum(len(seen) for seen in found._classes.values()) <= 51
+    assert found.finish("mine").classes == ("abcdefghijklmnop", "other")
 
 
 def test_a_scan_of_many_numbers_keeps_few_of_them() -> None:
@@ -227,6 +289,7 @@ def test_labels_and_values_keep_what_is_missing() -> None:
     labels = TargetCodec("multilabel", ("a", "b")).encode(["1.0", "NA"])
     assert not isinstance(labels, str)
     assert labels[0] == 1
+    assert TargetCodec("multilabel", ("a", "b")).encode(["Yes", "no"]) == (1, 0)
     assert math.isnan(labels[1])
     codec = TargetCodec("regression", ("a", "b"))
     y = codec.tensor([(0.1, 2.0), (math.nan, 1e-50)])
@@ -238,7 +301,9 @@ def test_labels_and_values_keep_what_is_missing() -> None:
     ("codec", "cells", "reason"),
     [
         (TargetCodec("multiclass", ("a",), ("x", "y")), [" "], "no target"),
-        (TargetCodec("multilabel", ("a", "b")), ["", "NA"], "no target"),
+        (TargetCodec("multilabel", ("a", "b")), ["", " "], "no target"),
+        (TargetCodec("multilabel", ("a", "b")), ["", "NA"], "no target ('NA' counts as missing)"),
+        (TargetCodec("regression", ("a",)), [" - "], "no target ('-' counts as missing)"),
         (TargetCodec("multiclass", ("a",), ("x", "y")), ["z"], "`a` must be one of x, y; got 'z'"),
         (TargetCodec("multilabel", ("a", "b")), ["1", "2"], "`b` must be 0, 1 or empty; got '2'"),
         (TargetCodec("regression", ("a",)), [">5"], "`a` must be a number; got '>5'"),
@@ -275,16 +340,19 @@ def test_any_text_is_a_target_a_reason_or_a_clear_error(cells: list[str], task: 
     try:
         codec = scan(column(*cells), task)
     except DataError:
-        # Nothing but missing values, one class, or too many texts.
-        names = {class_name(cell) for cell in cells if not is_missing(cell)}
-        assert len(names) < 2
+        # Nothing but missing values, one class, or numbers among texts.
+        names = {class_name(cell).casefold() for cell in cells if not is_missing(cell)}
+        numbers = [number_of(cell) for cell in cells if not is_missing(cell)]
+        broken = any(n is not None and math.isfinite(n) and not n.is_integer() for n in numbers)
+        comma = any("," in cell for cell in cells)
+        assert len(names) < 2 or comma or (broken and None in numbers)
         return
     for cell in cells:
         value = codec.encode([cell])
         if isinstance(value, str):
-            assert value == "no target" or value.startswith("`a` must be")
+            assert value.startswith(("no target", "`a` must be"))
         elif codec.task == "multiclass":
-            assert codec.classes[int(value[0])] == class_name(cell)
+            assert codec.classes[int(value[0])].casefold() == class_name(cell).casefold()
         else:
             assert value[0] == float(cell)
 
@@ -304,6 +372,7 @@ def test_half_of_the_rows_may_be_broken_and_no_more() -> None:
 
 def test_rows_without_a_target_are_not_broken() -> None:
     check_readable("f", 10, skips(9, "no target"))
+    check_readable("f", 10, skips(9, "no target ('-' counts as missing)"))
     with pytest.raises(DataError, match="f: no row has both a graph that can be read and a target"):
         check_readable("f", 10, skips(10, "no target"))
 

@@ -20,7 +20,7 @@ from rdkit import Chem
 
 from graph_transplant.datasets import tables
 from graph_transplant.datasets.molecules import from_smiles
-from graph_transplant.datasets.rows import Chunk, TableOptions
+from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec
 from graph_transplant.datasets.tables import is_table, read_table, stream_table
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore
@@ -178,7 +178,7 @@ def test_tables_are_read_however_they_are_written(
     tmp_path: Path, text: str, name: str, packed: bool
 ) -> None:
     content = text.encode()
-    path = write(tmp_path, gzip.compress(content) if packed else content, name)
+    path = write(tmp_path, gzip.compress(content, mtime=0) if packed else content, name)
     assert is_table(path)
     store = read(path, target="active", id="name")
     assert store.rows is not None
@@ -187,7 +187,9 @@ def test_tables_are_read_however_they_are_written(
 
 
 def test_a_packed_table_is_known_by_its_content(tmp_path: Path) -> None:
-    store = read(write(tmp_path, gzip.compress(SMALL.encode()), "mine.csv.gz"), target="active")
+    store = read(
+        write(tmp_path, gzip.compress(SMALL.encode(), mtime=0), "mine.csv.gz"), target="active"
+    )
     assert store.name == "mine"
     plain = read(write(tmp_path, SMALL, "plain.csv.gz"), target="active")
     assert plain.fingerprint() == store.fingerprint()
@@ -313,7 +315,7 @@ def test_a_column_measured_for_few_is_no_error(tmp_path: Path) -> None:
         ('smiles,y\nC,1\nN,"0\nO,1\n', {"target": "y"}, "line 3: a quoted value is not closed"),
         ("smiles,y\nC,1\nN,1\n", {"target": "y"}, "has one class only, '1'"),
         ("smiles,y\nC,\nN,\n", {"target": "y"}, "the target 'y' has no values"),
-        (gzip.compress(SMALL.encode())[:-20], {"target": "active"}, "cannot be unpacked"),
+        (gzip.compress(SMALL.encode(), mtime=0)[:-20], {"target": "active"}, "cannot be unpacked"),
         (b"\x1f\x8b" + b"x" * 50, {"target": "active"}, "cannot be unpacked"),
     ],
 )
@@ -447,6 +449,37 @@ def test_targets_are_read_when_asked_for(tmp_path: Path) -> None:
         3: "the SMILES cannot be parsed: unclosed ring 1",
         4: "no target",
     }
+
+
+def test_a_codec_says_how_targets_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, SMALL)
+    reading = read(path, target="active").reading
+    codec = TargetCodec("multiclass", ("active",), ("0", "1"))
+    passes: list[Path] = []
+    rows = tables._table_rows
+
+    def counted(path: Path, options: TableOptions) -> Any:
+        passes.append(path)
+        return rows(path, options)
+
+    monkeypatch.setattr(tables, "_table_rows", counted)
+    # The columns are those asked for, those of the model, or those of the codec.
+    for options, model in (({"target": "active"}, None), (None, reading), (None, None)):
+        (chunk,) = stream(path, options, reading=model, targets=True, codec=codec)
+        assert chunk.store is not None
+        assert chunk.store.labels.tolist() == [1, 0, 0]
+        assert set(chunk.problems) == {3, 4}
+    assert len(passes) == 3
+    numbers = TargetCodec("regression", ("x", "y"))
+    (chunk,) = stream(path, {"target": "active,value"}, targets=True, codec=numbers)
+    assert chunk.store is not None
+    assert (chunk.store.label_names, chunk.store.task) == (("x", "y"), "regression")
+    with pytest.raises(DataError, match=r"target must be 2 columns \(x, y\); got active"):
+        stream(path, {"target": "active"}, targets=True, codec=numbers)
+    with pytest.raises(DataError, match=r"`target` must be one of the columns name, .* got 'x'"):
+        stream(path, targets=True, codec=numbers)
+    with pytest.raises(GraphTransplantError, match="`targets` must be True"):
+        stream(path, codec=codec)
 
 
 def test_the_columns_of_a_model_are_the_default(tmp_path: Path) -> None:
@@ -637,7 +670,9 @@ def sdf() -> str:
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_an_sdf_becomes_molecules_with_targets(tmp_path: Path, name: str, ends: str) -> None:
     content = sdf().replace("\n", ends).encode()
-    path = write(tmp_path, gzip.compress(content) if name.endswith("gz") else content, name)
+    path = write(
+        tmp_path, gzip.compress(content, mtime=0) if name.endswith("gz") else content, name
+    )
     store = read(path, target="active")
     assert store.labels.tolist() == [1, 0, 0]
     assert store.rows is not None
@@ -709,6 +744,31 @@ def test_broken_records_keep_their_places(tmp_path: Path) -> None:
     assert problems[2] == "the record has no line 'M  END'"
     assert problems[4] == "the record is not UTF-8 text"
     assert problems[5] == "the record is not UTF-8 text"
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_a_record_that_runs_into_the_next_is_a_problem(tmp_path: Path, ends: str) -> None:
+    content = (
+        record("CC", "a", active="0")
+        + record("CCO", "b", active="0").removesuffix("$$$$\n")
+        + record("c1ccccc1", "c", active="1")
+        + record("CN", "d", active="1")
+    ).replace("\n", ends)
+    path = write(tmp_path, content, "mine.sdf")
+    problem = {2: "the record holds two structures; is `$$$$` missing?"}
+    (chunk,) = stream(path)
+    every_row([chunk], 3)
+    assert (chunk.ids, chunk.problems) == (("a", "b", "d"), problem)
+    # A name that is a property may be that of the second.
+    (chunk,) = stream(path, {"id": "active"})
+    assert chunk.ids == ("0", "2", "1")
+    store = read(path, target="active")
+    assert store.labels.tolist() == [0, 1]
+    assert {skip.row: skip.reason for skip in store.skipped} == problem
+    codec = TargetCodec("multiclass", ("active",), ("0", "1", "2"))
+    (chunk,) = stream(path, targets=True, codec=codec)
+    assert chunk.store is not None
+    assert (chunk.store.labels.tolist(), chunk.problems) == ([0, 1], problem)
 
 
 def test_a_title_that_is_not_used_may_be_in_any_encoding(tmp_path: Path) -> None:

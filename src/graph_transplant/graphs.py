@@ -971,7 +971,8 @@ no edge features)
         """Make a store of PyG ``Data`` objects: a list, or a PyG data set.
 
         Args:
-            graphs: The graphs, each with ``edge_index``, ``y`` and usually ``x``.
+            graphs: The graphs, each with ``edge_index``, ``y`` (a tensor, a number or a list of
+                numbers) and usually ``x``.
             name: Name of the data set.
             task: Found from ``y`` by default: integers are classes; floats that are all 0, 1 or NaN
                 are labels; other floats are regression targets.
@@ -979,6 +980,9 @@ no edge features)
             label_names: What the outputs are called.
             num_continuous: The first so many columns of ``x`` are continuous.
             node_fields: Names of further per-node tensors to keep.
+
+        Raises:
+            DataError: If a graph cannot be used; the message names it.
 
         Example:
             >>> triangle = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
@@ -991,11 +995,9 @@ no edge features)
         items = list(graphs)
         name = name or "graphs"
         for number, data in enumerate(items):
-            for field in ("edge_index", "y"):
-                if data[field] is None if field in data else True:
-                    raise DataError(f"{name}: graph {number} has no `{field}`")
-            if not data.num_nodes:
-                raise DataError(f"{name}: graph {number} has no nodes")
+            problem = pyg_problem(data)
+            if problem is not None:
+                raise DataError(f"{name}: graph {number} {problem}")
         if not items:
             raise DataError(f"{name}: there are no graphs")
         node_counts = torch.tensor([data.num_nodes for data in items])
@@ -1034,7 +1036,7 @@ no edge features)
             task = task_of(y)
         return cls(
             x=x,
-            edge_index=torch.cat([data.edge_index.detach().cpu() for data in items], dim=1),
+            edge_index=torch.cat([data.edge_index.detach().cpu().long() for data in items], dim=1),
             y=y.flatten() if task == "multiclass" else y,
             node_counts=node_counts,
             edge_counts=edge_counts,
@@ -1120,7 +1122,8 @@ no edge features)
         Args:
             path: The file.
             check: Whether to go through the file once, in pieces, and check that edges join nodes
-                that there are and that features are numbers; for a file that comes from elsewhere.
+                that there are, that features are numbers and that ``reading`` is one; for a file
+                that comes from elsewhere.
 
         Raises:
             DataError: When the file is not a store, or is damaged.
@@ -1161,6 +1164,7 @@ no edge features)
         except (KeyError, TypeError) as error:
             raise DataError(f"{path} cannot be read as a graph store: {error}") from None
         if check:
+            _check_reading(path, store.reading)
             store._check_pieces()
         store.path = Path(path).absolute()
         return store
@@ -1192,6 +1196,82 @@ no edge features)
         for what, pieces in features.items():
             if not all(_finite(piece) for piece in pieces):
                 raise DataError(f"{self.name}: a {what} feature is not a finite number")
+
+
+def pyg_problem(data: Any, *, target: bool = True) -> str | None:
+    """Say what keeps a PyG graph from being put into a store, if anything does.
+
+    Args:
+        data: The graph.
+        target: Whether it has to have a target.
+
+    Returns:
+        What to say of "the graph", or ``None``.
+
+    Example:
+        >>> edges = torch.tensor([[0, 1], [1, 0]])
+        >>> pyg_problem(Data(x=[[1.0], [2.0]], edge_index=edges, y=0))
+        'must have an `x` that is a tensor [nodes, features]; got list'
+    """
+    if not isinstance(data, Data):
+        return f"must be a PyG `Data`; got {type(data).__name__}"
+    given: dict[str, Any] = {
+        field: getattr(data, field, None) for field in ("edge_index", "y", "x", "edge_attr")
+    }
+    edges = given["edge_index"]
+    if edges is None:
+        return "has no `edge_index`"
+    # `torch.empty(2, 0)`, which is float, is a usual way to write that there are no edges.
+    whole = _is_dense(edges, (2,)) and (edges.dtype in _WHOLE_TYPES or not edges.shape[1])
+    if not whole or edges.shape[0] != 2:
+        return (
+            "must have an `edge_index` that is a tensor [2, edges] of whole numbers; "
+            f"got {_what(edges)}"
+        )
+    for field, rows in (("x", "nodes"), ("edge_attr", "edges")):
+        if given[field] is not None and not _is_dense(given[field], (1, 2)):
+            return (
+                f"must have an `{field}` that is a tensor [{rows}, features]; "
+                f"got {_what(given[field])}"
+            )
+    nodes = data.num_nodes
+    if not nodes:
+        return "has no nodes"
+    if not isinstance(nodes, int):
+        return f"must have a `num_nodes` that is a whole number; got {_what(nodes)}"
+    for field, count in (("x", nodes), ("edge_attr", edges.shape[1])):
+        if given[field] is not None and len(given[field]) != count:
+            return f"must have an `{field}` of {count} rows; got {len(given[field])}"
+    return _target_problem(given["y"]) if target else None
+
+
+def _target_problem(y: Any) -> str | None:
+    if y is None:
+        return "has no `y`"
+    try:
+        value = torch.as_tensor(y)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return f"must have a `y` of numbers; got {_what(y)}"
+    if value.is_complex() or value.layout != torch.strided or not value.numel():
+        return f"must have a `y` of numbers; got {_what(y)}"
+    return None
+
+
+def _is_dense(value: Any, dimensions: tuple[int, ...]) -> bool:
+    """Whether this is a tensor of real numbers with so many dimensions."""
+    return (
+        isinstance(value, Tensor)
+        and value.layout == torch.strided
+        and not value.is_complex()
+        and value.dim() in dimensions
+    )
+
+
+def _what(value: Any) -> str:
+    """Say what a value is: a tensor by its type and shape."""
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
 
 
 class StoreWriter:
@@ -1391,6 +1471,24 @@ _DESCRIBED: Final = {
     "reading": dict | None,
 }
 
+_TEXT_OR_NULL: Final = ("a text or null", str | None)
+_TEXTS_OR_NULL: Final = ("a list of texts or null", list | None)
+_WHOLE: Final = ("a whole number", int)
+# What readers note: in words, and as types.
+_READING: Final[dict[str, tuple[str, Any]]] = {
+    "kind": ("a text", str),
+    "features": ("a text", str),
+    "elements": ("a list of texts", list),
+    "smiles": _TEXT_OR_NULL,
+    "targets": ("a list of texts", list),
+    "id": _TEXT_OR_NULL,
+    "node_labels": _TEXTS_OR_NULL,
+    "node_numbers": _WHOLE,
+    "edge_labels": _TEXTS_OR_NULL,
+    "edge_numbers": _WHOLE,
+    "directed": ("true or false", bool),
+}
+
 
 def _check_contents(path: str | Path, tensors: Mapping[str, Tensor], described: Any) -> None:
     """Refuse a file whose tensors or description are of other types than a store writes."""
@@ -1410,6 +1508,29 @@ def _check_contents(path: str | Path, tensors: Mapping[str, Tensor], described: 
             problem = f"{key!r} has a number that is too large"
     if problem is not None:
         raise DataError(f"{path} cannot be read as a graph store: {problem}")
+
+
+def _check_reading(path: str | Path, reading: Mapping[str, Any] | None) -> None:
+    """Refuse a file whose ``reading`` holds other values than readers note."""
+    for key, value in (reading or {}).items():
+        texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        if key == "ignored":
+            expected, fits = "an object of lists of texts", isinstance(value, dict)
+            for names in value.values() if isinstance(value, dict) else ():
+                fits &= isinstance(names, list) and all(isinstance(name, str) for name in names)
+        elif key in _READING:
+            expected, types = _READING[key]
+            # To Python true and false are whole numbers, too.
+            fits = isinstance(value, types) and isinstance(value, bool) == (types is bool)
+            fits = fits and (texts or not isinstance(value, list))
+        else:
+            expected = "a text, a list of texts, a whole number, true, false or null"
+            fits = texts or value is None or isinstance(value, str | int)
+        if not fits:
+            raise DataError(
+                f"{path} cannot be read as a graph store: in its `reading`, {key[:40]!r} must be "
+                f"{expected}"
+            )
 
 
 def _axis(key: str) -> int:

@@ -7,10 +7,17 @@ finds out what task they set; the :class:`TargetCodec` it ends in turns them int
 
 from __future__ import annotations
 
+import gzip
 import math
-from collections.abc import Mapping, Sequence
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, Final, cast
 
 import numpy as np
 import torch
@@ -25,7 +32,15 @@ MISSING: Final = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
 # A column with more different values than this holds no classes, unless the task says so.
 _MOST_CLASSES: Final = 50
 _LARGEST: Final = float(np.finfo(np.float32).max)
-_YES_NO: Final = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0}
+_YES_NO: Final = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
+# Two classes of which everybody knows the positive one; it comes second, even where it is common.
+_PAIRS: Final = (
+    ("no", "yes"),
+    ("false", "true"),
+    ("inactive", "active"),
+    ("negative", "positive"),
+)
+_DECIMAL_COMMA: Final = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 # Values are quoted in messages up to so many characters.
 _QUOTED: Final = 40
 
@@ -186,6 +201,78 @@ def class_name(cell: str) -> str:
 NO_TARGET: Final = "no target"
 
 
+def missing_words(cells: Sequence[str]) -> list[str]:
+    """Return the words, such as "NA", among cells that are missing; empty cells have none.
+
+    Args:
+        cells: The cells.
+
+    Example:
+        >>> missing_words(["", " NA", "none", "1"])
+        ['NA', 'none']
+    """
+    return [cell.strip() for cell in cells if cell.strip() and is_missing(cell)]
+
+
+def no_target(cells: Sequence[str]) -> str:
+    """Say that a row has no target; a word that counts as missing may have been meant otherwise.
+
+    Args:
+        cells: Its targets, all of them missing.
+
+    Example:
+        >>> no_target([""]), no_target(["none"])
+        ('no target', "no target ('none' counts as missing)")
+    """
+    words = missing_words(cells)
+    return f"{NO_TARGET} ({quoted(words[0])} counts as missing)" if words else NO_TARGET
+
+
+def lacks_target(reason: str) -> bool:
+    """Tell whether the reason why a row is left out is that it has no target.
+
+    Args:
+        reason: The reason.
+
+    Example:
+        >>> lacks_target("no target ('-' counts as missing)"), lacks_target("unclosed ring 1")
+        (True, False)
+    """
+    return reason == NO_TARGET or reason.startswith(f"{NO_TARGET} (")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, packed with gzip or not as its first bytes say.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DataError: If it cannot be opened, or whatever else goes wrong while it is read.
+
+    Example:
+        >>> with opened(Path("no/such/file.csv")) as file:
+        ...     pass
+        Traceback (most recent call last):
+        ...
+        graph_transplant.errors.DataError: there is no file no/such/file.csv
+    """
+    try:
+        with path.open("rb") as file:
+            if file.peek(2)[:2] != b"\x1f\x8b":
+                yield file
+                return
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield cast("IO[bytes]", unpacked)
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path}: cannot be unpacked ({error})") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
 def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
     """Raise an error if more than half of the rows cannot be read, or none is left.
 
@@ -209,7 +296,7 @@ ring 1
     """
     if not rows:
         raise DataError(f"{where}: there are no rows")
-    broken = [skip for skip in skipped if skip.reason != NO_TARGET]
+    broken = [skip for skip in skipped if not lacks_target(skip.reason)]
     if 2 * len(broken) > rows:
         shown = "; ".join(f"row {skip.row}: {skip.reason}" for skip in broken[:3])
         more = "; …" if len(broken) > 3 else ""
@@ -225,7 +312,8 @@ class TargetCodec:
     Attributes:
         task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
         names: Columns of the targets, for messages; the labels or values.
-        classes: Names of the classes in order; empty unless the task is ``"multiclass"``.
+        classes: Names of the classes in order; empty unless the task is ``"multiclass"``. Upper and
+            lower case make no difference between classes.
 
     Example:
         >>> codec = TargetCodec("multiclass", ("Class",), ("0", "1"))
@@ -258,13 +346,14 @@ class TargetCodec:
             sentence.
         """
         if all(is_missing(cell) for cell in cells):
-            return NO_TARGET
+            return no_target(cells)
         if self.task == "multiclass":
             name = class_name(cells[0])
-            if name not in self.classes:
+            place = self._places.get(name, self._places.get(name.casefold()))
+            if place is None:
                 shown = ", ".join(self.classes[:10]) + (", …" if len(self.classes) > 10 else "")
                 return f"`{self.names[0]}` must be one of {shown}; got {quoted(cells[0])}"
-            return (float(self.classes.index(name)),)
+            return (float(place),)
         values = []
         for column, cell in zip(self.names, cells, strict=True):
             value = math.nan if is_missing(cell) else self._value(cell)
@@ -272,6 +361,12 @@ class TargetCodec:
                 return f"`{column}` must be {value}; got {quoted(cell)}"
             values.append(value)
         return tuple(values)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Places of the classes by their names, as they are and without regard to case."""
+        exact = {name: place for place, name in enumerate(self.classes)}
+        return {name.casefold(): place for name, place in reversed(exact.items())} | exact
 
     def _value(self, cell: str) -> float | str:
         """Return a label or value, or what was expected."""
@@ -299,6 +394,20 @@ class TargetCodec:
         return table.to(torch.float32)
 
 
+def check_codec(codec: TargetCodec | None, targets: bool) -> None:
+    """Raise an error if it is said how targets are read, but not that they are.
+
+    Args:
+        codec: How.
+        targets: Whether.
+
+    Example:
+        >>> check_codec(None, False)
+    """
+    if codec is not None and not targets:
+        raise GraphTransplantError("`codec` says how targets are read; `targets` must be True")
+
+
 @dataclass
 class _Column:
     """What was seen in one column of targets."""
@@ -308,14 +417,22 @@ class _Column:
     whole: bool = True
     yes_no: bool = True
     text: str = ""
+    fraction: str = ""
+    comma: str = ""
 
 
 class TargetScan:
     """Looks at the targets of all rows to find the task, in memory bounded by the classes.
 
     One column of texts, or of whole numbers with at most 50 different values, holds classes; other
-    numbers are to be predicted as such. Several columns of 0 and 1 hold labels; several columns of
-    other numbers are to be predicted together. Cells such as "" or "NA" are missing.
+    numbers are to be predicted as such. Several columns of 0 and 1, or no and yes, hold labels;
+    several columns of other numbers are to be predicted together. Cells such as "" or "NA" are
+    missing.
+
+    Classes that are numbers come in their order, others in that of the alphabet. Of two classes
+    that are not numbers the rarer comes second, unless they are no and yes, false and true,
+    inactive and active, or negative and positive, which come in this order. Names that differ in
+    case alone are one class, called by its most frequent spelling.
 
     Args:
         names: Columns of the targets.
@@ -337,7 +454,9 @@ class TargetScan:
                 f"`task` is multiclass, which takes one target; got {', '.join(self.names)}"
             )
         self._columns = [_Column() for _ in self.names]
-        self._classes: set[str] = set()
+        self._missing: set[str] = set()
+        # How often every spelling of a class was seen, by its name without regard to case.
+        self._classes: dict[str, Counter[str]] = {}
         # With too many different values for classes there is no need to keep them.
         self._classes_count = len(self.names) == 1 and task in (None, "multiclass")
 
@@ -354,20 +473,37 @@ class TargetScan:
         """
         for column, cell in zip(self._columns, cells, strict=True):
             if is_missing(cell):
+                self.add_missing([cell])
                 continue
             column.values += 1
             number = number_of(cell)
             if number is None:
                 column.text = column.text or cell
+                if _DECIMAL_COMMA.fullmatch(cell.strip()):
+                    column.comma = column.comma or cell
             else:
                 column.numbers += 1
                 column.whole = column.whole and number.is_integer()
+                if math.isfinite(number) and not number.is_integer():
+                    column.fraction = column.fraction or cell
             name = class_name(cell)
             column.yes_no = column.yes_no and name.lower() in _YES_NO
             if self._classes_count:
-                self._classes.add(name)
+                spellings = self._classes.setdefault(name.casefold(), Counter())
+                # Words have more ways to mix cases than there is room for.
+                if name not in spellings and len(spellings) >= _MOST_CLASSES:
+                    name = next(iter(spellings))
+                spellings[name] += 1
                 if self.task is None and len(self._classes) > _MOST_CLASSES:
                     self._classes_count = False
+
+    def add_missing(self, cells: Sequence[str]) -> None:
+        """Note words that count as missing, for messages.
+
+        Args:
+            cells: Cells that hold nothing.
+        """
+        self._missing.update(word.lower() for word in missing_words(cells))
 
     def finish(self, where: str) -> TargetCodec:
         """Return how the targets are to be read.
@@ -378,27 +514,48 @@ class TargetScan:
         Raises:
             DataError: If there are no values, one class only, or no task that the values fit.
         """
-        for name, column in zip(self.names, self._columns, strict=True):
-            # An empty column among several labels or values does no harm.
-            if not column.values and len(self.names) == 1:
-                raise DataError(f"{where}: the target {name!r} has no values that could be read")
         if not any(column.values for column in self._columns):
-            raise DataError(
-                f"{where}: the targets {', '.join(self.names)} have no values that could be read"
+            # An empty column among several labels or values does no harm.
+            which = (
+                f"the target {self.names[0]!r} has"
+                if len(self.names) == 1
+                else f"the targets {', '.join(self.names)} have"
             )
+            raise DataError(f"{where}: {which} no values that could be read{self._hint()}")
         task = self.task or self._find_task(where)
         if task != "multiclass":
             return TargetCodec(task, self.names)
-        numbers = {name: number_of(name) for name in self._classes}
-        values = [(value, name) for name, value in numbers.items() if value is not None]
-        all_numbers = len(values) == len(numbers)
-        classes = [name for _, name in sorted(values)] if all_numbers else sorted(numbers)
+        classes = self._ordered()
         if len(classes) < 2:
             raise DataError(
                 f"{where}: the target {self.names[0]!r} has one class only, {quoted(classes[0])}; "
-                "there must be two or more to tell apart"
+                f"there must be two or more to tell apart{self._hint()}"
             )
         return TargetCodec(task, self.names, tuple(classes))
+
+    def _hint(self) -> str:
+        """Say which words were seen that may have been meant as classes."""
+        if not self._missing:
+            return ""
+        words = " and ".join(quoted(word) for word in sorted(self._missing))
+        return f" ({words} {'counts' if len(self._missing) == 1 else 'count'} as missing)"
+
+    def _ordered(self) -> list[str]:
+        """Return the names of the classes in the order of their numbers."""
+        # The first of the most frequent: those seen first come first.
+        names = {key: seen.most_common(1)[0][0] for key, seen in self._classes.items()}
+        numbers = {key: number_of(name) for key, name in names.items()}
+        values = [(value, names[key]) for key, value in numbers.items() if value is not None]
+        if len(values) == len(names):
+            return [name for _, name in sorted(values)]
+        if len(names) != 2:
+            return sorted(names.values())
+        known = next((pair for pair in _PAIRS if set(pair) == set(names)), None)
+        if known is not None:
+            return [names[key] for key in known]
+        # Rare is what is looked for as a rule; average precision is that of the second class.
+        counts = {names[key]: -seen.total() for key, seen in self._classes.items()}
+        return sorted(counts, key=lambda name: (counts[name], name))
 
     def _find_task(self, where: str) -> str:
         all_numbers = all(column.numbers == column.values for column in self._columns)
@@ -418,13 +575,19 @@ class TargetScan:
             )
         column = self._columns[0]
         few = self._classes_count
+        ask = "give `task` as regression (rows that are not numbers are left out) or multiclass"
+        if column.comma:
+            raise DataError(
+                f"{where}: the target {self.names[0]!r} holds numbers with a comma, such as "
+                f"{quoted(column.comma)}; write them with a point, or {ask}"
+            )
         if all_numbers:
             return "multiclass" if few and column.whole else "regression"
-        if few:
+        if few and not column.fraction:
             return "multiclass"
         mixed = f"both numbers and text, such as {quoted(column.text)}"
         texts = f"more than {_MOST_CLASSES} different texts, such as {quoted(column.text)}"
         raise DataError(
             f"{where}: the target {self.names[0]!r} holds {mixed if column.numbers else texts}; "
-            "give `task` as regression (rows that are not numbers are left out) or multiclass"
+            f"{ask}"
         )

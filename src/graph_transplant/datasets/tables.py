@@ -12,13 +12,10 @@ chunks, in the way that a trained model was read.
 from __future__ import annotations
 
 import csv
-import gzip
 import re
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -42,7 +39,9 @@ from graph_transplant.datasets.rows import (
     TableOptions,
     TargetCodec,
     TargetScan,
+    check_codec,
     check_readable,
+    opened,
     quoted,
 )
 from graph_transplant.errors import DataError, GraphTransplantError
@@ -121,26 +120,6 @@ def is_table(path: Path) -> bool:
 
 
 # ------------------------------------------------------------------ lines
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, packed or not; all that can go wrong with it is a ``DataError``."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            if not packed:
-                yield file
-                return
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                yield cast("IO[bytes]", unpacked)
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: cannot be unpacked ({error})") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 class _Lines:
@@ -294,7 +273,7 @@ def _header(path: Path, lines: _Lines) -> tuple[list[str], str]:
 
 def _table_rows(path: Path, options: TableOptions) -> Iterator[_Row]:
     """Yield the rows of a table; its columns are those of ``options``."""
-    with _opened(path) as file:
+    with opened(path) as file:
         lines = _Lines(file, path, _LONGEST_LINE)
         columns, delimiter = _header(path, lines)
         assert options.smiles is not None
@@ -343,7 +322,7 @@ def _broken_row(path: Path, lines: _Lines, start: int, error: csv.Error) -> str:
 
 
 def _table(path: Path, options: TableOptions, reading: Mapping[str, Any] | None) -> _Source:
-    with _opened(path) as file:
+    with opened(path) as file:
         columns, _ = _header(path, _Lines(file, path, _LONGEST_LINE))
     if reading is not None:
         options = _with_defaults(options, reading, columns)
@@ -360,7 +339,7 @@ def _table(path: Path, options: TableOptions, reading: Mapping[str, Any] | None)
 
 def _columns_of(path: Path) -> list[str]:
     """Columns of a table, or the properties of the first records of an SDF."""
-    with _opened(path) as file:
+    with opened(path) as file:
         if _suffix(path) not in _RECORDS:
             return _header(path, _Lines(file, path, _LONGEST_LINE))[0]
         names: dict[str, None] = {}
@@ -408,21 +387,26 @@ def _properties(record: Sequence[str]) -> dict[str, str]:
 
 
 def _record_rows(path: Path, options: TableOptions) -> Iterator[_Row]:
-    with _opened(path) as file:
+    with opened(path) as file:
         for record in _records(path, file):
             yield _record_row(record, options)
 
 
 def _record_row(record: Sequence[str], options: TableOptions) -> _Row:
-    end = next((place for place, line in enumerate(record) if line.startswith("M  END")), None)
+    ends = [place for place, line in enumerate(record) if line.startswith("M  END")]
     properties = _properties(record)
     title = record[0].strip() if record else ""
     name = title if options.id is None else properties.get(options.id, "").strip()
     cells = tuple(properties.get(target, "") for target in options.targets)
     if any(map(_broken_text, (name, *cells))):
         return _Row("", "", cells, "the record is not UTF-8 text")
-    if end is None:
+    if not ends:
         return _Row("", name, cells, "the record has no line 'M  END'")
+    if len(ends) > 1:
+        # Whose the properties are cannot be told: the first would get the labels of the second.
+        name = title if options.id is None else ""
+        return _Row("", name, cells, "the record holds two structures; is `$$$$` missing?")
+    end = ends[0]
     if _broken_text("".join(record[1 : end + 1])):
         return _Row("", name, cells, "the record is not UTF-8 text")
     # A title in another encoding does not matter to the structure.
@@ -435,7 +419,7 @@ def _sdf(path: Path, options: TableOptions, reading: Mapping[str, Any] | None) -
         raise GraphTransplantError(
             f"{path}: `smiles` names a column of a table; the structures of an SDF have none"
         )
-    with _opened(path) as file:
+    with opened(path) as file:
         if next(_records(path, file), None) is None:
             raise DataError(f"{path}: is empty")
     if reading is not None:
@@ -575,6 +559,7 @@ def stream_table(
     reading: Mapping[str, Any] | None = None,
     rows_per_chunk: int = _ROWS,
     targets: bool = False,
+    codec: TargetCodec | None = None,
     skip_rows: int = 0,
     workers: int = 1,
 ) -> Iterator[Chunk]:
@@ -586,8 +571,10 @@ def stream_table(
         reading: ``reading`` of a model: features are made as for it, and its columns are used
             where ``options`` names none and the file has them.
         rows_per_chunk: How many rows a chunk has.
-        targets: Whether targets are read. The file is then gone through twice, first to find the
-            task and the classes.
+        targets: Whether targets are read. Without a ``codec`` the file is then gone through twice,
+            first to find the task and the classes.
+        codec: How targets are to be read, such as those of a model. Its names are the columns where
+            neither ``options`` nor ``reading`` names any.
         skip_rows: How many rows to pass over, unread, at the beginning.
         workers: How many processes read molecules; with 1 it is done here.
 
@@ -616,18 +603,26 @@ def stream_table(
     path = Path(path)
     options = options or TableOptions()
     how = _features(options, reading)
+    check_codec(codec, targets)
     if not targets:
         options = replace(options, targets=())
         reading = None if reading is None else {**reading, "targets": []}
     source = _source(path, options, reading)
+    if codec is not None and not source.options.targets:
+        source = _source(path, replace(source.options, targets=codec.names), None)
     if targets and not source.options.targets:
         raise DataError(
             f"{path}: name the columns of the targets with `target`; there are "
             f"{_listed(_columns_of(path))}"
         )
+    if codec is not None and len(source.options.targets) != len(codec.names):
+        raise DataError(
+            f"{path}: the target must be {len(codec.names)} columns "
+            f"({_listed(codec.names)}); got {_listed(source.options.targets)}"
+        )
     chemistry()
     how = {**how, **source.options.columns()}
-    return _stream(source, how, rows_per_chunk, targets, skip_rows, workers)
+    return _stream(source, how, rows_per_chunk, targets, codec, skip_rows, workers)
 
 
 def _features(options: TableOptions, reading: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -653,11 +648,11 @@ def _stream(
     reading: Mapping[str, Any],
     rows_per_chunk: int,
     targets: bool,
+    codec: TargetCodec | None,
     skip_rows: int,
     workers: int,
 ) -> Iterator[Chunk]:
-    codec: TargetCodec | None = None
-    if targets:
+    if targets and codec is None:
         scan = TargetScan(source.options.targets, source.options.task)
         for row in source.rows():
             if not row.reason:

@@ -71,8 +71,13 @@ _READER_VERSION: Final = 1
 _CHUNK: Final = 1 << 24
 # Read in small sips: `zipfile` unpacks at once all the LZMA data it reads, however large it grows.
 _SIP: Final = 1 << 18
-# A member of an archive that claims more than this is not a graph data set but a zip bomb.
+# No line is nearly as long: what is unpacked must not fill memory without end.
+_MAX_LINE: Final = 1 << 24
+# A member of an archive that claims more than this is not a graph data set but a zip bomb, and so
+# is a large one that was packed far better than numbers of graphs can be.
 _MAX_MEMBER: Final = 4 << 30
+_LARGE_MEMBER: Final = 1 << 28
+_MAX_RATIO: Final = 200
 _MAX_DOWNLOAD: Final = 1 << 30
 # One-hot columns take memory in proportion to the largest label: refuse what no machine would hold.
 _MAX_ONE_HOT: Final = 1 << 30
@@ -143,7 +148,13 @@ class _Archive(_Files):
     # Members are read in memory and never extracted: a path like "../x" in an archive does no harm.
     def open(self, part: str) -> IO[bytes]:
         with zipfile.ZipFile(self.where) as archive:
-            size = archive.getinfo(self.files[part]).file_size
+            member = archive.getinfo(self.files[part])
+            size = member.file_size
+            if size > _LARGE_MEMBER and size > _MAX_RATIO * member.compress_size:
+                raise DataError(
+                    f"{self.label(part)}: claims to unpack to {size >> 20} MiB, more than "
+                    f"{_MAX_RATIO} times its size in the archive; that is not read"
+                )
             if size > _MAX_MEMBER:
                 raise DataError(
                     f"{self.label(part)}: claims to unpack to {size / 2**30:.0f} GiB; "
@@ -198,7 +209,8 @@ def _scan(path: Path, name: str | None = None) -> _Files | None:
     if name is not None or any(key[1] == wanted for key in found):
         found = {key: files for key, files in found.items() if key[1] == wanted}
     if len(found) > 1:
-        names = ", ".join(sorted(f"{folder}/{name}" for folder, name in found))
+        several = sorted(f"{folder}/{name}" for folder, name in found)
+        names = ", ".join(several[:10]) + (", …" if len(several) > 10 else "")
         raise DataError(f"{path}: holds more than one TU data set ({names}); give one of them")
     for (_, found_name), files in found.items():
         return kind(found_name, str(path), files)
@@ -317,6 +329,11 @@ def _pieces(files: _Files, part: str) -> Iterator[bytes]:
                 if cut >= 0:
                     yield held[:cut]
                     held = held[cut + 1 :]
+                if len(held) > _MAX_LINE:
+                    raise DataError(
+                        f"{files.label(part)}: a line, or blank lines in a row, of more than "
+                        f"{_MAX_LINE >> 20} MiB"
+                    )
     except (
         OSError,
         EOFError,

@@ -1,0 +1,783 @@
+"""Graphs as JSON Lines: what becomes of nodes, edges, labels, numbers and targets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+from graph_transplant.datasets import jsonl
+from graph_transplant.datasets.jsonl import is_jsonl, read_jsonl, stream_jsonl
+from graph_transplant.datasets.rows import TableOptions, TargetCodec
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.graphs import GraphStore
+
+
+def graph(**changes: Any) -> dict[str, Any]:
+    """Return a path of three nodes, of the same kind as all others here."""
+    return {
+        "nodes": [
+            {"id": "a", "label": "C", "x": [0.5, 1]},
+            {"id": "b", "label": "N", "x": [1.5, 2]},
+            {"id": "c", "label": "C", "x": [2.5, 3]},
+        ],
+        "edges": [
+            {"source": "a", "target": "b", "label": "single", "x": 1.25},
+            {"source": "c", "target": "b", "label": "double", "x": 2.5},
+        ],
+        "y": 0,
+        **changes,
+    }
+
+
+def write(path: Path, *lines: Any) -> Path:
+    """Write objects, or lines that are texts already."""
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_text("\n".join(texts) + "\n")
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "graphs.jsonl"
+
+
+def with_problem(file: Path, line: Any) -> str:
+    """Return why a line, the second of four, is left out by `load` and by `stream` alike."""
+    write(file, graph(y=0), line, graph(y=1), graph(y=1))
+    store = read_jsonl(file)
+    assert len(store) == 3
+    (skipped,) = store.skipped
+    assert skipped.row == 2
+    assert store.rows is not None
+    assert store.rows.number.tolist() == [1, 3, 4]
+    (chunk,) = stream_jsonl(file, targets=True)
+    assert chunk.problems == {2: skipped.reason}
+    (known,) = stream_jsonl(file, reading=store.reading, targets=True)
+    assert list(known.problems) == [2]
+    assert "\n" not in skipped.reason
+    return skipped.reason
+
+
+# ------------------------------------------------------------------ what a line becomes
+
+
+def test_numbers_come_first_and_labels_become_columns(file: Path) -> None:
+    store = read_jsonl(write(file, graph(id="one"), graph(y=1)))
+    # 2 numbers, then C and N.
+    assert store.x is not None
+    assert store.x[:3].tolist() == [[0.5, 1, 1, 0], [1.5, 2, 0, 1], [2.5, 3, 1, 0]]
+    assert store.num_continuous == 2
+    assert store.edge_index[:, :4].tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    # The number, then double and single; the reverse has the same.
+    assert store.edge_attr is not None
+    assert store.edge_attr[:4].tolist() == [[1.25, 0, 1], [1.25, 0, 1], [2.5, 1, 0], [2.5, 1, 0]]
+    assert store.undirected
+    assert (store.task, store.y.tolist(), store.label_names) == ("multiclass", [0, 1], ("0", "1"))
+    assert store.name == "graphs"
+    assert store.rows is not None
+    assert store.rows.ids == ("one", "2")
+    assert store.rows.texts == ("", "")
+    assert store.skipped == ()
+    assert store.reading == {
+        "kind": "graphs",
+        "node_labels": ["C", "N"],
+        "node_numbers": 2,
+        "edge_labels": ["double", "single"],
+        "edge_numbers": 1,
+        "directed": False,
+        "targets": ["y"],
+        "id": "id",
+    }
+    json.dumps(store.reading)
+
+
+def test_graphs_without_features_have_none(file: Path) -> None:
+    bare = {"nodes": [{"id": 1}, {"id": 2}], "links": [{"source": 1, "target": 2}], "y": "a"}
+    store = read_jsonl(write(file, bare, {**bare, "y": "b"}))
+    assert store.x is None
+    assert store.edge_attr is None
+    assert store.reading is not None
+    assert (store.reading["node_labels"], store.reading["node_numbers"]) == (None, 0)
+    assert store.label_names == ("a", "b")
+
+
+def test_labels_alone_are_kept_small_and_sorted_as_numbers(file: Path) -> None:
+    def dots(*labels: Any) -> dict[str, Any]:
+        return {"nodes": [{"label": label} for label in labels], "edges": [], "y": len(labels)}
+
+    store = read_jsonl(write(file, dots(10, "9"), dots(-1, 10, 9)))
+    assert store.reading is not None
+    assert store.reading["node_labels"] == ["-1", "9", "10"]
+    assert store._x is not None
+    assert store._x.dtype == torch.uint8
+    assert store.x is not None
+    assert store.x.argmax(1).tolist() == [2, 1, 0, 2, 1]
+    assert store.num_continuous == 0
+
+
+def test_nodes_without_ids_are_numbered(file: Path) -> None:
+    line = {"nodes": [{}, {}, {}], "edges": [{"source": 2, "target": 0}], "y": 0}
+    store = read_jsonl(write(file, line, {**line, "y": 1}))
+    assert store.edge_index[:, :2].tolist() == [[0, 2], [2, 0]]
+
+
+@pytest.mark.parametrize("make", [nx.Graph, nx.DiGraph])
+def test_what_networkx_writes_is_read(make: Any, file: Path) -> None:
+    rng = np.random.default_rng(3)
+    graphs = []
+    for number in range(6):
+        one = nx.gnp_random_graph(7, 0.4, seed=number, directed=make is nx.DiGraph)
+        for node in one.nodes:
+            one.nodes[node]["x"] = rng.normal(size=2).tolist()
+        for source, target in one.edges:
+            one.edges[source, target]["weight"] = float(rng.normal())
+        one.graph["y"] = ["ring", "star"][number % 2]
+        graphs.append(one)
+    lines = [
+        nx.node_link_data(one, edges="links" if n % 2 else "edges") for n, one in enumerate(graphs)
+    ]
+    store = read_jsonl(write(file, *lines))
+    assert store.label_names == ("ring", "star")
+    for number, one in enumerate(graphs):
+        data = store.batch([number])
+        weights = nx.to_numpy_array(one, nodelist=sorted(one.nodes))
+        found = torch.zeros(7, 7)
+        found[data.edge_index[0], data.edge_index[1]] = data.edge_attr[:, 0]
+        assert np.allclose(found.numpy(), weights)
+        assert np.allclose(data.x.numpy(), [one.nodes[node]["x"] for node in range(7)])
+    assert store.undirected is (make is nx.Graph)
+    assert store.reading is not None
+    assert store.reading["directed"] is (make is nx.DiGraph)
+
+
+def test_an_undirected_edge_may_be_given_in_both_directions(file: Path) -> None:
+    both = graph(edges=[*graph()["edges"], {**graph()["edges"][0], "source": "b", "target": "a"}])
+    store = read_jsonl(write(file, both, graph(y=1)))
+    assert store.edge_counts.tolist() == [4, 4]
+    first, second = store.subset([0]), store.subset([1])
+    assert first.edge_attr is not None
+    assert second.edge_attr is not None
+    assert torch.equal(first.edge_attr, second.edge_attr)
+
+
+def test_self_loops_are_kept_once(file: Path) -> None:
+    loop = graph(edges=[*graph()["edges"], {**graph()["edges"][0], "target": "a"}])
+    store = read_jsonl(write(file, loop, graph(y=1)))
+    assert store.edge_counts.tolist() == [5, 4]
+    assert store.undirected
+
+
+def test_a_directed_graph_keeps_its_edges(file: Path) -> None:
+    store = read_jsonl(write(file, graph(directed=True), graph(y=1)))
+    assert store.edge_counts.tolist() == [2, 4]
+    assert not store.undirected
+    assert store.reading is not None
+    assert store.reading["directed"] is True
+    # Symmetric edges are undirected, whatever the flag says.
+    edges = graph()["edges"]
+    swapped = [{**edge, "source": edge["target"], "target": edge["source"]} for edge in edges]
+    store = read_jsonl(write(file, graph(directed=True, edges=edges + swapped), graph(y=1)))
+    assert store.undirected
+    assert store.reading is not None
+    assert store.reading["directed"] is False
+
+
+def test_names_of_what_is_not_read_are_noted(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    line = graph(colour="red", graph={"year": 1999})
+    line["nodes"][0]["mass"] = 12
+    line["edges"][0]["weight"] = 2
+    with caplog.at_level(logging.WARNING):
+        store = read_jsonl(write(file, line, graph(y=1)))
+    assert store.reading is not None
+    assert store.reading["ignored"] == {
+        "graph": ["colour", "year"],
+        "node": ["mass"],
+        "edge": ["weight"],
+    }
+    (record,) = caplog.records
+    expected = "some attributes are not read: graph: colour, year; node: mass; edge: weight"
+    assert record.message == f"{file}: {expected}"
+
+
+def test_thousands_of_names_are_not_all_noted(file: Path) -> None:
+    line = graph(**{f"entry {n}": n for n in range(5000)})
+    store = read_jsonl(write(file, line, graph(y=1)))
+    assert store.reading is not None
+    assert len(store.reading["ignored"]["graph"]) == 20
+
+
+# ------------------------------------------------------------------ targets
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "y", "names"),
+    [
+        (["toxic", "safe", "toxic"], "multiclass", [0, 1, 0], ("toxic", "safe")),
+        ([2, 10, 2.0], "multiclass", [0, 1, 0], ("2", "10")),
+        ([True, False, 1], "multiclass", [1, 0, 1], ("0", "1")),
+        ([0.37, 2, -1], "regression", [[0.37], [2], [-1]], ("y",)),
+        ([[0.5], [2], [-1]], "regression", [[0.5], [2], [-1]], ("y",)),
+        (
+            [[1, 0, None], [None, 1, 1], [0, 0, 0]],
+            "multilabel",
+            [[1, 0, math.nan], [math.nan, 1, 1], [0, 0, 0]],
+            ("y[0]", "y[1]", "y[2]"),
+        ),
+        ([[0.5, 1], [2, 3], [4, 5]], "regression", [[0.5, 1], [2, 3], [4, 5]], ("y[0]", "y[1]")),
+    ],
+)
+def test_the_task_is_found(
+    values: list[Any], task: str, y: list[Any], names: tuple[str, ...], file: Path
+) -> None:
+    write(file, *(graph(y=value) for value in values))
+    store = read_jsonl(file)
+    assert (store.task, store.label_names) == (task, names)
+    assert torch.allclose(store.y.double(), torch.tensor(y).double(), equal_nan=True)
+    chunks = list(stream_jsonl(file, targets=True, rows_per_chunk=2))
+    streamed = torch.cat([chunk.store.y for chunk in chunks if chunk.store is not None])
+    assert torch.allclose(streamed.double(), store.y.double(), equal_nan=True)
+    assert chunks[0].store is not None
+    assert (chunks[0].store.task, chunks[0].store.label_names) == (task, names)
+
+
+def test_the_task_can_be_given(file: Path) -> None:
+    write(file, graph(y=1), graph(y=2), graph(y=3))
+    store = read_jsonl(file, TableOptions(task="regression"))
+    assert (store.task, store.y.flatten().tolist()) == ("regression", [1.0, 2.0, 3.0])
+
+
+def test_targets_and_id_can_have_other_names(file: Path) -> None:
+    lines = [graph(name=f"g{n}", a=n % 2, graph={"b": 1}) for n in range(3)]
+    options = TableOptions.of(target="a,b", id="name")
+    store = read_jsonl(write(file, *lines), options)
+    assert (store.task, store.label_names) == ("multilabel", ("a", "b"))
+    assert store.y.tolist() == [[0, 1], [1, 1], [0, 1]]
+    assert store.rows is not None
+    assert store.rows.ids == ("g0", "g1", "g2")
+    assert store.reading is not None
+    assert (store.reading["targets"], store.reading["id"]) == (["a", "b"], "name")
+    assert store.reading["ignored"] == {"graph": ["y"]}
+    # A later read takes them as defaults.
+    (chunk,) = stream_jsonl(file, reading=store.reading, targets=True)
+    assert chunk.ids == ("g0", "g1", "g2")
+    assert chunk.store is not None
+    assert chunk.store.y.tolist() == store.y.tolist()
+    with pytest.raises(DataError, match="`target` and `id` must not be 'nodes'"):
+        read_jsonl(file, TableOptions.of(target="nodes"))
+
+
+def test_one_class_only_is_an_error(file: Path) -> None:
+    with pytest.raises(DataError, match=r"graphs\.jsonl: the target 'y' has one class only, '0'"):
+        read_jsonl(write(file, graph(), graph()))
+    write(file, graph(y="x"), graph(y="x"), graph(y="None"))
+    for read in (read_jsonl, lambda path: list(stream_jsonl(path, targets=True))):
+        with pytest.raises(DataError, match=r"tell apart \('none' counts as missing\)$"):
+            read(file)
+
+
+def without_y(**entries: Any) -> dict[str, Any]:
+    line = graph(**entries)
+    del line["y"]
+    return line
+
+
+def test_a_target_that_no_graph_has_is_told_with_those_there_are(file: Path) -> None:
+    write(file, without_y(toxic=1, id="a"), without_y(toxic=0, graph={"name": "b"}))
+    message = (
+        r"graphs\.jsonl: no graph has the entry 'y'; name another with `target`: there are name, "
+        "toxic$"
+    )
+    with pytest.raises(DataError, match=message):
+        read_jsonl(file)
+    with pytest.raises(DataError, match=message):
+        list(stream_jsonl(file, targets=True))
+    with pytest.raises(
+        DataError, match=r"no graph has the entries 'a', 'b'; .* there are name, to"
+    ):
+        read_jsonl(file, TableOptions.of(target="a,b"))
+    write(file, without_y())
+    with pytest.raises(DataError, match=r"with `target`: there are none$"):
+        read_jsonl(file)
+    # An entry that is there, but empty, is another matter; so are lines that are no graphs.
+    write(file, graph(y=None, toxic=1), without_y(toxic=0))
+    with pytest.raises(DataError, match="no row has both a graph that can be read and a target"):
+        read_jsonl(file)
+    write(file, "[]", "[]", without_y(toxic=1))
+    with pytest.raises(DataError, match="2 of 3 rows cannot be read"):
+        read_jsonl(file)
+
+
+def test_targets_are_read_with_the_codec_of_a_model(file: Path) -> None:
+    store = read_jsonl(write(file, *(graph(y=y) for y in ("safe", "toxic", "safe"))))
+    codec = TargetCodec("multiclass", ("y",), ("safe", "toxic"))
+    write(file, *(graph(y=y) for y in ("Toxic", "odd", None, "-", [1, 2], "toxic")))
+    arguments: dict[str, Any] = {"reading": store.reading, "targets": True, "codec": codec}
+    (chunk,) = stream_jsonl(file, **arguments)
+    assert chunk.store is not None
+    # One class is no error, and its number is that of the model.
+    assert (chunk.store.y.tolist(), chunk.store.label_names) == ([1, 1], ("safe", "toxic"))
+    assert chunk.problems == {
+        2: "`y` must be one of safe, toxic; got 'odd'",
+        3: "no target",
+        4: "no target ('-' counts as missing)",
+        5: "it has 2 targets; expected are 1",
+    }
+    (labels,) = stream_jsonl(
+        write(file, graph(y=[1, None])),
+        reading=store.reading,
+        targets=True,
+        codec=TargetCodec("multilabel", ("y[0]", "y[1]")),
+    )
+    assert labels.store is not None
+    assert labels.store.label_names == ("y[0]", "y[1]")
+
+
+def test_a_codec_saves_going_through_the_file_before(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = read_jsonl(write(file, graph(y=0), graph(y=1))).reading
+    passes: list[int] = []
+    rows = jsonl._rows
+
+    def counted(path: Path, targets: tuple[str, ...], entry: str, skip: int) -> Any:
+        passes.append(skip)
+        return rows(path, targets, entry, skip)
+
+    monkeypatch.setattr(jsonl, "_rows", counted)
+    codec = TargetCodec("multiclass", ("y",), ("0", "1"))
+    list(stream_jsonl(file, reading=reading, targets=True, codec=codec))
+    assert len(passes) == 1
+    list(stream_jsonl(file, reading=reading, targets=True))
+    assert len(passes) == 3
+
+
+# ------------------------------------------------------------------ problems of a line
+
+
+DIGITS = "a number of too many digits"
+BOTH_DIRECTIONS = (
+    "the edge 'a', 'b' of an undirected graph is given in both directions with different attributes"
+)
+
+
+def nested(depth: int) -> str:
+    return '{"nodes": ' + "[" * depth + "]" * depth + "}"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "it is not JSON: Expecting property name enclosed in double quotes at character 2"),
+        ("[1, 2]", "it must be a JSON object with `nodes` and `edges`"),
+        ("null", "it must be a JSON object with `nodes` and `edges`"),
+        (nested(100_000), "it cannot be read: lists or objects are nested too deeply"),
+        ('{"y": NaN}', "it is not JSON: NaN is not a number of JSON"),
+        ('{"y": -Infinity}', "it is not JSON: -Infinity is not a number of JSON"),
+        ('{"y": ' + "9" * 5000 + "}", "it is not JSON: a number has too many digits"),
+        ('{"id": "\\ud800"}', "a text in it is not valid Unicode"),
+        ({"edges": [], "y": 1}, "it has no `nodes`"),
+        ({"nodes": [{}], "y": 1}, "it has no `edges`"),
+        ({"nodes": [{}], "edges": [], "links": []}, "it has both `edges` and `links`"),
+        (graph(nodes=[], edges=[]), "the graph has no nodes"),
+        (graph(nodes={}), "`nodes` must be a list of objects"),
+        (graph(edges=[1]), "`edges` must be a list of objects"),
+        (graph(directed=1), "`directed` must be true or false"),
+        (graph(multigraph=True), "it is a multigraph; two nodes may have one edge only"),
+        (graph(graph=[]), "`graph` must be an object"),
+        (graph(nodes=[{"id": [1]}]), "the `id` of every node must be a text or a number"),
+        (graph(nodes=[{"id": True}]), "the `id` of every node must be a text or a number"),
+        (graph(nodes=[{"id": 1}, {}]), "the `id` of every node must be a text or a number"),
+        (
+            graph(edges=[{"source": "a"}]),
+            "`source` and `target` of every edge must be ids of nodes",
+        ),
+        (
+            graph(edges=[{"source": "a", "target": "q"}]),
+            "an edge joins 'a' and 'q', but there is no node 'q'",
+        ),
+        (graph(y=None), "no target"),
+        (graph(y=[]), "no target"),
+        (graph(y=" NA "), "no target ('NA' counts as missing)"),
+        (graph(y={}), "the target must be a text, a number or a list of them; got an object"),
+        (graph(y=[1, 0]), "it has 2 targets; expected are 1"),
+    ],
+)
+def test_a_line_that_is_no_graph(line: Any, reason: str, file: Path) -> None:
+    assert with_problem(file, line) == reason
+
+
+def changed(what: str, number: int, **attributes: Any) -> dict[str, Any]:
+    """Return a graph with one node or edge changed; ``None`` takes an attribute away."""
+    line = graph()
+    line[what][number] = {
+        key: value
+        for key, value in {**line[what][number], **attributes}.items()
+        if value is not None
+    }
+    return line
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (changed("nodes", 1, id="a"), "two nodes have the id 'a'"),
+        (changed("nodes", 1, label=None), "node 'b' has no `label`, but others have one"),
+        (changed("nodes", 1, x=None), "node 'b' has no `x`, but others have one"),
+        (
+            changed("nodes", 1, label=1.5),
+            "the `label` of node 'b' must be a text or a whole number; got 1.5",
+        ),
+        (
+            changed("nodes", 1, label=True),
+            "the `label` of node 'b' must be a text or a whole number; got true",
+        ),
+        (
+            changed("nodes", 1, label=10**50),
+            f"the `label` of node 'b' must be a text or a whole number; got {DIGITS}",
+        ),
+        (
+            changed("nodes", 1, x=[1, 2, 3]),
+            "the `x` of node 'b' has 3 numbers, that of node 'a' has 2",
+        ),
+        (
+            changed("nodes", 2, x=[1, True]),
+            "the `x` of node 'c' must be a number or a list of numbers; got true in it",
+        ),
+        (
+            changed("nodes", 2, x=[1, [2]]),
+            "the `x` of node 'c' must be a number or a list of numbers; got a list in it",
+        ),
+        (
+            changed("nodes", 2, x=[1, None]),
+            "the `x` of node 'c' must be a number or a list of numbers; got null in it",
+        ),
+        (
+            changed("nodes", 2, x="2"),
+            "the `x` of node 'c' must be a number or a list of numbers; got '2'",
+        ),
+        (
+            changed("nodes", 2, x=[1, 1e39]),
+            "the `x` of node 'c' must be finite and fit into 32 bits; got 1e+39",
+        ),
+        (
+            changed("nodes", 2, x=[10**400, 1]),
+            f"the `x` of node 'c' must be finite and fit into 32 bits; got {DIGITS}",
+        ),
+        (
+            changed("edges", 1, x=[1, 2]),
+            "the `x` of the edge 'c', 'b' has 2 numbers, that of the edge 'a', 'b' has 1",
+        ),
+        (changed("edges", 1, source="a"), "the edge 'a', 'b' is given twice"),
+        (
+            changed("edges", 1, source="b", target="a"),
+            BOTH_DIRECTIONS,
+        ),
+        (
+            changed("edges", 1, source="b", target="a", x=1.25),
+            BOTH_DIRECTIONS,
+        ),
+        (
+            changed("edges", 1, label=None),
+            "the edge 'c', 'b' has no `label`, but others have one",
+        ),
+    ],
+)
+def test_a_node_or_edge_that_cannot_be_used(line: Any, reason: str, file: Path) -> None:
+    assert with_problem(file, line) == reason
+
+
+def test_1e400_is_too_large(file: Path) -> None:
+    text = json.dumps(graph()).replace("0.5", "1e400")
+    reason = with_problem(file, text)
+    assert reason == "the `x` of node 'a' must be finite and fit into 32 bits; got inf"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (
+            graph(nodes=[{"id": n, "label": "C"} for n in "abc"]),
+            "its nodes have no numbers and a label; expected are 2 numbers and a label",
+        ),
+        (
+            graph(nodes=[{"id": n, "x": [1, 2]} for n in "abc"]),
+            "its nodes have 2 numbers and no label; expected are 2 numbers and a label",
+        ),
+        (
+            graph(edges=[{"source": "a", "target": "b", "label": "single"}]),
+            "its edges have no numbers and a label; expected are 1 number and a label",
+        ),
+    ],
+)
+def test_a_graph_that_has_something_else_than_most(line: Any, reason: str, file: Path) -> None:
+    assert with_problem(file, line) == reason
+    # Also where it comes first.
+    store = read_jsonl(write(file, line, graph(), graph(y=1)))
+    assert [(item.row, item.reason) for item in store.skipped] == [(1, reason)]
+
+
+def test_a_graph_without_edges_fits_all(file: Path) -> None:
+    store = read_jsonl(write(file, graph(edges=[]), graph(y=1)))
+    assert store.edge_counts.tolist() == [0, 4]
+    assert store.num_edge_features == 3
+
+
+def test_a_label_that_only_a_skipped_line_has_takes_no_column(file: Path) -> None:
+    odd = graph(nodes=[{"id": n, "label": "Xx"} for n in "abc"])
+    store = read_jsonl(write(file, odd, graph(), graph(y=1)))
+    assert store.reading is not None
+    assert store.reading["node_labels"] == ["C", "N"]
+
+
+def test_skipped_lines_are_listed_in_order(file: Path) -> None:
+    odd = graph(nodes=[{"id": n} for n in "abc"])
+    store = read_jsonl(write(file, odd, graph(), "broken", graph(y=1), graph(y=[1, 0]), graph()))
+    assert [item.row for item in store.skipped] == [1, 3, 5]
+
+
+def test_bytes_that_are_not_utf8(file: Path) -> None:
+    good = json.dumps(graph()).encode()
+    other = json.dumps(graph(y=1)).encode()
+    file.write_bytes(b"\n".join([good, b'{"id": "\xff"}', other]))
+    store = read_jsonl(file)
+    assert [tuple(item) for item in store.skipped] == [
+        (2, "2", "it is not UTF-8: byte 9 of the line")
+    ]
+
+
+def test_more_than_half_unreadable_is_an_error(file: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        read_jsonl(write(file, "x", "y", "[]", graph(), graph(y=1)))
+    assert str(caught.value) == (
+        f"{file}: 3 of 5 rows cannot be read; row 1: it is not JSON: Expecting value at character "
+        "1; row 2: it is not JSON: Expecting value at character 1; row 3: it must be a JSON object "
+        "with `nodes` and `edges`"
+    )
+    # Half is not more than half, and a graph without a target can be read.
+    assert len(read_jsonl(write(file, "x", "y", graph(), graph(y=1)))) == 2
+    assert len(read_jsonl(write(file, *[graph(y=None)] * 9, graph(), graph(y=1)))) == 2
+    with pytest.raises(DataError, match="no row has both a graph that can be read and a target"):
+        read_jsonl(write(file, graph(y=None)))
+
+
+def test_reading_ends_when_nothing_is_a_graph(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text("x\n" * 30_000)
+    with pytest.raises(DataError, match="10000 of 10000 rows cannot be read"):
+        read_jsonl(file)
+
+
+def test_labels_that_are_names_are_an_error(file: Path) -> None:
+    nodes = [{"label": f"node {n}"} for n in range(1001)]
+    lines = [{"nodes": nodes, "edges": [], "y": n} for n in range(2)]
+    message = r"graphs\.jsonl: the nodes have 1001 different labels; more than 1000 are names"
+    write(file, *lines)
+    with pytest.raises(DataError, match=message):
+        read_jsonl(file)
+    with pytest.raises(DataError, match=message):
+        list(stream_jsonl(file))
+
+
+# ------------------------------------------------------------------ files
+
+
+def test_a_packed_file_is_known_by_its_content(tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain.jsonl", graph(), graph(y=1))
+    packed = tmp_path / "packed.jsonl"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert read_jsonl(packed).fingerprint() == read_jsonl(plain).fingerprint()
+    plain_inside = tmp_path / "plain.jsonl.gz"
+    plain_inside.write_bytes(plain.read_bytes())
+    assert read_jsonl(plain_inside).fingerprint() == read_jsonl(plain).fingerprint()
+    assert read_jsonl(plain_inside).name == "plain"
+
+
+def test_a_truncated_packed_file(tmp_path: Path) -> None:
+    lines = "".join(json.dumps(graph(y=n % 2, id=f"{n * 7919}")) + "\n" for n in range(200))
+    path = tmp_path / "cut.jsonl.gz"
+    path.write_bytes(gzip.compress(lines.encode())[:-200])
+    with pytest.raises(
+        DataError, match=r"cut\.jsonl\.gz: cannot be unpacked \(Compressed file ended"
+    ):
+        read_jsonl(path)
+
+
+def test_blank_lines_and_a_byte_order_mark_do_not_count(file: Path) -> None:
+    line, other = json.dumps(graph()), json.dumps(graph(y=1))
+    file.write_bytes(b"\xef\xbb\xbf" + f"{line}\r\n\n  \n{other}".encode())
+    store = read_jsonl(file)
+    assert store.rows is not None
+    assert store.rows.number.tolist() == [1, 2]
+
+
+def test_a_line_without_end_is_an_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "_MAX_LINE", 1 << 20)
+    write(file, graph(), '{"id": "' + "a" * (1 << 20) + '"}')
+    message = r"graphs\.jsonl: line 2 is longer than 1 MiB; a graph must stand on a line of its own"
+    with pytest.raises(DataError, match=message):
+        read_jsonl(file)
+    with pytest.raises(DataError, match=message):
+        list(stream_jsonl(file))
+
+
+def test_blank_lines_are_counted_from_the_last_graph(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonl, "_MAX_BLANK", 3)
+    assert len(read_jsonl(write(file, graph(), *[""] * 3, graph(y=1), *[""] * 3))) == 2
+    with pytest.raises(DataError, match="more than 3 blank lines in a row"):
+        read_jsonl(write(file, graph(), *[""] * 4, graph(y=1)))
+
+
+def test_blank_lines_without_end_are_an_error(file: Path) -> None:
+    file.write_bytes(gzip.compress(b"\n" * 200_000))
+    with pytest.raises(DataError, match="more than 100000 blank lines in a row"):
+        read_jsonl(file)
+
+
+def test_an_empty_file(file: Path) -> None:
+    file.write_text("")
+    with pytest.raises(DataError, match=r"graphs\.jsonl: there are no rows"):
+        read_jsonl(file)
+    assert list(stream_jsonl(file)) == []
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"there is no file .*no\.jsonl"):
+        read_jsonl(tmp_path / "no.jsonl")
+    assert not is_jsonl(tmp_path / "no.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    assert not is_jsonl(tmp_path / "folder.jsonl")
+
+
+# ------------------------------------------------------------------ streams
+
+
+def test_a_stream_gives_the_same_graphs_in_stretches(file: Path) -> None:
+    lines: list[Any] = [graph(y=n % 2, id=f"g{n}") for n in range(7)]
+    lines[3] = "broken"
+    store = read_jsonl(write(file, *lines))
+    chunks = list(stream_jsonl(file, reading=store.reading, targets=True, rows_per_chunk=3))
+    assert [(chunk.first, chunk.ids) for chunk in chunks] == [
+        (1, ("g0", "g1", "g2")),
+        (4, ("4", "g4", "g5")),
+        (7, ("g6",)),
+    ]
+    assert [dict(chunk.problems) for chunk in chunks] == [
+        {},
+        {4: "it is not JSON: Expecting value at character 1"},
+        {},
+    ]
+    data = [data for chunk in chunks if chunk.store for data in chunk.store.to_pyg()]
+    assert len(data) == 6
+    for one, other in zip(data, store.to_pyg(), strict=True):
+        assert torch.equal(one.x, other.x)
+        assert torch.equal(one.edge_index, other.edge_index)
+        assert torch.equal(one.edge_attr, other.edge_attr)
+        assert torch.equal(one.y, other.y)
+    assert chunks[1].store is not None
+    assert chunks[1].store.rows is not None
+    assert chunks[1].store.rows.number.tolist() == [5, 6]
+    assert chunks[1].store.num_continuous == 2
+
+
+def test_without_targets_all_graphs_are_of_one_class(file: Path) -> None:
+    line = graph()
+    del line["y"]
+    (chunk,) = stream_jsonl(write(file, line))
+    assert chunk.store is not None
+    assert (chunk.store.task, chunk.store.num_outputs) == ("multiclass", 1)
+    assert chunk.store.y.tolist() == [0]
+
+
+def test_rows_can_be_left_out_without_being_parsed(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(file, *(graph(y=n % 2, id=f"g{n}") for n in range(5)))
+    reading = read_jsonl(file).reading
+    parsed: list[bytes] = []
+    original = jsonl._parsed
+
+    def counted(line: bytes) -> dict[str, Any]:
+        parsed.append(line)
+        return original(line)
+
+    monkeypatch.setattr(jsonl, "_parsed", counted)
+    (chunk,) = stream_jsonl(file, reading=reading, skip_rows=3)
+    assert (chunk.first, chunk.ids) == (4, ("g3", "g4"))
+    assert len(parsed) == 2
+    assert list(stream_jsonl(file, reading=reading, skip_rows=9)) == []
+
+
+def test_what_a_model_does_not_know_is_a_problem(file: Path) -> None:
+    reading = read_jsonl(write(file, graph(), graph(y=1))).reading
+    line = graph()
+    line["nodes"][2]["label"] = "Pt"
+    odd = graph()
+    odd["edges"][0]["label"] = "x" * 500
+    directed = graph(directed=True)
+    write(file, graph(), line, odd, directed)
+    (chunk,) = stream_jsonl(file, reading=reading)
+    assert chunk.problems == {
+        2: "the node label 'Pt' is not among those known: 'C', 'N'",
+        3: f"the edge label '{'x' * 40}…' is not among those known: 'double', 'single'",
+        4: "it is directed; expected are undirected graphs",
+    }
+    assert chunk.store is not None
+    assert len(chunk.store) == 1
+
+
+def test_labels_where_a_model_knows_none_are_a_problem(file: Path) -> None:
+    bare = {"nodes": [{}, {}], "edges": []}
+    reading = read_jsonl(write(file, {**bare, "y": 0}, {**bare, "y": 1})).reading
+    (chunk,) = stream_jsonl(write(file, bare, graph()), reading=reading)
+    assert chunk.problems == {
+        2: "its nodes have 2 numbers and a label; expected are no numbers and no label"
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "message"),
+    [
+        ("kind", "molecules", "`reading` is for data of the kind 'molecules'; these are graphs"),
+        ("node_labels", "CN", "`reading`: node_labels must be a list of different texts or null"),
+        ("node_labels", [1], "`reading`: node_labels must be a list of different texts or null"),
+        ("edge_labels", ["a", "a"], "edge_labels must be a list of different texts or null"),
+        ("edge_labels", [], "edge_labels must be a list of different texts or null"),
+        ("node_numbers", -1, "`reading`: node_numbers must be a whole number, 0 or more"),
+        ("edge_numbers", True, "`reading`: edge_numbers must be a whole number, 0 or more"),
+        ("directed", 1, "`reading`: directed must be true or false"),
+    ],
+)
+def test_a_reading_that_is_damaged(entry: str, value: Any, message: str, file: Path) -> None:
+    reading = read_jsonl(write(file, graph(), graph(y=1))).reading
+    assert reading is not None
+    with pytest.raises(DataError, match=message):
+        list(stream_jsonl(file, reading={**reading, entry: value}))
+
+
+def test_a_saved_store_reads_further_data_in_the_same_way(file: Path, tmp_path: Path) -> None:
+    store = read_jsonl(write(file, graph(), graph(y=1)))
+    store.save(tmp_path / "kept.safetensors")
+    kept = GraphStore.load(tmp_path / "kept.safetensors")
+    assert kept.reading == store.reading
+    only_nitrogen = graph()
+    for node in only_nitrogen["nodes"]:
+        node["label"] = "N"
+    (chunk,) = stream_jsonl(write(file, only_nitrogen), reading=kept.reading)
+    assert chunk.store is not None
+    assert chunk.store.x is not None
+    assert chunk.store.x[:, 2:].tolist() == [[0, 1]] * 3
+
+
+def test_an_unknown_task_is_refused() -> None:
+    with pytest.raises(GraphTransplantError, match="`task` must be one of multiclass"):
+        TableOptions(task="clustering")

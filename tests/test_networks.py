@@ -1,0 +1,235 @@
+"""networkx graphs as stores, against PyG's own conversion."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch_geometric.utils import from_networkx as pyg_from_networkx
+
+from graph_transplant.datasets.networks import (
+    Encoder,
+    Network,
+    NetworkReading,
+    from_networkx,
+    stream_networkx,
+    target_cells,
+)
+from graph_transplant.errors import DataError, GraphTransplantError
+
+
+def random_graphs(count: int = 8, *, directed: bool = False) -> list[Any]:
+    rng = np.random.default_rng(5)
+    graphs = []
+    for number in range(count):
+        graph = nx.gnp_random_graph(6 + number, 0.4, seed=number, directed=directed)
+        for node in graph.nodes:
+            graph.nodes[node]["x"] = torch.tensor(rng.normal(size=3), dtype=torch.float32)
+        for edge in graph.edges:
+            graph.edges[edge]["x"] = torch.tensor(rng.normal(size=2), dtype=torch.float32)
+        graphs.append(graph)
+    return graphs
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_numbers_and_edges_are_those_of_pyg(directed: bool) -> None:
+    graphs = random_graphs(directed=directed)
+    store = from_networkx(graphs, [n % 2 for n in range(8)])
+    assert store.undirected is not directed
+    assert store.num_continuous == 3
+    for graph, data in zip(graphs, store.to_pyg(), strict=True):
+        expected = pyg_from_networkx(graph, ["x"], ["x"]).sort(sort_by_row=True)
+        assert torch.equal(data.edge_index, expected.edge_index)
+        assert torch.equal(data.x, expected.x)
+        assert torch.equal(data.edge_attr, expected.edge_attr)
+
+
+@pytest.mark.parametrize(
+    "value", [[1.0, 2.0], (1, 2), np.array([1, 2]), torch.tensor([1.0, 2.0]), [np.float64(1), 2]]
+)
+def test_numbers_may_be_of_many_types(value: Any) -> None:
+    graph = nx.Graph()
+    graph.add_node("a", x=value)
+    store = from_networkx([graph, graph], ["one", "two"])
+    assert store.x is not None
+    assert store.x.tolist() == [[1, 2], [1, 2]]
+
+
+def test_labels_numbers_and_weights_side_by_side() -> None:
+    graph = nx.Graph()
+    graph.add_node(("a", 1), label="C", x=0.5)
+    graph.add_node(("b", 2), label=np.int64(7), x=np.float32(1.5))
+    graph.add_edge(("a", 1), ("b", 2), label="single", weight=2)
+    other = nx.Graph()
+    other.add_node(0, label="N", x=3)
+    store = from_networkx([graph, other], [True, False])
+    assert store.reading == {
+        "kind": "graphs",
+        "node_labels": ["7", "C", "N"],
+        "node_numbers": 1,
+        "edge_labels": ["single"],
+        "edge_numbers": 1,
+        "directed": False,
+    }
+    assert store.x is not None
+    assert store.edge_attr is not None
+    assert store.x.tolist() == [[0.5, 0, 1, 0], [1.5, 1, 0, 0], [3, 0, 0, 1]]
+    assert store.edge_attr.tolist() == [[2, 1], [2, 1]]
+    assert store.y.tolist() == [1, 0]
+
+
+def test_targets_are_attributes_of_the_graphs_or_given_apart() -> None:
+    graphs = [nx.path_graph(2, create_using=nx.Graph) for _ in range(4)]
+    for number, graph in enumerate(graphs):
+        graph.graph["y"] = ["a", "b"][number % 2]
+        graph.graph["dose"] = number + 0.5
+    assert from_networkx(graphs).label_names == ("a", "b")
+    doses = from_networkx(graphs, target="dose")
+    assert (doses.task, doses.y.flatten().tolist()) == ("regression", [0.5, 1.5, 2.5, 3.5])
+    assert doses.reading is not None
+    assert doses.reading["ignored"] == {"graph": ["y"]}
+    given = from_networkx(graphs, torch.tensor([[1.0, 0.0], [0.0, float("nan")]] * 2))
+    assert given.task == "multilabel"
+    assert given.y[0].tolist() == [1, 0]
+    assert given.y[1].isnan().tolist() == [False, True]
+    assert from_networkx(graphs, np.array([3, 1, 3, 1])).label_names == ("1", "3")
+    assert from_networkx(graphs, [1, 2, 3, 4], task="regression").task == "regression"
+
+
+def test_further_attributes_are_noted(caplog: pytest.LogCaptureFixture) -> None:
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, 1, "id")
+    nx.set_edge_attributes(graph, 1, "source")
+    with caplog.at_level(logging.WARNING):
+        store = from_networkx([graph, graph], [0, 1])
+    assert store.reading is not None
+    assert store.reading["ignored"] == {"node": ["id"], "edge": ["source"]}
+    assert len(caplog.records) == 1
+
+
+def labelled(*labels: Any) -> Any:
+    graph = nx.path_graph(len(labels))
+    nx.set_node_attributes(graph, dict(enumerate(labels)), "label")
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (nx.MultiGraph([(0, 1), (0, 1)]), "mine: graph 1: it is a MultiGraph; two nodes may have"),
+        (nx.MultiDiGraph(), "mine: graph 1: it is a MultiGraph"),
+        (nx.Graph(), "mine: graph 1: the graph has no nodes"),
+        ([1], "mine: graph 1: expected is a networkx graph; got list"),
+        (None, "mine: graph 1: expected is a networkx graph; got NoneType"),
+        (labelled("C", None), "mine: graph 1: node 1 has no `label`, but others have one"),
+        (
+            labelled("C", 1.5),
+            "graph 1: the `label` of node 1 must be a text or a whole number; got",
+        ),
+        (nx.path_graph(3), "graph 1: its nodes have no numbers and no label; expected are no"),
+    ],
+)
+def test_the_first_graph_that_does_not_fit_is_an_error(graph: Any, message: str) -> None:
+    good = labelled("C", "N")
+    with pytest.raises(DataError, match=message):
+        from_networkx([good, graph, good, good], [0, 1, 0, 1], name="mine")
+    # In a stream it is a problem of its row.
+    (chunk,) = stream_networkx([good, graph, good, good])
+    assert list(chunk.problems) == [2]
+    assert chunk.store is not None
+    assert chunk.store.rows is not None
+    assert chunk.store.rows.number.tolist() == [1, 3, 4]
+
+
+def test_targets_have_to_fit_the_graphs() -> None:
+    path = nx.path_graph(2)
+    with pytest.raises(GraphTransplantError, match="`y` must have 2 entries, one per graph; got 1"):
+        from_networkx([path, path], [0])
+    with pytest.raises(DataError, match="graphs: graph 0: no target"):
+        from_networkx([path, path])
+    with pytest.raises(DataError, match="graphs: graph 1: no target"):
+        from_networkx([path, path, path], [0, None, 1])
+    with pytest.raises(DataError, match="graph 1: the target must be a text, a number or a list"):
+        from_networkx([path, path, path], [0, {}, 1])
+    with pytest.raises(DataError, match="graph 2: it has 2 targets; expected are 1"):
+        from_networkx([path, path, path], [0, 1, [1, 0]])
+    with pytest.raises(DataError, match="it has 2 targets; the task multiclass takes one"):
+        from_networkx([path, path], [[1, 0], [0, 1]], task="multiclass")
+    with pytest.raises(DataError, match="there are no graphs"):
+        from_networkx([])
+
+
+def test_further_graphs_get_the_same_columns() -> None:
+    store = from_networkx([labelled("C", "N"), labelled("O")], [0, 1])
+    again = from_networkx([labelled("O"), labelled("N")], [0, 1], reading=store.reading)
+    assert again.x is not None
+    assert again.x.tolist() == [[0, 0, 1], [0, 1, 0]]
+    with pytest.raises(
+        DataError, match="graph 0: the node label 'P' is not among those known: 'C'"
+    ):
+        from_networkx([labelled("P")], [0], reading=store.reading)
+    chunks = list(
+        stream_networkx(
+            [labelled("O"), labelled("P"), labelled("N")], reading=store.reading, rows_per_chunk=2
+        )
+    )
+    assert [(chunk.first, len(chunk), list(chunk.problems)) for chunk in chunks] == [
+        (1, 2, [2]),
+        (3, 1, []),
+    ]
+    assert chunks[1].store is not None
+    assert chunks[1].store.x is not None
+    assert chunks[1].store.x.tolist() == [[0, 1, 0]]
+
+
+def test_a_stream_has_names_targets_and_a_beginning() -> None:
+    graphs = [labelled("C", "C") for _ in range(5)]
+    for number, graph in enumerate(graphs):
+        graph.graph.update(y=number % 2, name=f"g{number}")
+    (chunk,) = stream_networkx(graphs, targets=True, skip_rows=3)
+    assert (chunk.first, chunk.ids, chunk.texts) == (4, ("g3", "g4"), ("", ""))
+    assert chunk.store is not None
+    assert chunk.store.y.tolist() == [1, 0]
+
+
+def test_edges_of_a_network_are_checked_by_name() -> None:
+    network = Network(["a"], [{}], [("a", "z" * 100)], [{}])
+    message = f"an edge joins 'a' and '{'z' * 40}…', but there is no node '{'z' * 40}…'"
+    with pytest.raises(DataError) as caught:
+        Encoder().encode(network)
+    assert str(caught.value) == message
+
+
+def test_a_reading_survives_json() -> None:
+    reading = NetworkReading(("C",), 2, ("a", "b"), 1, True)
+    assert NetworkReading.from_dict({**reading.as_dict(), "ignored": {}, "id": "id"}) == reading
+
+
+@pytest.mark.parametrize(
+    ("value", "cells"),
+    [
+        (None, ("",)),
+        (float("nan"), ("",)),
+        ("toxic", ("toxic",)),
+        (np.str_("toxic"), ("toxic",)),
+        (np.int64(3), ("3",)),
+        (np.bool_(True), ("1",)),
+        (0.25, ("0.25",)),
+        (np.float32(0.5), ("0.5",)),
+        (torch.tensor(2), ("2",)),
+        (torch.tensor([1.0, float("nan")]), ("1.0", "")),
+        ([], ("",)),
+    ],
+)
+def test_targets_as_cells(value: Any, cells: tuple[str, ...]) -> None:
+    assert target_cells(value) == cells
+
+
+@pytest.mark.parametrize("value", [[[1]], {}, 10**50, object(), np.ones((2, 2))])
+def test_targets_that_are_none(value: Any) -> None:
+    with pytest.raises(DataError, match="the target must be a text, a number or a list of them"):
+        target_cells(value)

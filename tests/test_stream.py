@@ -1,0 +1,410 @@
+"""Streams of every input: each row once, in order, a graph or a problem."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graph_transplant.datasets import Chunk, load, stream
+from graph_transplant.datasets.networks import NetworkReading
+from graph_transplant.datasets.rows import TargetCodec
+from graph_transplant.errors import DataError, GraphTransplantError
+
+TU = {
+    "A": "1, 2\n2, 1\n3, 4\n4, 3\n",
+    "graph_indicator": "1\n1\n2\n2\n3\n",
+    "graph_labels": "5\n-1\n5\n",
+    "node_labels": "0\n1\n1\n1\n0\n",
+}
+CSV = "smiles,y,name\nCC,0,a\nO,1,b\nC(,1,c\nCCO,0,d\nN,,e\n"
+
+
+def lines(count: int) -> str:
+    graphs = [
+        {"id": f"g{n}", "nodes": [{"label": "CN"[n % 2]}] * (n + 1), "edges": [], "y": n % 2}
+        for n in range(count)
+    ]
+    return "".join(json.dumps(graph) + "\n" for graph in graphs)
+
+
+def pyg(label: int, nodes: int = 2, features: int = 2) -> Data:
+    edges = torch.tensor([[0, 1], [1, 0]])
+    return Data(x=torch.full((nodes, features), float(label)), edge_index=edges, y=label)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
+    (tmp_path / "tiny").mkdir()
+    for part, text in TU.items():
+        (tmp_path / "tiny" / f"tiny_{part}.txt").write_text(text)
+    (tmp_path / "mine.csv").write_text(CSV)
+    (tmp_path / "mine.jsonl").write_text(lines(5))
+    load("motifs", graphs=6).save(tmp_path / "kept.safetensors")
+    return tmp_path
+
+
+def inputs(place: Path) -> dict[str, tuple[Any, dict[str, Any], int]]:
+    """Every kind of input with its options and its number of rows."""
+    return {
+        "name": ("motifs", {"graphs": 12}, 12),
+        "tu": (place / "tiny", {}, 3),
+        "store file": (str(place / "kept.safetensors"), {}, 6),
+        "store": (load("motifs", graphs=6), {}, 6),
+        "table": (place / "mine.csv", {"id": "name"}, 5),
+        "lines": (place / "mine.jsonl", {}, 5),
+        "pyg": ([pyg(n % 2) for n in range(5)], {}, 5),
+        "networkx": ([nx.path_graph(n + 1) for n in range(5)], {}, 5),
+    }
+
+
+KINDS = ("name", "tu", "store file", "store", "table", "lines", "pyg", "networkx")
+
+
+def check(chunks: Sequence[Chunk], first: int, rows: int) -> None:
+    """Every row from ``first`` on stands in one chunk, as a graph or as a problem."""
+    number = first
+    for chunk in chunks:
+        assert chunk.first == number
+        assert len(chunk.ids) == len(chunk.texts) == len(chunk)
+        expected = set(range(number, number + len(chunk)))
+        read: list[int] = []
+        if chunk.store is not None:
+            assert chunk.store.rows is not None
+            read = chunk.store.rows.number.tolist()
+            assert len(read) == len(chunk.store)
+            assert read == sorted(read)
+            assert chunk.store.rows.ids == tuple(chunk.ids[n - number] for n in read)
+            assert chunk.store.rows.texts == tuple(chunk.texts[n - number] for n in read)
+        assert set(read) | set(chunk.problems) == expected
+        assert not set(read) & set(chunk.problems)
+        number += len(chunk)
+    assert number == rows + 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows_per_chunk", [1, 2, 2048])
+def test_every_row_exactly_once(kind: str, rows_per_chunk: int, place: Path) -> None:
+    data, options, rows = inputs(place)[kind]
+    chunks = list(stream(data, rows_per_chunk=rows_per_chunk, **options))
+    check(chunks, 1, rows)
+    assert all(len(chunk) == rows_per_chunk for chunk in chunks[:-1])
+    for chunk in chunks:
+        if chunk.store is not None:
+            store = chunk.store
+            assert (store.task, store.num_outputs) == ("multiclass", 1)
+            assert not store.y.any()
+    late = list(stream(data, rows_per_chunk=rows_per_chunk, skip_rows=2, **options))
+    check(late, 3, rows)
+    assert [i for chunk in late for i in chunk.ids] == [i for chunk in chunks for i in chunk.ids][
+        2:
+    ]
+    assert not list(stream(data, rows_per_chunk=rows_per_chunk, skip_rows=99, **options))
+
+
+@pytest.mark.parametrize("kind", ["name", "tu", "store file", "store", "lines", "pyg"])
+def test_the_graphs_are_those_of_load(kind: str, place: Path) -> None:
+    data, options, _ = inputs(place)[kind]
+    whole = load(data, **options)
+    chunks = list(stream(data, rows_per_chunk=2, targets=True, **options))
+    parts = [part for chunk in chunks if chunk.store is not None for part in chunk.store.to_pyg()]
+    assert len(parts) == len(whole)
+    for one, other in zip(parts, whole.to_pyg(), strict=True):
+        assert torch.equal(one.edge_index, other.edge_index)
+        assert torch.equal(one.y, other.y)
+        if whole.num_node_features:
+            assert torch.equal(one.x, other.x)
+    assert {chunk.store.num_outputs for chunk in chunks if chunk.store} == {whole.num_outputs}
+    assert {chunk.store.task for chunk in chunks if chunk.store} == {whole.task}
+
+
+def test_a_table_keeps_its_rows_in_place(place: Path) -> None:
+    pytest.importorskip("rdkit")
+    store = load(place / "mine.csv", target="y", id="name")
+    assert [item.row for item in store.skipped] == [3, 5]
+    (chunk,) = stream(place / "mine.csv", reading=store.reading)
+    assert chunk.ids == ("a", "b", "c", "d", "e")
+    assert chunk.texts == ("CC", "O", "C(", "CCO", "N")
+    assert list(chunk.problems) == [3]
+    assert chunk.store is not None
+    # Without targets, a row that lacks one is a graph.
+    assert chunk.store.rows is not None
+    assert chunk.store.rows.number.tolist() == [1, 2, 4, 5]
+    (known,) = stream(place / "mine.csv", reading=store.reading, targets=True)
+    assert list(known.problems) == [3, 5]
+    assert known.store is not None
+    assert known.store.y.tolist() == [0, 1, 0]
+
+
+def test_rows_of_a_loaded_table_keep_their_names(place: Path) -> None:
+    pytest.importorskip("rdkit")
+    store = load(place / "mine.csv", target="y", id="name")
+    (chunk,) = stream(store)
+    # The rows of a store are its graphs, whatever was left out when it was read.
+    assert (chunk.ids, chunk.texts) == (("a", "b", "d"), ("CC", "O", "CCO"))
+    check([chunk], 1, 3)
+
+
+def test_pyg_graphs_that_do_not_fit_are_problems() -> None:
+    graphs: list[Any] = [pyg(0), pyg(1, features=3), "CCO", pyg(0), pyg(1)]
+    broken = pyg(1)
+    broken.edge_index = torch.tensor([[0, 5], [5, 0]])
+    graphs += [broken, Data(x=torch.ones(1, 2))]
+    for rows_per_chunk in (1, 2, 100):
+        chunks = list(stream(graphs, rows_per_chunk=rows_per_chunk))
+        check(chunks, 1, 7)
+        problems = {row: reason for chunk in chunks for row, reason in chunk.problems.items()}
+        assert problems == {
+            2: "it has 3 node features; expected are 2",
+            3: "it must be a PyG `Data`; got str",
+            6: ("graphs: an edge of the graph joins nodes 0 and 5, but the graph has nodes 0 to 1"),
+            7: "it has no `edge_index`",
+        }
+
+
+def problems_of(graphs: Any, **arguments: Any) -> dict[int, str]:
+    chunks = list(stream(graphs, **arguments))
+    check(chunks, arguments.get("skip_rows", 0) + 1, len(graphs))
+    return {row: reason for chunk in chunks for row, reason in chunk.problems.items()}
+
+
+def test_pyg_graphs_are_judged_alike_wherever_a_stream_begins() -> None:
+    graphs = [pyg(0, features=3), pyg(1), pyg(0), pyg(1, features=3), pyg(1)]
+    odd = "it has 3 node features; expected are 2"
+    for rows_per_chunk in (1, 2, 100):
+        # As most of them have, not as the first.
+        assert problems_of(graphs, rows_per_chunk=rows_per_chunk) == {1: odd, 4: odd}
+        assert problems_of(graphs, rows_per_chunk=rows_per_chunk, skip_rows=3) == {4: odd}
+    narrow = "it has 2 node features; expected are 3"
+    found = problems_of(graphs, widths=(3, 0), rows_per_chunk=2)
+    assert found == {2: narrow, 3: narrow, 5: narrow}
+    found = problems_of(graphs, widths=(3, 1), skip_rows=3)
+    assert found == {4: "it has 0 edge features; expected are 1", 5: narrow}
+
+
+def test_edge_features_that_are_not_expected_are_not_read() -> None:
+    some, none = pyg(0), pyg(1)
+    some.edge_attr = torch.ones(2, 3)
+    (chunk,) = stream([some, none], widths=(2, 0))
+    assert chunk.store is not None
+    assert (len(chunk.store), chunk.store.num_edge_features) == (2, 0)
+    assert some.edge_attr.shape == (2, 3)
+    assert problems_of([some, none, some]) == {2: "it has 0 edge features; expected are 3"}
+
+
+def test_pyg_graphs_that_are_no_tensors_are_problems() -> None:
+    words, lists, floats = pyg(0), pyg(0), pyg(0)
+    words.x, lists.edge_attr = "CCO", [[1.0], [2.0]]
+    floats.edge_index = floats.edge_index.float()
+    graphs = [pyg(0), words, lists, floats, pyg(1)]
+    expected = {
+        2: "it must have an `x` that is a tensor [nodes, features]; got str",
+        3: "it must have an `edge_attr` that is a tensor [edges, features]; got list",
+        4: (
+            "it must have an `edge_index` that is a tensor [2, edges] of whole numbers; "
+            "got float32 [2, 2]"
+        ),
+    }
+    assert problems_of(graphs) == expected
+    wrong = pyg(0)
+    wrong.y = "toxic"
+    graphs += [wrong]
+    # Targets that are not asked for do not matter.
+    assert problems_of(graphs) == expected
+    for arguments in ({}, {"codec": TargetCodec("multiclass", ("y",), ("a", "b"))}):
+        found = problems_of(graphs, targets=True, rows_per_chunk=2, **arguments)
+        assert found == {**expected, 6: "it must have a `y` of numbers; got str"}
+
+
+def test_pyg_graphs_need_no_targets_and_are_not_changed() -> None:
+    data = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    (chunk,) = stream([data, data], num_continuous=1)
+    assert chunk.store is not None
+    assert chunk.store.num_continuous == 1
+    assert "y" not in data
+    # Classes are counted over all graphs, not over a stretch.
+    chunks = stream([pyg(n) for n in range(4)], targets=True, rows_per_chunk=1)
+    assert [chunk.store.num_outputs for chunk in chunks if chunk.store] == [4] * 4
+
+
+def test_targets_of_one_class_are_read_with_a_codec(place: Path) -> None:
+    pytest.importorskip("rdkit")
+    codec = TargetCodec("multiclass", ("y",), ("0", "1"))
+    reading = load(place / "mine.csv", target="y").reading
+    (place / "new.csv").write_text("smiles,y\nC,1\nCC,1\nN,\nO,5\n")
+    ones = [nx.Graph(nx.path_graph(2), y=1), nx.path_graph(2)]
+    for data, arguments, labels, problems in (
+        (
+            place / "new.csv",
+            {"reading": reading},
+            [1, 1],
+            {3: "no target", 4: "`y` must be one of 0, 1; got '5'"},
+        ),
+        (place / "new.csv", {"target": "y"}, [1, 1], {3: "no target", 4: "`y` must be one of 0"}),
+        (ones, {}, [1], {2: "no target"}),
+        ([pyg(1), pyg(7)], {}, [1], {2: "graphs: the label of the graph is 7; labels must lie"}),
+    ):
+        (chunk,) = stream(data, targets=True, codec=codec, **arguments)
+        assert chunk.store is not None
+        assert (chunk.store.y.tolist(), chunk.store.label_names) == (labels, ("0", "1"))
+        assert list(chunk.problems) == list(problems)
+        for row, reason in problems.items():
+            assert chunk.problems[row].startswith(reason)
+    with pytest.raises(GraphTransplantError, match=r"`codec` says how .* `targets` must be True"):
+        stream(ones, codec=codec)
+
+
+# ------------------------------------------------------------------ what does not fit a model
+
+
+def test_data_of_another_kind_than_the_model(place: Path) -> None:
+    pytest.importorskip("rdkit")
+    molecules = load(place / "mine.csv", target="y").reading
+    graphs = load(place / "mine.jsonl").reading
+    for data, reading, message in (
+        (
+            place / "mine.jsonl",
+            molecules,
+            (
+                "the model was trained on molecules (SMILES or SDF); "
+                f"{place / 'mine.jsonl'} holds graphs as JSON Lines"
+            ),
+        ),
+        (
+            place / "mine.csv",
+            graphs,
+            (
+                "the model was trained on graphs with attributes (JSON Lines or networkx); "
+                f"{place / 'mine.csv'} holds molecules (SMILES or SDF)"
+            ),
+        ),
+        (
+            [nx.path_graph(2)],
+            molecules,
+            "the model was trained on molecules (SMILES or SDF); the list holds networkx graphs",
+        ),
+        (
+            load(place / "mine.jsonl"),
+            molecules,
+            (
+                "the model was trained on molecules (SMILES or SDF); "
+                "mine holds graphs with attributes (JSON Lines or networkx)"
+            ),
+        ),
+        (
+            place / "mine.jsonl",
+            {},
+            (
+                "the model was trained on data of the kind None; "
+                f"{place / 'mine.jsonl'} holds graphs as JSON Lines"
+            ),
+        ),
+    ):
+        with pytest.raises(DataError) as caught:
+            stream(data, reading=reading)
+        assert str(caught.value) == message
+
+
+def test_a_store_with_other_features_than_the_model(place: Path) -> None:
+    store = load(place / "mine.jsonl")
+    assert store.reading is not None
+    # Where something stood in the file, and what was not read of it, does not matter.
+    elsewhere = {"targets": ["other"], "id": "name", "smiles": "mol", "ignored": {"node": ["mass"]}}
+    assert len(list(stream(store, reading={**store.reading, **elsewhere, "directed": True}))) == 1
+    with pytest.raises(DataError, match=r"mine: .* other features than `reading` has: node_labels"):
+        stream(store, reading={**store.reading, "node_labels": ["C"]})
+    # Of a store that does not say how it was read, only widths can be compared, by the model.
+    assert len(list(stream(load("motifs", graphs=6), reading=store.reading))) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rows_per_chunk": 0}, "`rows_per_chunk` must be a whole number of at least 1; got 0"),
+        ({"skip_rows": -1}, "`skip_rows` must be a whole number of at least 0; got -1"),
+        ({"workers": 0}, "`workers` must be a whole number of at least 1; got 0"),
+        ({"seeds": 0}, "data set 'motifs' has no option 'seeds'; its options are graphs, seed"),
+    ],
+)
+def test_arguments_are_checked_at_once(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphTransplantError) as caught:
+        stream("motifs", **arguments)
+    assert str(caught.value) == message
+
+
+def test_what_is_not_there_is_told_at_once(place: Path) -> None:
+    with pytest.raises(DataError, match="there is no file or folder"):
+        stream(place / "missing.jsonl")
+    with pytest.raises(DataError, match="`data` must be a name, a path"):
+        stream(["CCO"])
+    with pytest.raises(GraphTransplantError, match="a list of PyG graphs has no option 'y'"):
+        stream([pyg(0)], y=[1])
+
+
+def test_memory_stays_flat(tmp_path: Path) -> None:
+    graph = json.dumps({"nodes": [{"label": "C"}] * 50, "edges": []}) + "\n"
+    file = tmp_path / "many.jsonl"
+    file.write_text(graph * 500)
+    reading = NetworkReading(node_labels=("C",)).as_dict()
+
+    def peak(rows_per_chunk: int) -> int:
+        tracemalloc.start()
+        try:
+            chunks = stream(file, reading=reading, rows_per_chunk=rows_per_chunk)
+            assert sum(len(chunk) for chunk in chunks) == 500
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    # Two stretches at most are in memory: the one that is read and the one before it.
+    assert peak(10) < peak(500) / 15
+
+
+@pytest.mark.data
+def test_a_real_table_streams_as_it_loads(data_dir: Path) -> None:
+    pytest.importorskip("rdkit")
+    file = data_dir / "molecules" / "bace.csv.gz"
+    store = load(file, smiles="mol", target="Class", id="CID")
+    assert (len(store), store.num_outputs, store.skipped) == (1513, 2, ())
+    chunks = list(stream(file, reading=store.reading, targets=True, rows_per_chunk=500))
+    check(chunks, 1, 1513)
+    assert [len(chunk) for chunk in chunks] == [500, 500, 500, 13]
+    stores = [chunk.store for chunk in chunks if chunk.store is not None]
+    assert torch.equal(torch.cat([part.y for part in stores]), store.y)
+    assert store.x is not None
+    assert torch.equal(torch.cat([part.x for part in stores if part.x is not None]), store.x)
+    assert torch.equal(torch.cat([part.edge_index for part in stores], 1), store.edge_index)
+
+
+@pytest.mark.data
+def test_a_real_tu_archive_survives_json_lines(data_dir: Path, tmp_path: Path) -> None:
+    archive = data_dir / "tu" / "MUTAG.zip"
+    if not archive.exists():
+        pytest.skip("MUTAG is not among the data sets")
+    store = load(archive)
+    file = tmp_path / "mutag.jsonl"
+    with file.open("w") as lines_out:
+        for data in store.to_pyg():
+            graph = {
+                "nodes": [{"label": kind} for kind in data.x.argmax(1).tolist()],
+                "edges": [
+                    {"source": one, "target": other, "label": kind}
+                    for (one, other), kind in zip(
+                        data.edge_index.t().tolist(), data.edge_attr.argmax(1).tolist(), strict=True
+                    )
+                    if one < other
+                ],
+                "y": (store.label_names or ())[int(data.y)],
+            }
+            lines_out.write(json.dumps(graph) + "\n")
+    # Text and back, by another reader: the very same data set.
+    assert load(file).fingerprint() == store.fingerprint()
