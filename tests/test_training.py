@@ -145,6 +145,31 @@ def test_learning_rate_decays_after_epochs_too(monkeypatch: pytest.MonkeyPatch) 
     assert rates == pytest.approx([0.08] * 4 + [0.04] * 2 + [0.02])
 
 
+@pytest.mark.parametrize(("ties", "best", "epochs"), [("first", 2, 4), ("loss", 4, 6)])
+def test_of_equal_scores_the_first_or_that_of_the_lowest_loss_is_the_best(
+    ties: str, best: int, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script([0.5, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9], [0.1, 0.8, 0.8, 0.6, 0.7, 0.6, 0.5])
+    result, model = run(
+        script, monkeypatch, ties=ties, stop_patience=2, patience_unit="epochs", epochs=7
+    )
+    assert (result.best_epoch, result.epochs) == (best, epochs)
+    kept = script.weights[best - 1]
+    assert all(torch.equal(model.state_dict()[key], kept[key]) for key in kept)
+
+
+def test_a_lower_loss_does_not_make_up_for_a_lower_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script([0.8, 0.9, 0.8], [0.5, 0.9, 0.1])
+    result, _ = run(script, monkeypatch, ties="loss", epochs=3)
+    assert result.best_epoch == 2
+
+
+def test_unknown_ties_are_named() -> None:
+    store = motifs(12)
+    with pytest.raises(GraphTransplantError, match="`ties` must be one of first, loss; got 'last'"):
+        gt.fit(model_for(store), store, store, seed=0, ties="last")
+
+
 def test_the_score_of_classes_is_their_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
     result, _ = run(Script([0.1, 0.4, 0.2]), monkeypatch)
     assert [log.validation_score for log in result.history] == [0.1, 0.4, 0.2]

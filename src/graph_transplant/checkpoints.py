@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -124,14 +124,26 @@ class Checkpoint:
         """
         here = json.loads(json.dumps(identity))
         there = self.identity
-        for name in dict.fromkeys([*here, *there]):
-            one, other = there.get(name), here.get(name)
-            if one != other:
-                both = f"{_short(one)} there and {_short(other)} here"
-                raise GraphTransplantError(
-                    f"{path} is the checkpoint of another training: `{name}` is {both}; delete "
-                    "it to start anew, or name another file"
-                )
+        for name, one, other in _differences(there, here):
+            both = f"{_short(one)} there and {_short(other)} here"
+            raise GraphTransplantError(
+                f"{path} is the checkpoint of another training: `{name}` is {both}; delete "
+                "it to start anew, or name another file"
+            )
+
+
+def _differences(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield what differs between two JSON values: its place, as ``model.conv``, and both."""
+    if one == other:
+        return
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        yield name, one, other
+        return
+    for key in dict.fromkeys([*other, *one]):
+        place = f"{name}.{key}" if name else str(key)
+        yield from _differences(one.get(key), other.get(key), place)
 
 
 _ANEW: Final = "delete it to start anew"

@@ -47,6 +47,9 @@ _SCORES: Final[dict[str, Callable[[Tensor, Tensor, str], float]]] = {
 PATIENCE_UNITS = ("iterations", "epochs")
 """What patience can be counted in."""
 
+TIES = ("first", "loss")
+"""Which of several epochs with the same validation score is the best."""
+
 CHECKPOINT_SECONDS = 10.0
 """Least time between two checkpoints of a training."""
 
@@ -285,7 +288,8 @@ class FitResult:
     Attributes:
         model: The model, with the weights of the best epoch.
         history: Every epoch.
-        best_epoch: The first epoch with the highest validation score.
+        best_epoch: The epoch with the highest validation score; of several the first, unless
+            :func:`fit` was told otherwise.
         stopped_early: Whether patience ran out before the last epoch.
         seconds: How long it took.
 
@@ -315,13 +319,19 @@ class _Patience:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.best = -math.inf
+        self.best = (-math.inf, -math.inf)
         self.waited = 0
 
-    def improved(self, score: float, passed: int) -> bool:
-        """Take in a score reached after some more time; only a strict rise counts."""
-        if score > self.best:
-            self.best, self.waited = score, 0
+    def improved(self, score: float, passed: int, second: float = 0.0) -> bool:
+        """Take in a score reached after some more time; only a strict rise counts.
+
+        Args:
+            score: Higher is better.
+            passed: How long it took.
+            second: Decides between equal scores.
+        """
+        if (score, second) > self.best:
+            self.best, self.waited = (score, second), 0
             return True
         self.waited += passed
         return False
@@ -352,6 +362,7 @@ def fit(
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
     saliency_module: nn.Module | str | None = None,
     balance: bool = False,
+    ties: str = "first",
     checkpoint: str | Path | None = None,
 ) -> FitResult:
     """Train a classifier by the paper's protocol (appendix, "Evaluation protocol").
@@ -403,6 +414,9 @@ def fit(
         balance: Draw the graphs of an epoch with replacement, as many as there are, so that every
             class is equally likely; with several labels, the class of a graph is the rarest label
             it has (:func:`~graph_transplant.targets.rarest_label`).
+        ties: Which of several epochs with the same validation score is the best: the ``"first"``,
+            as in the paper, or that with the lowest validation ``"loss"``. The score of a small or
+            easy validation set is soon at its highest, long before the loss is at its lowest.
         checkpoint: File that keeps the whole state of the training; for one process.
 
     Returns:
@@ -432,6 +446,7 @@ def fit(
         if not number > 0:
             raise GraphTransplantError(f"`{name}` must be positive, got {number}")
     check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
+    check_choice("ties", ties, TIES)
     _check_metric(metric, validation)
     _check_parts(parts, batch_size, group.size)
     classes = _classes_to_balance(train) if balance else None
@@ -464,6 +479,7 @@ def fit(
                 "clip_norm": clip_norm,
                 "parts": parts,
                 "balance": balance,
+                "ties": ties,
             },
         )
     with (
@@ -491,6 +507,7 @@ def fit(
             streams=streams,
             stop=_Patience(stop_patience),
             decay=_Patience(decay_patience),
+            ties=ties,
             best_weights=copy.deepcopy(model.state_dict()),
         )
         if file is not None:
@@ -585,6 +602,7 @@ class _Run:
         streams: Generators of the order of the graphs and of augmentation.
         stop: Until training stops.
         decay: Until the learning rate is halved.
+        ties: Which of several epochs with the best score counts.
         best_weights: The state of the model after the best epoch.
         best_epoch: Its number; 0 before there is one.
         iterations: Optimiser steps taken.
@@ -597,6 +615,7 @@ class _Run:
     streams: Sequence[torch.Generator]
     stop: _Patience
     decay: _Patience
+    ties: str
     best_weights: dict[str, Any]
     best_epoch: int = 0
     iterations: int = 0
@@ -619,7 +638,8 @@ class _Run:
             passed: What it adds to the two patiences.
         """
         self.history.append(log)
-        if self.stop.improved(log.validation_score, passed):
+        second = -log.validation_loss if self.ties == "loss" else 0.0
+        if self.stop.improved(log.validation_score, passed, second):
             self.best_epoch = log.epoch
             self.best_weights = copy.deepcopy(self.model.state_dict())
         if not self.decay.improved(-log.validation_loss, passed) and self.decay.over:
@@ -675,8 +695,8 @@ class _Run:
         tensors, state = found.tensors, found.state
         for prefix, module in self._modules():
             load_module(prefix, module, tensors, state["others"])
-        best = {**tensors, **state["others"]}
-        self.best_weights = {key: best[f"best.{key}"] for key in self.model.state_dict()}
+        weights = {**tensors, **state["others"]}
+        self.best_weights = {key: weights[f"best.{key}"] for key in self.model.state_dict()}
         kept = self.optimizer.state_dict()
         moments: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():
@@ -686,8 +706,8 @@ class _Run:
         for group, rate in zip(kept["param_groups"], state["rates"], strict=True):
             group["lr"] = rate
         self.optimizer.load_state_dict({**kept, "state": moments})
-        self.stop.best, self.stop.waited = state["stop"]
-        self.decay.best, self.decay.waited = state["decay"]
+        for patience, (best, waited) in ((self.stop, state["stop"]), (self.decay, state["decay"])):
+            patience.best, patience.waited = tuple(best), waited
         self.best_epoch, self.iterations = state["best_epoch"], state["iterations"]
         self.history = [EpochLog(**log) for log in state["history"]]
         for number, stream in enumerate(self.streams):
