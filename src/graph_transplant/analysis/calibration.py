@@ -1,0 +1,172 @@
+"""Whether probabilities mean what they say, and one number that helps when they do not.
+
+A network that is trained until it no longer errs on its training graphs tends to be too sure.
+Temperature scaling (Guo, Pleiss, Sun and Weinberger, ICML 2017) divides all logits by one number,
+chosen on graphs that were held out. The order of the classes, and so the accuracy, stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.graphs import TASKS
+from graph_transplant.metrics import CALIBRATION_BINS
+
+TEMPERATURES: Final = (0.2, 20.0)
+"""The lowest and the highest temperature. Where the held-out graphs are told apart without an
+error, ever lower temperatures would fit ever better."""
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """The predictions whose confidence lies in one interval.
+
+    Attributes:
+        lower: Lower end of the interval, which does not belong to it.
+        upper: Upper end, which does.
+        count: Number of predictions.
+        confidence: Their mean confidence; NaN where there are none.
+        accuracy: Share of them that is right; NaN where there are none.
+
+    Example:
+        >>> ReliabilityBin(0.5, 1.0, 4, 0.9, 0.75).accuracy
+        0.75
+    """
+
+    lower: float
+    upper: float
+    count: int
+    confidence: float
+    accuracy: float
+
+
+def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
+    """Find the temperature that makes the held-out graphs likeliest.
+
+    The negative log-likelihood is convex in the inverse of the temperature, so that its slope
+    crosses zero once; the crossing is found to full precision.
+
+    Args:
+        logits: Of held-out graphs, float ``[graphs, outputs]``.
+        targets: One-hot for ``"multiclass"``; 0, 1 or NaN (missing) for ``"multilabel"``. float
+            ``[graphs, outputs]``.
+        task: ``"multiclass"`` or ``"multilabel"``; all labels share one temperature.
+
+    Returns:
+        A number in :data:`TEMPERATURES`; 1 when the graphs say nothing about it.
+
+    Raises:
+        GraphTransplantError: For regression, shapes that differ, or logits that are not finite.
+
+    Example:
+        >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [4.0, 0.0]])
+        >>> targets = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> temperature = fit_temperature(logits, targets)
+        >>> [round(p, 3) for p in (logits[0] / temperature).softmax(0).tolist()]
+        [0.75, 0.25]
+    """
+    from scipy.optimize import brentq
+
+    check_choice("task", task, TASKS[:2])
+    if logits.shape != targets.shape or logits.dim() != 2:
+        raise GraphTransplantError(
+            "`logits` and `targets` must have one shape [graphs, outputs]; got "
+            f"{list(logits.shape)} and {list(targets.shape)}"
+        )
+    scores, wanted = logits.detach().to(torch.double), targets.to(torch.double)
+    if not bool(torch.isfinite(scores).all()):
+        raise GraphTransplantError("`logits` must be finite numbers to fit a temperature to them")
+    if task == "multilabel":
+        present = ~wanted.isnan()
+        scores, wanted = scores[present], wanted[present]
+        reached = (wanted * scores).sum()
+    else:
+        # Only differences between classes count; a common part would cost precision.
+        scores = scores - scores.amax(1, keepdim=True)
+        reached = (wanted * scores).sum()
+
+    def slope(inverse: float) -> float:
+        """Derivative of the negative log-likelihood by the inverse temperature."""
+        heated = scores * inverse
+        expected = heated.sigmoid() if task == "multilabel" else heated.softmax(1)
+        return float((expected * scores).sum() - reached)
+
+    lowest, highest = TEMPERATURES
+    if slope(1 / lowest) <= 0:
+        # Also where all logits of a graph are equal: then the slope is zero everywhere.
+        return lowest if slope(1 / highest) < 0 else 1.0
+    if slope(1 / highest) >= 0:
+        return highest
+    inverse: float = brentq(slope, 1 / highest, 1 / lowest, xtol=1e-12, rtol=1e-14)
+    return 1 / inverse
+
+
+def reliability(
+    probabilities: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS
+) -> list[ReliabilityBin]:
+    """Compare confidence with accuracy, in intervals of equal width.
+
+    The mean gap of the intervals, weighted by their counts, is the
+    :func:`~graph_transplant.metrics.expected_calibration_error`.
+
+    Args:
+        probabilities: float ``[graphs, classes]``. For several labels per graph see
+            :func:`label_cases`.
+        labels: True classes, int64 ``[graphs]``.
+        bins: Number of intervals.
+
+    Returns:
+        All intervals in order, those without predictions too.
+
+    Example:
+        >>> p = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6]])
+        >>> for part in reliability(p, torch.tensor([0, 1, 1]), bins=2):
+        ...     print(part.lower, part.upper, part.count, round(part.accuracy, 2))
+        0.0 0.5 0 nan
+        0.5 1.0 3 0.67
+    """
+    if bins < 1:
+        raise GraphTransplantError(f"`bins` must be at least 1, got {bins}")
+    if probabilities.dim() != 2 or labels.shape != probabilities.shape[:1]:
+        raise GraphTransplantError(
+            "`probabilities` must have shape [graphs, classes] and `labels` [graphs]; got "
+            f"{list(probabilities.shape)} and {list(labels.shape)}"
+        )
+    confidence, predicted = probabilities.to(torch.double).max(1)
+    right = predicted.eq(labels).to(torch.double)
+    # As in `expected_calibration_error`: a confidence on an edge belongs to the bin below it.
+    place = (confidence * bins).ceil().to(torch.long).sub_(1).clamp_(0, bins - 1)
+    count = torch.bincount(place, minlength=bins)
+    sums = torch.zeros(2, bins, dtype=torch.double)
+    sums.index_add_(1, place, torch.stack((confidence, right)))
+    means = sums / count
+    return [
+        ReliabilityBin(number / bins, (number + 1) / bins, many, mean, share)
+        for number, (many, mean, share) in enumerate(
+            zip(count.tolist(), means[0].tolist(), means[1].tolist(), strict=True)
+        )
+    ]
+
+
+def label_cases(probabilities: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Take every label of every graph as a case of two classes; missing entries are left out.
+
+    Args:
+        probabilities: Of the labels, float ``[graphs, labels]``.
+        targets: 0, 1 or NaN (missing), float ``[graphs, labels]``.
+
+    Returns:
+        Probabilities float ``[cases, 2]`` and classes int64 ``[cases]``.
+
+    Example:
+        >>> label_cases(torch.tensor([[0.25, 0.5]]), torch.tensor([[1.0, float("nan")]]))
+        (tensor([[0.7500, 0.2500]]), tensor([1]))
+    """
+    present = ~targets.isnan()
+    chosen = probabilities[present]
+    return torch.stack((1 - chosen, chosen), dim=1), targets[present].gt(0.5).to(torch.long)

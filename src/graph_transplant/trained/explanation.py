@@ -1,0 +1,785 @@
+"""Why a trained model says what it says: node saliency of its predictions.
+
+Only numbers and names are found here; :mod:`graph_transplant.report` draws them. What comes out is
+plain Python, so that drawing needs no torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from os import PathLike
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graph_transplant.datasets import stream
+from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.graphs import GraphStore, Skipped, layout_of
+from graph_transplant.nn import evaluating
+from graph_transplant.saliency import NodeSaliency
+from graph_transplant.segments import segment_max, segment_sum
+from graph_transplant.trained.fitting import output_names
+from graph_transplant.trained.model import LABEL_THRESHOLD, Predictions, TrainedModel
+
+# What the columns of the two molecule sets mean whose readme says so; their files hold numbers.
+_TU_ELEMENTS: Final = {
+    "MUTAG": ("C", "N", "O", "F", "I", "Cl", "Br"),
+    "Mutagenicity": (
+        *("C", "O", "Cl", "H", "N", "F", "Br"),
+        *("S", "P", "I", "Na", "K", "Li", "Ca"),
+    ),
+}
+_TU_ORDERS: Final = {"MUTAG": (1.5, 1.0, 2.0, 3.0), "Mutagenicity": (1.0, 2.0, 3.0)}
+
+# What a reading says about where things stand, not about what they become.
+_COLUMNS: Final = frozenset({"smiles", "targets", "id", "ignored"})
+
+NO_LABEL: Final = "none of the labels"
+"""What a graph without any label is called."""
+
+_AT_ONCE: Final = 256
+
+READING = NodeSaliency(kind="gradient-x-activation")
+"""How saliency is read for an explanation: the gradient times the embedding of a node.
+
+Where it is known what a prediction rests on, this finds it far better than the norm of the
+gradient, which training goes by as in the paper; see the page on explanations.
+"""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A graph in words and numbers, as it is drawn.
+
+    Attributes:
+        names: What every node is called: its element or its label; empty texts for none.
+        edges: Pairs of node numbers; an edge without direction stands here once.
+        orders: Bond order of every edge, 1.5 for aromatic ones; all 1 for other graphs.
+        molecule: Whether it is a molecule.
+        directed: Whether its edges have a direction.
+
+    Example:
+        >>> water = Structure(("O",), (), (), molecule=True, directed=False)
+        >>> len(water.names)
+        1
+    """
+
+    names: tuple[str, ...]
+    edges: tuple[tuple[int, int], ...]
+    orders: tuple[float, ...]
+    molecule: bool
+    directed: bool
+
+
+@dataclass(frozen=True)
+class ModelView:
+    """What one model says about one graph, and which nodes move it.
+
+    Attributes:
+        model: Name of the model.
+        label: The predicted class or labels; for regression the predicted values, in words.
+        confidence: Of the prediction, between 0 and 1; ``None`` for regression.
+        correct: Whether it is right; ``None`` where that is not known, and for regression.
+        output: The output that the saliency explains.
+        saliency: Of every node, divided by the largest of the graph: between 0 and 1.
+        share: Of every node, divided by the sum over the graph; all 0 if nothing is salient.
+        kind: What saliency is: ``"gradient-x-activation"`` or ``"gradient"``.
+
+    Example:
+        >>> view = ModelView("mine", "toxic", 0.9, None, "toxic", (1.0, 0.5), (2 / 3, 1 / 3))
+        >>> view.label
+        'toxic'
+    """
+
+    model: str
+    label: str
+    confidence: float | None
+    correct: bool | None
+    output: str
+    saliency: tuple[float, ...]
+    share: tuple[float, ...]
+    kind: str = "gradient-x-activation"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One graph, and what one or more models see in it.
+
+    Attributes:
+        id: What the graph is called in its file, or its number.
+        text: What it was read from where that is one text, such as its SMILES; else empty.
+        truth: Its true label or value in words; ``None`` where that is not known.
+        structure: The graph.
+        views: One for each model.
+
+    Example:
+        >>> graph = Structure(("O",), (), (), molecule=True, directed=False)
+        >>> view = ModelView("mine", "toxic", 0.9, False, "toxic", (1.0,), (1.0,))
+        >>> Explanation("water", "O", "harmless", graph, (view,)).views[0].correct
+        False
+    """
+
+    id: str
+    text: str
+    truth: str | None
+    structure: Structure
+    views: tuple[ModelView, ...]
+
+
+# The store that has the target of a graph, and its place there.
+_Known = tuple[GraphStore, int] | None
+
+Models = TrainedModel | Sequence[TrainedModel] | Mapping[str, TrainedModel]
+
+
+def explain(
+    models: Models,
+    store: GraphStore,
+    *,
+    saliency: NodeSaliency | None = None,
+    output: str | None = None,
+    batch_size: int = _AT_ONCE,
+) -> list[Explanation]:
+    """Find out which nodes move a model's predictions.
+
+    The saliency of a node is how much what the model says would change, to first order, if its
+    embedding were gone; or as ``saliency`` defines it. What the model says is for classes the
+    margin of the predicted class (its logit minus the log-sum-exp of the others, the logarithm of
+    its odds), for labels the logit of one label, for regression one output.
+
+    Args:
+        models: One model, or several to see side by side: a sequence, or a mapping that names them.
+        store: The graphs, read as the models' training graphs were.
+        saliency: Where and how it is read. (default: :data:`READING`)
+        output: Name of the class, label or value to explain. (default: the predicted class; the
+            label with the highest probability; the first value)
+        batch_size: Graphs at a time.
+
+    Returns:
+        One explanation per graph, in order.
+
+    Raises:
+        GraphTransplantError: If an output has no such name, or models cannot be compared.
+        DataError: If the graphs were read in another way than the model's.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> from graph_transplant.trained.fitting import train
+        >>> store = gt.load("motifs", graphs=60)
+        >>> model = train(store, method="vanilla", hidden=8, epochs=2)
+        >>> found = explain(model, store.subset(range(3)))
+        >>> len(found), max(found[0].views[0].saliency)
+        (3, 1.0)
+    """
+    named = _named(models)
+    if output is not None:
+        check_choice("output", output, next(iter(named.values())).label_names)
+    return _explain(named, store, saliency, output, batch_size, _Truths(store, None))
+
+
+@dataclass(frozen=True)
+class ExplainedRows:
+    """Explanations of some rows of a file, and the rows that could not be read.
+
+    Attributes:
+        explanations: One for each row that could be read, in order.
+        skipped: The others.
+        source: What the rows were read from, in words.
+
+    Example:
+        >>> ExplainedRows((), (Skipped(2, "x", "the SMILES cannot be parsed"),), "a.csv").skipped[0]
+        Skipped(row=2, id='x', reason='the SMILES cannot be parsed')
+    """
+
+    explanations: tuple[Explanation, ...]
+    skipped: tuple[Skipped, ...]
+    source: str
+
+
+def explain_rows(
+    models: Models,
+    data: Any,
+    *,
+    rows: Sequence[int] | None = None,
+    count: int = 12,
+    label: str | None = None,
+    saliency: str | NodeSaliency = "gradient-x-activation",
+    **options: Any,
+) -> ExplainedRows:
+    """Explain some rows of anything that :func:`graph_transplant.datasets.stream` reads.
+
+    Rows are read as the first model's training data were; no more of them than needed.
+
+    Args:
+        models: One model, or several to see side by side; see :func:`explain`.
+        data: A name, a path or graphs.
+        rows: Numbers of the rows, counted from 1, in any order. (default: the first ``count``)
+        count: How many rows to explain when none are named.
+        label: Name of the class, label or value to explain.
+        saliency: ``"gradient"``, ``"gradient-x-activation"``, or a
+            :class:`~graph_transplant.NodeSaliency`.
+        **options: Further arguments of ``stream``: columns of a table, ``root``.
+
+    Returns:
+        Explanations in the order of the rows, with true labels where the data have them: in columns
+        that ``target`` names, else in those that the model was trained on.
+
+    Raises:
+        DataError: If the data cannot be read, or a row is not there.
+        GraphTransplantError: If the model has no such label.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> from graph_transplant.trained.fitting import train
+        >>> store = gt.load("motifs", graphs=60)
+        >>> model = train(store, method="vanilla", hidden=8, epochs=2)
+        >>> [one.id for one in explain_rows(model, store, rows=[3, 1]).explanations]
+        ['1', '3']
+    """
+    named = _named(models)
+    if rows is not None and (not rows or min(rows) < 1):
+        raise GraphTransplantError(f"`rows` must be numbers from 1 on, at least one; got {rows}")
+    if count < 1:
+        raise GraphTransplantError(f"`count` must be at least 1, got {count}")
+    if not isinstance(saliency, NodeSaliency):
+        saliency = NodeSaliency(kind=saliency)
+    first = next(iter(named.values()))
+    if label is not None:
+        check_choice("label", label, first.label_names)
+    wanted = sorted(set(rows)) if rows is not None else list(range(1, count + 1))
+    asked = frozenset(wanted)
+    parts: list[tuple[GraphStore, list[int]]] = []
+    skipped: list[Skipped] = []
+    seen = 0
+    for chunk in _until(_stream(first, data, wanted, **options), wanted[-1]):
+        seen = chunk.first + len(chunk) - 1
+        skipped += [
+            Skipped(row, chunk.ids[row - chunk.first], reason)
+            for row, reason in sorted(chunk.problems.items())
+            if row in asked
+        ]
+        parts += _taken(chunk, asked)
+    if rows is not None and wanted[-1] > seen:
+        missing = next(row for row in wanted if row > seen)
+        raise DataError(f"{_source(data)} has no row {missing}{_row_count(data, seen)}")
+    explained: list[Explanation] = []
+    if parts:
+        truths = _targets_of(first, data, [row for _, here in parts for row in here], **options)
+        for part, here in parts:
+            explained += _explain(named, part, saliency, label, _AT_ONCE, truths, here)
+    return ExplainedRows(tuple(explained), tuple(skipped), _source(data))
+
+
+def _taken(chunk: Chunk, asked: Collection[int]) -> list[tuple[GraphStore, list[int]]]:
+    """Take the graphs of some rows out of a chunk, with the numbers of the rows."""
+    if chunk.store is None:
+        return []
+    numbers = _numbers(chunk.store, chunk.first)
+    places = [place for place, row in enumerate(numbers) if row in asked]
+    return [(chunk.store.subset(places), [numbers[p] for p in places])] if places else []
+
+
+def _row_count(data: Any, seen: int) -> str:
+    """Say how many rows there are; rows of a file that were passed over were not counted."""
+    if not seen and not _is_path(data):
+        seen = len(data)
+    return f": it has {seen} row{'' if seen == 1 else 's'}" if seen else ""
+
+
+def _source(data: Any) -> str:
+    return data.name if isinstance(data, GraphStore) else str(data) if _is_path(data) else "graphs"
+
+
+def _is_path(data: Any) -> bool:
+    return isinstance(data, str | PathLike)
+
+
+def _numbers(store: GraphStore, first: int) -> list[int]:
+    """Row numbers of the graphs of a chunk."""
+    if store.rows is None:
+        return list(range(first, first + len(store)))
+    return [int(number) for number in store.rows.number]
+
+
+def _stream(
+    model: TrainedModel, data: Any, wanted: Sequence[int], **arguments: Any
+) -> Iterator[Chunk]:
+    """Begin to read at the first wanted row, as the model's training data were read."""
+    skip = wanted[0] - 1
+    return stream(
+        data,
+        reading=model.reading,
+        widths=model.widths,
+        skip_rows=skip,
+        # Small files and small numbers of rows are the rule; no more is read than is looked at.
+        rows_per_chunk=min(wanted[-1] - skip, _AT_ONCE),
+        **arguments,
+    )
+
+
+def _until(chunks: Iterator[Chunk], last: int) -> Iterator[Chunk]:
+    """Stop reading behind a row."""
+    for chunk in chunks:
+        yield chunk
+        if chunk.first + len(chunk) > last:
+            return
+
+
+def _targets_of(model: TrainedModel, data: Any, wanted: Sequence[int], **options: Any) -> _Truths:
+    """Read the targets of some rows, where the data have any.
+
+    Graphs are read without their targets first: a row that lacks a target is still a graph.
+    """
+    nothing = _Truths(None, {})
+    if _lack_targets(data, wanted):
+        return nothing
+    codec = _codec(model, options.get("target"))
+    try:
+        chunks = _stream(model, data, wanted, targets=True, codec=codec, **options)
+    except DataError:
+        # The graphs could be read and nothing is read yet: the columns that the model learned from
+        # are not there. Columns that somebody has named must be.
+        if options.get("target"):
+            raise
+        return nothing
+    asked = frozenset(wanted)
+    found: dict[int, tuple[GraphStore, int]] = {}
+    for chunk in _until(chunks, wanted[-1]):
+        for part, rows in _taken(chunk, asked):
+            found.update((row, (part, place)) for place, row in enumerate(rows))
+    return _Truths(None, found)
+
+
+def _lack_targets(data: Any, wanted: Sequence[int]) -> bool:
+    """Whether these are PyG graphs none of which has a target."""
+    if _is_path(data) or isinstance(data, GraphStore):
+        return False
+    graphs = [data[row - 1] for row in wanted]
+    return all(isinstance(graph, Data) and graph.y is None for graph in graphs)
+
+
+def _codec(model: TrainedModel, target: Any) -> TargetCodec:
+    """How the model's targets are written: what it learned from says which classes there are.
+
+    Args:
+        model: The model.
+        target: Columns that were named for these data.
+    """
+    names = TableOptions.of(target=target).targets
+    names = names or tuple(str(name) for name in (model.reading or {}).get("targets") or ())
+    if model.task == "multiclass":
+        if len(names) > 1:
+            raise GraphTransplantError(
+                f"`target` must be one column, that of the classes; got {', '.join(names)}"
+            )
+        return TargetCodec(model.task, names or ("y",), model.label_names)
+    # Several values may stand in one entry.
+    return TargetCodec(
+        model.task, names if len(names) == len(model.label_names) else model.label_names
+    )
+
+
+@dataclass(frozen=True)
+class _Truths:
+    """Where the true targets of graphs are: in the store of the graphs, or by row elsewhere."""
+
+    store: GraphStore | None
+    rows: Mapping[int, tuple[GraphStore, int]] | None
+
+    def of(self, place: int, row: int) -> tuple[GraphStore, int] | None:
+        if self.store is not None:
+            return self.store, place
+        return (self.rows or {}).get(row)
+
+
+def _explain(
+    named: Mapping[str, TrainedModel],
+    store: GraphStore,
+    saliency: NodeSaliency | None,
+    output: str | None,
+    batch_size: int,
+    truths: _Truths,
+    rows: Sequence[int] | None = None,
+) -> list[Explanation]:
+    if batch_size < 1:
+        raise GraphTransplantError(f"`batch_size` must be at least 1, got {batch_size}")
+    other, first = next(iter(named.items()))
+    for name, model in named.items():
+        _check_alike(name, model, other, first)
+        model.check(store)
+        if not same_reading(model.reading, store.reading):
+            raise DataError(
+                f"the graphs of {store.name} were read in another way than those that model "
+                f"{name} was trained on: {_told(store.reading)} instead of {_told(model.reading)}"
+            )
+    reading = READING if saliency is None else saliency
+    known = [truths.of(place, 0 if rows is None else rows[place]) for place in range(len(store))]
+    seen = {
+        name: list(_views(name, model, store, known, reading, output, batch_size))
+        for name, model in named.items()
+    }
+    return [
+        Explanation(
+            id=graph_id(store, number),
+            text="" if store.rows is None else store.rows.texts[number],
+            truth=_truth(known[number], first.task),
+            structure=graph,
+            views=tuple(views[number] for views in seen.values()),
+        )
+        for number, graph in enumerate(structures(store, batch_size))
+    ]
+
+
+def same_reading(one: Mapping[str, Any] | None, two: Mapping[str, Any] | None) -> bool:
+    """Whether two ways of reading give the same features; one that is not known may.
+
+    Args:
+        one: ``reading`` of a store or model.
+        two: Another.
+
+    Example:
+        >>> table = {"kind": "molecules", "features": "ogb", "smiles": "mol"}
+        >>> same_reading(table, {"kind": "molecules", "features": "ogb"})
+        True
+        >>> same_reading(table, {"kind": "molecules", "features": "elements", "elements": ["C"]})
+        False
+    """
+    if one is None or two is None:
+        return True
+    return _features(one) == _features(two)
+
+
+def _features(reading: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in reading.items() if key not in _COLUMNS}
+
+
+def _told(reading: Mapping[str, Any] | None) -> str:
+    """Say in a few words how graphs were read."""
+    text = ", ".join(f"{key} {value}" for key, value in _features(reading or {}).items())
+    return text if len(text) <= 120 else text[:119] + "…"
+
+
+def _named(models: Models) -> dict[str, TrainedModel]:
+    if isinstance(models, TrainedModel):
+        models = [models]
+    if not isinstance(models, Mapping):
+        methods = [str(model.description["training"]["method"]) for model in models]
+        models = {
+            method if methods.count(method) == 1 else f"{method}, model {number}": model
+            for number, (method, model) in enumerate(zip(methods, models, strict=True), start=1)
+        }
+    if not models:
+        raise GraphTransplantError("`models` must be at least one trained model, got none")
+    return dict(models)
+
+
+def _check_alike(name: str, model: TrainedModel, other: str, first: TrainedModel) -> None:
+    """Refuse models whose pages could not be read side by side."""
+    if not same_reading(model.reading, first.reading):
+        raise GraphTransplantError(
+            f"models {other} and {name} cannot be shown side by side: they read data in different "
+            f"ways, {_told(first.reading)} and {_told(model.reading)}"
+        )
+    if (model.task, model.label_names) != (first.task, first.label_names):
+        raise GraphTransplantError(
+            f"models {other} and {name} cannot be shown side by side: one predicts {_aim(first)}, "
+            f"the other {_aim(model)}"
+        )
+
+
+def _aim(model: TrainedModel) -> str:
+    names = model.label_names
+    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    return f"{model.task} ({shown})"
+
+
+# -------------------------------------------------------------------- saliency
+
+
+def _views(
+    name: str,
+    model: TrainedModel,
+    store: GraphStore,
+    known: Sequence[_Known],
+    reading: NodeSaliency,
+    output: str | None,
+    batch_size: int,
+) -> Iterator[ModelView]:
+    """Say what a model sees in every graph; one pass per batch."""
+    start = 0
+    for batch in store.batches(torch.arange(len(store)), batch_size):
+        logits, chosen, saliency = explained(model, batch, reading, output)
+        scaled, share = _within_graphs(saliency, batch)
+        predicted = Predictions(model.task, model.label_names, model.outputs(logits))
+        confidence, labels = predicted.confidence.tolist(), _labels(predicted)
+        counts = layout_of(batch).counts.tolist()
+        drawn = zip(torch.split(scaled, counts), torch.split(share, counts), strict=True)
+        for number, (strength, part) in enumerate(drawn):
+            yield ModelView(
+                model=name,
+                label=labels[number],
+                confidence=None if math.isnan(confidence[number]) else confidence[number],
+                correct=_correct(known[start + number], predicted, number),
+                output=model.label_names[int(chosen[number])],
+                saliency=tuple(strength.tolist()),
+                share=tuple(part.tolist()),
+                kind=reading.kind,
+            )
+        start += len(counts)
+
+
+def explained(
+    model: TrainedModel, batch: Data, reading: NodeSaliency, output: str | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run a model on a batch and read the saliency of every node.
+
+    Args:
+        model: The model; its mode and gradients stay as they are.
+        batch: A PyG batch.
+        reading: Where and how saliency is read.
+        output: Name of the output to explain.
+
+    Returns:
+        Logits ``[graphs, outputs]``, the number of the output that was explained, int64
+        ``[graphs]``, and the saliency, float ``[nodes]``, all on the CPU.
+    """
+    with evaluating(model.network), torch.enable_grad():
+        prediction = model.network(batch.to(str(model.device)))
+        logits = prediction.logits
+        if output is not None:
+            chosen = torch.full((len(logits),), model.label_names.index(output))
+        elif model.task == "regression":
+            chosen = torch.zeros(len(logits), dtype=torch.long)
+        else:
+            chosen = logits.detach().argmax(1)
+        # Graphs do not touch each other in evaluation mode: one sum has all their gradients.
+        margin = margins(logits, chosen.to(logits.device), model.task).sum()
+        saliency = reading.read(margin, prediction)
+    return logits.detach().cpu(), chosen.cpu(), saliency.cpu()
+
+
+def margins(logits: Tensor, chosen: Tensor, task: str) -> Tensor:
+    """Return how far one output of every graph is ahead.
+
+    Args:
+        logits: float ``[graphs, outputs]``.
+        chosen: Number of an output for every graph, int64 ``[graphs]``.
+        task: For ``"multiclass"`` the logit minus the log-sum-exp of the others; else the logit.
+
+    Returns:
+        float ``[graphs]``.
+
+    Example:
+        >>> margins(torch.tensor([[2.0, 0.5]]), torch.tensor([0]), "multiclass")
+        tensor([1.5000])
+    """
+    column = chosen.unsqueeze(1)
+    own = logits.gather(1, column).squeeze(1)
+    if task != "multiclass" or logits.shape[1] < 2:
+        return own
+    return own - logits.scatter(1, column, -math.inf).logsumexp(1)
+
+
+def _within_graphs(saliency: Tensor, batch: Data) -> tuple[Tensor, Tensor]:
+    """Divide by the largest and by the sum of each graph, float64 ``[nodes]`` both."""
+    layout = layout_of(batch)
+    segment, ptr = layout.segment.cpu(), layout.ptr.cpu()
+    exact = saliency.to(torch.double)
+    found = []
+    largest = segment_max(exact.unsqueeze(1), segment, ptr).squeeze(1)
+    for whole in (largest, segment_sum(exact, segment, ptr)):
+        divisor = torch.where(whole > 0, whole, 1.0)
+        found.append(exact / divisor.index_select(0, segment))
+    return found[0], found[1]
+
+
+# -------------------------------------------------------------------- words
+
+
+def graph_id(store: GraphStore, number: int) -> str:
+    """What a graph is called: its id, or its number counted from 1.
+
+    Args:
+        store: The graphs.
+        number: Number of the graph, from 0.
+    """
+    if store.rows is None:
+        return str(number + 1)
+    return store.rows.ids[number] or str(int(store.rows.number[number]))
+
+
+def value_words(names: Sequence[str], values: Sequence[float]) -> str:
+    """Write regression values with their names.
+
+    Example:
+        >>> value_words(["pIC50", "logP"], [7.25, float("nan")])
+        'pIC50 7.25'
+    """
+    return ", ".join(
+        f"{name} {value:.4g}"
+        for name, value in zip(names, values, strict=True)
+        if not math.isnan(value)
+    )
+
+
+def label_words(store: GraphStore, number: int) -> str | None:
+    """Write the true label or value of a graph; ``None`` where it is not known.
+
+    Args:
+        store: The graphs.
+        number: Number of the graph, from 0.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> label_words(gt.load("motifs", graphs=12), 0)
+        'house'
+    """
+    names = output_names(store)
+    if store.task == "multiclass":
+        return None if store.num_outputs < 2 else names[int(store.y[number])]
+    values = [float(value) for value in store.y[number].reshape(-1)]
+    if all(math.isnan(value) for value in values):
+        return None
+    if store.task == "regression":
+        return value_words(names, values)
+    return (
+        ";".join(n for n, v in zip(names, values, strict=True) if v > LABEL_THRESHOLD) or NO_LABEL
+    )
+
+
+def _truth(known: _Known, task: str) -> str | None:
+    if known is None or known[0].task != task:
+        return None
+    return label_words(*known)
+
+
+def _labels(predicted: Predictions) -> list[str]:
+    if predicted.task == "regression":
+        return [value_words(predicted.label_names, row) for row in predicted.outputs.tolist()]
+    if predicted.task == "multiclass":
+        return predicted.labels
+    given = (predicted.outputs >= LABEL_THRESHOLD).tolist()
+    return [", ".join(compress(predicted.label_names, row)) or NO_LABEL for row in given]
+
+
+def _correct(known: _Known, predicted: Predictions, number: int) -> bool | None:
+    """Whether a prediction is right; labels that were not measured do not count."""
+    truth = _truth(known, predicted.task)
+    if known is None or truth is None or predicted.task == "regression":
+        return None
+    if predicted.task == "multiclass":
+        return truth == predicted.labels[number]
+    store, place = known
+    if store.num_outputs != len(predicted.label_names):
+        return None
+    wanted = store.y[place]
+    given = predicted.outputs[number] >= LABEL_THRESHOLD
+    return bool((given == (wanted > LABEL_THRESHOLD))[~wanted.isnan()].all())
+
+
+# -------------------------------------------------------------------- structure
+
+
+def structures(store: GraphStore, batch_size: int = _AT_ONCE) -> Iterator[Structure]:
+    """Take graphs out of a store as they are drawn.
+
+    Args:
+        store: The graphs.
+        batch_size: Graphs at a time.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> first = next(structures(gt.load("motifs", graphs=12)))
+        >>> first.molecule, first.directed
+        (False, False)
+    """
+    for batch in store.batches(torch.arange(len(store)), batch_size):
+        for graph, _ in structures_of(batch, store):
+            yield graph
+
+
+def structures_of(batch: Data, store: GraphStore) -> list[tuple[Structure, list[int]]]:
+    """Take the graphs of a batch apart as they are drawn.
+
+    Args:
+        batch: Graphs of the store, or graphs with the same features.
+        store: Says how features were read and whether edges have directions.
+
+    Returns:
+        Each graph, and the number in the batch of each of its drawn edges.
+    """
+    layout = layout_of(batch)
+    names, molecule = _node_names(batch, store)
+    orders = _orders(batch, store) if molecule else None
+    sender, receiver = batch.edge_index.cpu()
+    # Both directions of an edge are there: draw the one that goes up.
+    shown = (sender <= receiver) if store.undirected else torch.ones_like(sender, dtype=torch.bool)
+    numbers = shown.nonzero().flatten()
+    graph = layout.segment.cpu().index_select(0, sender.index_select(0, numbers))
+    order = torch.argsort(graph, stable=True)
+    numbers = numbers.index_select(0, order)
+    counts = torch.bincount(graph, minlength=layout.num_graphs)
+    found = []
+    for place, edges in enumerate(torch.split(numbers, counts.tolist())):
+        start, end = int(layout.ptr[place]), int(layout.ptr[place + 1])
+        pairs = torch.stack((sender[edges], receiver[edges]), dim=1) - start
+        found.append(
+            (
+                Structure(
+                    names=tuple(names[start:end]),
+                    edges=tuple((int(one), int(two)) for one, two in pairs.tolist()),
+                    orders=tuple(
+                        1.0 if orders is None else float(orders[edge]) for edge in edges.tolist()
+                    ),
+                    molecule=molecule,
+                    directed=not store.undirected,
+                ),
+                edges.tolist(),
+            )
+        )
+    return found
+
+
+def _node_names(batch: Data, store: GraphStore) -> tuple[list[str], bool]:
+    """Names of all nodes of a batch, and whether these are the elements of molecules."""
+    nodes = layout_of(batch).num_nodes
+    reading = store.reading or {}
+    x: Tensor | None = batch.x
+    if x is None:
+        return [""] * nodes, False
+    x = x.cpu()
+    if reading.get("kind") == "molecules":
+        from graph_transplant.datasets.molecules import node_names
+
+        return node_names(x, reading), True
+    elements = _TU_ELEMENTS.get(store.name)
+    if elements is not None and x.shape[1] == len(elements):
+        return [elements[place] for place in x.argmax(1).tolist()], True
+    if reading.get("kind") == "graphs" and reading.get("node_labels"):
+        labels = [str(label) for label in reading["node_labels"]]
+        one_hot = x[:, int(reading.get("node_numbers") or 0) :]
+        if one_hot.shape[1] == len(labels):
+            return [labels[place] for place in one_hot.argmax(1).tolist()], False
+    return [""] * nodes, False
+
+
+def _orders(batch: Data, store: GraphStore) -> list[float] | None:
+    """Bond orders of all edges of a batch of molecules."""
+    attr: Tensor | None = batch.edge_attr if "edge_attr" in batch else None
+    if attr is None:
+        return None
+    attr = attr.cpu()
+    if store.reading is not None:
+        from graph_transplant.datasets.molecules import bond_orders
+
+        return bond_orders(attr, store.reading)
+    orders = _TU_ORDERS[store.name]
+    if attr.shape[1] != len(orders):
+        return None
+    return [orders[place] for place in attr.argmax(1).tolist()]

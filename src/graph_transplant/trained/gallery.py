@@ -1,0 +1,330 @@
+"""Mixed graphs with the two graphs they were made of (appendix, "Examples of Graph Transplant").
+
+Only numbers and names are found here; :mod:`graph_transplant.report` draws them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from graph_transplant.augment import METHODS, CleanPass, GraphTransplant, MixedGraphs, build_method
+from graph_transplant.augment.methods import parse_method
+from graph_transplant.augment.transplant import NEW
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.experiments.compare import automatic_model
+from graph_transplant.graphs import GraphStore, layout_of
+from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.targets import TargetScale, batch_targets
+from graph_transplant.trained.explanation import (
+    NO_LABEL,
+    Structure,
+    graph_id,
+    label_words,
+    same_reading,
+    structures_of,
+    value_words,
+)
+from graph_transplant.trained.fitting import output_names
+from graph_transplant.trained.model import TrainedModel
+from graph_transplant.training import fit
+
+DRAWABLE: Final = 100
+"""Graphs with more nodes than this are not shown where there are enough smaller ones."""
+
+TRAINED_ON: Final = 1000
+"""A model that is trained for a gallery sees at most so many graphs."""
+
+_VALIDATED_ON: Final = 200
+
+# Shares below this would be written as nought.
+_NOTHING: Final = 0.0005
+
+
+@dataclass(frozen=True)
+class Part:
+    r"""One of the two graphs that were mixed.
+
+    Attributes:
+        id: What it is called in its file, or its number.
+        label: Its label or value in words.
+        structure: The graph.
+        chosen: For every node, whether it is in the mixed graph.
+        share: The share of the graph's saliency in these nodes: I(S_π, V̄_π) or I(S, V \\ V̄); with
+            labels by size, the share of its nodes.
+
+    Example:
+        >>> graph = Structure(("C", "O"), ((0, 1),), (1.0,), molecule=True, directed=False)
+        >>> Part("7", "toxic", graph, (True, False), 0.8).share
+        0.8
+    """
+
+    id: str
+    label: str
+    structure: Structure
+    chosen: tuple[bool, ...]
+    share: float
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A mixed graph beside the two it was made of.
+
+    Attributes:
+        source: The graph that a part was transplanted from.
+        destination: The graph that received it.
+        structure: The mixed graph.
+        from_source: For every node, whether it was transplanted.
+        new_edges: Numbers of the drawn edges that join the two parts.
+        label: The mixed label or value in words.
+        labels: Weight of every class or label in it, the largest first; empty for regression.
+        weight: λ, the weight of the source's label.
+        method: The method that made it.
+        data: Name of the data set.
+        note: Where the saliency was read, and which graphs are shown.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> found = mixtures(gt.load("motifs", graphs=60), method="transplant-dp", count=2,
+        ...                  epochs=1, hidden=8)
+        >>> len(found), 0 <= found[0].weight <= 1
+        (2, True)
+    """
+
+    source: Part
+    destination: Part
+    structure: Structure
+    from_source: tuple[bool, ...]
+    new_edges: tuple[int, ...]
+    label: str
+    labels: tuple[tuple[str, float], ...]
+    weight: float
+    method: str
+    data: str
+    note: str
+
+
+def mixtures(
+    store: GraphStore,
+    *,
+    method: str = "transplant-ep",
+    count: int = 12,
+    epochs: int = 20,
+    hidden: int = 64,
+    seed: int = 0,
+    model: TrainedModel | None = None,
+) -> list[Mixture]:
+    """Mix some graphs of a data set to look at.
+
+    Saliency, and the edge predictor ψ of EP, come from a model that is trained for a few epochs on
+    the data, as it would be in training: with layers that use edge features for molecules that have
+    them. With a trained model saliency is read from it instead; ψ is not kept with a model, so that
+    only methods without it can be shown then.
+
+    Args:
+        store: The data set, with its labels.
+        method: A ``transplant-…`` method, with parameters or without.
+        count: How many mixed graphs.
+        epochs: How long to train.
+        hidden: Width of the model that is trained.
+        seed: Determines the training and all choices.
+        model: A trained model to read saliency from.
+
+    Returns:
+        The mixed graphs, ``count`` of them where the data have so many.
+
+    Raises:
+        GraphTransplantError: If the method transplants nothing, or needs ψ and there is none.
+        DataError: If there are no two graphs to mix.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> motifs = gt.load("motifs", graphs=60)
+        >>> first, *_ = mixtures(motifs, method="transplant-dp", count=2, epochs=1, hidden=8)
+        >>> len(first.from_source) == len(first.structure.names)
+        True
+    """
+    if count < 1 or epochs < 1:
+        name, value = ("count", count) if count < 1 else ("epochs", epochs)
+        raise GraphTransplantError(f"`{name}` must be at least 1, got {value}")
+    if not parse_method(method)[0].startswith("transplant-"):
+        usable = ", ".join(name for name in METHODS if name.startswith("transplant-"))
+        raise GraphTransplantError(
+            f"`method` must be one that transplants a part, {usable}; {method} has no such part "
+            "to show"
+        )
+    if len(store) < 2:
+        raise DataError(f"{store.name} has {len(store)} graph; a mixed graph needs two")
+    generator = torch.Generator().manual_seed(seed)
+    if model is None:
+        network, transplant, targets, how = _train(store, method, epochs, hidden, seed, generator)
+    else:
+        network, transplant, targets, how = _given(model, store, method, seed)
+    shown, which = _choose(store, count, generator)
+    batch = targets.batch(shown)
+    mixed = _mix(network, transplant, batch, store.task, generator)
+    words = _mixed_labels(store, shown, mixed)
+    found = _collect(store, shown, batch, mixed)
+    note = f"{how} {which}".strip()
+    return [
+        Mixture(*parts, *label, weight=float(weight), method=method, data=store.name, note=note)
+        for parts, label, weight in zip(found, words, mixed.label_weight, strict=True)
+    ][:count]
+
+
+def _train(
+    store: GraphStore,
+    method: str,
+    epochs: int,
+    hidden: int,
+    seed: int,
+    generator: torch.Generator,
+) -> tuple[GraphClassifier, GraphTransplant, GraphStore, str]:
+    """Train a small model, and ψ with it."""
+    targets = TargetScale.of(store).apply(store) if store.task == "regression" else store
+    order = torch.randperm(len(store), generator=generator)
+    held = min(_VALIDATED_ON, max(1, len(store) // 5))
+    train = targets.subset(order[held : held + TRAINED_ON])
+    validation = targets.subset(order[:held])
+    conv = automatic_model(store)
+    network = GraphClassifier.for_data(targets, conv=conv, hidden=hidden, seed=seed)
+    (transplant,) = build_method(method, network, seed=seed)
+    if not isinstance(transplant, GraphTransplant):
+        raise GraphTransplantError(f"{method} cannot be shown: its parts are not known")
+    transplant.check(network, targets)
+    fit(network, train, validation, transplant, seed=seed, epochs=epochs, progress=False)
+    how = (
+        f"Saliency{' and edges come' if transplant.connect.needs_embeddings else ' comes'} from a "
+        f"small {conv} model trained for {epochs} epoch{'' if epochs == 1 else 's'} on "
+        f"{len(train):,} of the graphs, only to draw this page."
+    )
+    return network, transplant, targets, how
+
+
+def _given(
+    model: TrainedModel, store: GraphStore, method: str, seed: int
+) -> tuple[GraphClassifier, GraphTransplant, GraphStore, str]:
+    """Take the network of a trained model."""
+    model.check(store)
+    if not same_reading(model.reading, store.reading):
+        raise DataError(
+            f"the graphs of {store.name} were read in another way than those the model was trained "
+            "on: read them with the model's own options"
+        )
+    if (store.task, store.num_outputs) != (model.task, len(model.label_names)):
+        raise DataError(
+            f"{store.name} has the task {store.task} with {store.num_outputs} outputs, but the "
+            f"model was trained for {model.task} with {len(model.label_names)}"
+        )
+    (transplant,) = build_method(method, model.network, seed=seed)
+    if not isinstance(transplant, GraphTransplant) or transplant.connect.needs_embeddings:
+        raise GraphTransplantError(
+            f"{method} joins parts with the edge predictor ψ, which is not kept with a trained "
+            "model: show transplant-dp or transplant-disconnected, or give no model"
+        )
+    transplant.check(model.network, store)
+    targets = store if model.scale is None else model.scale.apply(store)
+    training = model.description["training"]
+    how = f"Saliency comes from the model trained on {model.name} with {training['method']}."
+    return model.network, transplant, targets, how
+
+
+def _choose(store: GraphStore, count: int, generator: torch.Generator) -> tuple[Tensor, str]:
+    """Draw the graphs to mix, and say which could be drawn."""
+    order = torch.randperm(len(store), generator=generator)
+    counts = store.node_counts.index_select(0, order)
+    small = order[counts <= DRAWABLE]
+    wanted = max(count, 2)
+    if small.numel() == len(store):
+        return order[:wanted], ""
+    if small.numel() >= wanted:
+        return small[:wanted], f"Only graphs of at most {DRAWABLE} nodes are shown."
+    smallest = order[torch.argsort(counts, stable=True)][:wanted]
+    return smallest, f"The {smallest.numel()} smallest graphs are shown."
+
+
+def _mix(
+    network: GraphClassifier,
+    transplant: GraphTransplant,
+    batch: Batch,
+    task: str,
+    generator: torch.Generator,
+) -> MixedGraphs:
+    """Mix a batch as a training step does, without dropout and with drawn edges."""
+    device = next(network.parameters()).device
+    batch = batch.to(str(device))
+    with evaluating(network), torch.enable_grad():
+        clean = CleanPass(batch, batch_targets(batch), network(batch), task)
+        saliency = clean.saliency(transplant.saliency)
+        nodes = clean.prediction.nodes.detach()
+    transplant = transplant.to(device)
+    with torch.no_grad():
+        if transplant.pairing.policy == "random":
+            # A graph mixed with itself shows nothing: a ring through all graphs in random order.
+            order = torch.randperm(layout_of(batch).num_graphs, generator=generator)
+            source_of = torch.empty_like(order)
+            source_of[order] = order.roll(1)
+        else:
+            source_of = transplant.pairing.sources(clean.targets, task, generator)
+        plan = transplant.plan(
+            batch, saliency, generator=generator, nodes=nodes, source_of=source_of.to(device)
+        )
+        return transplant.apply_plan(plan, batch, clean.targets, saliency)
+
+
+def _collect(
+    store: GraphStore, shown: Tensor, batch: Batch, mixed: MixedGraphs
+) -> list[tuple[Part, Part, Structure, tuple[bool, ...], tuple[int, ...]]]:
+    """Take the mixed graphs apart again, with where everything comes from."""
+    plan = mixed.plan
+    originals = [graph for graph, _ in structures_of(batch, store)]
+    kept = torch.split(plan.destination.keep.cpu(), layout_of(batch).counts.tolist())
+    taken = torch.split(plan.source.keep.cpu(), plan.source.view.layout.counts.tolist())
+    joined = structures_of(mixed.batch, store)
+    from_source = torch.split(mixed.node_from_source.cpu(), layout_of(mixed.batch).counts.tolist())
+    kinds = mixed.edge_kind.cpu()
+    places = shown.tolist()
+    found = []
+    for number, (graph, edges) in enumerate(joined):
+        giver = int(mixed.source_of[number])
+        source = Part(
+            id=graph_id(store, places[giver]),
+            label=label_words(store, places[giver]) or "unknown",
+            structure=originals[giver],
+            chosen=tuple(taken[number].tolist()),
+            share=float(mixed.source_share[number]),
+        )
+        destination = Part(
+            id=graph_id(store, places[number]),
+            label=label_words(store, places[number]) or "unknown",
+            structure=originals[number],
+            chosen=tuple(kept[number].tolist()),
+            share=float(mixed.destination_share[number]),
+        )
+        fresh = tuple(place for place, edge in enumerate(edges) if int(kinds[edge]) == NEW)
+        found.append((source, destination, graph, tuple(from_source[number].tolist()), fresh))
+    return found
+
+
+def _mixed_labels(
+    store: GraphStore, shown: Tensor, mixed: MixedGraphs
+) -> list[tuple[str, tuple[tuple[str, float], ...]]]:
+    """Write the mixed targets in words, in the units of the data."""
+    names = output_names(store)
+    if store.task == "regression":
+        own = store.y.index_select(0, shown).to(torch.double)
+        weight = mixed.label_weight.cpu().to(torch.double).unsqueeze(1)
+        values = weight * own.index_select(0, mixed.source_of.cpu()) + (1 - weight) * own
+        return [(value_words(names, row) or "unknown", ()) for row in values.tolist()]
+    found = []
+    for row in mixed.targets.tolist():
+        # NaN, an entry that was not measured, is not above anything.
+        parts = [(names[place], share) for place, share in enumerate(row) if share > _NOTHING]
+        parts.sort(key=lambda part: -part[1])
+        words = ", ".join(f"{100 * share:.0f} % {name}" for name, share in parts)
+        found.append((words or NO_LABEL, tuple(parts)))
+    return found

@@ -1,0 +1,271 @@
+"""Made-up content for the pages: every kind of model card, explanations, mixed graphs, records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph_transplant.experiments.protocol import Record
+from graph_transplant.trained.explanation import Explanation, ModelView, Structure
+from graph_transplant.trained.gallery import Mixture, Part
+
+# Names as data may have them, and none of which may break a page.
+NASTY = {
+    "script": "</style></script><script>alert('x')</script>",
+    "quotes": "\"'><img src=x onerror=alert(1)>",
+    "emoji": "🧬👩‍🔬",
+    "long": "x" * 10_000,
+    "right to left": "\u202eשלום עולם",
+    "nul": "a\x00b\x1bc",
+    "half": "a\ud83db",
+    "template": "{{ 7 * 7 }}{% raw %}",
+}
+
+
+def bins(shift: float) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for number in range(15):
+        lower, upper = number / 15, (number + 1) / 15
+        middle = (lower + upper) / 2
+        full = number >= 8
+        found.append(
+            {
+                "lower": lower,
+                "upper": upper,
+                "count": 4 * number if full else 0,
+                "confidence": middle if full else None,
+                "accuracy": max(0.0, middle - shift) if full else None,
+            }
+        )
+    return found
+
+
+def card(task: str = "multiclass", **changes: Any) -> dict[str, Any]:
+    """The description of a model, as ``model.json`` has it."""
+    names = {
+        "multiclass": ["inactive", "active"],
+        "multilabel": ["NR-AR", "NR-ER", "SR-p53"],
+        "regression": ["pIC50"],
+    }[task]
+    test: dict[str, float | None] = {
+        "multiclass": {
+            "accuracy": 0.75,
+            "ece": 0.05,
+            "nll": 0.52,
+            "auroc": 0.81,
+            "average_precision": 0.78,
+        },
+        "multilabel": {
+            "accuracy": 0.93,
+            "ece": 0.02,
+            "nll": 0.2,
+            "auroc": 0.77,
+            "average_precision": 0.31,
+        },
+        "regression": {"rmse": 0.84, "mae": 0.66, "r2": 0.52},
+    }[task]
+    main = {"multiclass": "auroc", "multilabel": "auroc", "regression": "r2"}[task]
+    regression = task == "regression"
+    description: dict[str, Any] = {
+        "format": "graph-transplant model 1",
+        "version": "0.1.0",
+        "architecture": {
+            "in_features": 174,
+            "num_outputs": len(names),
+            "conv": "gine",
+            "layers": 3,
+            "hidden": 128,
+            "readout": "mean",
+            "dropout": 0.5,
+            "max_degree": None,
+            "continuous": 0,
+            "edge_features": 13,
+            "task": task,
+        },
+        "task": task,
+        "label_names": names,
+        "temperature": 1.0 if regression else 1.34,
+        "target_scale": {"mean": [6.5], "std": [1.3]} if regression else None,
+        "reading": {
+            "kind": "molecules",
+            "features": "ogb",
+            "smiles": "mol",
+            "targets": ["Class"] if task == "multiclass" else names,
+            "id": "CID",
+        },
+        "data": {
+            "name": "bace",
+            "source": "bace.csv.gz",
+            "fingerprint": "ab" * 32,
+            "graphs": 1513,
+            "mean_nodes": 34.1,
+            "mean_edges": 36.9,
+            "node_features": 174,
+            "edge_features": 13,
+            "skipped": 3,
+            "class_counts": {"multiclass": [822, 691], "multilabel": [90, 40, 300]}.get(task, []),
+            "measured": {"multilabel": [1500, 400, 1200], "regression": [1513]}.get(task, []),
+        },
+        "training": {
+            "method": "transplant-ep",
+            "model": "gine",
+            "layers": 3,
+            "hidden": 128,
+            "readout": "mean",
+            "dropout": 0.5,
+            "epochs": 300,
+            "batch_size": 128,
+            "learning_rate": 0.0005,
+            "balance": False,
+            "metric": main,
+            "split": "scaffold",
+            "validation": 0.1,
+            "test": 0.1,
+            "seed": 0,
+            "sizes": {"train": 1210, "validation": 151, "test": 152},
+            "best_epoch": 41,
+            "epochs_run": 60,
+            "stopped_early": True,
+            "seconds": 312.5,
+        },
+        "metrics": {
+            "validation": dict(test),
+            "test": test,
+            "test_uncalibrated": {**test, "ece": 0.12} if not regression else test,
+            "intervals": {main: [0.74, 0.87]},
+        },
+        "curve": [
+            {
+                "epoch": epoch,
+                "train_loss": 1.4 - epoch / 100,
+                "validation_loss": 0.9 - epoch / 200,
+                "validation_accuracy": 0.5 + epoch / 200,
+                "validation_score": 0.5 + epoch / 200,
+            }
+            for epoch in range(1, 61, 5)
+        ],
+        "reliability": None if regression else {"before": bins(0.15), "after": bins(0.02)},
+        "confusion": [[60, 12], [20, 60]] if task == "multiclass" else None,
+        "roc": None
+        if regression
+        else {
+            name: [[0.0, 0.0], [0.1, 0.4], [0.4, 0.8], [1.0, 1.0]]
+            for name in (names[1:] if task == "multiclass" else names)
+        },
+        "scatter": [[5.0 + k / 20, 5.2 + k / 22] for k in range(60)] if regression else None,
+        "residual_90": [1.4] if regression else None,
+    }
+    return description | changes
+
+
+def nasty_card(name: str, task: str = "multiclass") -> dict[str, Any]:
+    """A description in which every text that comes from data is the given one."""
+    found = card(task)
+    names = [f"{name}{number}" for number, _ in enumerate(found["label_names"])]
+    found["label_names"] = names
+    found["data"] = {**found["data"], "name": name, "source": name, "fingerprint": name}
+    found["training"] = {**found["training"], "split": name, "model": name, "readout": name}
+    reading = {"kind": "molecules", "features": "elements", "elements": [name, "C"]}
+    found["reading"] = {**reading, "smiles": name, "targets": [name], "id": name}
+    found["version"] = name
+    if found["roc"]:
+        found["roc"] = {name: [[0.0, 0.0], [1.0, 1.0]]}
+    return found
+
+
+PHENOL = Structure(
+    names=("O", "C", "C", "C", "C", "C", "C"),
+    edges=((0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (1, 6)),
+    orders=(1.0, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5),
+    molecule=True,
+    directed=False,
+)
+
+
+def view(structure: Structure, model: str = "transplant-ep", **changes: Any) -> ModelView:
+    nodes = len(structure.names)
+    raw = [1.0 / (1 + number) for number in range(nodes)]
+    given: dict[str, Any] = {
+        "model": model,
+        "label": "active",
+        "confidence": 0.87,
+        "correct": True,
+        "output": "active",
+        "saliency": tuple(raw),
+        "share": tuple(value / sum(raw) for value in raw),
+    }
+    return ModelView(**given | changes)
+
+
+def explanation(name: str = "BACE_1", **changes: Any) -> Explanation:
+    given: dict[str, Any] = {
+        "id": name,
+        "text": "Oc1ccccc1",
+        "truth": "active",
+        "structure": PHENOL,
+        "views": (view(PHENOL), view(PHENOL, "vanilla", label="inactive", correct=False)),
+    }
+    return Explanation(**given | changes)
+
+
+def nasty_explanation(name: str) -> Explanation:
+    graph = Structure((name, name), ((0, 1),), (1.0,), molecule=False, directed=False)
+    seen = view(graph, name, label=name, output=name + "!")
+    return Explanation(name, name, name, graph, (seen, seen))
+
+
+def mixture(name: str = "", **changes: Any) -> Mixture:
+    """Phenol's ring in the place of a chain, or the same with every text the given one."""
+    chain = Structure((name or "C",) * 3, ((0, 1), (1, 2)), (1.0, 2.0), True, False)
+    mixed = Structure(
+        (*PHENOL.names[:3], name or "C"), ((0, 1), (1, 2), (0, 3)), (1.0, 1.5, 1.0), True, False
+    )
+    given: dict[str, Any] = {
+        "source": Part(name or "7", name or "active", PHENOL, (True,) * 3 + (False,) * 4, 0.61),
+        "destination": Part(name or "9", name or "inactive", chain, (True, False, False), 0.4),
+        "structure": mixed,
+        "from_source": (True, True, True, False),
+        "new_edges": (2,),
+        "label": "60 % active, 40 % inactive",
+        "labels": ((name or "active", 0.604), ((name and name + "2") or "inactive", 0.396)),
+        "weight": 0.604,
+        "method": "transplant-ep",
+        "data": name or "bace",
+        "note": name or "Saliency and edges come from a small model.",
+    }
+    return Mixture(**given | changes)
+
+
+def records(data: str = "toy", method: str = "transplant-ep", model: str = "gcs") -> list[Record]:
+    """Finished trials of a comparison."""
+    found: list[Record] = []
+    for name, lift in (("vanilla", 0.0), (method, 0.1)):
+        for fold in range(5):
+            accuracy = 0.6 + lift + 0.01 * (fold % 3)
+            found.append(
+                {
+                    "data": data,
+                    "source": data,
+                    "fingerprint": "0f" * 32,
+                    "method": name,
+                    "model": model,
+                    "layers": 3,
+                    "repeat": 0,
+                    "fold": fold,
+                    "test": {"accuracy": accuracy, "ece": 0.1, "nll": 0.7},
+                    "sizes": {"train": 60, "validation": 20, "test": 20},
+                    "settings": {"folds": 5, "epochs": 9, "batch_size": 16, "seed": 4},
+                    "seconds": 2.0,
+                    "epochs": 9,
+                    "best_epoch": 5,
+                    "curve": [
+                        {
+                            "epoch": epoch,
+                            "train_loss": 1.0,
+                            "validation_loss": 1.0,
+                            "validation_accuracy": accuracy * epoch / 9,
+                        }
+                        for epoch in (1, 5, 9)
+                    ],
+                }
+            )
+    return found

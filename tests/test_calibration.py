@@ -1,0 +1,171 @@
+"""Temperature and reliability against independent computations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.calibration import calibration_curve
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
+
+from graph_transplant.analysis import TEMPERATURES, fit_temperature, label_cases, reliability
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.metrics import expected_calibration_error, measure
+
+
+def drawn(graphs: int, classes: int, *, too_sure: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Logits that are too sure by a known factor, and classes drawn by the honest ones."""
+    generator = torch.Generator().manual_seed(seed)
+    honest = torch.randn(graphs, classes, generator=generator, dtype=torch.double) * 1.5
+    labels = torch.multinomial(honest.softmax(1), 1, generator=generator).squeeze(1)
+    return honest * too_sure, labels
+
+
+def by_lbfgs(logits: Tensor, loss: torch.nn.Module | object, targets: Tensor) -> float:
+    """Minimise the loss over log T with torch's own optimiser."""
+    log_t = torch.zeros(1, dtype=torch.double, requires_grad=True)
+    optimizer = torch.optim.LBFGS(
+        [log_t],
+        max_iter=500,
+        tolerance_grad=1e-14,
+        tolerance_change=1e-16,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        value: Tensor = loss(logits / log_t.exp(), targets)  # type: ignore[operator]
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(closure)  # type: ignore[arg-type]
+    return float(log_t.detach().exp())
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("too_sure", [0.4, 1.0, 3.0, 9.0])
+def test_temperature_of_classes_is_the_minimum(classes: int, too_sure: float) -> None:
+    logits, labels = drawn(400, classes, too_sure=too_sure, seed=classes)
+    found = fit_temperature(logits, one_hot(labels, classes).double())
+    assert found == pytest.approx(by_lbfgs(logits, cross_entropy, labels), rel=1e-6)
+    grid = [
+        float(cross_entropy(logits / t, labels)) for t in np.geomspace(*TEMPERATURES, 4001).tolist()
+    ]
+    assert float(cross_entropy(logits / found, labels)) <= min(grid) + 1e-12
+
+
+def test_temperature_finds_the_known_factor() -> None:
+    logits, labels = drawn(100_000, 3, too_sure=2.5, seed=0)
+    assert fit_temperature(logits, one_hot(labels, 3).double()) == pytest.approx(2.5, rel=0.02)
+
+
+def test_temperature_of_labels_leaves_out_missing_entries() -> None:
+    generator = torch.Generator().manual_seed(4)
+    honest = torch.randn(300, 4, generator=generator, dtype=torch.double) * 2 - 1
+    targets = torch.bernoulli(honest.sigmoid(), generator=generator)
+    missing = torch.rand(300, 4, generator=generator) < 0.4
+    logits = honest * 2
+    found = fit_temperature(logits, targets.masked_fill(missing, math.nan), "multilabel")
+    expected = by_lbfgs(logits[~missing], binary_cross_entropy_with_logits, targets[~missing])
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert found != pytest.approx(fit_temperature(logits, targets, "multilabel"), rel=1e-6)
+
+
+def test_temperature_stays_within_its_bounds() -> None:
+    logits = torch.tensor([[3.0, 0.0], [0.0, 2.0]])
+    right, wrong = torch.eye(2), torch.eye(2).flip(0)
+    assert fit_temperature(logits, right) == TEMPERATURES[0]
+    # So sure that no temperature within the bounds makes a difference.
+    assert fit_temperature(logits * 1e6, right) == 1.0
+    assert fit_temperature(logits, wrong) == TEMPERATURES[1]
+    assert fit_temperature(logits, right, "multilabel") == TEMPERATURES[0]
+    # Logits that say nothing leave the temperature alone, and so do graphs without entries.
+    assert fit_temperature(torch.zeros(2, 2), right) == 1.0
+    assert fit_temperature(logits, torch.full((2, 2), math.nan), "multilabel") == 1.0
+    assert fit_temperature(torch.full((2, 2), 1e30), right) == 1.0
+
+
+def test_temperature_helps_and_keeps_the_accuracy() -> None:
+    logits, labels = drawn(2000, 3, too_sure=4.0, seed=1)
+    targets = one_hot(labels, 3).double()
+    before = measure(logits, targets, "multiclass")
+    after = measure(logits / fit_temperature(logits, targets), targets, "multiclass")
+    assert after["accuracy"] == before["accuracy"]
+    assert after["nll"] < before["nll"] - 0.1
+    assert after["ece"] < before["ece"] / 3
+
+
+def test_temperature_refuses_what_it_cannot_use() -> None:
+    with pytest.raises(GraphTransplantError, match="`task` must be one of multiclass, multilabel"):
+        fit_temperature(torch.zeros(2, 1), torch.zeros(2, 1), "regression")
+    with pytest.raises(GraphTransplantError, match=r"one shape .* got \[2, 3\] and \[2, 2\]"):
+        fit_temperature(torch.zeros(2, 3), torch.zeros(2, 2))
+    with pytest.raises(GraphTransplantError, match="`logits` must be finite"):
+        fit_temperature(torch.tensor([[math.inf, 0.0]]), torch.tensor([[1.0, 0.0]]))
+
+
+def test_reliability_is_that_of_scikit_learn() -> None:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.rand(500, generator=generator, dtype=torch.double)
+    labels = (torch.rand(500, generator=generator) < 0.5).long()
+    probabilities = torch.stack((1 - p, p), dim=1)
+    bins = reliability(probabilities, labels, bins=10)
+    confidence, predicted = probabilities.max(1)
+    shares, means = calibration_curve(predicted.eq(labels).numpy(), confidence.numpy(), n_bins=10)
+    filled = [part for part in bins if part.count]
+    assert [part.accuracy for part in filled] == pytest.approx(shares.tolist())
+    assert [part.confidence for part in filled] == pytest.approx(means.tolist())
+    assert sum(part.count for part in bins) == 500
+    assert [part.lower for part in bins] == pytest.approx([k / 10 for k in range(10)])
+    assert [part.upper for part in bins] == pytest.approx([(k + 1) / 10 for k in range(10)])
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40),
+    st.integers(1, 20),
+)
+def test_gaps_of_the_bins_are_the_calibration_error(
+    cases: list[tuple[float, bool]], bins: int
+) -> None:
+    p = torch.tensor([each for each, _ in cases], dtype=torch.double)
+    probabilities = torch.stack((1 - p, p), dim=1)
+    labels = torch.tensor([label for _, label in cases]).long()
+    found = reliability(probabilities, labels, bins)
+    gap = sum(abs(b.confidence - b.accuracy) * b.count for b in found if b.count) / len(cases)
+    assert gap == pytest.approx(expected_calibration_error(probabilities, labels, bins), abs=1e-12)
+    for part in found:
+        if part.count:
+            assert part.lower - 1e-12 <= part.confidence <= part.upper + 1e-12
+        else:
+            assert math.isnan(part.confidence)
+            assert math.isnan(part.accuracy)
+
+
+def test_a_confidence_on_an_edge_belongs_to_the_bin_below() -> None:
+    found = reliability(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0]), bins=2)
+    assert [part.count for part in found] == [1, 1]
+
+
+def test_labels_become_cases_of_two_classes() -> None:
+    probabilities = torch.tensor([[0.9, 0.2], [0.4, 0.5]])
+    targets = torch.tensor([[1.0, math.nan], [0.0, 1.0]])
+    cases, classes = label_cases(probabilities, targets)
+    assert torch.allclose(cases, torch.tensor([[0.1, 0.9], [0.6, 0.4], [0.5, 0.5]]))
+    assert classes.tolist() == [1, 0, 1]
+    logits = torch.logit(probabilities.double())
+    figures = measure(logits, targets, "multilabel")
+    bins = reliability(*label_cases(probabilities.double(), targets))
+    gap = sum(abs(b.confidence - b.accuracy) * b.count for b in bins if b.count) / 3
+    assert gap == pytest.approx(figures["ece"])
+
+
+def test_reliability_refuses_what_it_cannot_use() -> None:
+    with pytest.raises(GraphTransplantError, match="`bins` must be at least 1, got 0"):
+        reliability(torch.ones(1, 1), torch.zeros(1).long(), bins=0)
+    with pytest.raises(GraphTransplantError, match=r"\[graphs, classes\].* got \[2, 2\] and \[3\]"):
+        reliability(torch.ones(2, 2), torch.zeros(3).long())

@@ -1,0 +1,623 @@
+"""Explanations: saliency of what a trained model says, against derivatives taken by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import graph_transplant as gt
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.graphs import GraphStore, Rows
+from graph_transplant.nn import GraphClassifier
+from graph_transplant.saliency import NodeSaliency
+from graph_transplant.targets import TargetScale
+from graph_transplant.trained.explanation import (
+    explain,
+    explain_rows,
+    label_words,
+    margins,
+    same_reading,
+    structures,
+)
+from graph_transplant.trained.model import TrainedModel
+
+
+def wrapped(
+    network: GraphClassifier,
+    names: list[str],
+    *,
+    method: str = "vanilla",
+    reading: dict[str, Any] | None = None,
+    scale: TargetScale | None = None,
+) -> TrainedModel:
+    """A model as if it had been trained."""
+    description = {
+        "label_names": names,
+        "reading": reading,
+        "data": {"name": "toy"},
+        "training": {"method": method, "model": network.conv, "layers": 2},
+    }
+    return TrainedModel(network, 1.7, scale, description)
+
+
+def graphs(task: str = "multiclass", outputs: int = 3, count: int = 5) -> GraphStore:
+    """Paths of 1, 2, 3 ... nodes with random features."""
+    generator = torch.Generator().manual_seed(3)
+    node_counts = torch.arange(1, count + 1)
+    edges, edge_counts = [], []
+    for nodes in node_counts.tolist():
+        pairs = [(k, k + 1) for k in range(nodes - 1)]
+        edges += pairs + [(b, a) for a, b in pairs]
+        edge_counts.append(2 * len(pairs))
+    if task == "multiclass":
+        y: Tensor = torch.arange(count) % outputs
+    else:
+        y = torch.rand(count, outputs, generator=generator)
+        y = y.round() if task == "multilabel" else 10 * y
+    return GraphStore(
+        x=torch.randn(int(node_counts.sum()), 4, generator=generator),
+        edge_index=torch.tensor(edges).reshape(-1, 2).T,
+        y=y,
+        node_counts=node_counts,
+        edge_counts=torch.tensor(edge_counts),
+        task=task,
+        num_outputs=outputs,
+        label_names=[f"name {k}" for k in range(outputs)],
+        name="paths",
+    )
+
+
+def network_for(store: GraphStore, readout: str = "mean", seed: int = 0) -> GraphClassifier:
+    network = GraphClassifier.for_data(store, layers=2, hidden=6, readout=readout, seed=seed)
+    return network.eval().double()
+
+
+def numerical(network: GraphClassifier, store: GraphStore, graph: int, output: int) -> Tensor:
+    """The gradient of what is explained at the last embeddings, by central differences."""
+    batch = store.batch([graph])
+    with torch.no_grad():
+        nodes = network.embed_nodes(batch)[-1].nodes.clone()
+        gradient = torch.zeros_like(nodes)
+        step = 1e-5
+        for place in range(nodes.numel()):
+            values = []
+            for sign in (1, -1):
+                moved = nodes.clone().flatten()
+                moved[place] += sign * step
+                logits = network.classify(network.readout(moved.view_as(nodes), batch))[0]
+                values.append(float(meaning(logits, output, store.task)))
+            gradient.view(-1)[place] = (values[0] - values[1]) / (2 * step)
+    return gradient
+
+
+def meaning(logits: Tensor, output: int, task: str) -> Tensor:
+    """What is explained, written out plainly: log-odds of a class, a logit, a value."""
+    if task != "multiclass":
+        return logits[output]
+    others = [logits[k].exp() for k in range(len(logits)) if k != output]
+    return logits[output] - torch.stack(others).sum().log()
+
+
+# -------------------------------------------------------------------- saliency
+
+
+@pytest.mark.parametrize("readout", ["mean", "sum"])
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+def test_saliency_is_the_gradient_found_by_finite_differences(task: str, readout: str) -> None:
+    store = graphs(task)
+    network = network_for(store, readout)
+    scale = TargetScale.of(store) if task == "regression" else None
+    model = wrapped(network, list(store.label_names or ()), scale=scale)
+    for side in ("before", "after"):
+        found = explain(model, store, saliency=NodeSaliency(activation=side))
+        for number, one in enumerate(found):
+            with torch.no_grad():
+                prediction = network(store.batch([number]))
+            output = 0 if task == "regression" else int(prediction.logits.argmax())
+            assert one.views[0].output == f"name {output}"
+            gradient = numerical(network, store, number, output)
+            if side == "before":  # the rectifier lets through where it is open
+                gradient = gradient * (prediction.nodes > 0)
+            wanted = gradient.norm(dim=1)
+            total = float(wanted.sum())
+            share = wanted / total if total > 0 else wanted
+            assert torch.allclose(torch.tensor(one.views[0].share).double(), share, atol=1e-6)
+
+
+def test_a_head_without_bends_is_differentiated_by_hand() -> None:
+    store = graphs()
+    network = network_for(store)
+    first, _, _, last = network.head
+    with torch.no_grad():
+        first.bias.fill_(100.0)  # every unit of the head is open: it is linear
+    model = wrapped(network, ["a", "b", "c"])
+    found = explain(model, store, saliency=NodeSaliency(activation="before"))
+    for number, one in enumerate(found):
+        prediction = network(store.batch([number]))
+        logits = prediction.logits[0].detach()
+        chosen = int(logits.argmax())
+        pull = torch.zeros_like(logits)
+        others = torch.tensor([k for k in range(3) if k != chosen])
+        pull[others] = -logits[others].softmax(0)
+        pull[chosen] = 1.0
+        slope = (pull @ last.weight @ first.weight) / len(prediction.nodes)
+        wanted = (slope * (prediction.nodes > 0)).norm(dim=1).detach()
+        largest = wanted.max().clamp(min=1e-300)
+        assert torch.allclose(torch.tensor(one.views[0].saliency).double(), wanted / largest)
+
+
+def test_a_named_output_is_explained_instead_of_the_predicted_one() -> None:
+    store = graphs()
+    network = network_for(store)
+    model = wrapped(network, ["a", "b", "c"])
+    found = explain(model, store, output="b", saliency=NodeSaliency(activation="after", layer=-1))
+    assert {one.views[0].output for one in found} == {"b"}
+    gradient = numerical(network, store, 4, 1).norm(dim=1)
+    assert torch.allclose(torch.tensor(found[4].views[0].share).double(), gradient / gradient.sum())
+    with pytest.raises(GraphTransplantError, match="`output` must be one of a, b, c; got 'd'"):
+        explain(model, store, output="d")
+
+
+def test_margins_are_the_log_odds() -> None:
+    logits = torch.randn(6, 4, dtype=torch.double)
+    chosen = torch.tensor([0, 1, 2, 3, 0, 1])
+    odds = logits.softmax(1).gather(1, chosen.unsqueeze(1)).squeeze(1)
+    assert torch.allclose(margins(logits, chosen, "multiclass"), (odds / (1 - odds)).log())
+    assert torch.equal(margins(logits[:, :1], chosen * 0, "multiclass"), logits[:, 0])
+
+
+def test_batches_do_not_matter() -> None:
+    store = graphs()
+    model = wrapped(network_for(store), ["a", "b", "c"])
+    whole, single = explain(model, store), explain(model, store, batch_size=1)
+    for one, two in zip(whole, single, strict=True):
+        assert one.structure == two.structure
+        assert one.views[0].label == two.views[0].label
+        assert one.views[0].share == pytest.approx(two.views[0].share, abs=1e-12)
+    with pytest.raises(GraphTransplantError, match="`batch_size` must be at least 1, got 0"):
+        explain(model, store, batch_size=0)
+
+
+def test_saliency_is_scaled_within_each_graph() -> None:
+    store = graphs()
+    found = explain(wrapped(network_for(store), ["a", "b", "c"]), store)
+    for one in found:
+        view = one.views[0]
+        if any(view.saliency):
+            assert max(view.saliency) == 1
+            assert sum(view.share) == pytest.approx(1)
+        assert min(view.saliency) >= 0
+
+
+def test_a_graph_that_moves_nothing_has_no_saliency() -> None:
+    store = graphs()
+    network = network_for(store)
+    with torch.no_grad():
+        network.head[3].weight.zero_()
+    found = explain(wrapped(network, ["a", "b", "c"]), store)
+    assert all(set(one.views[0].saliency) == set(one.views[0].share) == {0.0} for one in found)
+
+
+def test_the_model_stays_as_it_was() -> None:
+    store = graphs()
+    network = network_for(store)
+    wanted = explain(wrapped(network, ["a", "b", "c"]), store)
+    network.train()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    # Dropout has no say in an explanation.
+    assert explain(wrapped(network, ["a", "b", "c"]), store) == wanted
+    assert network.training
+    assert all(parameter.grad is None for parameter in network.parameters())
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+
+
+# -------------------------------------------------------------------- words
+
+
+def test_predictions_are_those_of_the_model() -> None:
+    store = graphs()
+    model = wrapped(network_for(store), ["name 0", "name 1", "name 2"])
+    predicted = model.predict(store)
+    found = explain(model, store)
+    assert [one.views[0].label for one in found] == predicted.labels
+    assert [one.views[0].confidence for one in found] == pytest.approx(
+        predicted.confidence.tolist()
+    )
+    assert [one.truth for one in found] == [f"name {k}" for k in store.y.tolist()]
+    assert [one.views[0].correct for one in found] == [
+        one.truth == label for one, label in zip(found, predicted.labels, strict=True)
+    ]
+    assert [one.id for one in found] == ["1", "2", "3", "4", "5"]
+
+
+def test_truth_goes_by_name_not_by_number() -> None:
+    store = graphs()
+    model = wrapped(network_for(store), ["name 2", "name 0", "name 1"])
+    for one in explain(model, store):
+        assert one.views[0].correct == (one.truth == one.views[0].label)
+
+
+def test_labels_that_were_not_measured_do_not_count() -> None:
+    store = graphs("multilabel")
+    model = wrapped(network_for(store), list(store.label_names or ()))
+    given = model.predict(store).outputs >= 0.5
+    y = given.to(torch.float32)
+    y[0, 1] = 1 - y[0, 1]  # wrong
+    y[1, 1] = math.nan  # not measured
+    y[2] = math.nan
+    found = explain(model, store.with_targets(y, task="multilabel"))
+    assert [one.views[0].correct for one in found] == [False, True, None, True, True]
+    assert found[2].truth is None
+    for one, row in zip(found, given.tolist(), strict=True):
+        names = [f"name {k}" for k, there in enumerate(row) if there]
+        assert one.views[0].label == (", ".join(names) or "none of the labels")
+
+
+def test_regression_speaks_in_the_units_of_the_data() -> None:
+    store = graphs("regression", outputs=2)
+    scale = TargetScale(torch.tensor([100.0, 5.0]).double(), torch.tensor([10.0, 1.0]).double())
+    model = wrapped(network_for(store), ["mass", "length"], scale=scale)
+    values = model.predict(store).outputs
+    one = explain(model, store)[0]
+    assert one.views[0].label == f"mass {values[0, 0]:.4g}, length {values[0, 1]:.4g}"
+    assert 50 < values[0, 0] < 150
+    assert one.views[0].confidence is None
+    assert one.views[0].correct is None
+    assert one.views[0].output == "mass"
+    assert one.truth == label_words(store, 0)
+
+
+def test_truth_is_not_known_without_targets() -> None:
+    store = graphs()
+    bare = store.with_targets(torch.zeros(5, dtype=torch.long), task="multiclass", num_outputs=1)
+    found = explain(wrapped(network_for(store), ["a", "b", "c"]), bare)
+    assert {one.truth for one in found} == {None}
+    assert {one.views[0].correct for one in found} == {None}
+
+
+# -------------------------------------------------------------------- several models
+
+
+def test_models_stand_side_by_side() -> None:
+    store = graphs()
+    names = ["name 0", "name 1", "name 2"]
+    one = wrapped(network_for(store, seed=0), names, method="vanilla")
+    two = wrapped(network_for(store, seed=1), names, method="transplant-ep")
+    both = explain([one, two], store)
+    alone = explain(two, store)
+    assert [view.model for view in both[0].views] == ["vanilla", "transplant-ep"]
+    assert [found.views[1] for found in both] == [found.views[0] for found in alone]
+    named = explain({"mine": one, "yours": two}, store)
+    assert [view.model for view in named[0].views] == ["mine", "yours"]
+    same = explain([one, one], store)
+    assert [view.model for view in same[0].views] == ["vanilla, model 1", "vanilla, model 2"]
+
+
+def test_models_that_cannot_be_compared_are_refused() -> None:
+    store = graphs()
+    names = ["a", "b", "c"]
+    ogb = {"kind": "molecules", "features": "ogb", "smiles": "mol"}
+    elements = {"kind": "molecules", "features": "elements", "elements": ["C", "N"]}
+    one = wrapped(network_for(store), names, reading=ogb)
+    two = wrapped(network_for(store), names, reading=elements)
+    with pytest.raises(GraphTransplantError, match=r"read data in different ways.*features ogb"):
+        explain({"one": one, "two": two}, store)
+    other = wrapped(network_for(store), ["x", "y", "z"])
+    with pytest.raises(GraphTransplantError, match=r"one predicts multiclass \(a, b, c\)"):
+        explain([wrapped(network_for(store), names), other], store)
+    with pytest.raises(GraphTransplantError, match="at least one trained model, got none"):
+        explain([], store)
+
+
+def test_graphs_that_were_read_in_another_way_are_refused() -> None:
+    store = graphs()
+    model = wrapped(network_for(store), ["a", "b", "c"], reading={"kind": "graphs"})
+    store.reading = {"kind": "molecules", "features": "ogb"}
+    with pytest.raises(DataError, match=r"read in another way.*kind molecules"):
+        explain(model, store)
+    wide = graphs()
+    narrow = GraphClassifier(3, 3, layers=1, hidden=4)
+    with pytest.raises(DataError, match="4 node features"):
+        explain(wrapped(narrow, ["a", "b", "c"]), wide)
+
+
+def test_columns_do_not_make_readings_different() -> None:
+    ogb = {"kind": "molecules", "features": "ogb"}
+    assert same_reading({**ogb, "smiles": "a", "id": None}, {**ogb, "smiles": "b", "id": "x"})
+    assert same_reading(None, ogb)
+
+
+# -------------------------------------------------------------------- structure
+
+
+def test_structures_are_those_of_the_graphs() -> None:
+    store = gt.load("motifs", graphs=12)
+    for graph, data in zip(structures(store, batch_size=5), store.to_pyg(), strict=True):
+        wanted = {tuple(sorted(edge)) for edge in data.edge_index.T.tolist()}
+        assert {tuple(sorted(edge)) for edge in graph.edges} == wanted
+        assert len(graph.edges) == len(wanted)
+        assert len(graph.names) == data.num_nodes
+        assert not graph.molecule
+
+
+def test_a_self_loop_is_kept() -> None:
+    store = GraphStore(
+        x=torch.ones(2, 1),
+        edge_index=torch.tensor([[0, 1, 1], [1, 0, 1]]),
+        y=torch.tensor([0]),
+        node_counts=torch.tensor([2]),
+        edge_counts=torch.tensor([3]),
+        num_outputs=2,
+    )
+    (graph,) = structures(store)
+    assert set(graph.edges) == {(0, 1), (1, 1)}
+
+
+def test_directed_edges_keep_their_direction() -> None:
+    store = GraphStore(
+        x=torch.ones(3, 1),
+        edge_index=torch.tensor([[2, 1], [0, 2]]),
+        y=torch.tensor([0]),
+        node_counts=torch.tensor([3]),
+        edge_counts=torch.tensor([2]),
+        num_outputs=2,
+    )
+    (graph,) = structures(store)
+    assert graph.directed
+    assert set(graph.edges) == {(2, 0), (1, 2)}
+
+
+@pytest.mark.parametrize("features", ["ogb", "elements"])
+def test_molecules_have_their_elements_and_bond_orders(features: str) -> None:
+    chem = pytest.importorskip("rdkit.Chem")
+    from graph_transplant.datasets.molecules import from_smiles
+
+    smiles = ["CC(=O)Nc1ccc(O)cc1", "C#N", "[Na+].[Cl-]", "FC(Cl)(Br)I"]
+    store = from_smiles(smiles, features=features)
+    for text, graph in zip(smiles, structures(store), strict=True):
+        molecule = chem.MolFromSmiles(text)
+        assert list(graph.names) == [atom.GetSymbol() for atom in molecule.GetAtoms()]
+        assert graph.molecule
+        wanted = {
+            tuple(sorted((b.GetBeginAtomIdx(), b.GetEndAtomIdx()))): b.GetBondTypeAsDouble()
+            for b in molecule.GetBonds()
+        }
+        assert dict(zip(graph.edges, graph.orders, strict=True)) == wanted
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "first"), [("MUTAG", "CCCCCCCCCCCCCCNOO"), ("Mutagenicity", "")])
+def test_molecules_of_tu_have_their_elements(data_dir: Path, name: str, first: str) -> None:
+    store = gt.load(data_dir / "tu" / f"{name}.zip").subset(range(30))
+    found = list(structures(store))
+    assert all(graph.molecule for graph in found)
+    if first:
+        assert "".join(found[0].names) == first
+    # Valences that chemistry allows show that the tables are not mixed up.
+    most = {"H": 1, "F": 1, "Cl": 1, "Br": 1, "I": 1, "O": 2, "N": 4, "C": 4}
+    for graph in found:
+        valence = [0.0] * len(graph.names)
+        for (one, two), order in zip(graph.edges, graph.orders, strict=True):
+            valence[one] += order
+            valence[two] += order
+        for element, value in zip(graph.names, valence, strict=True):
+            assert math.floor(value) <= most.get(element, 6)
+
+
+def test_labels_of_json_graphs_name_the_nodes() -> None:
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.Graph(y="p")
+    graph.add_node(0, label="red", x=[1.0])
+    graph.add_node(1, label="blue", x=[2.0])
+    graph.add_edge(0, 1)
+    other = networkx.Graph(y="q")
+    other.add_node(0, label="red", x=[0.5])
+    store = gt.load([graph, other])
+    assert [one.names for one in structures(store)] == [("red", "blue"), ("red",)]
+
+
+# -------------------------------------------------------------------- rows of files
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    pytest.importorskip("rdkit")
+    rows = ["CCO,0,a", "C1CC,1,b", "c1ccccc1,1,c", "CCN,,d", "CC(=O)O,0,e"]
+    path = tmp_path / "m.csv.gz"
+    path.write_bytes(gzip.compress("\n".join(["smiles,toxic,id", *rows, ""]).encode()))
+    return path
+
+
+def model_of(**reading: Any) -> TrainedModel:
+    from graph_transplant.datasets.molecules import from_smiles
+
+    store = from_smiles(["CCO", "CCN"])
+    network = GraphClassifier(store.num_node_features, 2, layers=2, hidden=6, seed=0).eval()
+    return wrapped(network, ["0", "1"], reading={**(store.reading or {}), **reading})
+
+
+def test_rows_of_a_table_are_explained_and_broken_ones_listed(table: Path) -> None:
+    model = model_of(smiles="smiles", targets=["toxic"], id="id")
+    found = explain_rows(model, table, count=4)
+    assert [one.id for one in found.explanations] == ["a", "c", "d"]
+    assert [one.text for one in found.explanations] == ["CCO", "c1ccccc1", "CCN"]
+    # A row without a target is still a molecule.
+    assert [one.truth for one in found.explanations] == ["0", "1", None]
+    assert [(one.row, one.id) for one in found.skipped] == [(2, "b")]
+    assert found.skipped[0].reason
+    assert found.source == str(table)
+
+
+def test_rows_may_be_named_in_any_order(table: Path) -> None:
+    model = model_of(smiles="smiles", targets=["toxic"], id="id")
+    found = explain_rows(model, table, rows=[5, 3, 5])
+    assert [one.id for one in found.explanations] == ["c", "e"]
+    whole = explain_rows(model, table, count=5).explanations
+    assert found.explanations == (whole[1], whole[3])
+
+
+def test_targets_that_are_not_there_are_not_asked_for(table: Path) -> None:
+    model = model_of(smiles="smiles", targets=["no such column"], id="id")
+    found = explain_rows(model, table, count=1)
+    assert found.explanations[0].truth is None
+
+
+@pytest.mark.parametrize("form", ["csv", "sdf", "jsonl", "data", "networkx"])
+def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> None:
+    chem = pytest.importorskip("rdkit.Chem")
+    import networkx
+
+    path: Any = tmp_path / f"m.{form}"
+    if form in ("jsonl", "networkx"):
+        made = [networkx.path_graph(n) for n in (3, 4)]
+        for graph, label in zip(made, ("toxic", "harmless"), strict=True):
+            graph.graph["y"] = label
+        store = gt.load(made)
+        reading: dict[str, Any] = {**(store.reading or {}), "targets": ["y"], "id": "id"}
+        made[1].graph["y"] = "toxic"
+        line = {"edges": [], "nodes": [{}], "y": "toxic"}
+        if form == "networkx":
+            path = made
+        else:
+            path.write_text(f"{json.dumps(line)}\n" * 2)
+        network = GraphClassifier.for_data(store, layers=1, hidden=4, seed=0).eval()
+    else:
+        from graph_transplant.datasets.molecules import from_smiles
+
+        store = from_smiles(["CCO", "CCN"])
+        reading = {**(store.reading or {}), "smiles": None, "targets": ["kind"], "id": None}
+        if form == "csv":
+            path.write_text("smiles,kind\nCCO,toxic\nCCN,toxic\n")
+        elif form == "sdf":
+            with chem.SDWriter(str(path)) as writer:
+                for text in ("CCO", "CCN"):
+                    molecule = chem.MolFromSmiles(text)
+                    molecule.SetProp("kind", "toxic")
+                    writer.write(molecule)
+        else:
+            path = store.with_targets(torch.tensor([1, 1]), num_outputs=2).to_pyg()
+        network = GraphClassifier(store.num_node_features, 2, layers=1, hidden=4, seed=0).eval()
+    names = ["harmless", "toxic"]
+    model = wrapped(network, names, reading=None if form == "data" else reading)
+    found = explain_rows(model, path, count=2).explanations
+    assert [one.truth for one in found] == ["toxic", "toxic"]
+    assert [one.views[0].correct for one in found] == [
+        one.views[0].label == "toxic" for one in found
+    ]
+
+
+def test_the_task_is_that_of_the_model(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    path = tmp_path / "m.csv"
+    path.write_text("smiles,value\nCCO,1\nCCN,2\nCCC,1\n")  # taken for classes on its own
+    store = model_of().network
+    network = GraphClassifier(store.in_features, 1, layers=1, hidden=4, task="regression").eval()
+    scale = TargetScale(torch.zeros(1).double(), torch.ones(1).double())
+    reading = {"kind": "molecules", "features": "ogb", "smiles": "smiles", "targets": ["value"]}
+    model = wrapped(network, ["value"], reading=reading, scale=scale)
+    found = explain_rows(model, path, count=3).explanations
+    assert [one.truth for one in found] == ["value 1", "value 2", "value 1"]
+
+
+def test_targets_that_are_named_must_be_there(table: Path) -> None:
+    model = model_of(smiles="smiles", targets=["no such column"], id="id")
+    found = explain_rows(model, table, count=1, target="toxic")
+    assert found.explanations[0].truth == "0"
+    with pytest.raises(DataError, match="nothing"):
+        explain_rows(model, table, count=1, target="nothing")
+    with pytest.raises(GraphTransplantError, match=r"must be one column.*; got toxic, id"):
+        explain_rows(model, table, count=1, target="toxic,id")
+
+
+def test_graphs_without_targets_are_explained() -> None:
+    store = graphs()
+    bare = store.to_pyg()
+    for graph in bare:
+        del graph.y
+    model = wrapped(network_for(store).float(), ["a", "b", "c"])
+    found = explain_rows(model, bare, count=5)
+    assert [one.truth for one in found.explanations] == [None] * 5
+    assert found.skipped == ()
+
+
+def test_a_file_is_read_once_for_graphs_and_once_for_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rdkit")
+    path = tmp_path / "m.csv"
+    rows = [f"{'C' * (1 + k % 7)}O,{k % 2}" for k in range(700)]
+    path.write_text("\n".join(["smiles,toxic", *rows, ""]))
+    begun: list[dict[str, Any]] = []
+
+    def counted(*args: Any, **options: Any) -> Any:
+        begun.append(options)
+        return gt.datasets.stream(*args, **options)
+
+    monkeypatch.setattr("graph_transplant.trained.explanation.stream", counted)
+    model = model_of(smiles="smiles", targets=["toxic"], id=None)
+    found = explain_rows(model, path, rows=[2, 300, 699]).explanations
+    assert [one.truth for one in found] == ["1", "1", "0"]
+    assert [options.get("targets", False) for options in begun] == [False, True]
+    # With the classes of the model no pass over the file is needed to find them.
+    assert begun[1]["codec"].classes == ("0", "1")
+
+
+def test_a_row_that_is_not_there_is_named(table: Path) -> None:
+    model = model_of(smiles="smiles", targets=["toxic"], id=None)
+    with pytest.raises(DataError, match=r"m\.csv\.gz has no row 9: it has 5 rows$"):
+        explain_rows(model, table, rows=[1, 9, 11])
+    # Rows that are passed over are not counted.
+    with pytest.raises(DataError, match=r"m\.csv\.gz has no row 100000$"):
+        explain_rows(model, table, rows=[100000])
+    store = graphs()
+    with pytest.raises(DataError, match=r"^paths has no row 9: it has 5 rows$"):
+        explain_rows(wrapped(network_for(store), ["a", "b", "c"]), store, rows=[9])
+
+
+def test_the_kind_of_saliency_is_kept(table: Path) -> None:
+    model = model_of(smiles="smiles", targets=["toxic"], id=None)
+    for kind in ("gradient", "gradient-x-activation"):
+        found = explain_rows(model, table, count=1, saliency=kind)
+        assert found.explanations[0].views[0].kind == kind
+    assert explain_rows(model, table, count=1).explanations[0].views[0].kind == kind
+
+
+def test_what_cannot_be_explained_is_an_error(table: Path) -> None:
+    model = model_of(smiles="smiles", targets=["toxic"], id=None)
+    with pytest.raises(GraphTransplantError, match="`label` must be one of 0, 1; got '7'"):
+        explain_rows(model, table, label="7")
+    with pytest.raises(GraphTransplantError, match="numbers from 1 on"):
+        explain_rows(model, table, rows=[0])
+    with pytest.raises(GraphTransplantError, match="numbers from 1 on"):
+        explain_rows(model, table, rows=[])
+    with pytest.raises(GraphTransplantError, match="`count` must be at least 1, got 0"):
+        explain_rows(model, table, count=0)
+    with pytest.raises(GraphTransplantError, match="`kind` must be one of gradient"):
+        explain_rows(model, table, saliency="magic")
+    with pytest.raises(DataError, match="no such"):
+        explain_rows(model, table.parent / "no such.csv")
+
+
+def test_rows_far_apart_are_found() -> None:
+    store = gt.load("motifs", graphs=600)  # more than are read at a time
+    network = GraphClassifier.for_data(store, layers=1, hidden=4, seed=0).eval()
+    model = wrapped(network, list(store.label_names or ()))
+    found = explain_rows(model, store, rows=[590, 2])
+    assert [one.id for one in found.explanations] == ["2", "590"]
+    assert [one.truth for one in found.explanations] == [label_words(store, k) for k in (1, 589)]
+    assert found.source == "motifs"
+
+
+def test_rows_of_a_store_keep_their_names() -> None:
+    store = graphs()
+    rows = Rows(torch.tensor([4, 7, 8, 9, 12]), ("a", "", "c", "d", "e"), ("",) * 5)
+    store.rows = rows
+    model = wrapped(network_for(store), ["a", "b", "c"])
+    assert [one.id for one in explain(model, store)] == ["a", "7", "c", "d", "e"]

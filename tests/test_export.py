@@ -1,0 +1,239 @@
+"""Trained models as ONNX files: onnxruntime gives what torch gives, on graphs of any size."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+
+import graph_transplant as gt
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
+from graph_transplant.targets import TargetScale
+from graph_transplant.trained import TrainedModel
+from graph_transplant.trained.export import to_onnx
+
+FEATURES, EDGE_FEATURES = 5, 3
+
+
+def trained(network: gt.GraphClassifier, **changed: Any) -> TrainedModel:
+    """A model as if it had been trained: weights are random, dropout must not count."""
+    description = {
+        "label_names": [f"label {k}" for k in range(network.num_outputs)],
+        "reading": {"kind": "molecules", "features": "ogb"},
+        "data": {"name": "made up"},
+    }
+    given = {"temperature": 1.7, "scale": None, "description": description, **changed}
+    # Larger weights than the initial ones, so that outputs differ between graphs.
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.5).add_(0.05 * torch.randn_like(parameter))
+    return TrainedModel(network.eval(), **given)
+
+
+def network(conv: str, **settings: Any) -> gt.GraphClassifier:
+    edges = EDGE_FEATURES if CONVOLUTIONS[conv].takes_edge_attr else 0
+    given: dict[str, Any] = {"hidden": 8, "layers": 2, "edge_features": edges, "seed": 3}
+    return gt.GraphClassifier(FEATURES, 3, conv=conv, **{**given, **settings})
+
+
+def random_graph(nodes: int, edges: int, generator: torch.Generator) -> Data:
+    return Data(
+        x=torch.randn(nodes, FEATURES, generator=generator),
+        edge_index=torch.randint(nodes, (2, edges), generator=generator),
+        edge_attr=torch.randn(edges, EDGE_FEATURES, generator=generator),
+    )
+
+
+# Nodes and edges of graphs: alone, edgeless, with repeated edges and loops, many, large.
+BATCHES: dict[str, list[tuple[int, int]]] = {
+    "one node": [(1, 0)],
+    "edgeless": [(3, 0), (2, 0)],
+    "loops and repeated edges": [(2, 9), (1, 2)],
+    "mixed": [(4, 6), (1, 0), (7, 20), (3, 1)],
+    "large": [(400, 3000), (50, 10), *[(5, 8)] * 100],
+}
+
+
+def batch_of(sizes: list[tuple[int, int]]) -> Batch:
+    generator = torch.Generator().manual_seed(len(sizes))
+    return Batch.from_data_list([random_graph(n, e, generator) for n, e in sizes])
+
+
+def run(path: Path, batch: Batch) -> torch.Tensor:
+    """What onnxruntime says about a batch."""
+    session = onnxruntime.InferenceSession(str(path))
+    given = {field.name: batch[field.name].numpy() for field in session.get_inputs()}
+    (outputs,) = session.run(None, given)
+    return torch.from_numpy(outputs)
+
+
+def expected(model: TrainedModel, batch: Batch) -> torch.Tensor:
+    with torch.no_grad():
+        return model.outputs(model.network(batch).logits).to(torch.float32)
+
+
+@pytest.mark.parametrize("sizes", BATCHES.values(), ids=list(BATCHES))
+@pytest.mark.parametrize("conv", CONVOLUTIONS)
+def test_outputs_are_those_of_torch(
+    conv: str, sizes: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    model = trained(network(conv))
+    path = tmp_path / "model.onnx"
+    to_onnx(model, path)
+    batch = batch_of(sizes)
+    assert torch.allclose(run(path, batch), expected(model, batch), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_readouts(readout: str, tmp_path: Path) -> None:
+    model = trained(network("gcs", readout=readout))
+    to_onnx(model, tmp_path / "model.onnx")
+    batch = batch_of(BATCHES["mixed"])
+    outputs = run(tmp_path / "model.onnx", batch)
+    assert torch.allclose(outputs, expected(model, batch), rtol=1e-4, atol=1e-5)
+    assert (outputs - outputs[0]).abs().max() > 1e-3, "graphs differ"
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_a_graph_without_nodes(readout: str, tmp_path: Path) -> None:
+    model = trained(network("gcs", readout=readout))
+    to_onnx(model, tmp_path / "model.onnx")
+    batch = batch_of(BATCHES["mixed"])
+    batch.ptr = torch.cat((batch.ptr, batch.ptr[-1:]))
+    outputs = run(tmp_path / "model.onnx", batch)
+    assert outputs.shape == (5, 3)
+    assert torch.allclose(outputs, expected(model, batch), rtol=1e-4, atol=1e-5)
+
+
+def test_degrees_where_there_are_no_features(tmp_path: Path) -> None:
+    store = gt.load("motifs", graphs=24)
+    model = trained(gt.GraphClassifier.for_data(store, hidden=8, layers=2, max_degree=3, seed=0))
+    to_onnx(model, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    assert [field.name for field in session.get_inputs()] == ["edge_index", "batch", "ptr"]
+    batch = store.batch(range(24))
+    assert store.max_degree() > 3, "some degrees are beyond the largest one told apart"
+    outputs = run(tmp_path / "model.onnx", batch)
+    assert torch.allclose(outputs, expected(model, batch), rtol=1e-4, atol=1e-5)
+
+
+def test_continuous_features_are_standardised(tmp_path: Path) -> None:
+    mean, std = torch.tensor([100.0, -3.0]), torch.tensor([25.0, 0.01])
+    model = trained(network("gin", mean=mean, std=std))
+    to_onnx(model, tmp_path / "model.onnx")
+    batch = batch_of(BATCHES["mixed"])
+    batch.x[:, :2] = batch.x[:, :2] * std + mean
+    outputs = run(tmp_path / "model.onnx", batch)
+    assert torch.allclose(outputs, expected(model, batch), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("conv", ["gine", "gat-edge"])
+def test_numeric_edge_attributes_are_standardised(conv: str, tmp_path: Path) -> None:
+    mean, std = torch.tensor([3e5, 0.0, -2.0]), torch.tensor([1e6, 1.0, 0.05])
+    model = trained(network(conv, edge_mean=mean, edge_std=std))
+    to_onnx(model, tmp_path / "model.onnx")
+    batch = batch_of(BATCHES["mixed"])
+    raw = batch.clone()
+    raw.edge_attr = batch.edge_attr * std + mean
+    outputs = run(tmp_path / "model.onnx", raw)
+    assert torch.allclose(outputs, expected(model, raw), rtol=1e-3, atol=1e-4)
+    # The same weights without means and deviations say this of the standardised attributes.
+    bare = GraphClassifier.from_config(model.network.config()).eval()
+    bare.load_state_dict(
+        {**model.network.state_dict(), "edge_mean": torch.zeros(3), "edge_std": torch.ones(3)}
+    )
+    plain = expected(dataclasses.replace(model, network=bare), batch)
+    assert torch.allclose(outputs, plain, rtol=1e-3, atol=1e-3)
+
+
+def test_labels_are_probabilities_each(tmp_path: Path) -> None:
+    model = trained(network("gcs", task="multilabel"))
+    to_onnx(model, tmp_path / "model.onnx")
+    batch = batch_of(BATCHES["mixed"])
+    outputs = run(tmp_path / "model.onnx", batch)
+    logits = model.network(batch).logits.detach()
+    assert torch.allclose(outputs, torch.sigmoid(logits / 1.7), atol=1e-5)
+
+
+def test_numbers_are_in_the_units_of_the_data(tmp_path: Path) -> None:
+    scale = TargetScale(torch.tensor([10.0, 0.0, -5.0]), torch.tensor([2.0, 1.0, 100.0]))
+    model = trained(network("gcs", task="regression"), temperature=1.0, scale=scale)
+    to_onnx(model, tmp_path / "model.onnx")
+    batch = batch_of(BATCHES["mixed"])
+    outputs = run(tmp_path / "model.onnx", batch)
+    logits = model.network(batch).logits.detach()
+    by_hand = logits * torch.tensor([2.0, 1.0, 100.0]) + torch.tensor([10.0, 0.0, -5.0])
+    assert torch.allclose(outputs, by_hand, rtol=1e-4, atol=1e-3)
+
+
+def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+    model = trained(network("gine"))
+    path = tmp_path / "new" / "model.onnx"
+    to_onnx(model, path)
+    session = onnxruntime.InferenceSession(str(path))
+    shapes = {field.name: field.shape for field in session.get_inputs()}
+    assert shapes == {
+        "x": ["nodes", FEATURES],
+        "edge_index": [2, "edges"],
+        "edge_attr": ["edges", EDGE_FEATURES],
+        "batch": ["nodes"],
+        "ptr": ["offsets"],
+    }
+    assert [(field.name, field.shape) for field in session.get_outputs()] == [
+        ("outputs", ["graphs", 3])
+    ]
+    told = {
+        key: json.loads(text) for key, text in session.get_modelmeta().custom_metadata_map.items()
+    }
+    assert told["task"] == "multiclass"
+    assert told["label_names"] == ["label 0", "label 1", "label 2"]
+    assert told["reading"] == {"kind": "molecules", "features": "ogb"}
+
+
+def test_same_model_same_file_and_nothing_else(tmp_path: Path) -> None:
+    model = trained(network("gat-edge"))
+    for name in ("first.onnx", "second.onnx"):
+        to_onnx(model, tmp_path / name)
+    first, second = (tmp_path / "first.onnx").read_bytes(), (tmp_path / "second.onnx").read_bytes()
+    assert first == second
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["first.onnx", "second.onnx"]
+    onnx.checker.check_model(onnx.load_from_string(first), full_check=True)
+
+
+def test_weights_stand_in_the_file_once(tmp_path: Path) -> None:
+    model = trained(network("gat"))
+    to_onnx(model, tmp_path / "model.onnx")
+    kept = onnx.load(tmp_path / "model.onnx").graph.initializer
+    held = sum(int(np.prod(tensor.dims)) for tensor in kept)
+    # Attention vectors are spread over a block matrix; everything else is as in the network.
+    parameters = sum(parameter.numel() for parameter in model.network.parameters())
+    assert parameters < held < 2 * parameters
+
+
+def test_where_it_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(GraphTransplantError, match=r"cannot write .*model\.onnx"):
+        to_onnx(trained(network("gcs")), tmp_path / "file" / "model.onnx")
+
+
+def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **named: Any) -> Any:
+        if name.split(".")[0] == "onnx":
+            raise ImportError(name)
+        return real(name, *args, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(GraphTransplantError, match=r"pip install graph-transplant\[onnx\]"):
+        to_onnx(trained(network("gcs")), tmp_path / "model.onnx")

@@ -1,0 +1,642 @@
+"""From a data set to a model: splits, figures, intervals, and what is told or refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+from torch import Tensor
+from torch_geometric.data import Data
+
+import graph_transplant as gt
+from graph_transplant.analysis import fit_temperature, reliability
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.experiments.splits import Split
+from graph_transplant.graphs import GraphStore
+from graph_transplant.metrics import measure
+from graph_transplant.trained import TrainedModel, train
+from graph_transplant.trained.description import check_description
+from graph_transplant.trained.fitting import (
+    confusion,
+    output_names,
+    random_split,
+    residual_bounds,
+    roc_points,
+)
+from graph_transplant.trained.intervals import bootstrap_intervals, weighted_measures
+from graph_transplant.training import EpochLog
+
+QUICK: dict[str, Any] = {"method": "vanilla", "hidden": 8, "layers": 1, "epochs": 2}
+
+
+def graphs_with(y: Tensor, task: str, **settings: Any) -> GraphStore:
+    """Pairs of nodes whose features say something about the target."""
+    count = len(y)
+    generator = torch.Generator().manual_seed(0)
+    first = y if y.dim() == 1 else y[:, 0].nan_to_num()
+    x = torch.randn(2 * count, 3, generator=generator)
+    x[:, 0] += first.float().repeat_interleave(2)
+    edges = torch.tensor([[0, 1], [1, 0]]).repeat(1, count)
+    return GraphStore(
+        x=x,
+        edge_index=edges,
+        y=y,
+        node_counts=torch.full((count,), 2),
+        edge_counts=torch.full((count,), 2),
+        task=task,
+        name="pairs",
+        **settings,
+    )
+
+
+def classes(*counts: int, **settings: Any) -> GraphStore:
+    y = torch.cat([torch.full((count,), number) for number, count in enumerate(counts)])
+    return graphs_with(y, "multiclass", num_outputs=len(counts), **settings)
+
+
+def labels(count: int = 80) -> GraphStore:
+    generator = torch.Generator().manual_seed(1)
+    y = (torch.rand(count, 3, generator=generator) < torch.tensor([0.5, 0.3, 0.2])).float()
+    y[torch.rand(count, 3, generator=generator) < 0.2] = math.nan
+    return graphs_with(y, "multilabel", label_names=["a", "b", "c"])
+
+
+def values(count: int = 80) -> GraphStore:
+    generator = torch.Generator().manual_seed(2)
+    y = torch.randn(count, 2, generator=generator) * torch.tensor([300.0, 1.0]) + 1000
+    y[3, 1] = math.nan
+    return graphs_with(y, "regression", label_names=["mass", "length"])
+
+
+# -------------------------------------------------------------------- random splits
+
+
+def parts_of(split: Split) -> list[list[int]]:
+    return [part.tolist() for part in (split.train, split.validation, split.test)]
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    st.sampled_from([0.05, 0.1, 0.2, 0.35]),
+    st.sampled_from([0.0, 0.1, 0.25]),
+    st.integers(0, 5),
+)
+def test_a_random_split_has_its_share_of_every_class(
+    counts: list[int], validation: float, test: float, seed: int
+) -> None:
+    store = classes(*counts)
+    total = sum(counts)
+    held_out = max(1, round(total * validation)) + (max(1, round(total * test)) if test else 0)
+    if total - held_out < max(2, len(counts)):
+        with pytest.raises(DataError, match="has too few graphs"):
+            random_split(store, validation=validation, test=test, seed=seed)
+        return
+    split = random_split(store, validation=validation, test=test, seed=seed)
+    train_part, validation_part, test_part = parts_of(split)
+    assert sorted(train_part + validation_part + test_part) == list(range(total))
+    assert all(part == sorted(part) for part in (train_part, validation_part, test_part))
+    assert len(validation_part) == max(1, round(total * validation))
+    assert len(test_part) == (max(1, round(total * test)) if test else 0)
+    assert set(store.labels[split.train].tolist()) == set(range(len(counts)))
+    # One graph of each class is set aside, the others are drawn at even distances.
+    free = total - len(counts)
+    for number, count in enumerate(counts):
+        found = int((store.labels[split.test] == number).sum())
+        assert abs(found - (count - 1) * len(test_part) / free) < 1 if free else not found
+
+
+def test_a_random_split_depends_on_its_seed_alone() -> None:
+    store = classes(30, 30)
+    one, same, other = (
+        parts_of(random_split(store, validation=0.2, test=0.2, seed=seed)) for seed in (0, 0, 1)
+    )
+    assert one == same
+    assert one != other
+    tests = torch.zeros(60)
+    for seed in range(200):
+        tests[random_split(store, validation=0.2, test=0.2, seed=seed).test] += 1
+    # Every graph has its turn: 40 times on average.
+    assert int(tests.min()) > 15
+    assert int(tests.max()) < 70
+
+
+def test_a_random_split_of_values_covers_their_range() -> None:
+    store = values(100)
+    split = random_split(store, validation=0.1, test=0.1, seed=0)
+    rank = store.y[:, 0].argsort().argsort()
+    assert (rank[split.test] // 10).sort().values.tolist() == list(range(10))
+    assert len(set((rank[split.validation] // 10).tolist())) >= 8
+    others = [random_split(store, validation=0.1, test=0.1, seed=seed) for seed in range(40)]
+    assert len({tuple(other.test.tolist()) for other in others}) > 35
+
+
+def test_a_random_split_of_labels_shares_out_the_rare_ones() -> None:
+    y = torch.zeros(100, 2)
+    y[:50, 0] = 1
+    y[::10, 1] = 1
+    store = graphs_with(y, "multilabel")
+    for seed in range(10):
+        split = random_split(store, validation=0.2, test=0.2, seed=seed)
+        for part in (split.validation, split.test):
+            assert 1 <= int(y[part, 1].sum()) <= 3
+            assert 8 <= int(y[part, 0].sum()) <= 12
+
+
+# -------------------------------------------------------------------- which split
+
+
+def test_given_splits_are_taken_as_they_are() -> None:
+    store = classes(10, 10)
+    split = Split(torch.arange(2, 18), torch.tensor([0, 19]), torch.empty(0, dtype=torch.long))
+    model = train(store, split=split, **QUICK)
+    training = model.description["training"]
+    assert training["split"] == "given"
+    assert training["validation"] is training["test"] is None
+    assert training["sizes"] == {"train": 16, "validation": 2, "test": 0}
+    lone = Split(torch.arange(1, 20), torch.tensor([0]), torch.empty(0, dtype=torch.long))
+    told: list[str] = []
+    train(store, split=lone, note=told.append, **QUICK)
+    assert "the validation graphs have none of: 1" in told
+
+
+def test_the_official_split_is_taken_where_there_is_one() -> None:
+    official = torch.tensor(([0] * 6 + [1] * 2 + [2] * 2) * 2)
+    store = classes(10, 10, official=official)
+    model = train(store, **QUICK)
+    assert model.description["training"]["split"] == "official"
+    assert model.description["training"]["sizes"] == {"train": 12, "validation": 4, "test": 4}
+    assert train(store, split="random", **QUICK).description["training"]["split"] == "random"
+    told: list[str] = []
+    train(store, note=told.append, **QUICK)
+    assert not any("official" in text for text in told)
+    for shares in ({"test": 0.2}, {"validation": 0.3}, {"test": 0.0}):
+        told.clear()
+        training = train(store, note=told.append, **shares, **QUICK).description["training"]
+        says = "the split is the official one of pairs: `validation` and `test` have no effect"
+        assert says in told
+        assert training["validation"] is training["test"] is None
+    with pytest.raises(DataError, match="`split` is 'official', but pairs comes without"):
+        train(classes(10, 10), split="official", **QUICK)
+
+
+RINGS = ["c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CCNCC1", "c1ccsc1", "C1CCC1", "C1CC1", "c1ccoc1"]
+
+
+@pytest.fixture
+def molecules(tmp_path: Path) -> Path:
+    pytest.importorskip("rdkit")
+    rows = [f"{'C' * (1 + k // 8)}{RINGS[k % 8]},{k % 3 % 2}" for k in range(64)]
+    path = tmp_path / "rings.csv"
+    path.write_text("smiles,active\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_molecules_are_split_by_scaffold(molecules: Path) -> None:
+    store = gt.load(molecules, target="active")
+    model = train(store, validation=0.2, test=0.2, **QUICK)
+    training = model.description["training"]
+    assert training["split"] == "scaffold"
+    assert training["model"] == "gine"
+    assert sum(training["sizes"].values()) == 64
+    assert training["sizes"]["test"] >= 8
+    assert model.reading is not None
+    assert model.reading["kind"] == "molecules"
+    same = train(store, validation=0.2, test=0.2, split="scaffold", seed=9, **QUICK)
+    assert same.description["training"]["sizes"] == training["sizes"]
+
+
+def test_scaffolds_of_one_class_make_way_for_a_random_split(molecules: Path) -> None:
+    store = gt.load(molecules, target="active")
+    # The last scaffold in order, which is held out for validation or test, has one class only.
+    y = torch.tensor([int(k % 8 == 0) for k in range(64)])
+    told: list[str] = []
+    model = train(store.with_targets(y), note=told.append, **QUICK)
+    assert model.description["training"]["split"] == "random"
+    assert any(text.startswith("the split is random and not by scaffold: ") for text in told)
+
+
+def test_scaffolds_need_molecules() -> None:
+    with pytest.raises(DataError, match=r"(?i)smiles|scaffold"):
+        train(classes(10, 10), split="scaffold", **QUICK)
+
+
+# -------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"model": "resnet"}, "`model` must be one of auto, gcn"),
+        ({"readout": "median"}, "`readout` must be one of mean, sum, max"),
+        ({"split": "folds"}, "`split` must be one of auto, random, scaffold, official"),
+        ({"method": "vanila"}, "did you mean 'vanilla'"),
+        ({"metric": "f1"}, "`metric` must be one of accuracy"),
+        ({"metric": "r2"}, "`metric` is 'r2', which needs numbers"),
+        ({"validation": 0.0}, r"`validation` must be a share in \(0, 1\), got 0.0"),
+        ({"validation": 1.5}, r"`validation` must be a share in \(0, 1\), got 1.5"),
+        ({"test": -0.1}, r"`test` must be a share in \[0, 1\), got -0.1"),
+        ({"validation": 0.5, "test": 0.5}, "together they must be below 1, got 0.5 and 0.5"),
+        ({"validation": math.nan}, "`validation` must be a share"),
+        ({"seed": -1}, "`seed` must be at least 0, got -1"),
+        ({"epochs": 0}, "`epochs` must be at least 1, got 0"),
+        ({"layers": 0}, "`layers` must be at least 1, got 0"),
+        ({"device": "abacus"}, "`device` must be one that torch knows"),
+    ],
+)
+def test_arguments_that_cannot_be_used(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(GraphTransplantError, match=says):
+        train(classes(10, 10), **{**QUICK, **arguments})
+
+
+def test_too_few_graphs() -> None:
+    with pytest.raises(DataError, match="pairs has too few graphs, 3, to hold out 1 for valida"):
+        train(classes(2, 1), **QUICK)
+
+
+def test_a_class_that_is_not_trained_on_is_named() -> None:
+    store = classes(5, 5, label_names=["plain", "rare"])
+    split = Split(torch.arange(5), torch.arange(5, 8), torch.arange(8, 10))
+    with pytest.raises(DataError, match="no training graph of pairs is of the class 'rare'"):
+        train(store, split=split, **QUICK)
+    nothing = torch.empty(0, dtype=torch.long)
+    with pytest.raises(DataError, match="leaves no validation graphs"):
+        train(store, split=Split(torch.arange(10), nothing, nothing), **QUICK)
+
+
+def test_a_class_without_any_graph_is_no_hindrance() -> None:
+    y = torch.tensor([0, 2] * 20)
+    model = train(graphs_with(y, "multiclass", num_outputs=3), **QUICK)
+    assert model.description["data"]["class_counts"] == [20, 0, 20]
+
+
+# -------------------------------------------------------------------- what is told
+
+
+def test_what_makes_figures_rough_is_told() -> None:
+    told: list[str] = []
+    train(classes(95, 15), note=told.append, **QUICK)
+    assert any("the test set is small" in text for text in told)
+    told.clear()
+    train(classes(400, 400), note=told.append, **{**QUICK, "epochs": 1})
+    assert told == []
+
+
+def test_balance_is_not_without_its_price() -> None:
+    told: list[str] = []
+    train(classes(400, 400), balance=True, note=told.append, **{**QUICK, "epochs": 1})
+    assert len(told) == 1
+    assert told[0].startswith("with balance the model takes all classes for equally frequent")
+
+
+def test_a_label_that_is_not_trained_on_is_told() -> None:
+    y = torch.zeros(40, 2)
+    y[::2, 0] = 1
+    told: list[str] = []
+    train(graphs_with(y, "multilabel", label_names=["a", "b"]), note=told.append, **QUICK)
+    assert "no training graph has the label 'b'" in told
+
+
+def test_a_metric_that_is_not_defined_gives_way() -> None:
+    store = classes(30, 3)
+    split = Split(torch.arange(5, 33), torch.arange(5), torch.empty(0, dtype=torch.long))
+    told: list[str] = []
+    model = train(store, split=split, note=told.append, **QUICK)
+    assert model.description["training"]["metric"] == "accuracy"
+    assert any(text.startswith("auroc is not defined on these validation") for text in told)
+    with pytest.raises(GraphTransplantError, match="not defined on the validation graphs"):
+        train(store, split=split, metric="auroc", **QUICK)
+    numbers = values(20)
+    one = Split(torch.arange(19), torch.tensor([19]), torch.empty(0, dtype=torch.long))
+    found = train(numbers, split=one, **QUICK)
+    assert found.description["training"]["metric"] == "loss"
+    assert found.description["metrics"]["validation"]["r2"] is None
+
+
+# -------------------------------------------------------------------- the description
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: classes(60, 40), labels, values, lambda: classes(9, 9, 9)]
+)
+def test_the_description_is_whole(make: Callable[[], GraphStore], tmp_path: Path) -> None:
+    store = make()
+    model = train(store, source="my.csv", balance=store.task != "regression", **QUICK)
+    check_description(model.description, "it")
+    description = model.description
+    assert description["data"]["name"] == "pairs"
+    assert description["data"]["source"] == "my.csv"
+    assert description["data"]["fingerprint"] == store.fingerprint()
+    assert description["data"]["graphs"] == len(store)
+    assert description["training"]["epochs_run"] == len(description["curve"]) == 2
+    assert description["training"]["balance"] is (store.task != "regression")
+    assert (description["training"]["validation"], description["training"]["test"]) == (0.1, 0.1)
+    known = [] if store.task == "multiclass" else np.isfinite(store.y.numpy()).sum(0).tolist()
+    assert description["data"]["measured"] == known
+    assert set(description["metrics"]["test"]) == set(description["metrics"]["validation"])
+    for name, (low, high) in description["metrics"]["intervals"].items():
+        assert low <= description["metrics"]["test"][name] <= high
+    model.save(tmp_path)
+    assert TrainedModel.load(tmp_path).description["metrics"] == description["metrics"]
+
+
+def test_without_test_graphs_their_figures_are_absent() -> None:
+    for store in (classes(20, 20), values(40), labels(40)):
+        description = train(store, test=0.0, **QUICK).description
+        check_description(description, "it")
+        assert description["training"]["sizes"]["test"] == 0
+        assert description["metrics"]["test"] == {}
+        assert description["metrics"]["test_uncalibrated"] == {}
+        assert description["metrics"]["intervals"] == {}
+        for name in ("reliability", "confusion", "roc", "scatter"):
+            assert description[name] is None
+        assert description["metrics"]["validation"]
+
+
+def test_figures_of_classes_are_those_of_scikit_learn() -> None:
+    store = classes(120, 80)
+    model = train(store, **{**QUICK, "epochs": 5})
+    split = random_split(store, validation=0.1, test=0.1, seed=0)
+    test, validation = store.subset(split.test), store.subset(split.validation)
+    one_hot = torch.eye(2)[validation.labels]
+    assert model.temperature == fit_temperature(model.logits(validation), one_hot)
+    found, true = model.predict(test), test.labels.numpy()
+    metrics = model.description["metrics"]
+    p = found.outputs.numpy()
+    assert metrics["test"]["accuracy"] == sk.accuracy_score(true, p.argmax(1))
+    assert metrics["test"]["auroc"] == pytest.approx(sk.roc_auc_score(true, p[:, 1]))
+    assert metrics["test"]["average_precision"] == pytest.approx(
+        sk.average_precision_score(true, p[:, 1])
+    )
+    assert metrics["test"]["nll"] == pytest.approx(sk.log_loss(true, p), rel=1e-5)
+    raw = model.logits(test).double().softmax(1).numpy()
+    assert metrics["test_uncalibrated"]["nll"] == pytest.approx(sk.log_loss(true, raw), rel=1e-5)
+    validated = model.predict(validation).outputs.numpy()
+    assert metrics["validation"]["nll"] == pytest.approx(
+        sk.log_loss(validation.labels.numpy(), validated), rel=1e-5
+    )
+    assert model.description["confusion"] == sk.confusion_matrix(true, p.argmax(1)).tolist()
+    after = model.description["reliability"]["after"]
+    again = reliability(found.outputs, test.labels)
+    assert [b["count"] for b in after] == [b.count for b in again]
+    area = sk.auc(*zip(*model.description["roc"]["1"], strict=True))
+    assert area == pytest.approx(metrics["test"]["auroc"], abs=1e-6)
+    assert model.description["scatter"] is None
+    assert model.description["residual_90"] is None
+
+
+def test_figures_of_values_are_in_the_units_of_the_data() -> None:
+    store = values(200)
+    model = train(store, **{**QUICK, "epochs": 5})
+    split = random_split(store, validation=0.1, test=0.1, seed=0)
+    y = store.y[split.train].double()
+    assert model.scale is not None
+    assert torch.allclose(model.scale.mean[0], y[:, 0].mean())
+    assert torch.allclose(model.scale.std[0], y[:, 0].std(correction=0))
+    test = store.subset(split.test)
+    found = model.predict(test).outputs
+    metrics = model.description["metrics"]["test"]
+    present = ~test.y.isnan()
+    error = (found - test.y)[present]
+    assert metrics["rmse"] == pytest.approx(float(error.square().mean().sqrt()), rel=1e-5)
+    assert metrics["mae"] == pytest.approx(float(error.abs().mean()), rel=1e-5)
+    assert bool(present.all())
+    assert metrics["r2"] == pytest.approx(sk.r2_score(test.y.numpy(), found.numpy()), rel=1e-4)
+    scatter = torch.tensor(model.description["scatter"], dtype=torch.double)
+    assert torch.allclose(scatter[:, 0], test.y[:, 0].double())
+    assert torch.allclose(scatter[:, 1], found[:, 0], rtol=1e-5)
+    assert model.temperature == 1.0
+    assert model.description["reliability"] is None
+    validation = store.subset(split.validation)
+    off = (model.predict(validation).outputs - validation.y).abs()
+    # 20 graphs: the 19th of the sorted distances is the conformal one.
+    mass = off[:, 0].sort().values
+    assert model.description["residual_90"][0] == pytest.approx(float(mass[18]), rel=1e-5)
+
+
+def test_roc_curves_of_labels() -> None:
+    store = labels(200)
+    model = train(store, **QUICK)
+    split = random_split(store, validation=0.1, test=0.1, seed=0)
+    test = store.subset(split.test)
+    p = model.predict(test).outputs
+    for number, name in enumerate("abc"):
+        present = ~test.y[:, number].isnan()
+        true = test.y[present, number].numpy()
+        expected = sk.roc_auc_score(true, p[present, number].numpy())
+        curve = model.description["roc"][name]
+        assert sk.auc(*zip(*curve, strict=True)) == pytest.approx(expected, abs=1e-5)
+    assert model.description["confusion"] is None
+
+
+def test_outputs_without_names_are_numbered() -> None:
+    assert output_names(classes(3, 3)) == ("0", "1")
+    assert output_names(graphs_with(torch.ones(4, 2), "multilabel")) == ("label 1", "label 2")
+    assert output_names(graphs_with(torch.ones(4, 1), "regression")) == ("value 1",)
+
+
+def test_the_same_seed_gives_the_same_model_and_leaves_the_random_numbers() -> None:
+    store = classes(30, 30)
+    before = torch.random.get_rng_state()
+    numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002
+    one, two = (train(store, method="transplant-ep", hidden=8, epochs=2, seed=5) for _ in range(2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
+    for name, value in one.network.state_dict().items():
+        assert torch.equal(value, two.network.state_dict()[name])
+    other = train(store, method="transplant-ep", hidden=8, epochs=2, seed=6)
+    assert not torch.equal(other.logits(store), one.logits(store))
+
+
+def test_an_interrupted_training_goes_on_from_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graph_transplant.training.CHECKPOINT_SECONDS", 0.0)
+    store = classes(30, 30)
+    settings = {"method": "transplant-ep", "hidden": 8, "epochs": 4, "seed": 2}
+    whole = train(store, **settings)
+    path = tmp_path / "checkpoint"
+    epochs: list[int] = []
+
+    def stop(log: EpochLog) -> None:
+        epochs.append(log.epoch)
+        if log.epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(store, checkpoint=path, callbacks=[stop], **settings)
+    assert path.exists()
+    resumed = train(
+        store, checkpoint=path, callbacks=[lambda log: epochs.append(log.epoch)], **settings
+    )
+    assert epochs[:2] == [1, 2]
+    assert epochs[-1] == 4
+    assert torch.equal(resumed.logits(store), whole.logits(store))
+    assert resumed.temperature == whole.temperature
+    assert len(resumed.description["curve"]) == 4
+
+
+# -------------------------------------------------------------------- intervals
+
+
+def random_case(task: str, seed: int, graphs: int = 30) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    # Rounded: ties are the hard part of rankings.
+    logits = (torch.randn(graphs, 3, generator=generator) * 3).round() / 3
+    if task == "regression":
+        targets = torch.randn(graphs, 3, generator=generator) + 50
+    elif task == "multilabel":
+        targets = torch.randint(2, (graphs, 3), generator=generator).float()
+    else:
+        logits = logits[:, :2]
+        return logits, torch.eye(2)[torch.randint(2, (graphs,), generator=generator)]
+    targets[torch.rand(graphs, 3, generator=generator) < 0.3] = math.nan
+    return logits, targets
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+def test_weights_are_repetitions(task: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for seed in range(8):
+        logits, targets = random_case(task, seed)
+        counts = torch.randint(0, 3, (6, 30), generator=generator)
+        counts[0] = 1
+        counts[1, 4:] = 0
+        counts[1, :4] = 2
+        found = weighted_measures(logits, targets, task, counts)
+        for number, row in enumerate(counts):
+            written_out = torch.arange(30).repeat_interleave(row)
+            expected = measure(logits[written_out], targets[written_out], task)
+            expected.pop("ece", None)
+            assert set(found) == set(expected)
+            for name, value in expected.items():
+                assert float(found[name][number]) == pytest.approx(value, nan_ok=True, abs=1e-9)
+
+
+def test_more_than_two_classes_have_no_ranking() -> None:
+    found = weighted_measures(torch.eye(3), torch.eye(3), "multiclass", torch.ones(1, 3))
+    assert set(found) == {"accuracy", "nll"}
+
+
+def test_intervals_are_quantiles_of_resamples() -> None:
+    logits, targets = random_case("multiclass", 3, graphs=60)
+    found = bootstrap_intervals(logits, targets, "multiclass", resamples=4000)
+    generator = np.random.default_rng(1)
+    slow = []
+    for _ in range(1500):
+        drawn = torch.from_numpy(generator.integers(60, size=60))
+        slow.append(measure(logits[drawn], targets[drawn], "multiclass")["auroc"])
+    assert found["auroc"] == pytest.approx(np.quantile(slow, [0.025, 0.975]).tolist(), abs=0.015)
+    assert bootstrap_intervals(logits, targets, "multiclass") == bootstrap_intervals(
+        logits, targets, "multiclass"
+    )
+    assert "ece" not in found
+
+
+def test_intervals_leave_out_what_is_not_defined() -> None:
+    targets = torch.tensor([[1.0, 0.0]] * 6)
+    found = bootstrap_intervals(torch.randn(6, 2), targets, "multiclass", resamples=50)
+    assert set(found) == {"accuracy", "nll"}
+    lone = torch.tensor([[1.0, 0.0]] * 9 + [[0.0, 1.0]])
+    # A third of the resamples has no positive graph; the others count.
+    found = bootstrap_intervals(torch.arange(20.0).view(10, 2), lone, "multiclass")
+    assert found["auroc"] == (0.5, 0.5)
+
+
+def test_the_interval_of_a_mean_covers_it_about_as_often_as_it_says() -> None:
+    generator = torch.Generator().manual_seed(0)
+    covered = 0
+    for seed in range(120):
+        right = torch.rand(80, generator=generator) < 0.7
+        logits = torch.stack((right.float(), 1 - right.float()), dim=1)
+        targets = torch.tensor([[1.0, 0.0]] * 80)
+        low, high = bootstrap_intervals(logits, targets, "multiclass", resamples=300, seed=seed)[
+            "accuracy"
+        ]
+        covered += low <= 0.7 <= high
+    # 95 % of 120 is 114; the binomial spread is 2.4, and small samples fall short a little.
+    assert 103 <= covered <= 120
+
+
+# -------------------------------------------------------------------- curves
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=60))
+def test_roc_points_are_those_of_scikit_learn(cases: list[tuple[int, bool]]) -> None:
+    scores = torch.tensor([float(score) for score, _ in cases])
+    positive = torch.tensor([label for _, label in cases])
+    points = roc_points(scores, positive)
+    if not positive.any() or positive.all():
+        assert points == []
+        return
+    fpr, tpr, _ = sk.roc_curve(positive.numpy(), scores.numpy(), drop_intermediate=False)
+    assert np.allclose(np.array(points), np.stack((fpr, tpr), axis=1), atol=1e-6)
+
+
+def test_roc_points_are_thinned_out_with_both_ends() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(5000, generator=generator)
+    positive = torch.rand(5000, generator=generator) < 0.3
+    points = roc_points(scores, positive)
+    assert len(points) == 101
+    assert points[0] == [0.0, 0.0]
+    assert points[-1] == [1.0, 1.0]
+
+
+def test_confusion_counts_true_by_row() -> None:
+    true, predicted = torch.tensor([0, 0, 2, 1, 2]), torch.tensor([0, 1, 2, 1, 0])
+    assert confusion(true, predicted, 3) == sk.confusion_matrix(true, predicted).tolist()
+
+
+def test_residual_bounds_hold_for_new_graphs() -> None:
+    generator = torch.Generator().manual_seed(0)
+    covered = []
+    for _ in range(400):
+        error = torch.randn(20, 1, generator=generator)
+        bound = residual_bounds(error[:19], torch.zeros(19, 1))[0]
+        assert bound is not None
+        covered.append(float(error[19].abs()) <= bound)
+    # Exactly 18 of 20 places are within; the spread over 400 draws is 0.015.
+    assert 0.85 <= np.mean(covered) <= 0.95
+    missing = torch.full((30, 1), math.nan)
+    assert residual_bounds(torch.zeros(30, 1), missing) == [None]
+
+
+# -------------------------------------------------------------------- real data
+
+
+@pytest.mark.data
+def test_bace_by_scaffold(data_dir: Path) -> None:
+    pytest.importorskip("rdkit")
+    path = data_dir / "molecules" / "bace.csv.gz"
+    store = gt.load(path, smiles="mol", target="Class")
+    model = train(store, method="vanilla", hidden=16, epochs=1)
+    sizes = model.description["training"]["sizes"]
+    assert sum(sizes.values()) == 1513
+    assert model.description["training"]["split"] == "scaffold"
+    assert model.description["data"]["class_counts"] == [822, 691]
+    assert 0 <= model.description["metrics"]["test"]["auroc"] <= 1
+
+
+def test_edge_features_are_taken_in_for_molecules_alone() -> None:
+    graphs = [
+        Data(
+            x=torch.ones(2, 1),
+            edge_index=torch.tensor([[0, 1], [1, 0]]),
+            edge_attr=torch.ones(2, 2),
+            y=torch.tensor([k % 2]),
+        )
+        for k in range(20)
+    ]
+    store = GraphStore.from_pyg(graphs)
+    assert train(store, **QUICK).description["training"]["model"] == "gcs"
+    store.reading = {"kind": "molecules", "features": "ogb"}
+    assert train(store, **QUICK).description["training"]["model"] == "gine"

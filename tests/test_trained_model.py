@@ -1,0 +1,522 @@
+"""The model as a folder: what it predicts, and what is refused when it is loaded."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch_geometric.data import Data
+
+import graph_transplant as gt
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.graphs import GraphStore
+from graph_transplant.trained import Predictions, TrainedModel, train
+from graph_transplant.trained.description import check_description, plain, read_description
+from graph_transplant.trained.model import usable_device, write_bytes
+
+
+def trained(task: str) -> tuple[TrainedModel, GraphStore]:
+    """A model of every task after one or two epochs; what it has learned does not matter."""
+    store = gt.load("motifs", graphs=60)
+    generator = torch.Generator().manual_seed(0)
+    if task == "multilabel":
+        y = (torch.rand(60, 3, generator=generator) < 0.5).float()
+        y[::7, 1] = math.nan
+        store = store.with_targets(y, task=task, label_names=["a", "b", 'c,"d"'])
+    elif task == "regression":
+        y = torch.randn(60, 2, generator=generator) * torch.tensor([1e3, 1.0]) + 500
+        store = store.with_targets(y, task=task, label_names=["mass", "id"])
+    return train(store, method="vanilla", hidden=8, epochs=2, seed=3), store
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, tuple[TrainedModel, GraphStore]]:
+    return {task: trained(task) for task in ("multiclass", "multilabel", "regression")}
+
+
+@pytest.fixture
+def unreadable(folder: Path) -> Path:
+    (folder / "model.json").chmod(0)
+    return folder
+
+
+@pytest.fixture
+def folder(models: dict[str, tuple[TrainedModel, GraphStore]], tmp_path: Path) -> Path:
+    models["multiclass"][0].save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+# -------------------------------------------------------------------- predictions
+
+
+def test_labels_and_confidence_of_classes() -> None:
+    found = Predictions("multiclass", ("x", "y", "z"), torch.tensor([[0.2, 0.5, 0.3]]).double())
+    assert found.labels == ["y"]
+    assert found.confidence.tolist() == [0.5]
+    assert len(found) == 1
+
+
+def test_labels_and_confidence_of_several_labels() -> None:
+    p = torch.tensor([[0.5, 0.75, 0.25], [0.0, 0.25, 0.5 - 1e-9]], dtype=torch.double)
+    found = Predictions("multilabel", ("a", "b", "c"), p)
+    assert found.labels == ["a;b", ""]
+    assert found.confidence.tolist() == pytest.approx([2 / 3, (1 + 0.75 + 0.5) / 3])
+
+
+def test_values_have_neither_label_nor_confidence() -> None:
+    found = Predictions("regression", ("v",), torch.tensor([[2.0], [3.0]]))
+    assert found.labels == ["", ""]
+    assert found.confidence.isnan().all()
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+def test_predictions_are_the_network_heated_or_in_units(
+    models: dict[str, tuple[TrainedModel, GraphStore]], task: str
+) -> None:
+    model, store = models[task]
+    model.network.eval()
+    with torch.no_grad():
+        logits = model.network(store.batch(range(len(store)))).logits.double()
+    if task == "multiclass":
+        expected = torch.exp(logits / model.temperature)
+        expected = expected / expected.sum(1, keepdim=True)
+    elif task == "multilabel":
+        expected = 1 / (1 + torch.exp(-logits / model.temperature))
+    else:
+        train_rows = torch.tensor(
+            [k for k in range(60) if k not in held_out(model, store)], dtype=torch.long
+        )
+        y = store.y[train_rows].double()
+        expected = logits * y.std(0, correction=0) + y.mean(0)
+    found = model.predict(store)
+    assert found.outputs.dtype == torch.double
+    assert torch.allclose(found.outputs, expected, rtol=1e-5, atol=1e-6)
+    assert found.task == task
+    assert found.label_names == model.label_names == store.label_names
+    small = model.predict(store, batch_size=7)
+    assert torch.allclose(found.outputs, small.outputs, rtol=1e-4, atol=1e-5)
+
+
+def held_out(model: TrainedModel, store: GraphStore) -> set[int]:
+    from graph_transplant.trained.fitting import random_split
+
+    split = random_split(store, validation=0.1, test=0.1, seed=3)
+    assert len(split.train) == model.description["training"]["sizes"]["train"]
+    return {*split.validation.tolist(), *split.test.tolist()}
+
+
+def test_predicting_leaves_the_network_as_it_was(
+    models: dict[str, tuple[TrainedModel, GraphStore]],
+) -> None:
+    model, store = models["multiclass"]
+    model.network.train()
+    outputs = model.predict(store.subset(range(4))).outputs
+    assert model.network.training
+    assert not outputs.requires_grad
+    assert not outputs.is_inference()
+    assert not model.logits(store.subset([0])).is_inference()
+    model.network.eval()
+
+
+def test_targets_are_not_looked_at(models: dict[str, tuple[TrainedModel, GraphStore]]) -> None:
+    model, store = models["regression"]
+    blank = store.with_targets(torch.zeros(60, dtype=torch.long), task="multiclass", num_outputs=1)
+    assert torch.equal(model.predict(blank).outputs, model.predict(store).outputs)
+
+
+def test_other_features_are_refused(models: dict[str, tuple[TrainedModel, GraphStore]]) -> None:
+    model, _ = models["multiclass"]
+    graph = Data(x=torch.ones(2, 3), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([0]))
+    other = GraphStore.from_pyg([graph], name="mine")
+    with pytest.raises(
+        DataError,
+        match=r"of mine have 3 node features, but .* trained on motifs with no node features",
+    ):
+        model.predict(other)
+    with pytest.raises(GraphTransplantError, match="`batch_size` must be at least 1, got 0"):
+        model.predict(models["multiclass"][1], batch_size=0)
+
+
+def bonds(width: int, count: int = 20) -> GraphStore:
+    """Pairs of nodes with edge features."""
+    generator = torch.Generator().manual_seed(1)
+    graphs = []
+    for number in range(count):
+        attr = torch.rand(1, width, generator=generator).expand(2, width)
+        graphs.append(
+            Data(
+                x=torch.rand(2, 3, generator=generator),
+                edge_index=torch.tensor([[0, 1], [1, 0]]),
+                edge_attr=attr,
+                y=torch.tensor([number % 2]),
+            )
+        )
+    return GraphStore.from_pyg(graphs, name="bonds")
+
+
+def test_edge_features_count_where_the_network_takes_them() -> None:
+    store = bonds(4)
+    settings: dict[str, Any] = {"method": "vanilla", "hidden": 4, "layers": 1, "epochs": 1}
+    uses = train(store, model="gine", **settings)
+    with pytest.raises(DataError, match=r"2 edge features, but .* with 4 edge features"):
+        uses.predict(bonds(2))
+    told: list[str] = []
+    ignores = train(store, model="gcs", note=told.append, **settings)
+    assert any("gcs does not use the 4 edge features of bonds; gine" in text for text in told)
+    assert len(ignores.predict(bonds(2))) == 20
+
+
+# -------------------------------------------------------------------- saving and loading
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+def test_a_saved_model_predicts_the_same(
+    models: dict[str, tuple[TrainedModel, GraphStore]], task: str, tmp_path: Path
+) -> None:
+    model, store = models[task]
+    model.save(tmp_path / "deep" / "folder")
+    again = TrainedModel.load(tmp_path / "deep" / "folder")
+    assert torch.equal(again.predict(store).outputs, model.predict(store).outputs)
+    assert again.temperature == model.temperature
+    assert again.label_names == model.label_names
+    assert again.name == "motifs"
+    assert again.reading is None
+    assert repr(again) == repr(model)
+    assert sorted(path.name for path in (tmp_path / "deep" / "folder").iterdir()) == [
+        "model.json",
+        "weights.safetensors",
+    ]
+    document = json.loads((tmp_path / "deep" / "folder" / "model.json").read_text())
+    assert document["format"] == "graph-transplant model 1"
+    assert document["version"] == gt.__version__
+    assert document["architecture"] == model.network.config()
+    again.save(tmp_path / "second")
+    assert (tmp_path / "second" / "model.json").read_bytes() == (
+        tmp_path / "deep" / "folder" / "model.json"
+    ).read_bytes()
+
+
+def test_loading_needs_no_pickle_and_leaves_the_random_numbers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("something was unpickled")
+
+    for name in ("torch.load", "pickle.load", "pickle.loads", "pickle.Unpickler"):
+        monkeypatch.setattr(name, refuse)
+    before = torch.random.get_rng_state()
+    TrainedModel.load(folder)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_weights_of_another_save_are_noticed(
+    models: dict[str, tuple[TrainedModel, GraphStore]], folder: Path
+) -> None:
+    state = load_file(folder / "weights.safetensors")
+    state["head.0.bias"] = state["head.0.bias"] + 1
+    save_file(state, folder / "weights.safetensors")
+    with pytest.raises(DataError, match=r"is not the file that model\.json was written with"):
+        TrainedModel.load(folder)
+    models["multiclass"][0].save(folder)
+    TrainedModel.load(folder)
+
+
+def rewritten(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = folder / "model.json"
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        TrainedModel.load(folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 700
+    return message
+
+
+def test_a_newer_format_says_to_update(folder: Path) -> None:
+    rewritten(folder, lambda d: d.update(format="graph-transplant model 2"))
+    assert refused(folder).endswith(
+        f"was written by a newer version (format 2); this is {gt.__version__}, which reads "
+        "format 1: update"
+    )
+
+
+@pytest.mark.parametrize(
+    "format_line",
+    ["graph-transplant store 1", "", None, 1, ["graph-transplant model 1"], "x" * 999],
+)
+def test_another_kind_of_file_is_no_model(folder: Path, format_line: object) -> None:
+    rewritten(folder, lambda d: d.update(format=format_line))
+    assert "does not describe a model: `format` must be" in refused(folder)
+    rewritten(folder, lambda d: d.pop("format"))
+    assert refused(folder).endswith("got nothing")
+
+
+def test_format_zero_never_was(folder: Path) -> None:
+    rewritten(folder, lambda d: d.update(format="graph-transplant model 0"))
+    assert "never been a format 0" in refused(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b"[]", "must hold a JSON object; got a list"),
+        (b"3", "must hold a JSON object; got a number"),
+        (b"null", "must hold a JSON object; got null"),
+        (b"\xff\xfe{}", "not text in UTF-8: byte 0 is wrong"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b'{"a": NaN}', "NaN is not a number that JSON knows"),
+        (b'{"a": ' + b"9" * 10_000 + b"}", "not valid JSON"),
+        (b"\x00" * 100, "not valid JSON"),
+    ],
+)
+def test_what_is_no_json_object_is_refused(folder: Path, content: bytes, says: str) -> None:
+    (folder / "model.json").write_bytes(content)
+    assert says in refused(folder)
+
+
+def nested(document: dict[str, Any], field: str, value: object) -> None:
+    *path, last = field.split(".")
+    for name in path:
+        document = document[name]
+    document[last] = value
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("task", "clustering", "`task` must be one of multiclass, multilabel, regression"),
+        ("task", "multilabel", "`task` is 'multilabel', but `architecture.task` is 'multiclass'"),
+        ("label_names", ["a"], "`label_names` must have 6 names"),
+        ("label_names", [1, 2, 3, 4, 5, 6], r"`label_names[0]` must be a text; got 1"),
+        ("label_names", "abcdef", "`label_names` must be a list; got 'abcdef'"),
+        ("temperature", 0, "`temperature` must be above 0; got 0"),
+        ("temperature", "1.0", "`temperature` must be a finite number; got '1.0'"),
+        ("temperature", True, "`temperature` must be a finite number; got True"),
+        ("temperature", 10**400, "`temperature` must be a finite number"),
+        ("target_scale", {"mean": [1.0], "std": [1.0]}, "`target_scale` must be given for regr"),
+        ("reading", [], "`reading` must be an object; got a list"),
+        ("architecture", [1], "`architecture` must be an object; got a list"),
+        ("architecture.hidden", 8.0, "`architecture.hidden` must be a whole number"),
+        ("architecture.hidden", -1, "`architecture.hidden` must be a whole number"),
+        ("architecture.hidden", 10**30, "`architecture.hidden` must be a whole number"),
+        ("architecture.hidden", 10**12, "`architecture.hidden` is 1000000000000, which"),
+        ("architecture.layers", 10**9, "`architecture.layers` is 1000000000, which"),
+        ("architecture.max_degree", 10**9, "`architecture.max_degree` is 1000000000, which"),
+        ("architecture.max_degree", None, "`architecture` cannot be built"),
+        ("architecture.max_degree", 3, "must have the shape"),
+        ("architecture.hidden", 9, "must have the shape"),
+        ("architecture.layers", 2, "besides the model's, the tensors `convolutions.2."),
+        ("architecture.layers", 4, "lacks the tensors `convolutions.3."),
+        ("architecture.layers", 0, "`architecture` cannot be built: `layers` must be at least 1"),
+        ("architecture.conv", "gat", "the tensors `convolutions.0."),
+        ("architecture.conv", "transformer", "`conv` must be one of gcn"),
+        ("architecture.conv", "x" * 20_000, "`conv` must be one of gcn"),
+        ("architecture.readout", "median", "`readout` must be one of"),
+        ("architecture.dropout", 1.5, "`dropout` must be in [0, 1), got 1.5"),
+        ("data.name", None, "`data.name` must be a text; got None"),
+        ("data.class_counts", {}, "`data.class_counts` must be a list; got an object"),
+        ("training.sizes.test", "many", "`training.sizes.test` must be a whole number"),
+        ("training.balance", 0, "`training.balance` must be true or false; got 0"),
+        ("metrics.test", [0.9], "`metrics.test` must be an object; got a list"),
+        ("metrics.test", {"accuracy": "high"}, "`metrics.test.accuracy` must be a finite number"),
+        ("metrics.intervals", {"accuracy": [0.1, None]}, "`metrics.intervals.accuracy[1]` must"),
+        ("curve", [{"epoch": 1.5}], "`curve[0].epoch` must be a whole number"),
+        ("reliability", {"before": []}, "`reliability.after` must be a list; got nothing"),
+        ("confusion", [[1, -1]], "`confusion[0][1]` must be a whole number"),
+        ("roc", {"x": [["0", 1]]}, "`roc.x[0][0]` must be a finite number; got '0'"),
+        ("residual_90", [1.0], "`residual_90` must have 6 numbers"),
+    ],
+)
+def test_every_field_is_checked(folder: Path, field: str, value: object, says: str) -> None:
+    rewritten(folder, lambda d: nested(d, field, value))
+    assert says in refused(folder)
+
+
+def test_every_field_is_needed(folder: Path) -> None:
+    whole = json.loads((folder / "model.json").read_text())
+    for name in whole:
+        part = {key: value for key, value in whole.items() if key != name}
+        (folder / "model.json").write_text(json.dumps(part))
+        refused(folder)
+
+
+def test_a_scale_must_fit_the_outputs(
+    models: dict[str, tuple[TrainedModel, GraphStore]], tmp_path: Path
+) -> None:
+    models["regression"][0].save(tmp_path)
+    rewritten(tmp_path, lambda d: nested(d, "target_scale.std", [1.0]))
+    assert "`target_scale.std` must have 2 numbers, one per output; got 1" in refused(tmp_path)
+    rewritten(tmp_path, lambda d: nested(d, "target_scale.std", [1.0, -1.0]))
+    assert "must be positive" in refused(tmp_path)
+    rewritten(tmp_path, lambda d: nested(d, "target_scale", None))
+    assert "`target_scale` must be given for regression" in refused(tmp_path)
+
+
+def test_what_lies_in_the_weights_is_checked(folder: Path) -> None:
+    path = folder / "weights.safetensors"
+    state = load_file(path)
+    name = next(iter(state))
+
+    def written(**changes: torch.Tensor | None) -> str:
+        changed = {**state, **{key.replace("__", "."): value for key, value in changes.items()}}
+        save_file({key: value for key, value in changed.items() if value is not None}, path)
+        return refused(folder)
+
+    bias = state["head.3.bias"]
+    assert "lacks the tensors `head.3.bias`" in written(head__3__bias=None)
+    assert "besides the model's, the tensors `more`" in written(more=torch.zeros(1))
+    assert "`head.3.bias` must have the shape [6] by the architecture; got [7]" in written(
+        head__3__bias=torch.zeros(7)
+    )
+    assert "`head.3.bias` must be float32; got float64" in written(head__3__bias=bias.double())
+    broken = bias.clone()
+    broken[2] = math.nan
+    assert "`head.3.bias` holds a weight that is not a finite number" in written(
+        head__3__bias=broken
+    )
+    assert name in state
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00" * 7,
+        struct.pack("<Q", 2**60) + b"{}",
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 4) + b"nope",
+        struct.pack("<Q", 9) + b'{"a": 12}',
+        b"PK\x03\x04 a zip, as torch.save writes it",
+        b"\x80\x04\x95 a pickle",
+    ],
+)
+def test_a_wrong_header_of_the_weights_is_refused(folder: Path, content: bytes) -> None:
+    (folder / "weights.safetensors").write_bytes(content)
+    assert "cannot be read as safetensors" in refused(folder)
+
+
+def test_truncated_and_flipped_weights_are_refused(folder: Path) -> None:
+    path = folder / "weights.safetensors"
+    whole = path.read_bytes()
+    for length in range(0, len(whole), max(1, len(whole) // 20)):
+        path.write_bytes(whole[:length])
+        refused(folder)
+    for place in range(0, len(whole), max(1, len(whole) // 40)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        refused(folder)
+
+
+def test_what_is_no_folder_of_a_model_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"there is no folder .*nowhere: a model is a folder"):
+        TrainedModel.load(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="there is no folder"):
+        TrainedModel.load(folder / "model.json")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"holds no model: there is no file model\.json"):
+        TrainedModel.load(tmp_path / "empty")
+    (folder / "weights.safetensors").unlink()
+    with pytest.raises(DataError, match=r"holds no model: there is no file weights\.safetensors"):
+        TrainedModel.load(folder)
+    (folder / "weights.safetensors").mkdir()
+    assert "there is no file weights.safetensors" in refused(folder)
+    os.mkfifo(tmp_path / "empty" / "model.json")
+    assert "there is no file model.json" in refused(tmp_path / "empty")
+
+
+def test_a_huge_description_is_not_read(folder: Path) -> None:
+    with (folder / "model.json").open("r+b") as file:
+        file.truncate(1 << 36)
+    assert "is larger than 64 MiB" in refused(folder)
+
+
+def test_without_rights_the_error_names_the_file(unreadable: Path, nobody: None) -> None:
+    assert nobody is None
+    assert "model.json cannot be read: Permission denied" in refused(unreadable)
+
+
+def test_saving_names_what_the_disk_refuses(
+    models: dict[str, tuple[TrainedModel, GraphStore]], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(GraphTransplantError, match=r"cannot write the model into .*file"):
+        models["multiclass"][0].save(tmp_path / "file")
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.bin"
+    write_bytes(path, b"first")
+
+    def refuse(*_: object) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(OSError, match="no"):
+        write_bytes(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_saved_file_has_the_usual_rights(folder: Path) -> None:
+    mask = os.umask(0)
+    os.umask(mask)
+    assert (folder / "model.json").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_names_of_every_kind_survive(tmp_path: Path) -> None:
+    names = ["<script>alert(1)</script>", "Ж🙂", "a\nb", "q\"'", "x" * 10_000, "\ud800"]
+    store = gt.load("motifs", graphs=36)
+    store = store.with_targets(store.y, label_names=names)
+    train(store, method="vanilla", hidden=4, epochs=1).save(tmp_path)
+    assert TrainedModel.load(tmp_path).label_names == (*names[:-1], "?")
+
+
+def test_a_copied_folder_is_the_same_model(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    assert repr(TrainedModel.load(tmp_path / "copy")) == repr(TrainedModel.load(folder))
+
+
+def test_descriptions_are_json() -> None:
+    given = {"a": (1, math.inf), 2: {"b": -math.inf}, "c": [math.nan, "NaN"]}
+    assert plain(given) == {"a": [1, None], "2": {"b": None}, "c": [None, "NaN"]}
+    json.dumps(plain(given), allow_nan=False)
+
+
+def test_what_is_saved_can_be_read(folder: Path) -> None:
+    document = read_description(folder / "model.json")
+    check_description(document, "it")
+
+
+# -------------------------------------------------------------------- devices
+
+
+def test_devices() -> None:
+    assert usable_device("cpu") == torch.device("cpu")
+    with pytest.raises(GraphTransplantError, match="`device` must be one that torch knows"):
+        usable_device("toaster")
+    if not torch.cuda.is_available():
+        with pytest.raises(GraphTransplantError, match="`device` cuda cannot be used here"):
+            usable_device("cuda")
+
+
+def test_a_model_goes_to_a_device(models: dict[str, tuple[TrainedModel, GraphStore]]) -> None:
+    model, store = models["multiclass"]
+    assert model.to("cpu").device == torch.device("cpu")
+    assert len(model.to("cpu").predict(store)) == 60
