@@ -40,15 +40,25 @@ if TYPE_CHECKING:
         VirtualEmbeddings,
         VirtualGraphs,
     )
-    from graph_transplant.datasets import load
+    from graph_transplant.datasets import load, stream
     from graph_transplant.errors import DataError, GraphTransplantError
-    from graph_transplant.graphs import GraphStore, StoreWriter
+    from graph_transplant.estimator import GraphTransplantClassifier, GraphTransplantRegressor
+    from graph_transplant.graphs import GraphStore, Rows, Skipped, StoreWriter
     from graph_transplant.nn import GraphClassifier, Prediction
     from graph_transplant.saliency import NodeSaliency
+    from graph_transplant.targets import TargetScale
+    from graph_transplant.trained import (
+        Predictions,
+        TrainedModel,
+        explain,
+        mixtures,
+        predict_table,
+        to_onnx,
+        train,
+    )
     from graph_transplant.training import FitResult, augmented_loss, evaluate, fit
 
 _HOMES = {
-    "METHODS": "augment",
     "Augmentation": "augment",
     "CleanPass": "augment",
     "DataError": "errors",
@@ -59,9 +69,12 @@ _HOMES = {
     "GraphClassifier": "nn",
     "GraphStore": "graphs",
     "GraphTransplant": "augment",
+    "GraphTransplantClassifier": "estimator",
     "GraphTransplantError": "errors",
+    "GraphTransplantRegressor": "estimator",
     "IfMixup": "augment",
     "LabelSmoothing": "augment",
+    "METHODS": "augment",
     "ManifoldMixup": "augment",
     "MaskNodes": "augment",
     "MixedGraphs": "augment",
@@ -72,21 +85,32 @@ _HOMES = {
     "Pairing": "augment",
     "PerturbEdges": "augment",
     "Prediction": "nn",
+    "Predictions": "trained",
     "RandomSubgraph": "augment",
     "ReliabilityFilter": "augment",
+    "Rows": "graphs",
     "Sequential": "augment",
     "ShuffledSaliency": "augment",
+    "Skipped": "graphs",
     "StoreWriter": "graphs",
     "SubMix": "augment",
     "SwapOpenTriads": "augment",
+    "TargetScale": "targets",
+    "TrainedModel": "trained",
     "TransplantPlan": "augment",
     "Virtual": "augment",
     "VirtualEmbeddings": "augment",
     "VirtualGraphs": "augment",
     "augmented_loss": "training",
     "evaluate": "training",
+    "explain": "trained",
     "fit": "training",
     "load": "datasets",
+    "mixtures": "trained",
+    "predict_table": "trained",
+    "stream": "datasets",
+    "to_onnx": "trained",
+    "train": "trained",
 }
 
 __all__ = [
@@ -101,7 +125,9 @@ __all__ = [
     "GraphClassifier",
     "GraphStore",
     "GraphTransplant",
+    "GraphTransplantClassifier",
     "GraphTransplantError",
+    "GraphTransplantRegressor",
     "IfMixup",
     "LabelSmoothing",
     "ManifoldMixup",
@@ -114,13 +140,18 @@ __all__ = [
     "Pairing",
     "PerturbEdges",
     "Prediction",
+    "Predictions",
     "RandomSubgraph",
     "ReliabilityFilter",
+    "Rows",
     "Sequential",
     "ShuffledSaliency",
+    "Skipped",
     "StoreWriter",
     "SubMix",
     "SwapOpenTriads",
+    "TargetScale",
+    "TrainedModel",
     "TransplantPlan",
     "Virtual",
     "VirtualEmbeddings",
@@ -128,8 +159,14 @@ __all__ = [
     "__version__",
     "augmented_loss",
     "evaluate",
+    "explain",
     "fit",
     "load",
+    "mixtures",
+    "predict_table",
+    "stream",
+    "to_onnx",
+    "train",
 ]
 
 try:

@@ -1,0 +1,58 @@
+"""A trained model as an ONNX file, checked with onnxruntime on graphs of other sizes.
+
+Run it with ``python examples/onnx_export.py``; it needs the extra ``onnx`` (``pip install
+graph-transplant[onnx]``). The file gives calibrated probabilities, and takes batches of any number
+of graphs, nodes and edges; who uses it needs neither PyTorch nor this package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import onnxruntime
+
+import graph_transplant as gt
+from graph_transplant.trained import train
+from graph_transplant.trained.export import to_onnx
+
+
+def main(out: Path, epochs: int) -> None:
+    """Train a small model, export it and compare both.
+
+    Args:
+        out: The file to write.
+        epochs: Number of epochs.
+    """
+    graphs = gt.load("motifs", graphs=240)
+    model = train(
+        graphs, method="transplant-dp", hidden=32, epochs=epochs, learning_rate=5e-3, progress=False
+    )
+    to_onnx(model, out)
+
+    session = onnxruntime.InferenceSession(str(out))
+    names = json.loads(session.get_modelmeta().custom_metadata_map["label_names"])
+    print(f"inputs: {', '.join(field.name for field in session.get_inputs())}")
+    print(f"labels: {', '.join(names)}")
+    others = gt.load("motifs", graphs=60, seed=1)
+    worst = 0.0
+    for sizes in ([0], [1, 2, 3], range(60)):
+        batch = others.batch(sizes)
+        given = {field.name: batch[field.name].numpy() for field in session.get_inputs()}
+        (probabilities,) = session.run(["outputs"], given)
+        expected = model.predict(others.subset(sizes)).outputs.numpy()
+        worst = max(worst, float(np.abs(probabilities - expected).max()))
+        print(f"{len(sizes)} graphs, {batch.num_nodes} nodes: {probabilities.shape}")
+    print(f"largest difference from PyTorch: {worst:.1e}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="(default: a file that is not kept)")
+    parser.add_argument("--epochs", type=int, default=8)
+    options = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        main(options.out or Path(folder) / "model.onnx", options.epochs)

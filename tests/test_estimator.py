@@ -1,0 +1,846 @@
+"""The scikit-learn estimators: every check that applies, graphs of every kind, labels of any."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.ensemble import StackingClassifier, VotingClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+)
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks
+from torch_geometric.data import Data, InMemoryDataset
+
+import graph_transplant as gt
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.estimator import GraphTransplantClassifier, GraphTransplantRegressor
+from graph_transplant.trained import TrainedModel
+from graph_transplant.trained.fitting import train
+
+FAST: dict[str, Any] = {
+    "layers": 1,
+    "hidden": 16,
+    "epochs": 20,
+    "learning_rate": 0.02,
+    "dropout": 0.0,
+    "batch_size": 32,
+    "random_state": 0,
+}
+
+
+def classifier(method: str = "transplant-dp", **changed: Any) -> GraphTransplantClassifier:
+    return GraphTransplantClassifier(method, **{**FAST, **changed})
+
+
+def regressor(method: str = "vanilla", **changed: Any) -> GraphTransplantRegressor:
+    return GraphTransplantRegressor(method, **{**FAST, **changed})
+
+
+# -------------------------------------------------------------------- scikit-learn's own checks
+
+# One step per epoch on what the checks feed: their number, not the size of the data, takes time.
+_CHECKED = {"epochs": 12, "batch_size": 512, "learning_rate": 0.1, "random_state": None}
+ESTIMATORS = [classifier(**_CHECKED), regressor(**_CHECKED)]
+
+# Not handed out by the generator for these estimators, but they hold as well.
+ALSO_RUN = {
+    "GraphTransplantClassifier": (
+        "check_classifier_multioutput",
+        "check_dataframe_column_names_consistency",
+        "check_inplace_ensure_writeable",
+    ),
+    "GraphTransplantRegressor": (
+        "check_dataframe_column_names_consistency",
+        "check_inplace_ensure_writeable",
+    ),
+}
+
+# Why each check that is not run does not apply; docs/scikit-learn.md says the same in short.
+_NO_TRANSFORM = "the estimators do not transform"
+_NO_CLUSTERS = "the estimators do not cluster"
+_NO_OUTLIERS = "the estimators do not detect outliers"
+_NO_WEIGHTS = "`fit` takes no sample weights: graphs are trained on and mixed in pairs, unweighted"
+_NO_CLASS_WEIGHTS = "there is no `class_weight`; `balance` draws classes equally often"
+_OTHER_ARRAYS = "the estimators do not claim to support arrays other than those of numpy"
+_INSIDE = "a part of other checks, which are run"
+INAPPLICABLE = {
+    "check_all_zero_sample_weights_error": _NO_WEIGHTS,
+    "check_array_api_input": _OTHER_ARRAYS,
+    "check_array_api_input_and_values": _OTHER_ARRAYS,
+    "check_array_api_mixed_inputs": _OTHER_ARRAYS,
+    "check_array_api_same_namespace": _OTHER_ARRAYS,
+    "check_class_weight_balanced_classifiers": _NO_CLASS_WEIGHTS,
+    "check_class_weight_balanced_linear_classifier": _NO_CLASS_WEIGHTS,
+    "check_class_weight_classifiers": _NO_CLASS_WEIGHTS,
+    "check_classifier_not_supporting_multiclass": "more than two classes are supported",
+    "check_classifiers_multilabel_output_format_decision_function": (
+        "there is no `decision_function`: probabilities are calibrated, margins are not"
+    ),
+    "check_classifiers_predictions": _INSIDE,
+    "check_clusterer_compute_labels_predict": _NO_CLUSTERS,
+    "check_clustering": _NO_CLUSTERS,
+    "check_estimator": "runs all the others",
+    "check_estimators_data_not_an_array": _INSIDE,
+    "check_fit_non_negative": "for estimators that refuse negative numbers; these take them",
+    "check_get_feature_names_out_error": _NO_TRANSFORM,
+    "check_global_output_transform_pandas": _NO_TRANSFORM,
+    "check_global_set_output_transform_polars": _NO_TRANSFORM,
+    "check_nonsquare_error": "`X` is not a matrix of pairwise distances",
+    "check_outlier_contamination": _NO_OUTLIERS,
+    "check_outlier_corruption": _NO_OUTLIERS,
+    "check_outliers_fit_predict": _NO_OUTLIERS,
+    "check_outliers_train": _NO_OUTLIERS,
+    "check_param_validation": "reads a private declaration of scikit-learn's own estimators",
+    "check_sample_weight_equivalence_on_dense_data": _NO_WEIGHTS,
+    "check_sample_weight_equivalence_on_sparse_data": _NO_WEIGHTS,
+    "check_sample_weights_list": _NO_WEIGHTS,
+    "check_sample_weights_not_an_array": _NO_WEIGHTS,
+    "check_sample_weights_not_overwritten": _NO_WEIGHTS,
+    "check_sample_weights_pandas_series": _NO_WEIGHTS,
+    "check_sample_weights_shape": _NO_WEIGHTS,
+    "check_set_output_transform": _NO_TRANSFORM,
+    "check_set_output_transform_pandas": _NO_TRANSFORM,
+    "check_set_output_transform_polars": _NO_TRANSFORM,
+    "check_sparsify_coefficients": "there are no coefficients",
+    "check_transformer_data_not_an_array": _NO_TRANSFORM,
+    "check_transformer_general": _NO_TRANSFORM,
+    "check_transformer_get_feature_names_out": _NO_TRANSFORM,
+    "check_transformer_get_feature_names_out_pandas": _NO_TRANSFORM,
+    "check_transformer_n_iter": _NO_TRANSFORM,
+    "check_transformer_preserve_dtypes": _NO_TRANSFORM,
+    "check_transformers_unfitted": _NO_TRANSFORM,
+    "check_transformers_unfitted_stateless": _NO_TRANSFORM,
+}
+
+
+def name_of(check: Any) -> str:
+    return str(getattr(check, "func", check).__name__)
+
+
+@estimator_checks.parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_check(estimator: Any, check: Any) -> None:
+    if name_of(check) in INAPPLICABLE:
+        pytest.skip(INAPPLICABLE[name_of(check)])
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_further_scikit_learn_checks(estimator: Any) -> None:
+    kind = type(estimator).__name__
+    for name in ALSO_RUN[kind]:
+        getattr(estimator_checks, name)(kind, clone(estimator))
+
+
+def test_no_check_is_forgotten() -> None:
+    every = {
+        name
+        for name, value in vars(estimator_checks).items()
+        if name.startswith("check_")
+        and inspect.isfunction(value)
+        and value.__module__ == estimator_checks.__name__
+    }
+    run = {
+        name_of(check)
+        for estimator in ESTIMATORS
+        for _, check in estimator_checks.estimator_checks_generator(estimator)
+    }
+    run |= {name for names in ALSO_RUN.values() for name in names}
+    assert every - run - set(INAPPLICABLE) == set()
+    assert set(INAPPLICABLE) - every == set()
+
+
+# -------------------------------------------------------------------- graphs of every kind
+
+
+def rings_and_stars(count: int = 12) -> tuple[list[nx.Graph[Any]], list[str]]:
+    """Graphs that degrees alone tell apart."""
+    graphs, names = [], []
+    for size in range(4, 4 + count):
+        graphs += [nx.cycle_graph(size), nx.star_graph(size - 1)]
+        names += ["ring", "star"]
+    return graphs, names
+
+
+def as_data(graph: nx.Graph[Any], x: torch.Tensor | None = None, **fields: Any) -> Data:
+    ends = torch.tensor(list(graph.edges)).t()
+    both = torch.cat((ends, ends.flip(0)), dim=1)
+    return Data(x=x, edge_index=both, num_nodes=graph.number_of_nodes(), **fields)
+
+
+MOLECULES = [
+    *("CCO", "CCCO", "CC(O)C", "OCCO", "CCCCO", "CC(C)CO", "OC1CCCC1", "CCOCC", "COC", "OCC(O)C"),
+    *("CCN", "CCCN", "CC(N)C", "NCCN", "CCCCN", "CC(C)CN", "NC1CCCC1", "CCNCC", "CNC", "NCC(N)C"),
+]
+ATOMS = np.repeat(["oxygen", "nitrogen"], 10)
+
+
+def test_networkx_graphs_and_names() -> None:
+    graphs, names = rings_and_stars()
+    fitted = classifier(epochs=40).fit(graphs, names)
+    assert fitted.classes_.tolist() == ["ring", "star"]
+    assert fitted.predict([nx.star_graph(30), nx.cycle_graph(30)]).tolist() == ["star", "ring"]
+    assert fitted.score(graphs, names) == 1.0
+    assert not hasattr(fitted, "n_features_in_")
+    assert fitted.model_.label_names == ("ring", "star")
+    assert next(point["epoch"] for point in fitted.history_) == 1
+
+
+def test_networkx_labels_are_read_as_in_training() -> None:
+    graphs, names = rings_and_stars(6)
+    for graph, name in zip(graphs, names, strict=True):
+        nx.set_node_attributes(graph, {n: "ab"[n % 2] for n in graph}, "label")
+        graph.graph["y"] = name
+    fitted = classifier(epochs=2).fit(graphs)
+    assert fitted.classes_.tolist() == ["ring", "star"]
+    assert fitted.model_.network.in_features == 2
+    # One label alone would give one column if it were read afresh.
+    only_a = graphs[0].copy()
+    nx.set_node_attributes(only_a, "a", "label")
+    assert fitted.predict([only_a]).shape == (1,)
+    nx.set_node_attributes(only_a, "zinc", "label")
+    with pytest.raises(DataError, match="zinc"):
+        fitted.predict([only_a])
+
+
+@pytest.mark.parametrize("features", ["ogb", "elements"])
+def test_smiles(features: str) -> None:
+    fitted = classifier(features=features, epochs=40, validation_fraction=0.3).fit(MOLECULES, ATOMS)
+    assert fitted.model_.description["training"]["model"] == "gine"
+    assert fitted.score(MOLECULES, ATOMS) > 0.9
+    assert fitted.predict(["OCCCO"]).tolist() == ["oxygen"]
+    assert fitted.predict(np.array(["NCCCN"])).tolist() == ["nitrogen"]
+
+
+def test_pyg_data_data_set_array_and_store_give_the_same() -> None:
+    graphs, names = rings_and_stars(6)
+    data = [as_data(graph) for graph in graphs]
+    labels = [["ring", "star"].index(name) for name in names]
+    own = [as_data(graph, y=torch.tensor([c])) for graph, c in zip(graphs, labels, strict=True)]
+    array = np.empty(len(data), dtype=object)
+    array[:] = data
+
+    class Made(InMemoryDataset):
+        def __init__(self) -> None:
+            super().__init__()
+            self.data, self.slices = self.collate(own)
+
+    store = gt.GraphStore.from_pyg(own)
+    outputs = [
+        classifier(epochs=3).fit(X, y).predict_proba(data)
+        for X, y in [
+            (data, labels),
+            (tuple(data), np.array(labels)),
+            (array, torch.tensor(labels)),
+            (own, None),
+            (Made(), None),
+            (store, None),
+            (store, labels),
+        ]
+    ]
+    for other in outputs[1:]:
+        np.testing.assert_array_equal(other, outputs[0])
+    # What stands beside a graph does not matter.
+    fitted = classifier(epochs=3).fit(store)
+    np.testing.assert_allclose(fitted.predict_proba(store.subset([1, 2])), outputs[0][1:3], 1e-12)
+
+
+def test_smiles_in_the_only_column_of_a_table() -> None:
+    pandas = pytest.importorskip("pandas")
+    fitted = classifier(epochs=2).fit(MOLECULES, ATOMS)
+    expected = fitted.predict_proba(MOLECULES)
+    frame = pandas.DataFrame({"smiles": MOLECULES})
+    for column in (frame, np.array(MOLECULES)[:, None], np.array(MOLECULES, object)[:, None]):
+        np.testing.assert_array_equal(fitted.predict_proba(column), expected)
+        again = classifier(epochs=2).fit(column, ATOMS)
+        np.testing.assert_array_equal(again.predict_proba(column), expected)
+        assert not hasattr(again, "n_features_in_")
+    named = frame.assign(name="mine")
+    with pytest.raises(DataError, match="one column of SMILES strings; got 2 columns with texts"):
+        fitted.predict(named)
+    frame.loc[3, "smiles"] = None
+    with pytest.raises(DataError, match="there are SMILES strings, but item 3 is a "):
+        fitted.predict(frame)
+    # Numbers that stand as texts are numbers, as for all of scikit-learn.
+    table = np.random.default_rng(0).normal(size=(12, 1)).round(3)
+    numbers = classifier(epochs=1).fit(table, np.arange(12) % 2)
+    texts = table.astype(str).astype(object)
+    np.testing.assert_array_equal(numbers.predict_proba(texts), numbers.predict_proba(table))
+
+
+def test_labels_of_another_type_are_not_all_wrong() -> None:
+    graphs, names = rings_and_stars(5)
+    numbers = np.array([int(name == "star") for name in names])
+    fitted = classifier(epochs=1).fit(graphs, numbers)
+    message = "labels of the type str, such as '0', but the classes are of the type int, such as 0"
+    with pytest.raises(DataError, match=message):
+        fitted.score(graphs, numbers.astype(str))
+    with pytest.raises(DataError, match="type int, such as 0, but the classes are of the type str"):
+        classifier(epochs=1).fit(graphs, names).score(graphs, numbers)
+    assert fitted.score(graphs, numbers.astype(bool)) == fitted.score(graphs, numbers)
+    # Classes that were not trained on are no error: a fold may have none other.
+    assert fitted.score(graphs[:1], [7]) == 0
+
+
+def test_score_without_labels_takes_those_of_the_graphs() -> None:
+    graphs, names = rings_and_stars(6)
+    own = [
+        as_data(g, y=torch.tensor([n == "star"]).long()) for g, n in zip(graphs, names, strict=True)
+    ]
+    fitted = classifier(epochs=3).fit(own)
+    numbers = [int(name == "star") for name in names]
+    assert fitted.score(own) == accuracy_score(numbers, fitted.predict(own))
+    weights = np.arange(len(own))
+    assert fitted.score(own, numbers, sample_weight=weights) == pytest.approx(
+        accuracy_score(numbers, fitted.predict(own), sample_weight=weights)
+    )
+
+
+def test_names_of_labels_and_values_are_kept() -> None:
+    store = gt.load("motifs", graphs=60)
+    fitted = classifier(epochs=1).fit(store)
+    assert fitted.classes_.tolist() == [0, 1, 2, 3, 4, 5]
+    assert fitted.model_.label_names == store.label_names
+    some = store.subset(store.labels != 2)
+    assert classifier(epochs=1).fit(some).model_.label_names == tuple(
+        name for number, name in enumerate(store.label_names or ()) if number != 2
+    )
+    pandas = pytest.importorskip("pandas")
+    graphs, names = rings_and_stars(4)
+    frame = pandas.DataFrame(
+        {"star": [n == "star" for n in names], "size": [len(g) for g in graphs]}
+    )
+    assert regressor(epochs=1).fit(graphs, frame).model_.label_names == ("star", "size")
+    labels = frame.assign(size=frame["size"] > 5)
+    assert classifier(epochs=1).fit(graphs, labels).model_.label_names == ("star", "size")
+    series = pandas.Series(names)
+    assert classifier(epochs=1).fit(graphs, series).classes_.tolist() == ["ring", "star"]
+
+
+def test_numbers_of_a_store_are_its_own_targets() -> None:
+    paths = [as_data(nx.path_graph(n), y=torch.tensor([float(n)])) for n in range(3, 15)]
+    store = gt.GraphStore.from_pyg(paths, task="regression")
+    fitted = regressor(epochs=2).fit(store)
+    assert fitted.predict(store).shape == (12,)
+    np.testing.assert_array_equal(
+        fitted.predict(store), regressor(epochs=2).fit(paths).predict(paths)
+    )
+    assert fitted.score(store) == pytest.approx(r2_score(np.arange(3, 15), fitted.predict(store)))
+
+
+def test_quantities_are_standardised_and_one_hot_columns_are_not() -> None:
+    generator = torch.Generator().manual_seed(0)
+    ring = nx.cycle_graph(4)
+
+    def graph(shift: float) -> Data:
+        quantity = 1000 + shift + torch.rand(4, 1, generator=generator)
+        hot = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+        return as_data(ring, x=torch.cat((quantity, hot), dim=1))
+
+    graphs = [graph(10.0 * (k % 2)) for k in range(16)]
+    fitted = classifier("vanilla", epochs=30).fit(graphs, [k % 2 for k in range(16)])
+    assert fitted.model_.network.config()["continuous"] == 1
+    assert fitted.score(graphs, [k % 2 for k in range(16)]) == 1.0
+
+
+def test_a_row_of_a_table_is_a_graph_of_one_node() -> None:
+    table = np.random.default_rng(0).normal(size=(60, 3))
+    labels = table[:, 0] > 0
+    fitted = classifier("vanilla", epochs=40, validation_fraction=0.3).fit(table, labels)
+    assert fitted.n_features_in_ == 3
+    assert fitted.score(table, labels) > 0.9
+    rows = [
+        Data(x=torch.tensor(row[None]).float(), edge_index=torch.empty(2, 0).long())
+        for row in table
+    ]
+    np.testing.assert_allclose(fitted.predict_proba(rows), fitted.predict_proba(table), atol=1e-6)
+    # Graphs have no columns: what the table left behind must go.
+    graphs, names = rings_and_stars(4)
+    assert not hasattr(fitted.fit(graphs, names), "n_features_in_")
+
+
+# -------------------------------------------------------------------- labels of any type
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["no", "yes"], [-3, 7], [False, True], np.array([2.0, 5.0]), [np.str_("b"), np.str_("a")]],
+    ids=["text", "numbers", "bools", "whole floats", "numpy texts"],
+)
+def test_labels_come_back_as_they_were(labels: Any) -> None:
+    graphs, names = rings_and_stars(5)
+    y = [labels[int(name == "star")] for name in names]
+    fitted = classifier(epochs=2).fit(graphs, y)
+    np.testing.assert_array_equal(fitted.classes_, np.unique(y))
+    assert fitted.predict(graphs).dtype == np.asarray(y).dtype
+    probabilities = fitted.predict_proba(graphs)
+    np.testing.assert_allclose(probabilities.sum(1), 1.0, atol=1e-12)
+    np.testing.assert_array_equal(fitted.classes_[probabilities.argmax(1)], fitted.predict(graphs))
+    np.testing.assert_allclose(np.exp(fitted.predict_log_proba(graphs)), probabilities)
+
+
+def test_several_labels_of_which_some_are_missing() -> None:
+    graphs, names = rings_and_stars(8)
+    y = np.array(
+        [[name == "star", len(g) > 7] for g, name in zip(graphs, names, strict=True)], float
+    )
+    y[3, 0] = y[8, 1] = np.nan
+    fitted = classifier(readout="sum", epochs=60).fit(graphs, y)
+    assert fitted.classes_.tolist() == [0, 1]
+    predicted, probabilities = fitted.predict(graphs), fitted.predict_proba(graphs)
+    assert predicted.shape == probabilities.shape == (16, 2)
+    np.testing.assert_array_equal(predicted, probabilities >= 0.5)
+    by_hand = np.mean(
+        [
+            all(p == t or np.isnan(t) for p, t in zip(*row, strict=True))
+            for row in zip(predicted, y, strict=True)
+        ]
+    )
+    assert fitted.score(graphs, y) == by_hand > 0.7
+
+
+def test_numbers_in_their_own_units() -> None:
+    graphs = [nx.path_graph(n) for n in range(3, 33)]
+    mass = [1000.0 * len(graph) for graph in graphs]
+    fitted = regressor(model="gin", readout="sum", epochs=60).fit(graphs, mass)
+    predicted = fitted.predict(graphs)
+    assert predicted.shape == (30,)
+    assert predicted.dtype == np.float64
+    assert fitted.score(graphs, mass) == pytest.approx(r2_score(mass, predicted))
+    assert fitted.score(graphs, mass) > 0.8
+
+
+def test_several_numbers_of_which_some_are_missing() -> None:
+    graphs = [nx.path_graph(n) for n in range(3, 23)]
+    y = np.array([[len(graph), -5.0 * len(graph)] for graph in graphs])
+    y[4, 1] = np.nan
+    fitted = regressor(model="gin", readout="sum", epochs=40).fit(graphs, y)
+    predicted = fitted.predict(graphs)
+    assert predicted.shape == (20, 2)
+    there = np.arange(20) != 4
+    by_hand = (r2_score(y[:, 0], predicted[:, 0]) + r2_score(y[there, 1], predicted[there, 1])) / 2
+    assert fitted.score(graphs, y) == pytest.approx(by_hand)
+    weights = np.arange(1.0, 21.0)
+    weighted = [
+        r2_score(y[:, 0], predicted[:, 0], sample_weight=weights),
+        r2_score(y[there, 1], predicted[there, 1], sample_weight=weights[there]),
+    ]
+    assert fitted.score(graphs, y, sample_weight=weights) == pytest.approx(np.mean(weighted))
+
+
+# -------------------------------------------------------------------- randomness and inputs
+
+
+@pytest.fixture
+def small() -> tuple[list[nx.Graph[Any]], list[str]]:
+    return rings_and_stars(5)
+
+
+def test_same_seed_same_result(small: Any) -> None:
+    first, second, other = (
+        classifier(epochs=3, random_state=seed).fit(*small).predict_proba(small[0])
+        for seed in (5, 5, 6)
+    )
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, other)
+
+
+def test_random_generators_and_none(small: Any) -> None:
+    def outputs(state: Any) -> Any:
+        return classifier(epochs=2, random_state=state).fit(*small).predict_proba(small[0])
+
+    shared = np.random.RandomState(3)
+    first, second = outputs(shared), outputs(shared)
+    assert not np.array_equal(first, second), "a generator moves on"
+    np.testing.assert_array_equal(first, outputs(np.random.RandomState(3)))
+    assert not np.array_equal(outputs(None), outputs(None))
+
+
+@pytest.mark.parametrize("state", [0, None])
+def test_nothing_else_is_changed(small: Any, state: Any) -> None:
+    graphs, names = small
+    data = [as_data(graph, x=torch.rand(len(graph), 2)) for graph in graphs]
+    before = copy.deepcopy(data)
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
+    classifier(epochs=2, random_state=state).fit(data, names).predict(data)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    for was, now in zip(numpy_state, np.random.get_state(), strict=True):  # noqa: NPY002
+        np.testing.assert_array_equal(was, now)
+    for old, new in zip(before, data, strict=True):
+        assert old.to_dict().keys() == new.to_dict().keys()
+        assert torch.equal(old.x, new.x)
+        assert torch.equal(old.edge_index, new.edge_index)
+
+
+def test_held_out_graphs_are_a_share_of_each_class() -> None:
+    graphs, names = rings_and_stars(20)
+    fitted = classifier(epochs=1, validation_fraction=0.25).fit(graphs, names)
+    assert fitted.model_.description["training"]["sizes"] == {
+        "train": 30,
+        "validation": 10,
+        "test": 0,
+    }
+
+
+# -------------------------------------------------------------------- inside scikit-learn
+
+
+def test_parameters_and_clones() -> None:
+    made = classifier(balance=True, hidden=8)
+    twin = clone(made)
+    assert twin.get_params() == made.get_params()
+    assert twin.set_params(layers=4).layers == 4
+    assert "balance" not in GraphTransplantRegressor().get_params()
+    assert repr(GraphTransplantClassifier("vanilla", hidden=8)) == (
+        "GraphTransplantClassifier(hidden=8, method='vanilla')"
+    )
+
+
+def test_unfitted_estimators_say_so(tmp_path: Path) -> None:
+    for call in (
+        lambda: classifier().predict(["CC"]),
+        lambda: classifier().predict_proba(["CC"]),
+        lambda: classifier().score(["CC"], [1]),
+        lambda: regressor().predict(["CC"]),
+        lambda: classifier().save(tmp_path),
+    ):
+        with pytest.raises(NotFittedError):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cross_validation_of_graphs_and_of_a_store() -> None:
+    graphs, names = rings_and_stars(9)
+    scores = cross_val_score(classifier(epochs=40, validation_fraction=0.4), graphs, names, cv=2)
+    assert scores.mean() > 0.9
+    own = [
+        as_data(g, y=torch.tensor([int(n == "star")])) for g, n in zip(graphs, names, strict=True)
+    ]
+    store = gt.GraphStore.from_pyg(own)
+    folds = [(np.arange(6, 18), np.arange(6)), (np.arange(12), np.arange(12, 18))]
+    of_list = cross_val_score(classifier(epochs=3), own, store.y.numpy(), cv=folds)
+    for found in (
+        cross_val_score(classifier(epochs=3), store, store.y.numpy(), cv=folds),
+        cross_val_score(classifier(epochs=3), np.fromiter(own, dtype=object), store.y, cv=folds),
+        # The graphs' own labels are used for fitting and for scoring.
+        cross_val_score(classifier(epochs=3), store, cv=folds),
+    ):
+        np.testing.assert_array_equal(found, of_list)
+    predicted = cross_val_predict(classifier(epochs=3), graphs, names, cv=2, method="predict_proba")
+    assert predicted.shape == (18, 2)
+
+
+def test_folds_of_a_molecule_store_have_the_model_of_the_whole() -> None:
+    from graph_transplant.datasets.molecules import from_smiles
+
+    store = from_smiles(MOLECULES).with_targets(torch.arange(20) // 10)
+    estimator = classifier(epochs=1)
+    folds = cross_validate(estimator, store, store.y.numpy(), cv=2, return_estimator=True)
+    models = [*folds["estimator"], estimator.fit(store)]
+    assert [one.model_.description["training"]["model"] for one in models] == ["gine"] * 3
+    # Graphs that were never molecules have edge features as well, or they do not.
+    graphs, names = rings_and_stars(5)
+    data = [as_data(graph) for graph in graphs]
+    plain = classifier(epochs=1).fit(data, names).model_
+    assert plain.description["training"]["model"] == "gcs"
+    for graph in data:
+        graph.edge_attr = torch.ones(graph.num_edges, 2)
+    wide = classifier(epochs=1).fit(data, names).model_
+    assert wide.description["training"]["model"] == "gine"
+
+
+def test_cross_validation_in_other_processes() -> None:
+    graphs, names = rings_and_stars(6)
+    here = cross_val_score(classifier(epochs=3), graphs, names, cv=2)
+    there = cross_val_score(classifier(epochs=3), graphs, names, cv=2, n_jobs=2)
+    np.testing.assert_array_equal(here, there)
+
+
+def test_grid_search_over_methods() -> None:
+    graphs, names = rings_and_stars(8)
+    grid = {"method": ["vanilla", "transplant-dp"], "layers": [1, 2]}
+    search = GridSearchCV(classifier(epochs=5), grid, cv=2).fit(graphs, names)
+    assert set(search.best_params_) == {"method", "layers"}
+    assert len(search.cv_results_["mean_test_score"]) == 4
+    assert search.predict(graphs[:2]).shape == (2,)
+
+
+def test_pipeline() -> None:
+    names = np.array(["oxygen", "nitrogen"])[[int("N" in s) for s in MOLECULES]]
+    pipe = make_pipeline(
+        FunctionTransformer(lambda texts: [s.strip() for s in texts]), classifier(epochs=3)
+    )
+    assert isinstance(pipe, Pipeline)
+    padded = [f"  {smiles} " for smiles in MOLECULES]
+    pipe.fit(padded, names)
+    pipe.set_params(graphtransplantclassifier__epochs=2)
+    assert pipe.predict_proba(padded).shape == (20, 2)
+
+
+def test_voting_and_stacking() -> None:
+    graphs, names = rings_and_stars(8)
+    members = [("mean", classifier(epochs=20)), ("sum", classifier(epochs=20, readout="sum"))]
+    vote = VotingClassifier(members, voting="soft").fit(graphs, names)
+    by_hand = np.mean([member.predict_proba(graphs) for member in vote.estimators_], axis=0)
+    np.testing.assert_allclose(vote.predict_proba(graphs), by_hand)
+    stack = StackingClassifier(members, final_estimator=LogisticRegression(), cv=2)
+    assert stack.fit(graphs, names).predict(graphs).shape == (16,)
+
+
+# -------------------------------------------------------------------- what is told
+
+
+def test_edge_features_that_are_not_used_are_told() -> None:
+    with pytest.warns(UserWarning, match=r"gcs does not use the 13 edge features") as caught:
+        classifier(model="gcs", epochs=1).fit(MOLECULES, ATOMS)
+    # The warning points at the line above, whichever estimator it is.
+    assert [Path(one.filename) for one in caught] == [Path(__file__)]
+    with pytest.warns(UserWarning, match="gin does not use the 13 edge features") as caught:
+        regressor(model="gin", epochs=1).fit(MOLECULES, np.arange(20.0))
+    assert [Path(one.filename) for one in caught] == [Path(__file__)]
+
+
+def test_a_class_that_validation_does_not_see_is_told() -> None:
+    table = np.random.default_rng(0).normal(size=(150, 2))
+    labels = np.repeat(["common", "rare"], [148, 2])
+    with pytest.warns(UserWarning, match="validation graphs") as caught:
+        classifier("vanilla", epochs=1).fit(table, labels)
+    told = sorted(str(one.message) for one in caught)
+    assert told == [
+        "auroc is not defined on these validation graphs: their loss or accuracy decides",
+        "the validation graphs have none of: rare",
+    ]
+    assert {Path(one.filename) for one in caught} == {Path(__file__)}
+
+
+def test_what_is_normal_is_not_told() -> None:
+    # Warnings are errors here: one validation graph cannot be of both classes, and who asks for
+    # balance knows.
+    graphs, names = rings_and_stars(5)
+    classifier(epochs=1).fit(graphs, names)
+    table = np.random.default_rng(0).normal(size=(200, 2))
+    classifier("vanilla", epochs=1, balance=True).fit(table, np.arange(200) % 2)
+
+
+# -------------------------------------------------------------------- kept for later
+
+
+def fitted_estimators() -> Iterator[tuple[Any, Any]]:
+    graphs, names = rings_and_stars(5)
+    numbers = [int(name == "star") + 3 for name in names]
+    several = np.array([[n == 3, 1] for n in numbers], float)
+    table = np.random.default_rng(0).normal(size=(12, 2))
+    yield classifier(epochs=2).fit(graphs, names), graphs
+    yield classifier(epochs=2, random_state=np.random.RandomState(0)).fit(graphs, numbers), graphs
+    yield classifier(epochs=2).fit(graphs, [n == 3 for n in numbers]), graphs
+    yield classifier(epochs=2).fit(graphs, np.array(names, dtype=object)), graphs
+    yield classifier(epochs=2).fit(graphs, several), graphs
+    yield classifier(epochs=2).fit(MOLECULES, ATOMS), MOLECULES
+    yield regressor(epochs=2).fit(graphs, numbers), graphs
+    yield regressor(epochs=2).fit(table, table), table
+
+
+def test_saved_and_pickled_estimators_are_the_same(tmp_path: Path) -> None:
+    for number, (fitted, graphs) in enumerate(fitted_estimators()):
+        folder = tmp_path / str(number)
+        fitted.save(folder)
+        for again in (type(fitted).load(folder), pickle.loads(pickle.dumps(fitted))):  # noqa: S301
+            np.testing.assert_array_equal(again.predict(graphs), fitted.predict(graphs))
+            assert again.predict(graphs).dtype == fitted.predict(graphs).dtype
+            if hasattr(fitted, "classes_"):
+                np.testing.assert_array_equal(again.classes_, fitted.classes_)
+                np.testing.assert_array_equal(
+                    again.predict_proba(graphs), fitted.predict_proba(graphs)
+                )
+            assert again.history_ == fitted.history_
+            assert getattr(again, "n_features_in_", 0) == getattr(fitted, "n_features_in_", 0)
+            same = {k: v for k, v in fitted.get_params().items() if k != "random_state"}
+            assert {k: v for k, v in again.get_params().items() if k != "random_state"} == same
+        # The folder is a model like any other.
+        model = TrainedModel.load(folder)
+        assert model.task == fitted.model_.task
+
+
+def test_numbers_of_numpy_can_be_parameters(tmp_path: Path) -> None:
+    graphs, names = rings_and_stars(4)
+    grid = {"hidden": np.array([8, 16]), "dropout": np.array([0.25]), "random_state": np.arange(1)}
+    best = GridSearchCV(classifier(epochs=1), grid, cv=2).fit(graphs, names).best_estimator_
+    best.save(tmp_path)
+    again = GraphTransplantClassifier.load(tmp_path)
+    assert again.get_params() == best.get_params()
+    np.testing.assert_array_equal(again.predict_proba(graphs), best.predict_proba(graphs))
+
+
+def test_names_of_columns_are_kept(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=["a", "b"])
+    fitted = classifier(epochs=1).fit(table, np.arange(20) % 2)
+    fitted.save(tmp_path)
+    again = GraphTransplantClassifier.load(tmp_path)
+    assert again.feature_names_in_.tolist() == ["a", "b"]
+    assert again.feature_names_in_.dtype == fitted.feature_names_in_.dtype
+    np.testing.assert_array_equal(again.predict(table), fitted.predict(table))
+    with pytest.raises(ValueError, match="feature names should match"):
+        again.predict(table[["b", "a"]])
+    path = tmp_path / "estimator.json"
+    good = json.loads(path.read_text())
+    for wrong in (["a"], ["a", 2], "ab", 5):
+        path.write_text(json.dumps({**good, "feature_names_in": wrong}))
+        with pytest.raises(DataError, match=r"`feature_names_in` in .* must be 2 texts"):
+            GraphTransplantClassifier.load(tmp_path)
+
+
+@pytest.mark.parametrize("unit", ["datetime64[D]", "datetime64[ns]"])
+def test_classes_that_could_not_be_read_again_are_not_saved(tmp_path: Path, unit: str) -> None:
+    graphs, names = rings_and_stars(4)
+    days = np.array(["2020-01-01", "2021-01-01"], dtype=unit)
+    fitted = classifier(epochs=1).fit(graphs, days[[int(name == "star") for name in names]])
+    assert fitted.predict(graphs).dtype == days.dtype
+    with pytest.raises(GraphTransplantError, match="classes that are saved must be texts, numbers"):
+        fitted.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_model_trained_elsewhere_can_be_loaded(tmp_path: Path) -> None:
+    store = gt.load("motifs", graphs=60)
+    train(store, method="vanilla", hidden=8, layers=2, epochs=1).save(tmp_path)
+    loaded = GraphTransplantClassifier.load(tmp_path)
+    assert loaded.classes_.tolist() == list(store.label_names or ())
+    assert loaded.method == "vanilla"
+    assert loaded.layers == 2
+    assert loaded.predict(store.to_pyg()[:3]).shape == (3,)
+
+
+def test_folders_that_do_not_fit(tmp_path: Path) -> None:
+    graphs, names = rings_and_stars(4)
+    classifier(epochs=1).fit(graphs, names).save(tmp_path)
+    with pytest.raises(DataError, match="is for multiclass, not for regression"):
+        GraphTransplantRegressor.load(tmp_path)
+    with pytest.raises(DataError, match="no folder"):
+        GraphTransplantClassifier.load(tmp_path / "nowhere")
+    path = tmp_path / "estimator.json"
+    good = json.loads(path.read_text())
+    for written, message in [
+        (json.dumps({**good, "weights_sha256": "0"}), "belongs to another model"),
+        ("{", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+        ("[]", "not written by an estimator"),
+        (json.dumps({**good, "format": "graph-transplant estimator 2"}), "of this version"),
+        (json.dumps({**good, "estimator": "Other"}), "holds a Other, not a Graph"),
+        (json.dumps({**good, "parameters": 3}), "`parameters` must be an object"),
+        (json.dumps({**good, "classes": {"type": "<U4", "values": ["a"]}}), "must be 2 texts"),
+        (json.dumps({**good, "classes": {"type": "<M8[zz]", "values": [1, 2]}}), "must be 2 texts"),
+        (json.dumps({**good, "classes": {"type": "|O", "values": [{}, []]}}), "must be 2 texts"),
+        (json.dumps({**good, "classes": {"type": "<M8[s]", "values": [1, 2]}}), "must be 2 texts"),
+        (json.dumps({**good, "classes": "ring"}), "must be 2 texts"),
+    ]:
+        path.write_text(written)
+        with pytest.raises(DataError, match=message):
+            GraphTransplantClassifier.load(tmp_path)
+
+
+# -------------------------------------------------------------------- what is wrong is said
+
+GRAPHS, NAMES = rings_and_stars(4)
+
+
+@pytest.mark.parametrize(
+    ("graphs", "y", "message"),
+    [
+        ([*GRAPHS[:3], "CCO"], NAMES[:4], "item 0 is a networkx graph, but item 3 is a SMILES"),
+        ([*GRAPHS[:3], 4.5], NAMES[:4], "item 0 is a networkx graph, but item 3 is a float"),
+        ("CCO", ["a"], "must be a sequence of graphs; got a SMILES string alone"),
+        (GRAPHS[0], ["a"], "must be a sequence of graphs; got a networkx graph alone"),
+        (as_data(GRAPHS[0]), ["a"], "must be a sequence of graphs; got a PyG Data alone"),
+        (GRAPHS, NAMES[:-1], "there are 8 graphs, but 7 entries"),
+        (GRAPHS, None, "requires y to be passed.*: graph 0 has none of its own"),
+        (MOLECULES, None, "requires y to be passed"),
+        (GRAPHS, ["a"] * 8, "two classes to tell apart; got one class, 'a'"),
+        (GRAPHS, [*NAMES[:5], None, "star", "star"], "the label of graph 5 is missing"),
+        (GRAPHS, [0, 1, 0, float("nan"), 1, 0, 1, 0], "the label of graph 3 is missing"),
+        (GRAPHS, [*NAMES[:-1], 4], "must be of one type; got int, str"),
+        (GRAPHS, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], "Unknown label type"),
+        (GRAPHS, [[0, 1]] * 7 + [[0, 2]], "must be 0, 1 or NaN"),
+        (GRAPHS, [[0, 1]] * 7 + [[np.nan, np.nan]], "all labels of graph 7 are missing"),
+        (GRAPHS, [[0, 1]] * 7 + [[0]], "`y` must have one label per graph"),
+        (GRAPHS[:2], NAMES[:2], "at least 3 graphs"),
+        (["CCO", "CC(", *MOLECULES], [0, 1] * 11, r"item 1, 'CC\(': .*cannot be parsed"),
+        ([nx.MultiGraph([(0, 1)])] * 4, [0, 1, 0, 1], "graph 0"),
+        ([], [], "`X` holds no graphs"),
+    ],
+)
+def test_what_cannot_be_fitted(graphs: Any, y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        classifier(epochs=1).fit(graphs, y)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"method": "transplant"}, "method"),
+        ({"model": "gcm"}, "`model` must be one of .*did you mean 'gc"),
+        ({"readout": "median"}, "`readout` must be one of"),
+        ({"validation_fraction": 0.0}, r"`validation_fraction` must be in \(0, 1\), got 0.0"),
+        ({"validation_fraction": 1}, r"`validation_fraction` must be in \(0, 1\), got 1"),
+        ({"epochs": 0}, "`epochs` must be at least 1"),
+        ({"model": "gine"}, "needs edge features"),
+        ({"device": "warp"}, "device"),
+    ],
+)
+def test_parameters_that_cannot_be_used(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphTransplantError, match=message):
+        classifier(**{"epochs": 1, **changed}).fit(GRAPHS, NAMES)
+
+
+def test_features_that_cannot_be_used() -> None:
+    with pytest.raises(GraphTransplantError, match="`features` must be one of ogb, elements"):
+        classifier(features="morgan").fit(MOLECULES, ATOMS)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([1.0] * 7 + [np.nan], "Input y contains NaN"),
+        ([[1.0, 2.0]] * 7 + [[np.nan, np.nan]], "all numbers of graph 7 are missing"),
+        ([[1.0, 2.0]] * 7 + [[np.inf, 0.0]], "Input y contains infinity"),
+        ([1.0] * 9, "there are 8 graphs, but 9 entries"),
+    ],
+)
+def test_numbers_that_cannot_be_fitted(y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        regressor(epochs=1).fit(GRAPHS, y)
+
+
+def test_graphs_that_the_model_does_not_fit() -> None:
+    data = [as_data(graph, x=torch.rand(len(graph), 2)) for graph in GRAPHS]
+    fitted = classifier(epochs=1).fit(data, NAMES)
+    with pytest.raises(DataError, match="SMILES strings, but the model was not trained on molec"):
+        fitted.predict(["CCO"])
+    wide = [as_data(graph, x=torch.rand(len(graph), 5)) for graph in GRAPHS]
+    with pytest.raises(DataError, match=r"5 node features, but the model .* with 2 node features"):
+        fitted.predict(wide)
+    with pytest.raises(DataError, match="there are 8 graphs, but 7 entries"):
+        fitted.score(data, NAMES[:7])
+    elements = classifier(epochs=1, features="elements").fit(MOLECULES, ATOMS)
+    with pytest.raises(DataError, match=r"item 1, 'C\.CS': .*element S"):
+        elements.predict(["CCO", "C.CS"])
+    with pytest.raises(DataError, match="2 columns"):
+        regressor(epochs=1).fit(data, np.ones((8, 2))).score(data, np.ones(8))

@@ -1,0 +1,101 @@
+"""The scripts in examples/ run as they are; what they print and write is what they promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+
+import graph_transplant as gt
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+# These have tests of their own: test_docs.py and test_distributed.py.
+TESTED_ELSEWHERE = {"pyg_loop.py", "distributed.py"}
+TESTED_HERE = {
+    "augment_to_disk.py",
+    "gine_molecules.py",
+    "lightning_module.py",
+    "onnx_export.py",
+}
+
+
+def run(name: str, *arguments: str, cwd: Path) -> list[str]:
+    """Run an example in a process and a folder of its own; return the lines it prints."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def losses(lines: list[str]) -> list[float]:
+    return [float(found[1]) for line in lines if (found := re.search(r"loss (\d+\.\d+)", line))]
+
+
+def test_every_example_has_a_test() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == TESTED_ELSEWHERE | TESTED_HERE
+
+
+def test_gine_on_molecules_keeps_edge_attributes(tmp_path: Path) -> None:
+    lines = run("gine_molecules.py", "--epochs", "10", cwd=tmp_path)
+    assert lines[0] == "bonds of mixed molecules are known bonds: True"
+    assert losses(lines)[-1] < losses(lines)[0]
+    # The two classes differ in one bond alone.
+    assert float(lines[-1].split()[-1]) > 0.9
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lightning(tmp_path: Path) -> None:
+    lines = run("lightning_module.py", "--epochs", "3", cwd=tmp_path)
+    assert [line.split()[1] for line in lines[:-1]] == ["1", "2", "3"]
+    assert losses(lines)[-1] < losses(lines)[0]
+    assert lines[-1] == "the edge predictor has learned: True"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_onnx(tmp_path: Path) -> None:
+    lines = run("onnx_export.py", "--epochs", "2", "--out", "model.onnx", cwd=tmp_path)
+    assert lines[0] == "inputs: edge_index, batch, ptr"
+    assert [line.rpartition(": ")[2] for line in lines[2:5]] == ["(1, 6)", "(3, 6)", "(60, 6)"]
+    assert float(lines[-1].split()[-1]) < 1e-5
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+    onnx.checker.check_model(onnx.load(tmp_path / "model.onnx"), full_check=True)
+
+
+def test_augmented_data_set_on_disk(tmp_path: Path) -> None:
+    lines = run("augment_to_disk.py", "--out", "made", cwd=tmp_path)
+    assert lines[:3] == [
+        "120 graphs and 240 mixtures of them",
+        "both files hold the same graphs: True",
+        "mixed labels add up to one: True",
+    ]
+    store = gt.load(tmp_path / "made" / "augmented.safetensors")
+    assert len(store) == 360
+    originals = gt.load("motifs", graphs=120)
+    assert store.label_names == originals.label_names
+    # The originals stand first, as they were; of the rest some are mixed of two classes.
+    hard, mixed = store.y[:120], store.y[120:]
+    assert torch.equal(hard.argmax(1), originals.labels)
+    assert torch.equal(hard.amax(1), torch.ones(120))
+    assert bool(((mixed > 0) & (mixed < 1)).any())
+    assert len(gt.load(tmp_path / "made" / "augmented.jsonl")) == 360
+
+
+@pytest.mark.parametrize("name", sorted(TESTED_HERE))
+def test_an_example_says_what_it_shows(name: str) -> None:
+    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    assert f"Run it with ``python examples/{name}" in text
