@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -324,6 +325,13 @@ def test_edge_features_that_are_not_looked_at_are_named() -> None:
     assert automatic_model(molecules()) == "gine"
 
 
+def official_without_the_second() -> Tensor:
+    """The first fifteen graphs are of the first class: five of them are all of the test graphs."""
+    official = torch.zeros(30, dtype=torch.long)
+    official[:5], official[10:20] = 2, 1
+    return official
+
+
 def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
     tmp_path: Path,
 ) -> None:
@@ -353,6 +361,16 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
             {"split": "official", "metric": "auroc"},
             "auroc is not defined on the 14 validation graphs of the official split of rings",
         ),
+        (
+            rings(torch.arange(30) // 15, official=torch.arange(30) % 3 * (torch.arange(30) < 15)),
+            {"split": "official", "metric": "average_precision"},
+            "average_precision is not defined on the 5 validation graphs .*: they are all of one",
+        ),
+        (
+            rings(torch.arange(30) // 15, official=official_without_the_second()),
+            {"split": "official", "metric": "average_precision"},
+            "is not defined on the 5 test graphs of the official .*: none is of the second class",
+        ),
         (several_labels(), {"attack": [0.2]}, "`attack` needs one class per graph"),
         (many, {"split": "official"}, "rings comes without a split of its own"),
         (many, {"select": "best"}, "`select` must be one of none, validation, nested"),
@@ -364,6 +382,124 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
         with pytest.raises(GraphTransplantError, match=message):
             run(tmp_path, store, **arguments)
     assert not list(tmp_path.iterdir())
+
+
+def mostly(value: float, other: float, rare: int, gaps: bool = False) -> Tensor:
+    """Thirty targets that are equal but for a few."""
+    y = torch.full((30, 1), value)
+    y[:rare] = other
+    if gaps:
+        y[rare:18] = torch.nan
+    return y
+
+
+@pytest.mark.parametrize(
+    ("store", "metric", "reason"),
+    [
+        # Folds are stratified by quantiles, which cannot part equal numbers.
+        (rings(mostly(0.0, 7.5, 2), task="regression"), "r2", "their targets do not differ"),
+        # A label that too few graphs have cannot be in every fold.
+        (rings(mostly(0.0, 1.0, 2), task="multilabel"), "auroc", "no label has both values there"),
+        (
+            rings(mostly(0.0, 1.0, 2), task="multilabel"),
+            "average_precision",
+            "no label has both values there",
+        ),
+        # All that is known there is positive: every model has an average precision of 1.
+        (
+            rings(mostly(1.0, 0.0, 2, gaps=True), task="multilabel"),
+            "average_precision",
+            "no label has both values there",
+        ),
+    ],
+)
+def test_a_metric_that_some_fold_does_not_define_is_refused_before_anything_runs(
+    tmp_path: Path, store: GraphStore, metric: str, reason: str
+) -> None:
+    message = (
+        rf"`metric` {metric} is not defined on the 10 graphs of fold (\d) of repeat 0 of rings"
+    )
+    with pytest.raises(GraphTransplantError, match=f"{message}: {reason}") as problem:
+        run(tmp_path, store, metric=metric)
+    assert not list(tmp_path.iterdir())
+    # By hand: that part has one value only.
+    fold = int(re.findall(r"fold (\d)", str(problem.value))[0])
+    place = Trial("vanilla", "gcs", 3, repeat=0, fold=fold)
+    test = store.y[trial.split_of(store, place, Settings(folds=3, metric=metric)).test]
+    assert len(test[~test.isnan()].unique()) == 1
+
+
+def test_every_repeat_is_looked_at_before_anything_runs(tmp_path: Path) -> None:
+    # Folds are stratified by the first number, always the same here; the second differs in
+    # three graphs. A seed is searched of which the first repeat puts one of them into each fold,
+    # and the second does not.
+    y = torch.zeros(30, 2)
+    y[::10, 1] = 7.5
+    store = rings(y, task="regression")
+
+    def spread(seed: int, repeat: int) -> bool:
+        settings = Settings(folds=3, seed=seed)
+        places = [Trial("vanilla", "gcs", 3, repeat, fold) for fold in range(3)]
+        tests = [trial.split_of(store, place, settings).test for place in places]
+        return all(len(y[test, 1].unique()) == 2 for test in tests)
+
+    seed = next(seed for seed in range(100) if spread(seed, 0) and not spread(seed, 1))
+    run(tmp_path / "one", store, methods=["vanilla"], epochs=1, seed=seed)
+    with pytest.raises(GraphTransplantError, match=r"of fold \d of repeat 1 of rings"):
+        run(tmp_path / "two", store, methods=["vanilla"], epochs=1, seed=seed, repeats=2)
+    assert not (tmp_path / "two").exists()
+
+
+def read_as(reading: dict[str, Any] | None) -> GraphStore:
+    store = rings()
+    return GraphStore(
+        x=store.x,
+        edge_index=store.edge_index,
+        y=store.y,
+        node_counts=store.node_counts,
+        edge_counts=store.edge_counts,
+        name="rings",
+        reading=reading,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reading", "source", "expected"),
+    [
+        (
+            {"kind": "molecules", "features": "ogb", "smiles": "mol", "targets": ["a"], "id": None},
+            "m.csv",
+            {"smiles": "mol", "target": "a", "features": "ogb", "task": "multiclass"},
+        ),
+        (
+            {"kind": "molecules", "features": "ogb", "smiles": "mol", "targets": ["a"], "id": None},
+            "m.safetensors",
+            None,
+        ),
+        (
+            {"kind": "graphs", "targets": ["kind of"], "id": "key", "node_numbers": 3},
+            "g.jsonl.gz",
+            {"target": "kind of", "id": "key", "task": "multiclass"},
+        ),
+        ({"kind": "graphs", "node_numbers": 3}, "graphs", None),
+        ({"kind": "molecules", "features": "ogb"}, "ogbg-molhiv", None),
+        (
+            {"kind": "molecules", "features": 3, "smiles": ["x"], "targets": ["a", "b"], "id": {}},
+            "m.csv",
+            {"target": "a,b", "task": "multiclass"},
+        ),
+        ({"kind": "molecules", "features": "ogb", "targets": "abc"}, "m.csv", None),
+        ({"kind": "molecules", "features": "ogb", "targets": ["a", 3]}, "m.csv", None),
+        ({"kind": ["molecules"], "targets": ["a"]}, "m.csv", None),
+        (None, "rings", None),
+    ],
+)
+def test_records_say_how_the_data_are_read_again(
+    reading: dict[str, Any] | None, source: str, expected: dict[str, str] | None
+) -> None:
+    place, settings = Trial("vanilla", "gcs", 1, 0, 0), Settings(folds=3, epochs=1)
+    record = trial.run_trial(read_as(reading), place, settings, fingerprint="", source=source)
+    assert record.get("columns") == expected
 
 
 def test_an_official_split_is_run_once_per_repeat_with_seeds_of_its_own(tmp_path: Path) -> None:

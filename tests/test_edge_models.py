@@ -19,7 +19,13 @@ from graph_transplant.augment import METHODS, Pairing, build_method, refusal
 from graph_transplant.augment.pairing import mix_rows
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore, adjacency_of
-from graph_transplant.nn import CONVOLUTIONS, GATEdgeConvolution, GINEConvolution, GraphClassifier
+from graph_transplant.nn import (
+    CONVOLUTIONS,
+    GATEdgeConvolution,
+    GINEConvolution,
+    GraphClassifier,
+    classifier,
+)
 from graph_transplant.saliency import as_predictor
 from graph_transplant.sparse import Adjacency, rectified_sum
 from strategies import batches, random_batch, rings_and_stars
@@ -306,7 +312,9 @@ def models() -> list[GraphClassifier]:
         ),
         GraphClassifier(3, 2, conv="gat", hidden=8, max_degree=9),
         edge_model("gine", mean=torch.zeros(1), std=torch.ones(1)),
-        edge_model("gat-edge"),
+        edge_model(
+            "gat-edge", edge_mean=torch.tensor([3.0, -1.0]), edge_std=torch.tensor([0.5, 0.0])
+        ),
     ]
 
 
@@ -429,6 +437,108 @@ def test_for_data_takes_the_width_of_the_store() -> None:
         edge_attr=(store.edge_attr > 0).to(torch.uint8),
     )
     assert bool(torch.isfinite(edge_model("gine")(bonds.batch([0, 1])).logits.detach()).all())
+
+
+# ------------------------------------------------------------------ numeric attributes
+
+
+def measured_store(scale: float = 1.0, shift: float = 0.0) -> GraphStore:
+    """Graphs whose edges have a length, which may be in any units, and are of one of two kinds."""
+    store = GraphStore.from_pyg(random_batch(generator(6), edge_attr=True).to_data_list())
+    edges = int(store.edge_counts.sum())
+    length = torch.rand(edges, generator=generator(7)) * scale + shift
+    kind = nn.functional.one_hot(torch.arange(edges) % 2, 2).float()
+    return GraphStore(
+        x=store.x,
+        edge_index=store.edge_index,
+        y=store.y,
+        node_counts=store.node_counts,
+        edge_counts=store.edge_counts,
+        edge_attr=torch.cat((length.unsqueeze(1), kind, torch.full((edges, 1), 0.1)), dim=1),
+        name="lengths",
+    )
+
+
+def test_moments_of_edges_are_those_of_numpy_and_leave_codes_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = measured_store(1e6, 3e5).subset([5, 0, 3, 6, 2])
+    length = store.edge_attr[:, 0].double().numpy()
+    for most in (classifier._EDGES_AT_ONCE, 7, 1):
+        monkeypatch.setattr(classifier, "_EDGES_AT_ONCE", most)
+        mean, std = classifier.edge_moments(store)
+        assert mean.tolist() == pytest.approx([length.mean(), 0, 0, 0.1], rel=1e-6)
+        # A column that never varies keeps its scale, whatever rounding makes of its deviation.
+        assert std.tolist() == pytest.approx([length.std(), 1, 1, 1], rel=1e-6)
+        assert mean[1:3].tolist() == [0, 0]
+        assert std[1:].tolist() == [1, 1, 1]
+
+
+def test_moments_where_there_are_no_edges() -> None:
+    lonely = GraphStore(
+        x=torch.ones(2, 1),
+        edge_index=torch.empty(2, 0, dtype=torch.long),
+        y=torch.tensor([0, 1]),
+        node_counts=torch.tensor([1, 1]),
+        edge_counts=torch.tensor([0, 0]),
+        edge_attr=torch.empty(0, 2),
+    )
+    mean, std = classifier.edge_moments(lonely)
+    assert (mean.tolist(), std.tolist()) == ([0, 0], [1, 1])
+    model = GraphClassifier.for_data(lonely, conv="gine", hidden=8)
+    assert bool(torch.isfinite(model(lonely.batch([0, 1])).logits.detach()).all())
+
+
+@pytest.mark.parametrize("conv", EDGE_CONVS)
+def test_the_units_of_edge_attributes_do_not_matter(conv: str) -> None:
+    logits = []
+    for scale, shift in ((1.0, 0.0), (1e6, 3e5), (1e-4, -2.0)):
+        store = measured_store(scale, shift)
+        # Graphs that were not measured are seen in the same units.
+        model = GraphClassifier.for_data(store.subset(range(5)), conv=conv, hidden=8, seed=0).eval()
+        logits.append(model(store.batch(range(8))).logits.detach())
+    torch.testing.assert_close(logits[1], logits[0], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(logits[2], logits[0], rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("conv", EDGE_CONVS)
+def test_codes_of_edges_reach_the_layers_as_they_are(conv: str) -> None:
+    store = measured_store()
+    codes = GraphStore(
+        x=store.x,
+        edge_index=store.edge_index,
+        y=store.y,
+        node_counts=store.node_counts,
+        edge_counts=store.edge_counts,
+        edge_attr=store.edge_attr[:, 1:3].to(torch.uint8),
+    )
+    fitted = GraphClassifier.for_data(codes, conv=conv, hidden=8, seed=0).eval()
+    plain = GraphClassifier(3, 8, conv=conv, hidden=8, edge_features=2, seed=0).eval()
+    batch = codes.batch(range(8))
+    assert torch.equal(fitted(batch).logits, plain(batch).logits)
+    assert torch.equal(fitted._edge_attr(batch), batch.edge_attr.float())
+
+
+def test_the_scale_of_edge_attributes_is_saved_with_the_weights() -> None:
+    store = measured_store(1e6, 3e5)
+    for conv in CONVOLUTIONS:
+        model = GraphClassifier.for_data(store, conv=conv, hidden=8, seed=0).eval()
+        state = model.state_dict()
+        kept = {name for name in state if name.startswith("edge_")}
+        assert kept == ({"edge_mean", "edge_std"} if conv in EDGE_CONVS else set())
+        twin = GraphClassifier.from_config(json.loads(json.dumps(model.config()))).eval()
+        twin.load_state_dict(state)
+        batch = store.batch(range(4))
+        assert torch.equal(twin(batch).logits, model(batch).logits)
+    assert model.double()(store.batch([0])).logits.dtype == torch.double
+
+
+@pytest.mark.parametrize(("name", "conv"), [("edge_mean", "gine"), ("edge_std", "gcs")])
+def test_moments_of_another_width_are_named(name: str, conv: str) -> None:
+    width = 2 if conv == "gine" else 0
+    message = rf"`{name}` must have shape \[edge_features\], here \[{width}\]; got \[3\]"
+    with pytest.raises(GraphTransplantError, match=message):
+        GraphClassifier(3, 2, conv=conv, edge_features=width, **{name: torch.ones(3)})
 
 
 # ------------------------------------------------------------------ methods

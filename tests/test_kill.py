@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -41,40 +43,69 @@ def lines(records: Sequence[Record]) -> list[bytes]:
     ]
 
 
-@contextmanager
-def started(out: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start or resume the comparison; in the end nothing of it is left."""
+# Importing torch takes longer than everything else here, and a killed comparison leaves nothing of
+# itself behind: one process imports it once and divides itself for every comparison to be killed.
+STARTER = """
+import json, os, sys
+import graph_transplant.experiments.compare, graph_transplant.report
+from graph_transplant.cli import main
+
+for line in sys.stdin:
+    words, log = json.loads(line)
+    child = os.fork()
+    if not child:
+        os.setsid()
+        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for number in (1, 2):
+            os.dup2(file, number)
+        os._exit(main(words))
+    print(child, flush=True)
+    print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+
+def words_for(out: Path, workers: int) -> list[str]:
     words = ["compare", "motifs", "--methods", ",".join(METHODS), "--folds", "3", "--epochs", "2"]
-    words += ["--repeats", str(REPEATS), "--batch-size", "100", "--seed", "5", "--workers", "2"]
-    with (
-        open(out.with_suffix(".log"), "ab") as log,
-        subprocess.Popen(
-            [sys.executable, "-m", "graph_transplant", *words, "--out", str(out)],
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+    words += ["--repeats", str(REPEATS), "--batch-size", "100", "--seed", "5"]
+    return [*words, "--workers", str(workers), "--out", str(out)]
 
 
-def wait_for_moment(process: subprocess.Popen[bytes], path: Path, generator: random.Random) -> None:
+@contextmanager
+def starter() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", STARTER]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        yield process
+
+
+def ended(process: subprocess.Popen[str]) -> bool:
+    """Whether the comparison has ended: then the starter says how."""
+    assert process.stdout is not None
+    return bool(select.select([process.stdout], [], [], 0)[0])
+
+
+def wait_for_moment(
+    process: subprocess.Popen[str], path: Path, new: int, generator: random.Random
+) -> None:
     """Wait for a moment during start-up, or some time after some record was written."""
-    before = path.stat().st_size if path.exists() else 0
-    new = generator.choice([0, 1, 1, 2])
     pause = generator.uniform(0, 3) if new == 0 else generator.expovariate(10)
-    seen = path.read_bytes()[:before].count(b"\n") if before else 0
+    seen = path.read_bytes().count(b"\n") if path.exists() else 0
     deadline = time.monotonic() + PATIENCE
-    while process.poll() is None and new:
+    while new and not ended(process):
         if path.exists() and path.read_bytes().count(b"\n") >= seen + new:
             break
         assert time.monotonic() < deadline, "nothing goes on"
         time.sleep(0.002)
     time.sleep(pause)
+
+
+def intact(out: Path, before: bytes) -> bytes:
+    """Give what the file of records holds, of which nothing that was whole may be lost."""
+    path = out / "records.jsonl"
+    found = path.read_bytes() if path.exists() else b""
+    assert found.startswith(before[: before.rfind(b"\n") + 1]), "a finished trial was lost"
+    RecordStore(out).read()  # whatever the moment, the file can be read
+    return found
 
 
 @pytest.mark.timeout(PATIENCE * (1 + KILLS))
@@ -97,23 +128,27 @@ def test_killed_at_random_moments_and_restarted_it_ends_with_the_same_records(
     out = tmp_path / "killed"
     path = out / "records.jsonl"
     killed, content = 0, b""
-    for number in range(KILLS):
-        with started(out) as process:
-            wait_for_moment(process, path, generator)
-            killed += process.poll() is None
-            if number % 2:
-                process.kill()  # its workers must end by themselves, and not disturb the next one
-            elif process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-        found = path.read_bytes() if path.exists() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        assert found.startswith(whole), "a finished trial was lost"
-        content = found
-        RecordStore(out).read()  # whatever the moment, the file can be read
+    with starter() as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in range(KILLS):
+            # Workers or none; at once or after some records; all processes or the first alone.
+            new, workers = ((0, 2), (1, 2), (2, 1), (1, 1))[number % 4]
+            order = (words_for(out, workers), str(out.with_suffix(".log")))
+            print(json.dumps(order), file=process.stdin, flush=True)
+            child = int(process.stdout.readline())
+            wait_for_moment(process, path, new, generator)
+            killed += not ended(process)
+            if not ended(process):
+                # The workers of the odd ones must end by themselves, and not disturb the next one.
+                (os.kill if number % 2 else os.killpg)(child, signal.SIGKILL)
+            process.stdout.readline()
+            content = intact(out, content)
     assert killed >= min(KILLS, 3), "the comparison was finished before it could be killed"
 
-    with started(out) as process:
-        assert process.wait(timeout=PATIENCE) == 0, out.with_suffix(".log").read_text()
+    command = [sys.executable, "-m", "graph_transplant", *words_for(out, 1)]
+    last = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert last.returncode == 0, last.stderr
     assert path.read_bytes().count(b"\n") == TRIALS
     records = RecordStore(out).read()
     assert len({Trial.of_record(item) for item in records}) == len(records) == TRIALS

@@ -558,7 +558,7 @@ def test_a_full_disk_keeps_the_old_file_and_names_the_one_that_was_asked_for(
     with pytest.raises(GraphTransplantError) as caught:
         write_atomically(path, "x" * 100_000)
     assert str(caught.value) == (
-        f"cannot write {path}: No space left on device; the records are not touched"
+        f"cannot write {path}: No space left on device; nothing that was there is lost"
     )
     assert path.read_text() == "old"
     assert list(small_disk.iterdir()) == [path]  # no temporary file stays
@@ -575,7 +575,9 @@ def test_a_file_that_may_not_grow_keeps_the_old_one(tmp_path: Path) -> None:
             write_atomically(path, "x" * 100)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert str(caught.value) == f"cannot write {path}: File too large; the records are not touched"
+    assert (
+        str(caught.value) == f"cannot write {path}: File too large; nothing that was there is lost"
+    )
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -569,6 +569,7 @@ def test_the_page_shows_average_precision_beside_the_score() -> None:
     assert "Average precision" in text
     assert "0.438" in text
     assert GLOSSARY["Average precision"] in text
+    assert "of the second" in GLOSSARY["Average precision"]
 
 
 def test_the_command_names_the_columns_of_a_table() -> None:
@@ -580,6 +581,11 @@ def test_the_command_names_the_columns_of_a_table() -> None:
     assert "--balance" not in repeat_command(made_up("vanilla", PLAIN, settings=settings_with()))
     evil = repeat_command([record | {"columns": {"target": "a b; rm -rf /"}}])
     assert "--target 'a b; rm -rf /'" in evil
+    # Records may come from elsewhere: what is no option of the command is left out.
+    assert repeat_command([record | {"columns": {"x; rm -rf /": "a"}}]) == repeat_command([record])
+    # The file of a store takes no options, whatever records of it say.
+    saved = record | {"source": "mine.safetensors"}
+    assert repeat_command([saved | {"columns": columns}]) == repeat_command([saved])
 
 
 def test_curves_of_records_without_a_score_are_left_out_when_the_metric_is_another() -> None:

@@ -139,6 +139,9 @@ def average_precision(scores: Tensor, positive: Tensor) -> float:
 def mean_average_precision(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
     """Compute the average precision of the second of two classes, or its mean over labels.
 
+    Which class is the second matters: the rarer one is the one to be found. Where classes are words
+    in a file, the rarer is made the second; numbers keep their order.
+
     Args:
         logits: float ``[graphs, outputs]``.
         targets: One-hot for ``"multiclass"``, which must have two classes; 0, 1 or NaN (missing)

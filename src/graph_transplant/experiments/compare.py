@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS, expand_methods, refusal
@@ -30,7 +31,12 @@ from graph_transplant.experiments.protocol import (
 )
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.selection import SELECTIONS
-from graph_transplant.experiments.splits import by_scaffold, official_split, strata
+from graph_transplant.experiments.splits import (
+    by_scaffold,
+    fold_parts,
+    official_split,
+    strata,
+)
 from graph_transplant.experiments.summary import (
     SummaryRow,
     Verdict,
@@ -39,7 +45,7 @@ from graph_transplant.experiments.summary import (
     verdicts,
 )
 from graph_transplant.graphs import GraphStore
-from graph_transplant.metrics import measure
+from graph_transplant.metrics import mean_area_under_roc, mean_average_precision, mean_r2
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.targets import as_targets
 
@@ -187,7 +193,7 @@ def compare(
     )
     if settings.split == "scaffold":
         store = by_scaffold(store)
-    check_protocol(store, settings, select, models)
+    check_protocol(store, settings, select, models, repeats)
     reporter = reporter or Silent()
     unused = unused_edge_features(store, models)
     if unused:
@@ -315,7 +321,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def check_protocol(
-    store: GraphStore, settings: Settings, select: str, models: Sequence[str] = ()
+    store: GraphStore,
+    settings: Settings,
+    select: str,
+    models: Sequence[str] = (),
+    repeats: int = 1,
 ) -> None:
     """Check that a data set can be compared on in this way, before anything runs.
 
@@ -324,6 +334,7 @@ def check_protocol(
         settings: The protocol.
         select: How candidates are chosen.
         models: Names of convolutions.
+        repeats: How often there are folds.
 
     Raises:
         GraphTransplantError: If it cannot, saying why.
@@ -355,8 +366,7 @@ def check_protocol(
             f"`metric` {settings.metric} needs two classes, but {store.name} has "
             f"{store.num_outputs}"
         )
-    if settings.split != "folds":
-        _check_defined(store, settings)
+    _check_defined(store, settings, repeats)
     if settings.balance and store.task == "regression":
         raise GraphTransplantError(
             f"`balance` needs classes or labels, but the targets of {store.name} are numbers"
@@ -377,16 +387,53 @@ def check_protocol(
         )
 
 
-def _check_defined(store: GraphStore, settings: Settings) -> None:
-    """Refuse a metric that is not defined on the graphs of a split that nobody drew."""
-    split = official_split(store)
-    for part, graphs in (("validation", split.validation), ("test", split.test)):
-        targets = as_targets(store.y[graphs], store.num_outputs)
-        if math.isnan(measure(torch.zeros_like(targets), targets, store.task)[settings.metric]):
-            raise GraphTransplantError(
-                f"`metric` {settings.metric} is not defined on the {len(graphs)} {part} graphs of "
-                f"the {settings.split} split of {store.name}: their targets do not differ"
-            )
+def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:
+    """Refuse a metric that is not defined on the graphs that will be validated or tested on."""
+    if settings.metric == "accuracy":
+        return
+    if settings.split != "folds":
+        split = official_split(store)
+        place = f"of the {settings.split} split of {store.name}"
+        _check_part(store, split.validation, settings.metric, f"validation graphs {place}")
+        _check_part(store, split.test, settings.metric, f"test graphs {place}", decides=False)
+        return
+    classes = strata(store, settings.folds)
+    for repeat in range(repeats):
+        parts = fold_parts(classes, folds=settings.folds, repeat=repeat, seed=settings.seed)
+        # Each part is tested on in its own fold and validated on in another.
+        for fold, part in enumerate(parts):
+            place = f"graphs of fold {fold} of repeat {repeat} of {store.name}"
+            _check_part(store, part, settings.metric, place)
+
+
+def _check_part(
+    store: GraphStore, graphs: Tensor, metric: str, place: str, *, decides: bool = True
+) -> None:
+    """Refuse a metric that is not defined on some graphs.
+
+    Args:
+        store: The data set.
+        graphs: Their numbers, int64 ``[graphs]``.
+        metric: The metric.
+        place: What they are, for the message.
+        decides: Whether checkpoints are chosen on them. Average precision is 1 for every model
+            where all is positive, and nothing can be chosen by that.
+    """
+    targets = as_targets(store.y[graphs], store.num_outputs)
+    zeros = torch.zeros_like(targets)
+    labels = store.task == "multilabel"
+    if metric == "r2":
+        found, reason = mean_r2(zeros, targets), "their targets do not differ"
+    elif metric == "auroc" or decides:
+        found = mean_area_under_roc(zeros, targets, store.task)
+        reason = "no label has both values there" if labels else "they are all of one class"
+    else:
+        found = mean_average_precision(zeros, targets, store.task)
+        reason = "no label is positive there" if labels else "none is of the second class"
+    if math.isnan(found):
+        raise GraphTransplantError(
+            f"`metric` {metric} is not defined on the {len(graphs)} {place}: {reason}"
+        )
 
 
 def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str, bool]:

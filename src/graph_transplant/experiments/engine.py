@@ -141,6 +141,8 @@ def run_trials(
                 address=address,
             )
     elif workers == 1:
+        # One with several workers, killed before, may have left the file of its data.
+        shutil.rmtree(_data_folder(scratch), ignore_errors=True)
         _run_here(store, trials, settings, fingerprint, source, finish, reporter)
     else:
         with store_file(store, scratch) as path:
@@ -171,7 +173,7 @@ def store_file(store: GraphStore, scratch: Path) -> Iterator[Path]:
         return
     # The name is always the same, so that a killed comparison leaves nothing that the next one does
     # not remove, half-written files among it.
-    folder = scratch / ".graphs"
+    folder = _data_folder(scratch)
     path = folder / "graphs.safetensors"
     try:
         if folder.exists():
@@ -189,6 +191,10 @@ def store_file(store: GraphStore, scratch: Path) -> Iterator[Path]:
         # Errors are ignored for Windows, which keeps a file that a worker has mapped; the next
         # comparison removes it.
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _data_folder(scratch: Path) -> Path:
+    return scratch / ".graphs"
 
 
 def _run_here(

@@ -35,7 +35,7 @@ def write_atomically(path: Path, text: str) -> None:
     except OSError as problem:
         # The system names the temporary file, which nobody asked for and which is gone.
         raise GraphTransplantError(
-            f"cannot write {path}: {problem.strerror}; the records are not touched"
+            f"cannot write {path}: {problem.strerror}; nothing that was there is lost"
         ) from problem
 
 

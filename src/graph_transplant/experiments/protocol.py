@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from graph_transplant.errors import GraphTransplantError, check_choice
@@ -244,6 +245,19 @@ def score(record: Record, part: str = "test") -> float | None:
     """
     value = record[part].get(metric_of(record))
     return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def is_store_file(source: str) -> bool:
+    """Whether the source of a data set is the file of a store, which is read without options.
+
+    Args:
+        source: How the data set was named.
+
+    Example:
+        >>> is_store_file("data/mine.safetensors"), is_store_file("mine.csv")
+        (True, False)
+    """
+    return Path(source).suffix == ".safetensors"
 
 
 def one_split(settings: Mapping[str, Any]) -> bool:

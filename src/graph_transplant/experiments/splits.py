@@ -67,14 +67,42 @@ def fold_indices(
         >>> labels[split.test].sort().values.tolist()
         [0, 1]
     """
-    # Late: whoever only predicts should not wait for it.
-    from sklearn.model_selection import StratifiedKFold
-
     check_folds(labels, folds)
     if not 0 <= fold < folds:
         raise GraphTransplantError(f"`fold` must be from 0 to {folds - 1}, got {fold}")
     if not 0 <= inner < folds - 1:
         raise GraphTransplantError(f"`inner` must be from 0 to {folds - 2}, got {inner}")
+    parts = fold_parts(labels, folds=folds, repeat=repeat, seed=seed)
+    held_out = (fold + 1 + inner) % folds
+    train = torch.cat([part for number, part in enumerate(parts) if number not in (fold, held_out)])
+    return Split(train=train.sort().values, validation=parts[held_out], test=parts[fold])
+
+
+def fold_parts(labels: Tensor, *, folds: int, repeat: int, seed: int) -> list[Tensor]:
+    """Give the parts of a repeat, of which :func:`fold_indices` makes its splits.
+
+    Args:
+        labels: Class of each graph, int64 ``[graphs]``.
+        folds: Number of parts, at least 3 and at most the size of the smallest class.
+        repeat: Number of the repeat, from 0.
+        seed: The seed of the comparison.
+
+    Returns:
+        The graphs of each part, int64 ``[part]``, ascending; part ``k`` is the test set of fold
+        ``k``.
+
+    Raises:
+        GraphTransplantError: As :func:`fold_indices`.
+
+    Example:
+        >>> parts = fold_parts(torch.tensor([0, 1] * 5), folds=5, repeat=0, seed=0)
+        >>> [len(part) for part in parts]
+        [2, 2, 2, 2, 2]
+    """
+    # Late: whoever only predicts should not wait for it.
+    from sklearn.model_selection import StratifiedKFold
+
+    check_folds(labels, folds)
     for name, value in (("repeat", repeat), ("seed", seed)):
         if value < 0:
             raise GraphTransplantError(f"`{name}` must be at least 0, got {value}")
@@ -82,16 +110,10 @@ def fold_indices(
     # The spawn key keeps this stream apart from every other use of the comparison's seed.
     stream = np.random.SeedSequence(seed, spawn_key=(repeat,))
     shuffle = StratifiedKFold(folds, shuffle=True, random_state=int(stream.generate_state(1)[0]))
-    parts = [part for _, part in shuffle.split(np.zeros(len(classes)), classes)]
-    held_out = (fold + 1 + inner) % folds
-    train = np.concatenate(
-        [part for number, part in enumerate(parts) if number not in (fold, held_out)]
-    )
-    return Split(
-        train=torch.from_numpy(np.sort(train)).long(),
-        validation=torch.from_numpy(np.sort(parts[held_out])).long(),
-        test=torch.from_numpy(np.sort(parts[fold])).long(),
-    )
+    return [
+        torch.from_numpy(np.sort(part)).long()
+        for _, part in shuffle.split(np.zeros(len(classes)), classes)
+    ]
 
 
 def check_folds(labels: Tensor, folds: int) -> None:

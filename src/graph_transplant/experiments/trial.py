@@ -12,7 +12,7 @@ import torch
 from graph_transplant import __version__
 from graph_transplant.analysis import robustness
 from graph_transplant.augment import build_method
-from graph_transplant.experiments.protocol import Record, Settings, Trial
+from graph_transplant.experiments.protocol import Record, Settings, Trial, is_store_file
 from graph_transplant.experiments.splits import Split, fold_indices, official_split, strata
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
@@ -166,7 +166,7 @@ def run_trial(
         "settings": settings.as_record(__version__),
         "curve": sampled_curve(result.history),
     }
-    columns = _columns(store)
+    columns = _columns(store, source)
     if columns:
         record["columns"] = columns
     if settings.attack:
@@ -175,19 +175,32 @@ def run_trial(
     return record
 
 
-def _columns(store: GraphStore) -> dict[str, str]:
-    """Give what was chosen in reading a table, for the command that repeats a comparison."""
+def _columns(store: GraphStore, source: str) -> dict[str, str]:
+    """Give what was chosen in reading a table or lines, for the command that repeats a comparison.
+
+    Args:
+        store: The data set.
+        source: How it was named. A store that was saved remembers how its graphs were read once,
+            but takes no options.
+    """
     reading = store.reading or {}
-    if reading.get("kind") != "molecules" or "targets" not in reading:
+    kind = reading.get("kind")
+    if kind not in ("molecules", "graphs") or is_store_file(source):
         return {}
+    targets = reading.get("targets")
+    if not isinstance(targets, list | tuple) or not targets:
+        return {}
+    if not all(isinstance(name, str) for name in targets):
+        return {}
+    molecules = reading if kind == "molecules" else {}
     given = {
-        "smiles": reading.get("smiles"),
-        "target": ",".join(reading["targets"]),
+        "smiles": molecules.get("smiles"),
+        "target": ",".join(targets),
         "id": reading.get("id"),
-        "features": reading.get("features"),
+        "features": molecules.get("features"),
         "task": store.task,
     }
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in given.items() if isinstance(value, str) and value}
 
 
 def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> list[Record]:

@@ -40,6 +40,10 @@ _MOST_PARAMETERS: Final = 1 << 31
 # Standard deviation of the first embeddings of one-hot node features.
 _EMBEDDING_SIZE: Final = 0.3
 
+# Edges whose attributes are looked at together in measuring them: an upper bound for memory, but
+# for a single graph with more of them.
+_EDGES_AT_ONCE: Final = 1 << 18
+
 # The layers that read edge attributes, and those that are the same without.
 _WITHOUT_EDGES: Final = {"gine": "gin", "gat-edge": "gat"}
 
@@ -149,6 +153,56 @@ def _encoder(features: int, hidden: int, encodes: bool) -> nn.Module:
     return linear
 
 
+def edge_moments(store: GraphStore) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of the numeric edge attributes over all edges.
+
+    Args:
+        store: Graphs with edge attributes; they are gone through in pieces.
+
+    Returns:
+        Both float32 ``[edge_features]``; the deviation is that of the population. A column that
+        has no other values than 0 and 1 is taken for part of a one-hot code, which is to stay as it
+        is: mean 0, deviation 1. A column that never varies has deviation 1 too.
+
+    Example:
+        >>> store = GraphStore(
+        ...     x=None,
+        ...     edge_index=torch.tensor([[0, 1], [1, 0]]),
+        ...     edge_attr=torch.tensor([[10.0, 1.0], [30.0, 0.0]]),
+        ...     y=torch.tensor([0]),
+        ...     node_counts=torch.tensor([2]),
+        ...     edge_counts=torch.tensor([2]),
+        ... )
+        >>> edge_moments(store)
+        (tensor([20.,  0.]), tensor([10.,  1.]))
+    """
+    columns = store.num_edge_features
+    count = 0
+    mean, squares = torch.zeros(2, columns, dtype=torch.double).unbind()
+    low, high = torch.full((columns,), torch.inf), torch.full((columns,), -torch.inf)
+    numeric = torch.zeros(columns, dtype=torch.bool)
+    group = store.edge_ptr[:-1] // _EDGES_AT_ONCE
+    _, sizes = torch.unique_consecutive(group, return_counts=True)
+    for graphs in torch.split(torch.arange(len(store)), sizes.tolist()):
+        attr = store.subset(graphs).edge_attr
+        if attr is None or not len(attr):
+            continue
+        low, high = torch.minimum(low, attr.amin(0)), torch.maximum(high, attr.amax(0))
+        numeric |= ((attr != 0) & (attr != 1)).any(0)
+        # Chan, Golub, LeVeque: the squares of two pieces around their common mean.
+        piece = attr.to(torch.double)
+        shift = piece.mean(0) - mean
+        total = count + len(piece)
+        squares += (piece - piece.mean(0)).square_().sum(0)
+        squares += shift.square() * (count * len(piece) / total)
+        mean += shift * (len(piece) / total)
+        count = total
+    std = (squares / max(count, 1)).sqrt().to(torch.float32)
+    # Rounding gives a column that never varies a deviation of almost zero: the ends tell.
+    std = torch.where(numeric & (low < high) & (std > 0), std, torch.ones_like(std))
+    return torch.where(numeric, mean.to(torch.float32), torch.zeros_like(std)), std
+
+
 class GraphClassifier(nn.Module):
     """A graph neural network that classifies graphs (appendix, "Architecture").
 
@@ -169,6 +223,9 @@ class GraphClassifier(nn.Module):
         std: Their standard deviation, float ``[continuous]``.
         edge_features: Number of edge attributes; needed by the two kinds of ``conv`` that read
             them, and 0 for the others.
+        edge_mean: Subtracted from the edge attributes, float ``[edge_features]``; zeros by default.
+        edge_std: What they are divided by then, float ``[edge_features]``; ones by default. An
+            attribute with 0 keeps its scale.
         task: What the outputs are; see :class:`~graph_transplant.graphs.GraphStore`.
         seed: Determines the initial weights; torch's global generator by default.
 
@@ -181,6 +238,8 @@ class GraphClassifier(nn.Module):
     """
 
     takes_edge_weight = True
+    edge_mean: Tensor
+    edge_std: Tensor
 
     def __init__(
         self,
@@ -196,6 +255,8 @@ class GraphClassifier(nn.Module):
         mean: Tensor | None = None,
         std: Tensor | None = None,
         edge_features: int = 0,
+        edge_mean: Tensor | None = None,
+        edge_std: Tensor | None = None,
         task: str = "multiclass",
         seed: int | None = None,
     ) -> None:
@@ -255,13 +316,25 @@ class GraphClassifier(nn.Module):
             )
         self.operator = kind.operator
         self.takes_edge_attr = kind.takes_edge_attr
+        for name, given, neutral in (("edge_mean", edge_mean, 0.0), ("edge_std", edge_std, 1.0)):
+            if given is not None and given.shape != (edge_features,):
+                raise GraphTransplantError(
+                    f"`{name}` must have shape [edge_features], here [{edge_features}]; got "
+                    f"{list(given.shape)}"
+                )
+            if kind.takes_edge_attr:
+                scale = torch.full((edge_features,), neutral) if given is None else given
+                if name == "edge_std":
+                    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+                self.register_buffer(name, scale)
 
     @classmethod
     def for_data(cls, store: GraphStore, **settings: Any) -> GraphClassifier:
         """Make a model that fits a data set.
 
-        The mean and deviation of continuous node features, and the largest degree, are taken from
-        the given graphs: pass the training and validation graphs, not the test graphs.
+        The mean and deviation of continuous node features and of numeric edge attributes
+        (:func:`edge_moments`), and the largest degree, are taken from the given graphs: pass the
+        training and validation graphs, not the test graphs.
 
         Args:
             store: The graphs.
@@ -282,6 +355,9 @@ class GraphClassifier(nn.Module):
                     f"{_WITHOUT_EDGES[conv]} is the same without"
                 )
             settings.setdefault("edge_features", store.num_edge_features)
+            mean, std = edge_moments(store)
+            settings.setdefault("edge_mean", mean)
+            settings.setdefault("edge_std", std)
         return cls(store.num_node_features, store.num_outputs, **settings)
 
     def config(self) -> dict[str, Any]:
@@ -358,7 +434,7 @@ class GraphClassifier(nn.Module):
         return cls(mean=nothing, std=ones, seed=0, **settings)
 
     def _edge_attr(self, batch: Data) -> Tensor | None:
-        """Return the batch's edge attributes if the layers read them."""
+        """Return the batch's edge attributes, standardised, if the layers read them."""
         if not self.takes_edge_attr:
             return None
         given: Tensor | None = batch.edge_attr
@@ -368,7 +444,7 @@ class GraphClassifier(nn.Module):
             raise DataError(
                 f"the model expects `batch.edge_attr` of shape [edges, {expected[1]}]; got {found}"
             )
-        return given
+        return (given.to(self.edge_mean.dtype) - self.edge_mean) / self.edge_std
 
     def embed_nodes(self, batch: Data) -> tuple[LayerOutput, ...]:
         """Run the message-passing layers.

@@ -21,6 +21,7 @@ from graph_transplant.experiments.protocol import (
     SCALES,
     Record,
     Settings,
+    is_store_file,
     one_split,
     scale_of,
 )
@@ -38,6 +39,7 @@ from graph_transplant.experiments.summary import (
     verdict_line,
     verdicts,
 )
+from graph_transplant.report.drawing import plain
 from graph_transplant.report.figures import (
     Curve,
     ScoreRow,
@@ -63,6 +65,9 @@ from graph_transplant.report.svg import (
 
 COLOURS = 8
 """Number of colours for methods beside the baseline; with more methods they come round again."""
+
+DATA_OPTIONS = ("smiles", "target", "id", "features", "task")
+"""Options of the command that say how data are read."""
 
 FLOOR = -1.0
 """Learning curves of R² are drawn down to here: before training has begun it may be anywhere."""
@@ -113,7 +118,9 @@ GLOSSARY = {
     "Average precision": (
         "Graphs are ranked by how likely they are to have the label: the mean, over those that "
         "have it, of the share that has it among all ranked as high or higher; with several labels "
-        "their mean. Guessing reaches the share of graphs that have the label."
+        "their mean. Of two classes it is that of the second: the one with the higher number, and "
+        "of classes that are words the rarer one. Guessing reaches the share of graphs that have "
+        "the label."
     ),
     "R²": (
         "Share of the variance of the true values that the predictions explain; with several "
@@ -432,7 +439,7 @@ def _page(name: str, **content: object) -> str:
         lstrip_blocks=True,
     )
     environment.filters["tied"] = _tied
-    return environment.get_template(name).render(**content)
+    return plain(environment.get_template(name).render(**content))
 
 
 def _method_notes(methods: Sequence[str], colours: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -591,13 +598,16 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
     for name in ("split", "readout"):
         if settings.get(name, getattr(plain, name)) != getattr(plain, name):
             options[name] = settings[name]
-    options.update(first.get("columns", {}))
+    source = str(first.get("source", first["data"]))
+    if not is_store_file(source):
+        columns = first.get("columns", {})
+        options |= {name: columns[name] for name in DATA_OPTIONS if name in columns}
     if settings.get("attack"):
         options["attack"] = ",".join(str(budget) for budget in settings["attack"])
     scale = _scale(first)
     if scale is not None:
         options["scale"] = scale
-    command = shlex.join(["graph-transplant", "compare", str(first.get("source", first["data"]))])
+    command = shlex.join(["graph-transplant", "compare", source])
     flags = {"validation": ["--select"], "nested": ["--nested"]}.get(selection, [])
     if settings.get("balance"):
         flags = ["--balance", *flags]

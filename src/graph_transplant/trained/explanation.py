@@ -1,6 +1,6 @@
 """Why a trained model says what it says: node saliency of its predictions.
 
-Only numbers and names are found here; :mod:`graph_transplant.report` draws them. What comes out is
+Only numbers and names are found here; ``graph_transplant.report`` draws them. What comes out is
 plain Python, so that drawing needs no torch.
 """
 

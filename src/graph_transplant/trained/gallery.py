@@ -1,6 +1,6 @@
 """Mixed graphs with the two graphs they were made of (appendix, "Examples of Graph Transplant").
 
-Only numbers and names are found here; :mod:`graph_transplant.report` draws them.
+Only numbers and names are found here; ``graph_transplant.report`` draws them.
 """
 
 from __future__ import annotations
