@@ -45,11 +45,12 @@ demo: setup  ## compare Graph Transplant with plain training on the data set tha
 	  --workers 2 --out $(DEMO_OUT)
 
 test: setup  ## all tests, two processes
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
-bench: setup  ## time of one training step beside plain PyTorch Geometric, writes bench.json; two workers beside one
+bench: setup  ## time of one training step beside plain PyTorch Geometric, writes bench.json; two workers beside one; prediction beside PyG
 	$(ONE_THREAD) $(BIN)/python benchmarks/bench.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/engines.py
+	$(ONE_THREAD) $(BIN)/python benchmarks/predict.py
 
 check: setup docs  ## formatting, lint, types, docs without warnings, a wheel that passes twine
 	$(BIN)/ruff format --check .

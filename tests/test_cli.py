@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import graph_transplant as gt
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS
 from graph_transplant.cli import main
@@ -21,7 +24,9 @@ from graph_transplant.cli.comparisons import comparison_table
 from graph_transplant.experiments import engine
 from graph_transplant.experiments.paper import slug
 from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.summary import summarise
+from graph_transplant.report.html import repeat_command
 
 SLOW = ("torch", "torch_geometric", "numpy", "scipy", "sklearn", "matplotlib", "joblib", "networkx")
 
@@ -311,7 +316,7 @@ def test_datasets_lists_names_and_sizes(capfd: pytest.CaptureFixture[str]) -> No
 def test_table_has_a_dash_for_what_is_not_defined_and_takes_names_as_they_are(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    record = {
+    record: Record = {
         "data": "toy",
         "method": "[red]x[/red]",
         "model": "gcs",
@@ -325,7 +330,109 @@ def test_table_has_a_dash_for_what_is_not_defined_and_takes_names_as_they_are(
     }
     output().print(comparison_table(summarise([record])))
     row = capfd.readouterr().out.splitlines()[1]
-    assert row.split() == ["[red]x[/red]", "gcs-3", "50.0", *"------", "2.0", "s"]
+    assert row.split() == ["[red]x[/red]", "gcs-3", "50.0", *"----", "2.0", "s"]
+    # A column is there as soon as one row has something for it.
+    other = record | {"method": "y", "test": {"accuracy": 0.4, "nll": 1.5, "ece": 0.25}}
+    output().print(comparison_table(summarise([record, other])))
+    first, second = capfd.readouterr().out.splitlines()[1:]
+    assert first.split() == ["[red]x[/red]", "gcs-3", "50.0", *"------", "2.0", "s"]
+    assert second.split() == ["y", "gcs-3", "40.0", "0.250", "1.500", *"----", "2.0", "s"]
+
+
+def test_table_of_numbers_shows_errors_and_one_kind_of_minus(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def trials(method: str, error: float, *scores: float) -> list[Record]:
+        return [
+            {
+                "data": "toy",
+                "method": method,
+                "model": "gcs",
+                "layers": 3,
+                "repeat": 0,
+                "fold": fold,
+                "test": {"r2": score, "rmse": error, "mae": error / 2},
+                "sizes": {"train": 60, "test": 20},
+                "settings": {"folds": 3, "metric": "r2"},
+                "seconds": 2.0,
+            }
+            for fold, score in enumerate(scores)
+        ]
+
+    records = trials("vanilla", 12.5, 0.1, -0.1, -0.0006) + trials("x", 4321.0, -0.6, -0.5, -0.3)
+    output().print(comparison_table(summarise(records)))
+    heading, first, second = capfd.readouterr().out.splitlines()
+    columns = "method model R²,% RMSE MAE points p p(Holm) d time"
+    assert heading.replace("R², %", "R²,%").replace("p (", "p(").split() == columns.split()
+    # The mean of vanilla is a little below zero, and zero has no sign.
+    assert first.split()[2:7] == ["0.0", "±", "10.0", "12.500", "6.250"]
+    assert second.split()[2:8] == ["−46.7", "±", "15.3", "4321", "2160", "−46.6"]
+    assert second.split()[-3].startswith("−")
+    assert "-" not in second.replace("gcs-3", "")
+
+
+def lines_of_json(path: Path) -> Path:
+    """Rings and stars whose entries have names of their own; classes are words."""
+    with path.open("w") as file:
+        for number in range(24):
+            ring = number % 2
+            edges = [
+                {"source": node, "target": (node + 1) % 5}
+                if ring
+                else {"source": 0, "target": node}
+                for node in range(0 if ring else 1, 5)
+            ]
+            graph = {
+                "key": f"g{number}",
+                "nodes": [{} for _ in range(5)],
+                "edges": edges,
+                "kind of": "ring" if ring else "star",
+                "y": number,
+            }
+            file.write(json.dumps(graph) + "\n")
+    return path
+
+
+def table_of_molecules(path: Path) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["structure", "name", "ring"])
+        for number in range(24):
+            chain = "C" * (3 + number // 2)
+            text = f"C1{chain}1" if number % 2 else f"C{chain}"
+            writer.writerow([text, f"m{number}", number % 2])
+    return path
+
+
+@pytest.mark.parametrize("kind", ["lines", "table", "store"])
+def test_the_command_of_the_report_repeats_the_comparison(
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "lines":
+        source, options = (
+            lines_of_json(tmp_path / "g.jsonl"),
+            ["--target", "kind of", "--id", "key"],
+        )
+    else:
+        source = table_of_molecules(tmp_path / "m.csv")
+        options = ["--smiles", "structure", "--target", "ring", "--id", "name"]
+    if kind == "store":
+        table = gt.load(source, smiles="structure", target="ring", id="name")
+        source, options = tmp_path / "m.safetensors", []
+        table.save(source)
+    out = tmp_path / "out"
+    words = ["compare", str(source), *options, "--methods", "vanilla", *QUICK, "--out", str(out)]
+    assert main(words) == 0
+    page = (out / "report.html").read_text(encoding="utf-8")
+    command = repeat_command(RecordStore(out).read())
+    for line in command:
+        assert html.escape(line, quote=True).replace("&#x27;", "&#39;") in page
+    program, *repeated = shlex.split(" ".join(command))
+    assert program == "graph-transplant"
+    capfd.readouterr()
+    assert main([*repeated, "--out", str(out)]) == 0
+    # The same data, read in the same way: nothing is left to run.
+    assert capfd.readouterr().err == f"3 of 3 trials are in {out} already\n"
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,23 @@ from graph_transplant import __version__
 from graph_transplant.cli.common import BAD_INPUT, FAILED, INTERRUPTED, print_error
 from graph_transplant.cli.comparisons import across, compare, paper
 from graph_transplant.cli.lists import datasets, methods
+from graph_transplant.cli.models import explain, predict, show, train
 from graph_transplant.errors import GraphTransplantError
 
 __all__ = ["app", "main"]
 
 app = App(
     name="graph-transplant",
-    help="Does augmentation help on your graphs? Compare Graph Transplant with plain training.",
+    help=(
+        "Does augmentation help on your graphs? Compare Graph Transplant with plain training; then "
+        "train, use and explain the model."
+    ),
     version=__version__,
     version_flags=["--version"],
     default_parameter=Parameter(negative=()),
 )
 
-for command in (compare, paper, across, methods, datasets):
+for command in (compare, train, predict, explain, show, paper, across, methods, datasets):
     app.command(command)
 
 

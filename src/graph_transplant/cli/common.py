@@ -78,14 +78,15 @@ def resumable(
         return INTERRUPTED
 
 
-def _arguments() -> list[str]:
+def arguments_given() -> list[str]:
+    """Give the words that the program was started with, after its name."""
     return sys.argv[1:]
 
 
 def _command() -> list[str]:
     """Give the command that goes on where this one was stopped."""
     # Starting over once more would put aside what has been done since.
-    arguments = [item for item in _arguments() if item != "--fresh"]
+    arguments = [item for item in arguments_given() if item != "--fresh"]
     processes = os.environ.get("WORLD_SIZE")
     if "torchrun" in arguments and processes:
         count = os.environ.get("LOCAL_WORLD_SIZE", processes)

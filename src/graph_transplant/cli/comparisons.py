@@ -19,6 +19,7 @@ from graph_transplant.cli.common import (
     split_list,
     split_numbers,
 )
+from graph_transplant.cli.data import NO_OPTIONS, DataOptions, load_data, tell_skipped
 from graph_transplant.errors import GraphTransplantError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def compare(
     /,
     *,
     methods: str = "vanilla,transplant-dp,transplant-ep",
-    models: str = "gcs",
+    models: str = "auto",
     layers: str = "3",
     folds: int = 5,
     repeats: int = 1,
@@ -43,6 +44,7 @@ def compare(
     epochs: int = 1000,
     batch_size: int | None = None,
     readout: str = "mean",
+    balance: bool = False,
     attack: str | None = None,
     seed: int = 0,
     workers: int = 1,
@@ -50,31 +52,35 @@ def compare(
     address: str | None = None,
     fresh: bool = False,
     out: Path | None = None,
-    root: Path | None = None,
+    columns: DataOptions = NO_OPTIONS,
 ) -> int:
     """Compare methods by cross-validation and write a report.
 
     The same command again runs only what is missing, whatever stopped it before.
 
     Args:
-        data: Name of a data set (see `graph-transplant datasets`) or a path.
+        data: Name of a data set (see `graph-transplant datasets`), or the path of a table (CSV),
+            SDF or JSON Lines file, or of a TU or OGB folder or archive.
         methods: Methods, separated by commas, or `all`; see `graph-transplant methods` for names
             and parameters. Differences are taken to `vanilla`.
-        models: Convolutions, separated by commas: gcn, gcs, gin, gat.
+        models: Convolutions, separated by commas: gcn, gcs, gin, gat, and with edge features gine,
+            gat-edge; auto takes gine for molecules read from a table or SDF file, else gcs.
         layers: Numbers of convolution layers, separated by commas.
         folds: Folds of the cross-validation; one is the test set, one the validation set.
         repeats: How often to repeat the cross-validation with another shuffle.
         select: Report each method with the number of layers and the parameters, among those of its
             search space, that have the best mean validation metric.
         nested: Select for every test fold anew, on the other folds alone.
-        metric: accuracy or auroc. [default: auroc for several labels or two classes of which one
-            is rare, else accuracy]
-        split: folds, or official for the split that comes with the data set.
+        metric: accuracy, auroc, average_precision or r2. [default: auroc for several labels or two
+            classes of which one is rare, r2 for numbers, else accuracy]
+        split: folds, official for the split that comes with the data set, or scaffold for one
+            split of molecules by their Bemis-Murcko scaffold.
         scale: Patience and batch size of the paper for small, medium or large data sets; auto goes
             by the number of graphs.
         epochs: Most epochs per trial; training stops earlier when nothing improves.
         batch_size: Graphs per training batch. [default: 128, for large data sets 64]
         readout: How nodes become a graph: mean, sum, max.
+        balance: Draw each class equally often.
         attack: Also attack the test graphs (GradArgmax), changing this share of the mean number of
             edges; several separated by commas.
         seed: The one number that all randomness derives from.
@@ -84,7 +90,7 @@ def compare(
         address: Address of the Ray cluster. [default: one is started on this machine]
         fresh: Start over; the records that are there are kept under another name.
         out: Directory for records, tables and report. [default: comparisons/DATA]
-        root: Folder where data sets are looked for and kept.
+        columns: How the data are read.
     """
     # Checked before the slow imports: a mistyped number should not cost seconds.
     names = split_list("methods", methods)
@@ -92,7 +98,6 @@ def compare(
     depths = split_numbers("layers", layers, int)
     budgets = split_numbers("attack", attack, float) if attack else []
 
-    from graph_transplant.datasets import load
     from graph_transplant.experiments.compare import compare as run
     from graph_transplant.experiments.distributed import join_group, serve
     from graph_transplant.experiments.paper import slug
@@ -103,9 +108,10 @@ def compare(
     directories: list[Path] = []
 
     def work() -> int:
-        store = load(data, root)
+        store = load_data(data, columns)
         directory = out or Path("comparisons") / slug(store.name)
         directories.append(directory)
+        tell_skipped(store, directory / "skipped.csv")
         comparison = run(
             store,
             out=directory,
@@ -122,6 +128,7 @@ def compare(
             scale=scale,
             split=split,
             readout=readout,
+            balance=balance,
             attack=budgets,
             workers=workers,
             engine=engine,
@@ -138,7 +145,7 @@ def compare(
         with join_group() as group:
             if group.rank == 0:
                 return work()
-            serve(lambda: load(data, root))
+            serve(lambda: load_data(data, columns))
             return 0
 
     if engine != "torchrun":
@@ -329,6 +336,8 @@ def print_comparison(comparison: Comparison) -> None:
 def comparison_table(rows: Sequence[SummaryRow]) -> Table:
     """Lay out the summary of a comparison; ``-`` stands for a number that is not defined.
 
+    What is measured beside the score has a column when a row has it.
+
     Args:
         rows: The rows of the summary.
     """
@@ -337,15 +346,16 @@ def comparison_table(rows: Sequence[SummaryRow]) -> Table:
 
     metrics = list(dict.fromkeys(row.metric for row in rows)) or ["accuracy"]
     main = METRICS[metrics[0]] if len(metrics) == 1 else "metric"
+    titles = {"ece": "ECE", "nll": "loss", **METRICS, "rmse": "RMSE", "mae": "MAE"}
     further = {
-        METRICS[name]: f"{name}_mean"
-        for name in METRICS
+        title: f"{name}_mean"
+        for name, title in titles.items()
         if name not in metrics and any(getattr(row, f"{name}_mean") is not None for row in rows)
     }
     selected = any(row.chosen for row in rows)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("method", overflow="fold")
-    names = ["model", f"{main}, %", "ECE", "loss", *further, "points", "p", "p (Holm)", "d", "time"]
+    names = ["model", f"{main}, %", *further, "points", "p", "p (Holm)", "d", "time"]
     for name in names:
         table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
     if selected:
@@ -361,17 +371,31 @@ def comparison_table(rows: Sequence[SummaryRow]) -> Table:
         cells = [
             Text(row.method, style="bold" if first else ""),
             Text(model_name(row.model, row.layers)),
-            Text(cell(row.score_mean, ".1f", 100) + spread, style="bold" if first else ""),
-            Text(cell(row.ece_mean, ".3f")),
-            Text(cell(row.nll_mean, ".3f")),
-            *(Text(cell(getattr(row, field), ".3f")) for field in further.values()),
+            Text(_signed(row.score_mean, ".1f", 100) + spread, style="bold" if first else ""),
+            *(Text(_measure(getattr(row, field), field)) for field in further.values()),
             Text("-" if row.difference is None else format_points(row.difference)),
             Text(p_cell(row.p_value)),
             Text(p_cell(row.p_holm)),
-            Text(cell(row.effect, ".1f")),
+            Text(_signed(row.effect, ".1f")),
             Text(cell(row.seconds_mean, ".1f") + (" s" if row.seconds_mean is not None else "")),
         ]
         if selected:
             cells.append(Text(row.chosen))
         table.add_row(*cells)
     return table
+
+
+def _measure(value: float | None, field: str) -> str:
+    form = ".3f"
+    if value and field in ("rmse_mean", "mae_mean"):
+        # In the units of the data, where three digits after the point may say nothing or too much.
+        form = ".3f" if 0.1 <= value < 1000 else ".0f" if 1000 <= value < 1e7 else ".3g"
+    return _signed(value, form)
+
+
+def _signed(value: float | None, form: str, factor: int = 1) -> str:
+    """Write a number with a true minus sign, and none before a zero."""
+    if value is None:
+        return cell(None, form)
+    text = cell(value, form, factor)
+    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")

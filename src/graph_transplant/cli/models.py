@@ -1,0 +1,409 @@
+"""The commands around one model: ``train``, ``predict``, ``explain`` and ``show``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
+from rich.table import Table
+from rich.text import Text
+
+from graph_transplant.cli.common import (
+    INTERRUPTED,
+    arguments_given,
+    cell,
+    output,
+    print_files,
+    split_list,
+    split_numbers,
+)
+from graph_transplant.cli.data import (
+    NO_INPUT_OPTIONS,
+    NO_OPTIONS,
+    DataOptions,
+    InputOptions,
+    load_data,
+    tell_skipped,
+)
+from graph_transplant.errors import GraphTransplantError
+
+if TYPE_CHECKING:
+    from graph_transplant.trained import TrainedModel
+
+CHECKPOINT = ".checkpoint.safetensors"
+"""Where a training that is under way keeps its state, in the folder of the model."""
+
+SECONDS_BETWEEN_LINES = 10.0
+"""How often a prediction that nobody watches on a terminal says how far it is."""
+
+METRIC_NAMES = {
+    "accuracy": "accuracy",
+    "auroc": "AUROC",
+    "average_precision": "average precision",
+    "ece": "ECE",
+    "nll": "loss",
+    "r2": "R²",
+    "rmse": "RMSE",
+    "mae": "mean absolute error",
+}
+"""Measurements of a model as they are printed, in this order."""
+
+
+def train(
+    data: str,
+    /,
+    *,
+    method: str = "transplant-ep",
+    model: str = "auto",
+    layers: int = 3,
+    hidden: int = 128,
+    readout: str = "mean",
+    dropout: float = 0.5,
+    epochs: int = 300,
+    batch_size: int | None = None,
+    learning_rate: float = 5e-4,
+    split: str = "auto",
+    validation: float = 0.1,
+    test: float = 0.1,
+    balance: bool = False,
+    metric: str | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    out: Path | None = None,
+    fresh: bool = False,
+    columns: DataOptions = NO_OPTIONS,
+) -> int:
+    """Train one model, calibrate it, and write it with a model card.
+
+    The same command again after an interruption goes on where it was.
+
+    Args:
+        data: Name of a data set, or the path of a table (CSV), SDF or JSON Lines file, or of a TU
+            or OGB folder or archive.
+        method: One method, with parameters or without; see `graph-transplant methods`.
+        model: Convolution: gcn, gcs, gin, gat, or with edge features gine, gat-edge; auto takes
+            gine for molecules and gcs for other graphs.
+        layers: Number of convolution layers.
+        hidden: Width of the layers.
+        readout: How nodes become a graph: mean, sum, max.
+        dropout: Rate in the head.
+        epochs: Most epochs; training stops earlier when nothing improves.
+        batch_size: Graphs per training batch. [default: 128, for large data sets 64]
+        learning_rate: Of Adam, at the start.
+        split: random, scaffold (molecules that share a Bemis-Murcko scaffold stay together) or
+            official; auto takes official where there is one, then scaffold for SMILES.
+        validation: Share of the graphs that training is stopped and calibrated by.
+        test: Share of the graphs that the model is measured on at the end; 0 for none.
+        balance: Draw each class equally often.
+        metric: What the best epoch is chosen by: accuracy, auroc, average_precision or r2.
+            [default: what suits the data]
+        seed: The one number that all randomness derives from.
+        device: cpu, cuda, cuda:1, mps ...
+        out: Folder for the model. [default: models/DATA]
+        fresh: Replace the model that is there, and do not go on from an interrupted training.
+        columns: How the data are read.
+    """
+    from graph_transplant.experiments.paper import slug
+    from graph_transplant.experiments.worker import keep_freed_memory
+    from graph_transplant.report.pages import write_card
+    from graph_transplant.trained import train as run
+
+    keep_freed_memory()
+    store = load_data(data, columns)
+    directory = out or Path("models") / slug(store.name)
+    checkpoint = directory / CHECKPOINT
+    # A training that was to replace the model may have been interrupted: then it goes on.
+    if (directory / "model.json").exists() and not (fresh or checkpoint.exists()):
+        raise GraphTransplantError(
+            f"there is a model in {directory} already: give another folder with --out, or replace "
+            "it with --fresh"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    tell_skipped(store, directory / "skipped.csv")
+    if fresh:
+        checkpoint.unlink(missing_ok=True)
+    if checkpoint.exists():
+        note(f"going on from {checkpoint}")
+    try:
+        trained = run(
+            store,
+            method=method,
+            model=model,
+            layers=layers,
+            hidden=hidden,
+            readout=readout,
+            dropout=dropout,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            split=split,
+            validation=validation,
+            test=test,
+            balance=balance,
+            metric=metric,
+            seed=seed,
+            device=device,
+            checkpoint=checkpoint,
+            source=data,
+            note=note,
+        )
+    except KeyboardInterrupt:
+        if not checkpoint.exists():
+            print("\nstopped before anything was worth keeping", file=sys.stderr)
+            return INTERRUPTED
+        words = [word for word in arguments_given() if word != "--fresh"]
+        print(
+            f"\nstopped; the training so far is kept in {checkpoint}. The same command goes on "
+            f"from there:\n  {shlex.join(['graph-transplant', *words])}",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    trained.save(directory)
+    write_card(trained.description, directory / "card.html")
+    checkpoint.unlink(missing_ok=True)
+    print_model(trained)
+    files = {
+        directory / "card.html": "the model card",
+        directory / "model.json": "what it is",
+        directory / "weights.safetensors": "its weights",
+    }
+    print_files(output(), files)
+    return 0
+
+
+def note(text: str) -> None:
+    """Say something besides the results."""
+    Console(stderr=True, highlight=False).print(Text(text, style="yellow"), soft_wrap=True)
+
+
+def print_model(trained: TrainedModel) -> None:
+    """Print how good a model is."""
+    console = output()
+    description = trained.description
+    training, metrics = description["training"], description["metrics"]
+    console.print()
+    console.print(model_table(metrics))
+    sizes = training["sizes"]
+    console.print(
+        Text(
+            f"{training['method']}, {training['model']} with {training['layers']} layers; "
+            f"{sizes['train']} graphs to train on, {sizes['validation']} to validate, "
+            f"{sizes['test']} to test ({training['split']} split); best epoch "
+            f"{training['best_epoch']} of {training['epochs_run']}",
+            style="dim",
+        )
+    )
+    console.print()
+
+
+def model_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Lay out the measurements of a model.
+
+    Args:
+        metrics: As ``model.json`` has them.
+    """
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("", no_wrap=True)
+    for name in ("validation", "test", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    test, intervals = metrics.get("test", {}), metrics.get("intervals", {})
+    for key, words in METRIC_NAMES.items():
+        if key not in metrics["validation"]:
+            continue
+        low, high = intervals.get(key) or (None, None)
+        between = "-" if low is None else f"{cell(low, '.3f')} to {cell(high, '.3f')}"
+        table.add_row(
+            words,
+            cell(metrics["validation"][key], ".3f"),
+            cell(test.get(key), ".3f"),
+            between,
+        )
+    return table
+
+
+def predict(
+    model: Path,
+    data: str,
+    /,
+    *,
+    out: Path = Path("predictions.csv"),
+    batch_size: int | None = None,
+    workers: int = 1,
+    device: str = "cpu",
+    fresh: bool = False,
+    columns: InputOptions = NO_INPUT_OPTIONS,
+) -> int:
+    """Predict with a model that `graph-transplant train` wrote: one row per row of the input.
+
+    Rows that cannot be read stay in place, with the reason. The input is read piece by piece: its
+    size does not matter. The same command again after an interruption goes on where it was.
+
+    Args:
+        model: Folder of the model.
+        data: As for `graph-transplant train`. Columns are those of the training data unless others
+            are named.
+        out: The table to write; `--out=-` writes it to the standard output.
+        batch_size: Graphs that are predicted at a time. [default: by their size]
+        workers: Processes that read molecules.
+        device: cpu, cuda, cuda:1, mps ...
+        fresh: Do not go on from an interrupted prediction.
+        columns: How the data are read.
+    """
+    from graph_transplant.trained import TrainedModel, predict_table
+
+    loaded = TrainedModel.load(model, device=device)
+    with prediction_progress() as progress:
+        done = predict_table(
+            loaded,
+            data,
+            out,
+            batch_size=batch_size,
+            workers=workers,
+            resume=not fresh,
+            progress=progress,
+            note=note,
+            **columns.given(),
+        )
+    to_screen = str(out) == "-"
+    console = Console(stderr=True, highlight=False) if to_screen else output()
+    fresh_rows = done.rows - done.resumed
+    rate = f", {fresh_rows / done.seconds:,.0f} rows a second" if done.seconds > 0 else ""
+    console.print(f"{done.predicted:,} of {done.rows:,} rows predicted{rate}")
+    if done.failed:
+        rows = "row" if done.failed == 1 else "rows"
+        note(f"{done.failed:,} {rows} could not be read: the column error says why")
+    if not to_screen:
+        print_files(console, {out: "the predictions"})
+    return 0
+
+
+@contextmanager
+def prediction_progress() -> Iterator[Callable[[int], None]]:
+    """Show how many rows are done: in place on a terminal, a line now and then elsewhere."""
+    errors = Console(stderr=True, highlight=False)
+    begin = last = time.monotonic()
+    first: int | None = None
+
+    def say(rows: int) -> None:
+        nonlocal last, begin, first
+        now = time.monotonic()
+        pace = f"{rows:,} rows"
+        if first is None:
+            # What an interrupted run has done is not to this one's credit.
+            first, begin = rows, now
+        elif now > begin:
+            pace += f", {(rows - first) / (now - begin):,.0f} a second"
+        if errors.is_interactive:
+            errors.print(pace, end="\r")
+        elif now - last > SECONDS_BETWEEN_LINES:
+            errors.print(pace)
+            last = now
+
+    yield say
+    if errors.is_interactive:
+        errors.control(Control.move_to_column(0), Control((ControlType.ERASE_IN_LINE, 2)))
+
+
+def explain(
+    model: Path,
+    data: str,
+    /,
+    *,
+    out: Path = Path("explain.html"),
+    against: Path | None = None,
+    rows: str | None = None,
+    count: int = 12,
+    label: str | None = None,
+    target: str | None = None,
+    saliency: str = "gradient-x-activation",
+    device: str = "cpu",
+    columns: InputOptions = NO_INPUT_OPTIONS,
+) -> int:
+    """Draw which nodes a prediction rests on, graph by graph, as one page.
+
+    Args:
+        model: Folder of the model.
+        data: As for `graph-transplant predict`.
+        out: The page to write.
+        against: Folder of another model to show beside it.
+        rows: Numbers of the rows to explain, from 1, separated by commas. [default: the first]
+        count: How many rows to explain when none are named.
+        label: The class or label to explain. [default: the predicted one]
+        target: Columns with the true values, separated by commas. [default: those of the training
+            data, where the data have them]
+        saliency: gradient-x-activation, or gradient as in the paper.
+        device: cpu, cuda, cuda:1, mps ...
+        columns: How the data are read.
+    """
+    wanted = split_numbers("rows", rows, int) if rows else None
+    if wanted is None and count < 1:
+        raise GraphTransplantError(f"`count` must be at least 1, got {count}")
+
+    given = columns.given()
+    if target is not None:
+        given["target"] = split_list("target", target)
+
+    from graph_transplant.report.pages import write_explanations
+    from graph_transplant.trained import TrainedModel, explain_rows
+
+    models = [TrainedModel.load(place, device=device) for place in (model, against) if place]
+    explained = explain_rows(
+        models,
+        data,
+        rows=wanted,
+        count=count,
+        label=label,
+        saliency=saliency,
+        **given,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_explanations(explained, out)
+    for problem in explained.skipped:
+        note(f"row {problem.row} could not be read: {problem.reason}")
+    print_files(output(), {out: "the explanations"})
+    return 0
+
+
+def show(
+    data: str,
+    /,
+    *,
+    method: str = "transplant-ep",
+    out: Path = Path("gallery.html"),
+    count: int = 8,
+    epochs: int = 20,
+    trained: Path | None = None,
+    seed: int = 0,
+    columns: DataOptions = NO_OPTIONS,
+) -> int:
+    """Draw mixed graphs beside the two they were made of, as one page.
+
+    Args:
+        data: As for `graph-transplant train`.
+        method: One of the transplant methods; see `graph-transplant methods`.
+        out: The page to write.
+        count: How many mixed graphs to draw.
+        epochs: How long a model is trained on the data before saliency is read from it.
+        trained: Folder of a trained model to read saliency from instead.
+        seed: The one number that all randomness derives from.
+        columns: How the data are read.
+    """
+    from graph_transplant.report.pages import write_gallery
+    from graph_transplant.trained import TrainedModel, mixtures
+
+    network = TrainedModel.load(trained) if trained else None
+    store = load_data(data, columns)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    tell_skipped(store, out.with_suffix(".skipped.csv"))
+    gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed, model=network)
+    write_gallery(gallery, out)
+    print_files(output(), {out: "the gallery"})
+    return 0

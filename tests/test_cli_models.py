@@ -1,0 +1,263 @@
+"""The commands around one model: what they write, say and refuse."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from graph_transplant.cli import main
+
+pytest.importorskip("rdkit", reason="molecules need RDKit")
+
+ROWS = [
+    *(["c1ccccc1" + "C" * n, "a", 0] for n in range(12)),
+    *(["C1CCCCC1" + "C" * n + "O", "b", 1] for n in range(12)),
+    ["C1CC((", "broken", 1],
+    ["CCO", "unmeasured", ""],
+]
+TRAIN = [
+    "--target",
+    "fails",
+    "--id",
+    "name",
+    "--epochs",
+    "2",
+    "--hidden",
+    "16",
+    "--split",
+    "random",
+]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "molecules.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["smiles", "name", "fails"])
+        writer.writerows(ROWS)
+    return path
+
+
+@pytest.fixture
+def model(table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
+    folder = tmp_path / "model"
+    assert main(["train", str(table), "--method", "vanilla", *TRAIN, "--out", str(folder)]) == 0
+    capfd.readouterr()
+    return folder
+
+
+def error_of(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> str:
+    """The one line that a command which cannot be carried out prints."""
+    capfd.readouterr()
+    assert main(arguments) == 2
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[-1].startswith("error: ")
+    return lines[-1].removeprefix("error: ")
+
+
+def test_train_writes_a_model_its_card_and_what_was_skipped(
+    table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "new" / "model"
+    assert main(["train", str(table), *TRAIN, "--out", str(folder)]) == 0
+    printed = capfd.readouterr()
+    assert {path.name for path in folder.iterdir()} == {
+        "card.html",
+        "model.json",
+        "skipped.csv",
+        "weights.safetensors",
+    }
+    assert f"2 of 26 rows skipped, see {folder / 'skipped.csv'}" in printed.err
+    assert "  row 25: the SMILES cannot be parsed" in printed.err
+    assert (folder / "skipped.csv").read_text().splitlines()[2] == "26,unmeasured,no target"
+    description = json.loads((folder / "model.json").read_text())
+    auroc = description["metrics"]["test"]["auroc"]
+    line = next(line for line in printed.out.splitlines() if line.startswith("AUROC"))
+    assert line.split()[2] == f"{auroc:.3f}"
+    for name in ("card.html", "model.json", "weights.safetensors"):
+        assert str(folder / name) in printed.out
+
+
+def test_a_model_is_not_replaced_unless_asked(
+    table: Path, model: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = (model / "weights.safetensors").read_bytes()
+    again = ["train", str(table), *TRAIN, "--method", "vanilla", "--seed", "1", "--out", str(model)]
+    assert f"there is a model in {model} already" in error_of(again, capfd)
+    assert (model / "weights.safetensors").read_bytes() == before
+    assert main([*again, "--fresh"]) == 0
+    assert (model / "weights.safetensors").read_bytes() != before
+
+
+def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
+    table: Path,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    long = ["train", str(table), "--target", "fails", "--method", "vanilla", "--hidden", "16"]
+    long += ["--split", "random", "--epochs", "3000", "--out", str(model)]
+    code = (
+        "import sys\n"
+        "from graph_transplant import training\n"
+        "from graph_transplant.cli import main\n"
+        "training.CHECKPOINT_SECONDS = 0.0\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, *long, "--fresh"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    checkpoint = model / ".checkpoint.safetensors"
+    end = time.monotonic() + 120
+    while not checkpoint.exists() and child.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert f"kept in {checkpoint}" in said
+    assert said.splitlines()[-1].split()[:2] == ["graph-transplant", "train"]
+    assert "--fresh" not in said.splitlines()[-1]
+    # Without --fresh, although the model that was to be replaced is still there.
+    found: list[bool] = []
+
+    def go_on(*_: object, checkpoint: Path, **__: object) -> None:
+        found.append(checkpoint.exists())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graph_transplant.trained.train", go_on)
+    assert main(long) == 130
+    assert found == [True]
+    assert f"going on from {checkpoint}" in capfd.readouterr().err
+    assert main([*long, "--fresh"]) == 130
+    assert found == [True, False]
+
+
+def test_a_training_stopped_at_once_promises_nothing(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graph_transplant.trained.train", stopped)
+    assert main(["train", str(table), *TRAIN, "--out", str(tmp_path / "m")]) == 130
+    assert "stopped before anything was worth keeping" in capfd.readouterr().err
+
+
+def test_predict_gives_every_row_in_order(
+    table: Path, model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / "predictions.csv"
+    assert main(["predict", str(model), str(table), "--out", str(out)]) == 0
+    printed = capfd.readouterr()
+    assert printed.out.startswith("25 of 26 rows predicted")
+    assert "1 row could not be read: the column error says why" in printed.err
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows] == [str(row[1]) for row in ROWS]
+    assert [bool(row["error"]) for row in rows] == [row[1] == "broken" for row in ROWS]
+    for row in rows:
+        if not row["error"]:
+            assert abs(float(row["p(0)"]) + float(row["p(1)"]) - 1) < 1e-5
+
+
+def test_predictions_on_the_standard_output_are_a_table_alone(
+    table: Path, model: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(model), str(table), "--out=-"]) == 0
+    printed = capfd.readouterr()
+    lines = printed.out.splitlines()
+    assert len(lines) == 1 + len(ROWS)
+    assert lines[0].startswith("row,id,p(0),p(1),label,confidence,error")
+    assert "25 of 26 rows predicted" in printed.err
+
+
+def test_predict_has_no_options_that_only_training_needs(
+    table: Path, model: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert "--target" in error_of(["predict", str(model), str(table), "--target", "fails"], capfd)
+
+
+def test_a_folder_without_a_model_is_named(
+    table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("predict", "explain"):
+        assert str(tmp_path / "no") in error_of([command, str(tmp_path / "no"), str(table)], capfd)
+
+
+def test_explain_writes_a_page_into_a_new_folder(
+    table: Path, model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "pages" / "explain.html"
+    arguments = ["explain", str(model), str(table), "--rows", "2,25,13", "--out", str(out)]
+    assert main([*arguments, "--against", str(model)]) == 0
+    printed = capfd.readouterr()
+    assert "row 25 could not be read: the SMILES cannot be parsed" in printed.err
+    page = out.read_text(encoding="utf-8")
+    assert page.count("<article") == 2
+    assert page.count("c1ccccc1C<") >= 1
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--rows", "0"], "`rows`"),
+        (["--rows", "100000"], "no row 100000"),
+        (["--rows", "two"], "`rows` must be whole numbers"),
+        (["--count", "0"], "`count` must be at least 1, got 0"),
+        (["--label", "2"], "`label` must be one of 0, 1"),
+        (["--saliency", "magic"], "must be one of gradient"),
+        (["--device", "toaster"], "toaster"),
+        (["--smiles", "nosuch"], "nosuch"),
+    ],
+)
+def test_explain_names_what_it_cannot_use(
+    more: list[str],
+    message: str,
+    table: Path,
+    model: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "explain.html"
+    arguments = ["explain", str(model), str(table), "--out", str(out), *more]
+    assert message in error_of(arguments, capfd)
+    assert not out.exists()
+
+
+def test_show_draws_a_gallery_and_tells_what_was_skipped(
+    table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "pages" / "gallery.html"
+    arguments = ["show", str(table), "--target", "fails", "--method", "transplant-dp"]
+    assert main([*arguments, "--count", "2", "--epochs", "1", "--out", str(out)]) == 0
+    assert "2 of 26 rows skipped" in capfd.readouterr().err
+    assert len((tmp_path / "pages" / "gallery.skipped.csv").read_text().splitlines()) == 3
+    assert out.read_text(encoding="utf-8").count("new bond") >= 2
+
+
+def test_show_reads_saliency_from_a_model(
+    table: Path, model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "gallery.html"
+    arguments = ["show", str(table), "--target", "fails", "--trained", str(model), "--count", "2"]
+    assert main([*arguments, "--method", "transplant-dp", "--out", str(out)]) == 0
+    assert "transplant-ep" in error_of([*arguments, "--out", str(out)], capfd)
+
+
+def test_methods_that_transplant_nothing_cannot_be_shown(
+    table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["show", str(table), "--target", "fails", "--method", "drop-nodes"]
+    message = error_of([*arguments, "--out", str(tmp_path / "gallery.html")], capfd)
+    assert "drop-nodes" in message
