@@ -25,7 +25,7 @@ entry         content
 ============  ======================================================================================
 
 Everything else is not read, and its names are noted; see
-:mod:`~graph_transplant.datasets.networks`, which also says what becomes of labels and numbers.
+``graph_transplant.datasets.networks``, which also says what becomes of labels and numbers.
 """
 
 from __future__ import annotations
