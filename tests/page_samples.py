@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html.parser import HTMLParser
 from typing import Any
 
 from graph_transplant.experiments.protocol import Record
@@ -269,3 +271,40 @@ def records(data: str = "toy", method: str = "transplant-ep", model: str = "gcs"
                 }
             )
     return found
+
+
+class Page(HTMLParser):
+    """Checks that tags are balanced and collects what a test may ask for."""
+
+    VOID = frozenset({"meta", "br", "hr", "img", "link", "input"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self._open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)

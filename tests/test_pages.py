@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -39,45 +38,22 @@ from page_samples import (
     records,
     view,
 )
+from page_samples import Page as Parsed
 
 
-class Page(HTMLParser):
-    """Checks that tags are balanced and collects tags and words."""
+class Page(Parsed):
+    """Joins the pieces of a word as a browser does."""
 
-    VOID = frozenset({"meta", "br", "hr", "img", "link", "input"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
+    ENDS_A_WORD = frozenset({"p", "dt", "dd", "th", "td", "li", "h1", "h2", "h3", "caption"})
 
     def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-        if tag in ("p", "dt", "dd", "th", "td", "li", "h1", "h2", "h3", "caption"):
+        super().handle_endtag(tag)
+        if tag in self.ENDS_A_WORD:
             self.words.append(" ")
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self._open:
-            self.words.append(data)
 
     @property
     def text(self) -> str:
         return re.sub(r"\s+", " ", "".join(self.words)).replace("\u00a0", " ")
-
-    def count(self, tag: str) -> int:
-        return sum(name == tag for name, _ in self.tags)
 
 
 # -------------------------------------------------------------------- safety

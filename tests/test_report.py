@@ -7,7 +7,6 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -46,6 +45,7 @@ from graph_transplant.report.svg import (
     swarm,
     ticks,
 )
+from page_samples import Page
 
 NASTY = "<script>alert('x')</script> & \"q\" 🧬"
 
@@ -99,40 +99,6 @@ def made_up(
 PLAIN = [0.60, 0.55, 0.65, 0.50, 0.60]
 BETTER = [0.70, 0.66, 0.74, 0.61, 0.71]
 TWO = made_up("vanilla", PLAIN) + made_up("transplant-ep", BETTER)
-
-
-class Page(HTMLParser):
-    """Checks that tags are balanced and collects what a test may ask for."""
-
-    VOID = frozenset({"meta", "br", "hr", "img", "link", "input"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self._open:
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.words))
 
 
 def svgs(page: str) -> list[ElementTree.Element]:

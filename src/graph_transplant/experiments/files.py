@@ -1,10 +1,12 @@
-"""Writing whole files so that a reader sees the old one or the new one, never half of one."""
+"""Writing files so that nobody reads half of one, and no two write the same."""
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
+from typing import IO
 
 from graph_transplant.errors import GraphTransplantError
 
@@ -59,3 +61,30 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def try_lock(file: IO[bytes]) -> bool:
+    """Lock a file for this process alone, until it is closed.
+
+    Args:
+        file: The file, open for writing.
+
+    Returns:
+        Whether no other process has it.
+    """
+    if sys.platform == "win32":
+        import msvcrt
+
+        file.seek(0)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

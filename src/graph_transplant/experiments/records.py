@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.files import try_lock
 from graph_transplant.experiments.protocol import METRICS, Record, Settings, Trial
 
 _NUMBER = (int, float)
@@ -439,7 +440,7 @@ def _locked(path: Path, directory: Path) -> Iterator[None]:
         raise GraphTransplantError(f"cannot write in {directory}: {problem.strerror}") from problem
     with file:
         try:
-            free = _try_lock(file)
+            free = try_lock(file)
         except OSError as problem:
             raise GraphTransplantError(f"cannot lock {path}: {problem.strerror}") from problem
         if not free:
@@ -459,22 +460,3 @@ def _locked(path: Path, directory: Path) -> Iterator[None]:
                 f"cannot write in {directory}: {problem.strerror}"
             ) from problem
         yield
-
-
-def _try_lock(file: io.FileIO) -> bool:
-    if sys.platform == "win32":
-        import msvcrt
-
-        file.seek(0)
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from graph_transplant.errors import GraphTransplantError
@@ -39,7 +38,6 @@ from graph_transplant.experiments.summary import (
     verdict_line,
     verdicts,
 )
-from graph_transplant.report.drawing import plain
 from graph_transplant.report.figures import (
     Curve,
     ScoreRow,
@@ -49,6 +47,7 @@ from graph_transplant.report.figures import (
     differences_data,
     scores_data,
 )
+from graph_transplant.report.frame import render
 from graph_transplant.report.svg import (
     NARROW,
     WIDE,
@@ -431,15 +430,7 @@ def render_across(found: Sequence[Across], rows: Sequence[SummaryRow]) -> str:
 
 
 def _page(name: str, **content: object) -> str:
-    environment = Environment(
-        loader=PackageLoader("graph_transplant.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["tied"] = _tied
-    return plain(environment.get_template(name).render(**content))
+    return render(name, {"tied": _tied}, **content)
 
 
 def _method_notes(methods: Sequence[str], colours: Mapping[str, str]) -> list[tuple[str, str, str]]:

@@ -9,11 +9,9 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from graph_transplant import __version__
@@ -37,6 +35,7 @@ from graph_transplant.report.drawing import (
     plain,
     shortened,
 )
+from graph_transplant.report.frame import render
 from graph_transplant.report.html import METHOD_NOTES
 from graph_transplant.report.plots import (
     COLOURED_CURVES,
@@ -100,22 +99,8 @@ _IN_UNITS = frozenset({"rmse", "mae"})
 # -------------------------------------------------------------------- frame
 
 
-@cache
-def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("graph_transplant.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["brief"] = _brief
-    return environment
-
-
 def _page(name: str, **content: object) -> str:
-    # What no page can hold is replaced wherever it comes from.
-    return plain(_templates().get_template(name).render(version=__version__, **content))
+    return render(name, {"brief": _brief}, version=__version__, **content)
 
 
 def _brief(text: str, most: int = _HEADING) -> Markup:

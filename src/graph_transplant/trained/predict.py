@@ -26,6 +26,7 @@ import torch
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.experiments.files import try_lock
 from graph_transplant.trained.description import plain
 from graph_transplant.trained.model import TrainedModel, write_bytes
 
@@ -342,7 +343,7 @@ class _Partial:
                 descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _BINARY, 0o666)
                 self._file = os.fdopen(descriptor, "r+b")
                 closing.callback(self._close)
-                if not _try_lock(self._file):
+                if not try_lock(self._file):
                     raise GraphTransplantError(f"another process is writing {self._path}")
                 self.done = self._sound(identity)
                 if not self.done.rows:
@@ -423,19 +424,6 @@ def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError("not a count")
     return value
-
-
-def _try_lock(file: IO[bytes]) -> bool:
-    """Keep other processes from writing the same table; where there are no locks, trust them."""
-    if sys.platform == "win32":
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _identity(

@@ -1,0 +1,31 @@
+"""How a page is made of its template: everything escaped, nothing missing, nothing unprintable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from graph_transplant.report.drawing import plain
+
+
+def render(name: str, filters: Mapping[str, Callable[..., object]], **content: object) -> str:
+    """Fill in a template.
+
+    Args:
+        name: File name of the template.
+        filters: What the template may apply to texts, by name.
+        **content: What it is filled with; whatever is not ``Markup`` is escaped.
+
+    Returns:
+        The page. What no page can hold, such as control characters, is replaced.
+    """
+    environment = Environment(
+        loader=PackageLoader("graph_transplant.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(filters)
+    return plain(environment.get_template(name).render(**content))
