@@ -18,10 +18,11 @@ from torch_geometric.data import Data
 
 import graph_transplant as gt
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.experiments.files import replace_file
 from graph_transplant.graphs import GraphStore
 from graph_transplant.trained import Predictions, TrainedModel, train
 from graph_transplant.trained.description import check_description, plain, read_description
-from graph_transplant.trained.model import usable_device, write_bytes
+from graph_transplant.trained.model import usable_device
 
 
 def trained(task: str) -> tuple[TrainedModel, GraphStore]:
@@ -462,14 +463,14 @@ def test_a_failed_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.bin"
-    write_bytes(path, b"first")
+    replace_file(path, b"first")
 
     def refuse(*_: object) -> None:
         raise OSError("no")
 
     monkeypatch.setattr("os.replace", refuse)
     with pytest.raises(OSError, match="no"):
-        write_bytes(path, b"second")
+        replace_file(path, b"second")
     assert path.read_bytes() == b"first"
     assert list(tmp_path.iterdir()) == [path]
 

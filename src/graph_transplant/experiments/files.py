@@ -33,7 +33,7 @@ def write_atomically(path: Path, text: str) -> None:
         ('second', 1)
     """
     try:
-        _replace(path, text)
+        replace_file(path, text.encode())
     except OSError as problem:
         # The system names the temporary file, which nobody asked for and which is gone.
         raise GraphTransplantError(
@@ -41,11 +41,17 @@ def write_atomically(path: Path, text: str) -> None:
         ) from problem
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file in one step: a reader sees the old content or the new, never a part.
+
+    Args:
+        path: The file; its folder must exist.
+        content: The new content.
+    """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp gives 0600; a report is meant to be read by whoever may read its directory.

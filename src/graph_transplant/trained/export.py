@@ -8,8 +8,6 @@ short, the same for every version of torch, and needs the package ``onnx`` alone
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from torch import Tensor, nn
 
 from graph_transplant import __version__
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.files import replace_file
 from graph_transplant.nn import (
     GATConvolution,
     GATEdgeConvolution,
@@ -114,13 +113,7 @@ def _write(path: Path, content: bytes) -> None:
     """Put the file in its place in one step."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-            whole = Path(folder) / path.name
-            with whole.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            whole.replace(path)
+        replace_file(path, content)
     except OSError as problem:
         raise GraphTransplantError(f"cannot write {path}: {problem.strerror}") from problem
 

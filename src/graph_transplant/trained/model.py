@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from torch import Tensor
 
 from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.experiments.files import replace_file
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.targets import TargetScale
@@ -284,9 +283,9 @@ class TrainedModel:
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            write_bytes(folder / WEIGHTS, weights)
+            replace_file(folder / WEIGHTS, weights)
             # Lone surrogates have no place in UTF-8; they stand in names read from broken files.
-            write_bytes(folder / DESCRIPTION, text.encode("utf-8", "replace"))
+            replace_file(folder / DESCRIPTION, text.encode("utf-8", "replace"))
         except OSError as problem:
             raise GraphTransplantError(
                 f"cannot write the model into {folder}: {problem.strerror}"
@@ -451,26 +450,3 @@ def digest_of(path: Path) -> str:
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file in one step: a reader sees the old content or the new, never a part.
-
-    Args:
-        path: The file; its folder must exist.
-        content: The new content.
-    """
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files for their owner alone; a model may be read like any other file.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

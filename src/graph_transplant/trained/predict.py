@@ -26,9 +26,9 @@ import torch
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.experiments.files import try_lock
+from graph_transplant.experiments.files import replace_file, try_lock
 from graph_transplant.trained.description import plain
-from graph_transplant.trained.model import TrainedModel, write_bytes
+from graph_transplant.trained.model import TrainedModel
 
 ROWS_PER_CHUNK: Final = 2048
 """Rows that are read, predicted and written at a time."""
@@ -404,7 +404,7 @@ class _Partial:
             "size": self.done.size,
         }
         with _refusing(self._target):
-            write_bytes(self._state, json.dumps(state).encode())
+            replace_file(self._state, json.dumps(state).encode())
 
     def finish(self) -> None:
         """Put the table in its place."""
