@@ -15,7 +15,6 @@ import gzip
 import itertools
 import json
 import os
-import platform
 import random
 import statistics
 import sys
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch_geometric
+from bench import machine
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -422,16 +421,7 @@ def run_bench(size: Size, out: Path, console: Console) -> None:
             for way, each in times.items()
         },
         "whole": whole,
-        "machine": {
-            "torch": torch.__version__,
-            "torch_geometric": torch_geometric.__version__,
-            "python": platform.python_version(),
-            "platform": platform.system(),
-            "processor": platform.processor() or platform.machine(),
-            "cores": os.cpu_count() or 1,
-            "threads": torch.get_num_threads(),
-            "load": round(os.getloadavg()[0], 2),
-        },
+        "machine": machine(),
         "settings": {
             "molecules": source,
             "conv": "gine",

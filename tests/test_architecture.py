@@ -21,6 +21,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 # in docs/design.md, and nowhere else.
 CORRIDOR = (
     "errors",
+    "files",
     "segments",
     "sparse",
     "graphs",

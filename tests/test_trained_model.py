@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 
 import graph_transplant as gt
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.experiments.files import replace_file
+from graph_transplant.files import replace_file
 from graph_transplant.graphs import GraphStore
 from graph_transplant.trained import Predictions, TrainedModel, train
 from graph_transplant.trained.description import check_description, plain, read_description

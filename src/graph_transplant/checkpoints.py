@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +15,11 @@ from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.files import replace_file
 
 _FORMAT: Final = "graph-transplant checkpoint 1"
 
@@ -40,6 +39,7 @@ class Checkpoint:
         state: Everything else, as JSON values.
 
     Example:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder) / "run.safetensors"
         ...     Checkpoint({"seed": 0}, {"weight": torch.ones(2)}, {"epoch": 3}).write(path)
@@ -73,12 +73,7 @@ class Checkpoint:
         metadata = {"format": _FORMAT, "content": text, "digest": _digest(tensors, text)}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-                whole = Path(folder) / path.name
-                save_file(tensors, whole, metadata)
-                with whole.open("rb") as file:
-                    os.fsync(file.fileno())
-                whole.replace(path)
+            replace_file(path, save(tensors, metadata))
         except OSError as problem:
             reason = problem.strerror or problem
             raise GraphTransplantError(f"cannot write the checkpoint {path}: {reason}") from None

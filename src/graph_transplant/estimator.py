@@ -33,7 +33,7 @@ from torch_geometric.data import Data
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.experiments.compare import unused_edge_features
-from graph_transplant.experiments.files import write_atomically
+from graph_transplant.files import write_atomically
 from graph_transplant.graphs import GraphStore
 from graph_transplant.trained.fitting import BALANCED, train
 from graph_transplant.trained.model import LABEL_THRESHOLD, WEIGHTS, TrainedModel, digest_of

@@ -289,6 +289,35 @@ class Skipped(NamedTuple):
     reason: str
 
 
+def moments(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of the columns of a table that comes in pieces.
+
+    Args:
+        pieces: At least one piece with rows, ``[rows, columns]``.
+
+    Returns:
+        Both float32 ``[columns]``; the deviation is that of the population.
+
+    Example:
+        >>> moments([torch.tensor([[1.0]]), torch.tensor([[3.0], [5.0], [7.0]])])
+        (tensor([4.]), tensor([2.2361]))
+    """
+    count = 0
+    mean = squares = torch.zeros((), dtype=torch.double)
+    for rows in pieces:
+        if not len(rows):
+            continue
+        # Chan, Golub, LeVeque: the squares of two pieces around their common mean.
+        piece = rows.to(torch.double)
+        shift = piece.mean(0) - mean
+        total = count + len(piece)
+        squares = squares + (piece - piece.mean(0)).square_().sum(0)
+        squares = squares + shift.square() * (count * len(piece) / total)
+        mean = mean + shift * (len(piece) / total)
+        count = total
+    return mean.to(torch.float32), (squares / count).sqrt().to(torch.float32)
+
+
 @dataclass(frozen=True)
 class _Field:
     """A tensor of a store as its file holds it, read in pieces.
@@ -689,19 +718,7 @@ no edge features)
         if nodes * self._x.shape[1] <= _AT_ONCE:
             x = self._of_nodes(self._x)[:, :columns].to(torch.float32)
             return x.mean(0), x.std(0, correction=0)
-        # Chan, Golub, LeVeque: the squares of two pieces around their common mean.
-        count = 0
-        mean = torch.zeros(columns, dtype=torch.double)
-        squares = torch.zeros(columns, dtype=torch.double)
-        for rows in self._node_pieces(self._x):
-            piece = rows[:, :columns].to(torch.double)
-            shift = piece.mean(0) - mean
-            total = count + len(piece)
-            squares += (piece - piece.mean(0)).square_().sum(0)
-            squares += shift.square() * (count * len(piece) / total)
-            mean += shift * (len(piece) / total)
-            count = total
-        return mean.to(torch.float32), (squares / count).sqrt().to(torch.float32)
+        return moments(rows[:, :columns] for rows in self._node_pieces(self._x))
 
     def _count_loops(self) -> int:
         if self._loops is None:

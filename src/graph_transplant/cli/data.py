@@ -103,7 +103,7 @@ def tell_skipped(store: GraphStore, path: Path) -> None:
         store: What was read.
         path: The table; its folder is made when it is not there.
     """
-    from graph_transplant.experiments.files import write_atomically
+    from graph_transplant.files import write_atomically
 
     if not store.skipped:
         # One of an earlier run would tell of other data.

@@ -17,7 +17,6 @@ from graph_transplant.augment.methods import GROUPS
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.distributed import current_group
 from graph_transplant.experiments.engine import check_engine, run_trials
-from graph_transplant.experiments.files import write_atomically
 from graph_transplant.experiments.progress import Reporter, Silent
 from graph_transplant.experiments.protocol import (
     SCALES,
@@ -44,6 +43,7 @@ from graph_transplant.experiments.summary import (
     summary_csv,
     verdicts,
 )
+from graph_transplant.files import write_atomically
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import mean_area_under_roc, mean_average_precision, mean_r2
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.files import try_lock
 from graph_transplant.experiments.protocol import METRICS, Record, Settings, Trial
+from graph_transplant.files import try_lock
 
 _NUMBER = (int, float)
 _MEASURED = (int, float, type(None))  # a number that is not finite is written as null

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import TASKS, GraphStore, adjacency_of, layout_of
+from graph_transplant.graphs import TASKS, GraphStore, adjacency_of, layout_of, moments
 from graph_transplant.nn.convolutions import CONVOLUTIONS
 from graph_transplant.segments import segment_max, segment_sum
 from graph_transplant.sparse import Adjacency
@@ -177,30 +177,26 @@ def edge_moments(store: GraphStore) -> tuple[Tensor, Tensor]:
         (tensor([20.,  0.]), tensor([10.,  1.]))
     """
     columns = store.num_edge_features
-    count = 0
-    mean, squares = torch.zeros(2, columns, dtype=torch.double).unbind()
     low, high = torch.full((columns,), torch.inf), torch.full((columns,), -torch.inf)
     numeric = torch.zeros(columns, dtype=torch.bool)
-    group = store.edge_ptr[:-1] // _EDGES_AT_ONCE
-    _, sizes = torch.unique_consecutive(group, return_counts=True)
-    for graphs in torch.split(torch.arange(len(store)), sizes.tolist()):
-        attr = store.subset(graphs).edge_attr
-        if attr is None or not len(attr):
-            continue
-        low, high = torch.minimum(low, attr.amin(0)), torch.maximum(high, attr.amax(0))
-        numeric |= ((attr != 0) & (attr != 1)).any(0)
-        # Chan, Golub, LeVeque: the squares of two pieces around their common mean.
-        piece = attr.to(torch.double)
-        shift = piece.mean(0) - mean
-        total = count + len(piece)
-        squares += (piece - piece.mean(0)).square_().sum(0)
-        squares += shift.square() * (count * len(piece) / total)
-        mean += shift * (len(piece) / total)
-        count = total
-    std = (squares / max(count, 1)).sqrt().to(torch.float32)
+
+    def pieces() -> Iterator[Tensor]:
+        nonlocal low, high, numeric
+        group = store.edge_ptr[:-1] // _EDGES_AT_ONCE
+        _, sizes = torch.unique_consecutive(group, return_counts=True)
+        for graphs in torch.split(torch.arange(len(store)), sizes.tolist()):
+            attr = store.subset(graphs).edge_attr
+            if attr is not None and len(attr):
+                low, high = torch.minimum(low, attr.amin(0)), torch.maximum(high, attr.amax(0))
+                numeric = numeric | ((attr != 0) & (attr != 1)).any(0)
+                yield attr
+
+    if not int(store.edge_counts.sum()):
+        return torch.zeros(columns), torch.ones(columns)
+    mean, std = moments(pieces())
     # Rounding gives a column that never varies a deviation of almost zero: the ends tell.
     std = torch.where(numeric & (low < high) & (std > 0), std, torch.ones_like(std))
-    return torch.where(numeric, mean.to(torch.float32), torch.zeros_like(std)), std
+    return torch.where(numeric, mean, torch.zeros_like(std)), std
 
 
 class GraphClassifier(nn.Module):

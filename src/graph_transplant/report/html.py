@@ -8,11 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from markupsafe import Markup
-
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.across import Across
-from graph_transplant.experiments.files import write_atomically
 from graph_transplant.experiments.progress import duration
 from graph_transplant.experiments.protocol import (
     BASELINE,
@@ -38,6 +35,7 @@ from graph_transplant.experiments.summary import (
     verdict_line,
     verdicts,
 )
+from graph_transplant.files import write_atomically
 from graph_transplant.report.figures import (
     Curve,
     ScoreRow,
@@ -47,10 +45,8 @@ from graph_transplant.report.figures import (
     differences_data,
     scores_data,
 )
-from graph_transplant.report.frame import render
+from graph_transplant.report.frame import Figure, figure, render
 from graph_transplant.report.svg import (
-    NARROW,
-    WIDE,
     caption_list,
     draw_critical_difference,
     draw_curves,
@@ -206,23 +202,6 @@ MEASURES = (
     Measure("MAE", "RMSE and MAE", "mae_mean"),
 )
 """What a table may show beside the score, in order; those stand there that a row has."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure of the page.
-
-    Args:
-        title: Its heading.
-        caption: How to read it.
-        wide: The drawing for a desk.
-        narrow: The drawing for a phone.
-    """
-
-    title: str
-    caption: str
-    wide: Markup
-    narrow: Markup
 
 
 @dataclass(frozen=True)
@@ -484,7 +463,7 @@ def _across_section(one: Across, colours: Mapping[str, str]) -> AcrossSection:
         + ". Not significantly different: "
         + ("; ".join(caption_list(clique) for clique in one.cliques) or "none")
     )
-    figure = _both(
+    drawn = figure(
         "Who ranks where?",
         "Average rank over the data sets, 1 is best. Methods that a bar joins are closer together "
         "than the critical difference (CD): they do not differ significantly.",
@@ -507,7 +486,7 @@ def _across_section(one: Across, colours: Mapping[str, str]) -> AcrossSection:
         title=one.model.upper(),
         sentence=one.sentence,
         rows=rows,
-        figures=[figure],
+        figures=[drawn],
         data=one.data,
         scores=scores,
         left_out=caption_list(one.left_out) if one.left_out else "",
@@ -841,7 +820,7 @@ def _figures(
             for row in differences
         )
         figures.append(
-            _both(
+            figure(
                 "Who beats plain training?",
                 "Large dots are mean differences to vanilla, bars their 95 % intervals, small dots "
                 f"single {place}s. A filled dot differs significantly, a hollow one does not.",
@@ -857,7 +836,7 @@ def _figures(
     scored = scores_data(methods, metric)
     if scored:
         figures.append(
-            _both(
+            figure(
                 f"Every {place}",
                 f"One dot per {place}, the thick stroke is the mean. Thin lines join the same "
                 f"{place}: it counts whether they lean the same way."
@@ -887,7 +866,7 @@ def _figures(
     if curves:
         crowded = len(curves) > COLOURS  # one panel each: so many curves cannot be told apart
         figures.append(
-            _both(
+            figure(
                 "Learning",
                 f"{word[0].upper()}{word[1:]} on the validation graphs by epoch, mean over the "
                 "trials that trained that long, drawn as long as half of them did."
@@ -906,7 +885,7 @@ def _figures(
     calibration = scores_data(methods, "ece")
     if calibration:
         figures.append(
-            _both(
+            figure(
                 "Can its confidence be trusted?",
                 f"Expected calibration error on the test graphs, one dot per {place}; further left "
                 "is better.",
@@ -932,7 +911,7 @@ def _figures(
     if predictor:
         names = caption_list([curve.method for curve in predictor])
         figures.append(
-            _both(
+            figure(
                 "The edge predictor",
                 f"How often the edge predictor of {names} tells a true edge from a pair without "
                 "one, on pairs it was not trained on; 50 % is guessing.",
@@ -951,7 +930,7 @@ def _figures(
 
 def _attacked(rows: Sequence[ScoreRow], share: float, colours: Mapping[str, str]) -> Figure:
     words = f"{100 * share:g} % of the mean number of edges changed"
-    return _both(
+    return figure(
         "Under attack",
         f"Test accuracy after the GradArgmax attack, {words}, one dot per trial.",
         lambda width: draw_scores(
@@ -971,10 +950,6 @@ def _attacked(rows: Sequence[ScoreRow], share: float, colours: Mapping[str, str]
 def three_digits(value: float) -> str:
     """Write a number with three digits after the point."""
     return f"{value:.3f}"
-
-
-def _both(title: str, caption: str, draw: Callable[[int], Markup]) -> Figure:
-    return Figure(title, caption, draw(WIDE), draw(NARROW))
 
 
 def _score_label(title: str, rows: Sequence[ScoreRow], form: Callable[[float], str]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,8 @@ from markupsafe import Markup
 
 from graph_transplant import __version__
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.files import write_atomically
 from graph_transplant.experiments.progress import duration
+from graph_transplant.files import write_atomically
 from graph_transplant.report.drawing import (
     LEFT_OUT,
     MOST_NODES,
@@ -35,7 +35,7 @@ from graph_transplant.report.drawing import (
     plain,
     shortened,
 )
-from graph_transplant.report.frame import render
+from graph_transplant.report.frame import Figure, figure, render
 from graph_transplant.report.html import METHOD_NOTES
 from graph_transplant.report.plots import (
     COLOURED_CURVES,
@@ -44,7 +44,7 @@ from graph_transplant.report.plots import (
     draw_roc,
     draw_scatter,
 )
-from graph_transplant.report.svg import NARROW, WIDE, percent
+from graph_transplant.report.svg import percent
 
 if TYPE_CHECKING:
     from graph_transplant.trained.explanation import (
@@ -109,20 +109,6 @@ def _brief(text: str, most: int = _HEADING) -> Markup:
     if len(text) <= most:
         return Markup("<bdi>{}</bdi>").format(text)
     return Markup('<bdi title="{}">{}</bdi>').format(text, shortened(text, most))
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure of a page, drawn for a desk and for a phone."""
-
-    title: str
-    caption: str
-    wide: Markup
-    narrow: Markup
-
-
-def _figure(title: str, caption: str, draw: Callable[[int], Markup]) -> Figure:
-    return Figure(title, caption, draw(WIDE), draw(NARROW))
 
 
 # -------------------------------------------------------------------- explanations
@@ -616,7 +602,7 @@ def _roc_figure(description: Mapping[str, Any]) -> Figure | None:
     which = (
         "" if len(curves) <= COLOURED_CURVES else f" One curve for each of {len(curves)} labels."
     )
-    return _figure(
+    return figure(
         "How well does it rank?",
         "Going down the ranking, how many of those with the label are found and how many false "
         f"alarms come with them. The dashed line is guessing.{which}",
@@ -639,7 +625,7 @@ def _scatter_figure(description: Mapping[str, Any]) -> Figure | None:
         )
     if len(description["label_names"]) > 1:
         caption += f" The first of {len(description['label_names'])} values is shown."
-    return _figure(
+    return figure(
         "Predicted and measured",
         caption,
         lambda width: draw_scatter(
@@ -665,7 +651,7 @@ def _reliability_figure(description: Mapping[str, Any]) -> Figure | None:
         else ""
     )
     temperature = f"{description['temperature']:.2f}"
-    return _figure(
+    return figure(
         "Can its confidence be trusted?",
         "On the dashed line the model is right as often as it says. Below it the model is too sure "
         f"of itself. Blue is after its logits were divided by {temperature}, the temperature that "
@@ -701,7 +687,7 @@ def _learning_figures(description: Mapping[str, Any]) -> list[Figure]:
         word = _in_sentence(MEASURES[metric][0])
         end = f"At epoch {score[-1][0]:g} it is {score[-1][1]:.3f}."
         found.append(
-            _figure(
+            figure(
                 "Learning",
                 f"{MEASURES[metric][0]} on the validation {_noun(description)} by epoch. The "
                 "weights of the best epoch were kept."
@@ -719,7 +705,7 @@ def _learning_figures(description: Mapping[str, Any]) -> list[Figure]:
     losses = {"training": points("train_loss"), "validation": points("validation_loss")}
     if sum(map(len, losses.values())) > 2:
         found.append(
-            _figure(
+            figure(
                 "Loss",
                 "What training makes smaller. With augmentation the training loss counts the mixed "
                 "graphs too and lies higher.",

@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from graph_transplant.experiments.files import write_atomically
 from graph_transplant.experiments.paper import EXPERIMENTS, MEASURES
 from graph_transplant.experiments.protocol import METRICS
 from graph_transplant.experiments.reproduce import PaperRow, PaperTable
 from graph_transplant.experiments.summary import p_cell
+from graph_transplant.files import write_atomically
 
 CSV_COLUMNS = (
     *("experiment", "budget", "data", "model", "readout", "method", "metric"),

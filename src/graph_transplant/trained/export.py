@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from graph_transplant import __version__
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.files import replace_file
+from graph_transplant.files import replace_file
 from graph_transplant.nn import (
     GATConvolution,
     GATEdgeConvolution,

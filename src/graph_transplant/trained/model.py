@@ -20,7 +20,7 @@ from torch import Tensor
 
 from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.experiments.files import replace_file
+from graph_transplant.files import replace_file
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.targets import TargetScale

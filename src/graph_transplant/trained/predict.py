@@ -26,7 +26,7 @@ import torch
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.experiments.files import replace_file, try_lock
+from graph_transplant.files import replace_file, try_lock
 from graph_transplant.trained.description import plain
 from graph_transplant.trained.model import TrainedModel
 
