@@ -10,15 +10,14 @@ import numpy as np
 import torch
 
 from graph_transplant import __version__
-from graph_transplant.analysis import robustness
 from graph_transplant.augment import build_method
+from graph_transplant.experiments.measurements import measurements
 from graph_transplant.experiments.protocol import Record, Settings, Trial, is_store_file
 from graph_transplant.experiments.splits import Split, fold_indices, official_split, strata
 from graph_transplant.graphs import GraphStore
-from graph_transplant.metrics import measure
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.targets import TargetScale
-from graph_transplant.training import EpochLog, evaluate, fit
+from graph_transplant.training import EpochLog, fit
 
 CURVE_POINTS = 60
 """Most points of a recorded learning curve."""
@@ -115,11 +114,12 @@ def run_trial(
         dropout=settings.dropout,
         seed=seed,
     )
+    augmentations = build_method(trial.method, model, seed=seed + 1)
     result = fit(
         model,
         train if scale is None else scale.apply(train),
         validation if scale is None else scale.apply(validation),
-        build_method(trial.method, model, seed=seed + 1),
+        augmentations,
         seed=seed,
         epochs=settings.epochs,
         batch_size=settings.batch_size,
@@ -134,12 +134,16 @@ def run_trial(
         progress=False,
         callbacks=callbacks,
     )
-    test = store.subset(split.test)
-    measured = {}
-    for name, part in (("validation", validation), ("test", test)):
-        evaluation = evaluate(result.model, part)
-        outputs = evaluation.logits if scale is None else scale.undo(evaluation.logits)
-        measured[name] = measure(outputs, evaluation.targets, store.task)
+    measured = measurements(
+        result,
+        augmentations,
+        store=store,
+        split=split,
+        trial=trial,
+        settings=settings,
+        scale=scale,
+        seed=seed,
+    )
     record: Record = {
         "data": store.name,
         "source": source,
@@ -152,8 +156,8 @@ def run_trial(
         "fold": trial.fold,
         "inner": trial.inner,
         "seed": seed,
-        "validation": measured["validation"],
-        "test": measured["test"],
+        "validation": measured.pop("validation"),
+        "test": measured.pop("test"),
         "epochs": result.epochs,
         "best_epoch": result.best_epoch,
         "stopped_early": result.stopped_early,
@@ -169,10 +173,7 @@ def run_trial(
     columns = _columns(store, source)
     if columns:
         record["columns"] = columns
-    if settings.attack:
-        record["attacked"] = robustness(result.model, test, settings.attack, data=store)
-        record["seconds"] = round(time.perf_counter() - start, 3)
-    return record
+    return record | measured
 
 
 def _columns(store: GraphStore, source: str) -> dict[str, str]:
