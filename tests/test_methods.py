@@ -174,3 +174,61 @@ def test_refusal_is_none_for_what_can_be_served() -> None:
     motifs = gt.load("motifs", graphs=12)
     ours = gt.GraphClassifier.for_data(motifs, hidden=4, layers=1)
     assert refusal("transplant-ep", ours, motifs) is None
+
+
+def test_sensitivity_changes_one_parameter_at_a_time() -> None:
+    names = expand_methods(["transplant-ep:sensitivity"])
+    assert names[0] == "transplant-ep"
+    changed = [parse_method(name)[1] for name in names[1:]]
+    assert all(len(one) == 1 for one in changed)
+    values: dict[str, list[object]] = {}
+    for one in changed:
+        for parameter, value in one.items():
+            values.setdefault(parameter, []).append(value)
+    # The defaults (0.1, 3, 2 and the gradient) stand for themselves, once.
+    assert values == {
+        "anchor_ratio": [0.05, 0.2, 0.3],
+        "max_hops": [1, 2, 5],
+        "alpha": [0.5, 1.0, 5.0],
+        "saliency": ["gradient-x-activation", "gradient-after-activation"],
+    }
+
+
+def test_parameters_of_graph_transplant_reach_its_parts() -> None:
+    (mixed,) = build_method(
+        "transplant-dp:max_hops=2:alpha=0.5:saliency=gradient-x-activation", model()
+    )
+    assert isinstance(mixed, gt.GraphTransplant)
+    assert tuple(mixed.cut.hops) == (1, 2)
+    assert mixed.cut.alpha == 0.5
+    assert mixed.saliency == gt.NodeSaliency("gradient-x-activation")
+    (plain,) = build_method("transplant-dp", model())
+    written = gt.GraphTransplant("degree")
+    assert isinstance(plain, gt.GraphTransplant)
+    assert tuple(plain.cut.hops) == tuple(written.cut.hops)
+    assert (plain.cut.alpha, plain.saliency) == (written.cut.alpha, written.saliency)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("transplant-dp:max_hops=0", "`max_hops` must be at least 1, got 0"),
+        ("transplant-dp:saliency=norm", "`saliency` must be one of"),
+        ("transplant-dp:alpha=0", "`alpha` must be positive"),
+    ],
+)
+def test_parameters_of_graph_transplant_are_checked(text: str, message: str) -> None:
+    with pytest.raises(GraphTransplantError, match=message):
+        build_method(text, model())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("drop-nodes:sensitivity", "which drop-nodes does not have"),
+        ("transplant-dp:sensitivity:alpha=1", "`sensitivity` after a method stands alone"),
+    ],
+)
+def test_sensitivity_is_refused_where_it_has_no_meaning(text: str, message: str) -> None:
+    with pytest.raises(GraphTransplantError, match=message):
+        expand_methods([text])

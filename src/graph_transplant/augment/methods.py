@@ -29,6 +29,7 @@ from graph_transplant.augment.transplant import GraphTransplant
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import GraphClassifier
+from graph_transplant.saliency import NodeSaliency
 
 Value = float | int | str
 Augmentations = tuple[Augmentation, ...]
@@ -62,6 +63,15 @@ class Method:
         return {parameter.name: parameter.default for parameter in listed}
 
 
+SALIENCIES: dict[str, NodeSaliency] = {
+    "gradient": NodeSaliency(),
+    "gradient-x-activation": NodeSaliency("gradient-x-activation"),
+    "gradient-after-activation": NodeSaliency(activation="after"),
+}
+"""Ways to read node saliency by name: the default; its product with the embedding; and the paper's
+to the letter, at the last layer's output, which ranks nothing where the readout is mean or sum."""
+
+
 def _vanilla(model: GraphClassifier) -> Augmentations:
     return ()
 
@@ -72,11 +82,21 @@ def _transplanting(
     """Return what builds Graph Transplant with some of its parts chosen."""
 
     def build(
-        model: GraphClassifier, anchor_ratio: float = 0.1, pairing: str = "random"
+        model: GraphClassifier,
+        anchor_ratio: float = 0.1,
+        pairing: str = "random",
+        max_hops: int = 3,
+        alpha: float = 2.0,
+        saliency: str = "gradient",
     ) -> Augmentations:
+        if max_hops < 1:
+            raise GraphTransplantError(f"`max_hops` must be at least 1, got {max_hops}")
         transplant = GraphTransplant(
             connect,
             anchor_ratio=anchor_ratio,
+            hops=range(1, max_hops + 1),
+            alpha=alpha,
+            saliency=SALIENCIES[check_choice("saliency", saliency, SALIENCIES)],
             pairing=pairing,
             embedding_size=model.hidden,
             **parts,
@@ -142,6 +162,15 @@ def _twice(model: GraphClassifier) -> Augmentations:
 
 _PERTURBED = {"ratio": (0.2, 0.4)}
 _ANCHORS = {"anchor_ratio": (0.05, 0.1, 0.15)}
+
+SENSITIVITY: dict[str, tuple[Value, ...]] = {
+    "anchor_ratio": (0.05, 0.1, 0.2, 0.3),
+    "max_hops": (1, 2, 3, 5),
+    "alpha": (0.5, 1.0, 2.0, 5.0),
+    "saliency": tuple(SALIENCIES),
+}
+"""Values of Graph Transplant's parameters around its defaults: R, the largest K, the parameter of
+the Beta distribution that p is drawn from, and where saliency is read."""
 
 METHODS: dict[str, Method] = {
     "vanilla": Method(_vanilla, "plain training; all differences are taken to it", in_paper=True),
@@ -287,12 +316,42 @@ def search_space(name: str) -> list[str]:
     return [method_name(*parse_method(method_name(name, values))) for values in combined]
 
 
+def sensitivity(name: str) -> list[str]:
+    """List a method with each of its parameters changed alone, to values around its default.
+
+    Args:
+        name: A key of :data:`METHODS`, one of Graph Transplant's.
+
+    Returns:
+        The method itself, then its variants.
+
+    Example:
+        >>> sensitivity("transplant-dp")[:3]
+        ['transplant-dp', 'transplant-dp:anchor_ratio=0.05', 'transplant-dp:anchor_ratio=0.2']
+    """
+    check_choice("method", name, METHODS)
+    known = METHODS[name].parameters
+    if not known.keys() >= SENSITIVITY.keys():
+        usable = ", ".join(key for key, one in METHODS.items() if one.search == _ANCHORS)
+        raise GraphTransplantError(
+            f"`sensitivity` varies the parameters of Graph Transplant, which {name} does not have; "
+            f"these have: {usable}"
+        )
+    variants = [
+        method_name(*parse_method(method_name(name, {parameter: value})))
+        for parameter, values in SENSITIVITY.items()
+        for value in values
+    ]
+    return list(dict.fromkeys([name, *variants]))
+
+
 def expand_methods(names: Sequence[str]) -> list[str]:
     """Write out what stands for several methods, and every method in one way.
 
     Args:
         names: Names of methods, with or without parameters; ``NAME:paper`` for a method's search
-            space in the paper; ``paper`` for all methods of the paper's main table; ``all``.
+            space in the paper; ``NAME:sensitivity`` for one with each parameter changed alone;
+            ``paper`` for all methods of the paper's main table; ``all``.
 
     Returns:
         Names that :func:`build_method` takes, each once; a parameter at its default is left out.
@@ -311,16 +370,19 @@ def expand_methods(names: Sequence[str]) -> list[str]:
             raise GraphTransplantError(
                 f"`{name}` stands for several methods and takes no parameters; got {text!r}"
             )
-        if rest != "paper" and "paper" in rest.split(":"):
-            raise GraphTransplantError(
-                f"`paper` after a method stands alone, for all the paper's values; got {text!r}"
-            )
+        for word, what in (("paper", "all the paper's values"), ("sensitivity", "its variants")):
+            if rest != word and word in rest.split(":"):
+                raise GraphTransplantError(
+                    f"`{word}` after a method stands alone, for {what}; got {text!r}"
+                )
         if text == "all":
             expanded += METHODS
         elif text == "paper":
             expanded += [name for name, method in METHODS.items() if method.in_paper]
         elif rest == "paper":
             expanded += search_space(name)
+        elif rest == "sensitivity":
+            expanded += sensitivity(name)
         else:
             expanded.append(method_name(*parse_method(text)))
     return list(dict.fromkeys(expanded))
