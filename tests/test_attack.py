@@ -5,9 +5,13 @@ from __future__ import annotations
 import copy
 import importlib
 import itertools
+import json
+import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import networkx as nx
 import numpy as np
@@ -35,6 +39,7 @@ from graph_transplant.targets import graph_losses
 
 # The package hands out the function of the same name.
 module = importlib.import_module("graph_transplant.analysis.attack")
+nested_attacks = module.nested_attacks
 
 CONVS = ("gcn", "gcs", "gin", "gat")
 Edge = tuple[int, int]
@@ -149,9 +154,15 @@ def candidates(data: Data, hops: int, *, undirected: bool) -> list[Edge]:
 
 
 def replay(
-    model: gt.GraphClassifier, data: Data, m: int, hops: int, *, undirected: bool
+    model: gt.GraphClassifier,
+    data: Data,
+    m: int,
+    hops: int,
+    *,
+    undirected: bool,
+    as_stated: bool = False,
 ) -> set[Edge]:
-    """GradArgmax on one graph, in the words of the paper."""
+    """GradArgmax on one graph; as stated, in the words of the paper."""
     edges = set(zip(*data.edge_index.tolist(), strict=True))
     allowed = candidates(data, hops, undirected=undirected)
     for _ in range(m):
@@ -160,12 +171,14 @@ def replay(
         for u, v in allowed:
             slope = float(slopes[v, u] + slopes[u, v] if undirected else slopes[v, u])
             fits = slope < 0 if (u, v) in edges else slope > 0
-            if fits and abs(slope) > best:
-                best, pick = abs(slope), (u, v)
+            if (fits or as_stated) and abs(slope) > best:
+                best, pick, rising = abs(slope), (u, v), slope > 0
         if pick is None:
             break
         allowed.remove(pick)
-        edges ^= {pick, pick[::-1]} if undirected else {pick}
+        changed = {pick, pick[::-1]} if undirected else {pick}
+        # Joining what is joined and cutting what is cut changes nothing.
+        edges = edges | changed if rising else edges - changed
     return edges
 
 
@@ -383,6 +396,115 @@ def test_attack_is_the_one_replayed_by_hand(conv: str, m: int, undirected: bool)
         assert int(attacked.removed[number]) == len(old - new) // half
         assert int(attacked.changed[number]) == len(new ^ old) // half <= m
     assert int(attacked.changed.sum()) > 0
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize("conv", ["gcn", "gcs", "gin"])
+def test_attack_as_stated_is_the_one_replayed_by_hand(conv: str, undirected: bool) -> None:
+    store = random_store(5, undirected=undirected, graphs=6)
+    model = model_for(store, conv)
+    m, wasted = 4, 0
+    attacked = attack(model, store, edges=m, hops=2, as_stated=True)
+    after = edge_sets(attacked.store)
+    for number, data in enumerate(store.to_pyg()):
+        expected = replay(model, data, m, 2, undirected=undirected, as_stated=True)
+        assert after[number] == expected
+        changed = len(expected ^ edge_sets(store)[number]) // (2 if undirected else 1)
+        assert int(attacked.changed[number]) == changed
+        wasted += min(m, len(candidates(data, 2, undirected=undirected))) - changed
+    assert int(attacked.changed.sum()) > 0
+    assert wasted > 0, "some steps must have been spent on pairs that were as wanted"
+    strong = attack(model, store, edges=m, hops=2)
+    assert edge_sets(strong.store) != after
+    assert bool((strong.changed >= attacked.changed).all())
+
+
+def test_as_stated_a_counter_of_edges_wastes_steps() -> None:
+    path = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+    store = store_of([path, path], [6, 6], labels=[0, 1])
+    store = gt.GraphStore(**{**parts_of(store), "num_outputs": 2})
+    # All slopes are equal and of one sign: pairs are taken in their order, 01 02 03 04 12 ...
+    for m, added, removed in ((1, 0, 1), (2, 1, 1), (4, 3, 1), (5, 3, 2)):
+        attacked = attack(EdgeCounter(), store, edges=m, as_stated=True)
+        assert attacked.added.tolist() == [added, 0]
+        assert attacked.removed.tolist() == [0, removed]
+        assert attacked.edges == m
+
+
+# ------------------------------------------------------------------ every flip tried
+
+
+class Propagation(nn.Module):
+    """One linear propagation and a sum: the logits are linear in the weights of the edges."""
+
+    def __init__(self, features: int, seed: int) -> None:
+        super().__init__()
+        drawn = torch.Generator().manual_seed(seed)
+        shape = (features, 2)
+        self.sent = nn.Parameter(torch.randn(shape, generator=drawn, dtype=torch.double))
+        self.met = nn.Parameter(torch.randn(shape, generator=drawn, dtype=torch.double))
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor,
+        batch_size: int,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        x = x.double()
+        weight = x.new_ones(edge_index.shape[1]) if edge_weight is None else edge_weight
+        sender, receiver = edge_index
+        # What a node sends counts by what the receiver is like, so that no two pairs are equal.
+        message = weight.unsqueeze(1) * (x @ self.sent)[sender] * (x @ self.met)[receiver]
+        return x.new_zeros(batch_size, 2).index_add(0, batch[receiver], message)
+
+
+def flips(data: Data, hops: int, *, undirected: bool) -> dict[Edge, Data]:
+    """The graph with one pair changed, for every pair within reach."""
+    found = {}
+    for pair in candidates(data, hops, undirected=undirected):
+        edges = set(zip(*data.edge_index.tolist(), strict=True))
+        edges ^= {pair, pair[::-1]} if undirected else {pair}
+        index = torch.tensor(sorted(edges), dtype=torch.long).reshape(-1, 2).t()
+        found[pair] = Data(x=data.x, edge_index=index, y=data.y)
+    return found
+
+
+def loss_of(model: nn.Module, data: Data) -> float:
+    """Cross-entropy of one graph, from its discrete edges."""
+    batch = torch.zeros(data.num_nodes, dtype=torch.long)
+    with torch.no_grad():
+        if isinstance(model, gt.GraphClassifier):
+            logits = model(data).logits
+        else:
+            logits = model(data.x, data.edge_index, batch, 1)
+    return float(nn.functional.cross_entropy(logits, data.y))
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_trying_every_flip_finds_the_same_pair(seed: int, undirected: bool) -> None:
+    store = random_store(20 + seed, undirected=undirected, graphs=8)
+    y = torch.arange(8) % 2
+    store = gt.GraphStore(**{**parts_of(store), "y": y, "num_outputs": 2})
+    model = Propagation(3, seed)
+    attacked = attack(model, store, edges=1, hops=3)
+    before, after = edge_sets(store), edge_sets(attacked.store)
+    added = removed = 0
+    for number, data in enumerate(store.to_pyg()):
+        # Of two classes the loss rises with the margin, which is linear: the slope tells it all.
+        losses = {p: loss_of(model, g) for p, g in flips(data, 3, undirected=undirected).items()}
+        changed = after[number] ^ before[number]
+        if not losses or max(losses.values()) <= loss_of(model, data):
+            assert not changed
+            continue
+        best = max(losses, key=losses.__getitem__)
+        assert changed == ({best, best[::-1]} if undirected else {best})
+        added += best not in before[number]
+        removed += best in before[number]
+    assert added > 0
+    assert removed > 0
 
 
 def test_batches_and_turns_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -769,18 +891,126 @@ def test_robustness_is_what_records_keep(
     trained: tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore],
 ) -> None:
     model, store, test = trained
-    rows = robustness(model, test, (0.15, 0.3), data=store)
-    edges = [attack_edges(store, 0.15), attack_edges(store, 0.3)]
-    assert edges[0] < edges[1]
+    budgets = (0.3, 0.15, 0.6)
+    rows = robustness(model, test, budgets, data=store, hops=3, seed=7)
+    edges = [attack_edges(store, budget) for budget in budgets]
+    assert edges[1] < edges[0] < edges[2]
     assert rows == [
-        {"budget": budget, "edges": m, "accuracy": robust_accuracy(model, test, edges=m)}
-        for budget, m in zip((0.15, 0.3), edges, strict=True)
+        {
+            "budget": budget,
+            "edges": m,
+            "accuracy": robust_accuracy(model, test, edges=m, hops=3),
+            "as_stated": attack(model, test, edges=m, hops=3, as_stated=True).accuracy,
+            "random": random_attack(model, test, edges=m, hops=3, seed=7).accuracy,
+        }
+        for budget, m in zip(budgets, edges, strict=True)
     ]
+    assert len({row["accuracy"] for row in rows}) == 3
     assert robustness(model, test, (), data=store) == []
     # Without `edges` the graphs themselves set m.
     assert robust_accuracy(model, test, budget=0.2) == robust_accuracy(
         model, test, edges=attack_edges(test, 0.2)
     )
+
+
+@pytest.mark.parametrize("kind", module.KINDS)
+def test_one_pass_serves_every_m(kind: str) -> None:
+    store = random_store(8, graphs=9)
+    model = model_for(store, "gcs")
+    single: dict[str, Callable[[int], module.Attacked]] = {
+        "strong": lambda m: attack(model, store, edges=m, batch_size=4),
+        "as-stated": lambda m: attack(model, store, edges=m, batch_size=4, as_stated=True),
+        "random": lambda m: random_attack(model, store, edges=m, batch_size=4, seed=5),
+    }
+    wanted = [3, 0, 5, 3]
+    found = nested_attacks(model, store, wanted, kind=kind, batch_size=4, seed=5)
+    assert [attacked.edges for attacked in found] == wanted
+    for m, attacked in zip(wanted, found, strict=True):
+        alone = single[kind](m)
+        assert attacked.store.fingerprint() == alone.store.fingerprint()
+        assert torch.equal(attacked.logits, alone.logits)
+        assert torch.equal(attacked.added, alone.added)
+        assert torch.equal(attacked.removed, alone.removed)
+    assert int(found[2].changed.sum()) > int(found[0].changed.sum()) > 0
+    assert nested_attacks(model, store, [], kind=kind) == []
+
+
+def test_robustness_does_the_work_once(
+    monkeypatch: pytest.MonkeyPatch,
+    trained: tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore],
+) -> None:
+    model, store, test = trained
+    counted = {"mean": 0, "slopes": 0}
+    mean, slopes = module.mean_edges, module._Slopes.__call__
+
+    def counting_mean(data: gt.GraphStore) -> float:
+        counted["mean"] += 1
+        return float(mean(data))
+
+    def counting_slopes(self: object, flipped: Tensor) -> Tensor:
+        counted["slopes"] += 1
+        found: Tensor = slopes(self, flipped)
+        return found
+
+    monkeypatch.setattr(module, "mean_edges", counting_mean)
+    monkeypatch.setattr(module._Slopes, "__call__", counting_slopes)
+    edges = [row["edges"] for row in robustness(model, test, (0.1, 0.2, 0.4), data=store)]
+    # One batch of 40 graphs; as many gradients as the largest m, for each of the two attacks.
+    assert counted == {"mean": 1, "slopes": 2 * max(edges)}
+
+
+def grbcd(
+    model: gt.GraphClassifier, store: gt.GraphStore, budget: int, block: int
+) -> gt.GraphStore:
+    """The graphs as PyG's own greedy attack leaves them, one at a time; all pairs may change."""
+    with warnings.catch_warnings():
+        # Asking for this part of PyG warns that it may change.
+        warnings.filterwarnings("ignore", message=".*contains experimental code", module="")
+        from torch_geometric.contrib.nn import GRBCDAttack
+
+    class Wrapped(nn.Module):
+        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+            logits: Tensor = model(Data(x=x, edge_index=edge_index, edge_weight=edge_weight)).logits
+            return logits
+
+    def loss(logits: Tensor, labels: Tensor, _: object) -> Tensor:
+        return nn.functional.cross_entropy(logits, labels)
+
+    attacker = GRBCDAttack(Wrapped(), block_size=block, loss=loss, log=False)
+    changed = []
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        for data in store.to_pyg():
+            index, flipped = attacker.attack(data.x, data.edge_index, data.y, budget)
+            assert flipped.shape[1] == budget
+            changed.append(Data(x=data.x, edge_index=index, y=data.y))
+    return gt.GraphStore.from_pyg(changed, num_outputs=store.num_outputs)
+
+
+def test_as_strong_as_the_greedy_attack_of_pyg(
+    trained: tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore],
+) -> None:
+    model, store, _ = trained
+    # That attack may join any two nodes, ours only such as a path joins already: in connected
+    # graphs of ten nodes, nine steps reach all.
+    whole = [
+        number
+        for number, data in enumerate(store.to_pyg())
+        if len(candidates(data, 9, undirected=True)) == 45
+    ]
+    test = store.subset(whole)
+    assert len(test) >= 20
+    clean = gt.evaluate(model, test)
+    before = graph_losses(clean.logits, clean.targets)
+    # 300 draws among the 45 pairs: hardly ever is one left out.
+    other = gt.evaluate(model, grbcd(model, test, budget=3, block=300))
+    theirs = graph_losses(other.logits, other.targets) - before
+    attacked = attack(model, test, edges=3, hops=9)
+    ours = graph_losses(attacked.logits, attacked.targets) - before
+    assert float(theirs.mean()) > 0.1
+    # Both follow the same gradient; they part where pairs tie and where nothing raises the loss.
+    assert float(ours.mean()) >= 0.98 * float(theirs.mean())
+    assert attacked.accuracy <= other.accuracy + 0.02
 
 
 # ------------------------------------------------------------------ other tasks, refusals
@@ -821,6 +1051,21 @@ def test_what_cannot_be_is_refused(arguments: dict[str, float], message: str) ->
         random_attack(model, store, seed=0, **arguments)  # type: ignore[arg-type]
 
 
+def test_several_attacks_refuse_alike() -> None:
+    store = random_store(0)
+    model = model_for(store, "gcs")
+    with pytest.raises(gt.GraphTransplantError, match="`edges` must not be negative, got -2"):
+        nested_attacks(model, store, [1, -2])
+    with pytest.raises(gt.GraphTransplantError, match="`kind` must be one of strong, as-stated"):
+        nested_attacks(model, store, [1], kind="weak")
+    for budget in (0.0, float("nan")):
+        with pytest.raises(gt.GraphTransplantError, match="`budget` must be a positive share"):
+            robustness(model, store, (0.2, budget), data=store)
+    values = store.with_targets(torch.rand(len(store)), task="regression")
+    with pytest.raises(gt.DataError, match="is a regression data set"):
+        robustness(model, values, (0.2,), data=values)
+
+
 def test_models_that_do_not_see_weights_are_refused() -> None:
     class Unweighted(nn.Module):
         def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
@@ -852,6 +1097,67 @@ def test_our_models_that_read_edge_attributes_are_refused(conv: str) -> None:
         attack(model, store)
     with pytest.raises(gt.GraphTransplantError, match=message):
         random_attack(model, store, seed=0)
+
+
+# ------------------------------------------------------------------ the benchmark
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    yield importlib.import_module("attack")
+    sys.modules.pop("attack", None)
+
+
+def test_the_benchmark_compares_like_with_like(bench: ModuleType) -> None:
+    store = bench.with_degrees(gt.load("motifs").subset(range(0, 600, 60)))
+    degree = [d for g in gt.load("motifs").subset([0]).to_pyg() for d in nx_degrees(g)]
+    assert store.subset([0]).to_pyg()[0].x.argmax(1).tolist() == degree
+    model = gt.GraphClassifier.for_data(store, conv="gcs", hidden=8, layers=2, seed=0).eval()
+    data = store.to_pyg()[1]
+    with torch.no_grad():
+        ones = torch.ones(data.edge_index.shape[1])
+        found = bench.Wrapped(model)(data.x, data.edge_index, ones)
+    torch.testing.assert_close(found, gt.evaluate(model, store).logits[1:2])
+    state = torch.get_rng_state()
+    other = bench.grbcd(model, store, 2)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert other.apart == 0.0, "motifs are connected"
+    clean = gt.evaluate(model, store)
+    assert other.loss > float(graph_losses(clean.logits, clean.targets).mean())
+    pieces = bench.components(torch.tensor([[0, 1, 3], [1, 0, 4]]), 6).tolist()
+    assert pieces == [0, 0, 1, 2, 2, 3]
+
+
+def nx_degrees(data: Data) -> list[int]:
+    graph = nx.Graph(data.edge_index.t().tolist())
+    return [graph.degree[node] for node in range(data.num_nodes)]
+
+
+def test_the_benchmark_writes_what_is_wanted(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    motifs = gt.load("motifs").subset(range(0, 600, 5))
+
+    def load(name: str) -> gt.GraphStore:
+        if name != "motifs":
+            raise gt.DataError("not to be had")
+        return motifs
+
+    monkeypatch.setattr(bench.gt, "load", load)
+    out = tmp_path / "bench.json"
+    assert bench.main(["--bench", "--epochs", "1", "--graphs", "6", "--out", str(out)]) == 0
+    found = json.loads(out.read_text())
+    assert found["settings"]["data"] == "motifs"
+    assert (found["graphs"], found["edges"]) == (6, attack_edges(motifs, 0.2))
+    # Figures are rounded for the file.
+    assert found["ratio"] == pytest.approx(found["grbcd_seconds"] / found["seconds"], rel=0.1)
+    wanted = dict(zip(("time", "ratio", "strength"), found["wanted"].values(), strict=True))
+    assert wanted["time"] == (found["seconds"] <= 5)
+    assert wanted["strength"] == (found["attacked"] <= found["grbcd"] + 0.02)
+    assert bench.verdicts(
+        {"seconds": 6, "ratio": 9, "attacked": 0.5, "grbcd": 0.4}
+    ) == dict.fromkeys(found["wanted"], False)
 
 
 # ------------------------------------------------------------------ real data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -13,7 +14,13 @@ from sklearn.calibration import calibration_curve
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
-from graph_transplant.analysis import TEMPERATURES, fit_temperature, label_cases, reliability
+from graph_transplant.analysis import (
+    TEMPERATURES,
+    calibration,
+    fit_temperature,
+    label_cases,
+    reliability,
+)
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.metrics import expected_calibration_error, measure
 
@@ -169,3 +176,143 @@ def test_reliability_refuses_what_it_cannot_use() -> None:
         reliability(torch.ones(1, 1), torch.zeros(1).long(), bins=0)
     with pytest.raises(GraphTransplantError, match=r"\[graphs, classes\].* got \[2, 2\] and \[3\]"):
         reliability(torch.ones(2, 2), torch.zeros(3).long())
+
+
+def gap_of(rows: list[dict[str, float]]) -> float:
+    total = sum(row["count"] for row in rows)
+    return sum(row["count"] * abs(row["confidence"] - row["accuracy"]) for row in rows) / total
+
+
+def test_calibration_of_classes() -> None:
+    logits, labels = drawn(900, 4, too_sure=4.0, seed=5)
+    targets = one_hot(labels, 4).double()
+    found = calibration(logits[:300], targets[:300], logits[300:], targets[300:], "multiclass")
+    assert set(found) == {"calibrated", "reliability", "reliability_calibrated"}
+    calibrated = found["calibrated"]
+    assert set(calibrated) == {"temperature", "ece", "adaptive_ece", "brier", "nll"}
+    expected = by_lbfgs(logits[:300], cross_entropy, labels[:300])
+    assert calibrated["temperature"] == pytest.approx(expected, rel=1e-6)
+    ready = logits[300:] / expected
+    assert calibrated["nll"] == pytest.approx(float(cross_entropy(ready, labels[300:])))
+    probabilities = ready.softmax(1).numpy()
+    assert calibrated["brier"] == pytest.approx(
+        np.square(probabilities - targets[300:].numpy()).sum(1).mean()
+    )
+    before = measure(logits[300:], targets[300:], "multiclass")
+    assert gap_of(found["reliability"]) == pytest.approx(before["ece"], abs=1e-12)
+    assert gap_of(found["reliability_calibrated"]) == pytest.approx(calibrated["ece"], abs=1e-12)
+    for name in ("ece", "adaptive_ece", "brier", "nll"):
+        assert calibrated[name] < before[name]
+    for rows in (found["reliability"], found["reliability_calibrated"]):
+        assert sum(row["count"] for row in rows) == 600
+        numbers = [row["bin"] for row in rows]
+        assert numbers == sorted(set(numbers))
+        for row in rows:
+            assert list(row) == ["bin", "count", "confidence", "accuracy"]
+            assert [type(value) for value in row.values()] == [int, int, float, float]
+            assert row["bin"] / 15 < row["confidence"] <= (row["bin"] + 1) / 15
+    assert all(type(value) is float for value in calibrated.values())
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_test_graphs_have_no_say_in_the_temperature() -> None:
+    logits, labels = drawn(200, 3, too_sure=3.0, seed=2)
+    targets = one_hot(labels, 3).double()
+    one = calibration(logits[:100], targets[:100], logits[100:], targets[100:], "multiclass")
+    other = calibration(logits[:100], targets[:100], logits[:100], targets[:100], "multiclass")
+    assert one["calibrated"]["temperature"] == other["calibrated"]["temperature"]
+    assert one["calibrated"]["nll"] != other["calibrated"]["nll"]
+
+
+def test_calibration_of_labels_leaves_out_missing_entries() -> None:
+    generator = torch.Generator().manual_seed(6)
+    honest = torch.randn(400, 3, generator=generator, dtype=torch.double) * 2
+    targets = torch.bernoulli(honest.sigmoid(), generator=generator)
+    missing = torch.rand(400, 3, generator=generator) < 0.3
+    logits, holes = honest * 3, targets.masked_fill(missing, math.nan)
+    found = calibration(logits[:200], holes[:200], logits[200:], holes[200:], "multilabel")
+    expected = by_lbfgs(
+        logits[:200][~missing[:200]],
+        binary_cross_entropy_with_logits,
+        targets[:200][~missing[:200]],
+    )
+    temperature = found["calibrated"]["temperature"]
+    assert temperature == pytest.approx(expected, rel=1e-6)
+    here = ~missing[200:]
+    probabilities = (logits[200:][here] / expected).sigmoid()
+    wanted = targets[200:][here]
+    assert found["calibrated"]["brier"] == pytest.approx(
+        float((probabilities - wanted).square().mean())
+    )
+    assert sum(row["count"] for row in found["reliability"]) == int(here.sum())
+    # The likelier of two values: no confidence is below one half.
+    assert min(row["bin"] for row in found["reliability"]) >= 7
+    assert gap_of(found["reliability_calibrated"]) == pytest.approx(
+        found["calibrated"]["ece"], abs=1e-12
+    )
+
+
+LOGITS = torch.tensor([[2.0, 0.0], [0.5, 0.0], [0.0, 1.0]])
+TARGETS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("logits", "targets", "task"),
+    [
+        (torch.tensor([[math.inf, 0.0], [1.0, 0.0]]), torch.eye(2), "multiclass"),
+        (torch.tensor([[math.nan, 0.0], [1.0, 0.0]]), torch.eye(2), "multilabel"),
+        (torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.tensor([[1.0, 0.0]] * 2), "multiclass"),
+        (torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.ones(2, 2), "multilabel"),
+        (torch.tensor([[3.0, 0.0]]), torch.tensor([[math.nan, 1.0]]), "multilabel"),
+        (torch.zeros(0, 2), torch.zeros(0, 2), "multiclass"),
+        (torch.zeros(0, 2), torch.zeros(0, 2), "multilabel"),
+    ],
+)
+def test_validation_graphs_that_cannot_tell_leave_the_probabilities(
+    logits: Tensor, targets: Tensor, task: str
+) -> None:
+    found = calibration(logits, targets, LOGITS, TARGETS, task)
+    before = measure(LOGITS, TARGETS, task)
+    assert found["calibrated"] == {
+        "temperature": 1.0,
+        **{name: before[name] for name in ("ece", "adaptive_ece", "brier", "nll")},
+    }
+    assert found["reliability"] == found["reliability_calibrated"] != []
+
+
+def test_calibration_of_one_graph_of_one_class_and_of_no_number() -> None:
+    (row,) = calibration(LOGITS, TARGETS, LOGITS[:1], TARGETS[:1], "multiclass")["reliability"]
+    sure = 1 / (1 + math.exp(-2.0))
+    assert row == {"bin": 13, "count": 1, "confidence": pytest.approx(sure), "accuracy": 1.0}
+    single = calibration(
+        LOGITS[:, :1], torch.ones(3, 1), LOGITS[:, :1], torch.ones(3, 1), "multiclass"
+    )
+    assert single["calibrated"] == {
+        "temperature": 1.0,
+        "ece": 0.0,
+        "adaptive_ece": 0.0,
+        "brier": 0.0,
+        "nll": 0.0,
+    }
+    broken = LOGITS.clone()
+    broken[0] = math.nan
+    found = calibration(LOGITS, TARGETS, broken, TARGETS, "multiclass")
+    assert sum(row["count"] for row in found["reliability"]) == 2
+    assert all(math.isfinite(row["confidence"]) for row in found["reliability"])
+    assert math.isnan(found["calibrated"]["brier"])
+
+
+def test_calibration_is_for_classes_and_labels() -> None:
+    assert calibration(LOGITS, TARGETS, LOGITS, TARGETS, "regression") == {}
+    with pytest.raises(GraphTransplantError, match=r"`task` must be one of .*; got 'ranking'"):
+        calibration(LOGITS, TARGETS, LOGITS, TARGETS, "ranking")
+    with pytest.raises(
+        GraphTransplantError,
+        match=r"`validation_logits` and `validation_targets` .* got \[2, 2\] and \[3, 2\]",
+    ):
+        calibration(LOGITS[:2], TARGETS, LOGITS, TARGETS, "multiclass")
+    with pytest.raises(
+        GraphTransplantError,
+        match=r"`test_logits` and `test_targets` .* got \[3, 2\] and \[2, 2\]",
+    ):
+        calibration(LOGITS, TARGETS, LOGITS, TARGETS[:2], "multiclass")

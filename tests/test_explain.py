@@ -14,18 +14,13 @@ from torch import Tensor
 
 import graph_transplant as gt
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.experiments.examples import margins
+from graph_transplant.experiments.structures import label_words, structures
 from graph_transplant.graphs import GraphStore, Rows
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.saliency import NodeSaliency
 from graph_transplant.targets import TargetScale
-from graph_transplant.trained.explanation import (
-    explain,
-    explain_rows,
-    label_words,
-    margins,
-    same_reading,
-    structures,
-)
+from graph_transplant.trained.explanation import explain, explain_rows, same_reading
 from graph_transplant.trained.model import TrainedModel
 
 

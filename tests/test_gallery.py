@@ -13,9 +13,10 @@ import torch
 import graph_transplant as gt
 from graph_transplant.augment import METHODS
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.experiments.shown import Mixture
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import GraphClassifier
-from graph_transplant.trained.gallery import DRAWABLE, Mixture, mixtures
+from graph_transplant.trained.gallery import DRAWABLE, mixtures
 from graph_transplant.trained.model import TrainedModel
 
 QUICK: dict[str, Any] = {"count": 4, "epochs": 1, "hidden": 8}

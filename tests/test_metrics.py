@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import (
     average_precision_score,
+    brier_score_loss,
     log_loss,
     mean_absolute_error,
     r2_score,
@@ -21,8 +23,10 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.metrics import (
+    adaptive_calibration_error,
     area_under_roc,
     average_precision,
+    brier_score,
     classification_metrics,
     expected_calibration_error,
     label_metrics,
@@ -71,6 +75,96 @@ def test_calibration_error_of_certainty() -> None:
     assert expected_calibration_error(certain, torch.tensor([1, 0])) == 1.0
 
 
+def adaptive_by_hand(probabilities: np.ndarray, labels: np.ndarray, bins: int) -> float:
+    """Graph by graph: every graph counts those below it and those beside it."""
+    confidence, predicted = probabilities.max(1), probabilities.argmax(1)
+    members: dict[int, list[int]] = {}
+    for graph, value in enumerate(confidence):
+        below = sum(1 for other in confidence if other < value)
+        beside = sum(1 for other in confidence if other == value)
+        place = math.floor(Fraction(2 * below + beside, 2) * bins / len(confidence))
+        members.setdefault(place, []).append(graph)
+    assert set(members) <= set(range(bins))
+    gaps = [
+        abs(sum(confidence[graph] - (predicted[graph] == labels[graph]) for graph in inside))
+        for inside in members.values()
+    ]
+    return float(sum(gaps)) / len(confidence)
+
+
+@settings(max_examples=50)
+@given(
+    seeds(),
+    st.integers(12, 60),
+    st.integers(2, 3),
+    st.sampled_from([4, 7, 11, 15]),
+    st.booleans(),
+)
+def test_adaptive_calibration_error_by_brute_force(
+    seed: int, graphs: int, classes: int, bins: int, ties: bool
+) -> None:
+    logits, labels = sample(seed, graphs, classes, 2.0)
+    probabilities = (logits.round() if ties else logits).double().softmax(1)
+    if ties:
+        # Else the same logits in another order of classes may differ in the last digit.
+        probabilities = (probabilities * 8).round() / 8
+    found = adaptive_calibration_error(probabilities, labels, bins)
+    expected = adaptive_by_hand(probabilities.numpy(), labels.numpy(), bins)
+    assert found == pytest.approx(expected, abs=1e-12)
+    order = torch.randperm(graphs, generator=torch.Generator().manual_seed(seed))
+    shuffled = adaptive_calibration_error(probabilities[order], labels[order], bins)
+    assert shuffled == pytest.approx(found, abs=1e-12)
+
+
+@pytest.mark.parametrize(("graphs", "bins"), [(60, 15), (15, 15), (120, 4)])
+def test_adaptive_bins_without_ties_are_equal_pieces_of_the_sorted_graphs(
+    graphs: int, bins: int
+) -> None:
+    logits, labels = sample(7, graphs, 3, 2.0)
+    probabilities = logits.double().softmax(1)
+    confidence, predicted = (each.numpy() for each in probabilities.max(1))
+    assert len(set(confidence.tolist())) == graphs
+    gaps = confidence - (predicted == labels.numpy())
+    pieces = np.array_split(gaps[np.argsort(confidence)], bins)
+    expected = sum(abs(piece.sum()) for piece in pieces) / graphs
+    assert adaptive_calibration_error(probabilities, labels, bins) == pytest.approx(expected)
+
+
+def test_adaptive_calibration_error_of_few_and_equal_confidences() -> None:
+    def of(confidence: list[float], right: list[bool], bins: int = 15) -> float:
+        p = torch.tensor(confidence, dtype=torch.double)
+        wrong = ~torch.tensor(right)
+        return adaptive_calibration_error(torch.stack((p, 1 - p), 1), wrong.long(), bins)
+
+    assert of([0.8], [True]) == pytest.approx(0.2)
+    # Fewer graphs than bins: each by itself, so that gaps of opposite sign do not cancel.
+    assert of([0.6, 0.7, 0.9], [True, False, True]) == pytest.approx((0.4 + 0.7 + 0.1) / 3)
+    # All the same: one bin, whatever the order.
+    assert of([0.75] * 4, [True, True, True, False]) == pytest.approx(0.0)
+    assert of([0.75] * 4, [False, True, True, True]) == pytest.approx(0.0)
+    # Two bins, but the three ties stay together in the upper one: ranks 1 to 3 of 0 to 3.
+    assert of([0.6, 0.8, 0.8, 0.8], [True, True, False, False], 2) == pytest.approx(
+        (0.4 + abs(2.4 - 1)) / 4
+    )
+
+
+def test_one_class_is_certain() -> None:
+    figures = classification_metrics(torch.tensor([[3.0], [-1.0]]), torch.ones(2, 1))
+    assert figures == {"accuracy": 1.0, "ece": 0.0, "adaptive_ece": 0.0, "brier": 0.0, "nll": 0.0}
+
+
+def test_adaptive_calibration_error_needs_bins() -> None:
+    with pytest.raises(GraphTransplantError, match="`bins` must be at least 1, got 0"):
+        adaptive_calibration_error(torch.ones(1, 1), torch.zeros(1).long(), 0)
+
+
+def test_brier_score_by_hand() -> None:
+    p = torch.tensor([[0.7, 0.2, 0.1], [0.0, 0.0, 1.0]])
+    expected = ((0.3**2 + 0.2**2 + 0.1**2) + 2.0) / 2
+    assert brier_score(p, torch.tensor([0, 1])) == pytest.approx(expected, abs=1e-6)
+    assert math.isnan(brier_score(torch.zeros(0, 3), torch.zeros(0).long()))
+
+
 @settings(max_examples=50)
 @given(seeds(), st.integers(2, 60), st.booleans())
 def test_area_under_roc_is_that_of_sklearn(seed: int, graphs: int, ties: bool) -> None:
@@ -99,6 +193,14 @@ def test_classification_metrics(seed: int, graphs: int, classes: int) -> None:
     )
     assert figures["ece"] == pytest.approx(
         expected_calibration_error(logits.softmax(1), labels), abs=1e-6
+    )
+    assert figures["adaptive_ece"] == pytest.approx(
+        adaptive_by_hand(probabilities, labels.numpy(), 15), abs=1e-12
+    )
+    assert figures["brier"] == pytest.approx(
+        brier_score_loss(
+            labels.numpy(), probabilities, labels=list(range(classes)), scale_by_half=False
+        )
     )
     assert ("auroc" in figures) == (classes == 2)
     if classes == 2 and 0 < int(labels.sum()) < graphs:
@@ -144,7 +246,15 @@ def test_label_metrics(seed: int, graphs: int, labels: int, missing: float) -> N
             precisions.append(average_precision_score(true, score))
         truth.extend(true.tolist())
         chance.extend((1 / (1 + np.exp(-score))).tolist())
-    assert set(figures) == {"accuracy", "ece", "nll", "auroc", "average_precision"}
+    assert set(figures) == {
+        "accuracy",
+        "ece",
+        "adaptive_ece",
+        "brier",
+        "nll",
+        "auroc",
+        "average_precision",
+    }
     assert figures["average_precision"] == pytest.approx(
         np.mean(precisions) if precisions else NOTHING, nan_ok=True
     )
@@ -160,6 +270,13 @@ def test_label_metrics(seed: int, graphs: int, labels: int, missing: float) -> N
     two = torch.tensor([[1 - probability, probability] for probability in chance])
     expected = multiclass_calibration_error(two, torch.tensor(truth), num_classes=2, n_bins=15)
     assert figures["ece"] == pytest.approx(float(expected), abs=2e-6)
+    # Halved for two classes: the mean of (p - y)².
+    assert figures["brier"] == pytest.approx(brier_score_loss(truth, chance, labels=[0, 1]))
+    cases = torch.tensor(chance, dtype=torch.double)
+    cases = torch.stack((1 - cases, cases), dim=1).numpy()
+    assert figures["adaptive_ece"] == pytest.approx(
+        adaptive_by_hand(cases, np.array(truth), 15), abs=1e-9
+    )
 
 
 def test_label_metrics_by_hand() -> None:

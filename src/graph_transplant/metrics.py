@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import one_hot, softplus
 
-from graph_transplant.errors import DataError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import TASKS
 
 CALIBRATION_BINS = 15
@@ -38,6 +38,65 @@ def expected_calibration_error(
     place = (confidence * bins).ceil().to(torch.long).sub_(1).clamp_(0, bins - 1)
     gap = torch.zeros(bins, dtype=torch.double).index_add_(0, place, confidence - correct)
     return float(gap.abs().sum() / max(labels.numel(), 1))
+
+
+def adaptive_calibration_error(
+    probabilities: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS
+) -> float:
+    r"""Compute the calibration error of the predicted class, in bins of equal counts.
+
+    Equal-width bins put most graphs of a sure model into the last one; these hold about as many
+    graphs each (Nguyen and O'Connor, EMNLP 2015). Graphs go into bins by the rank of their
+    confidence. Equal confidences are never parted: all go where the middle of their ranks belongs.
+    So the result does not depend on the order of the graphs, and bins of many ties differ in size.
+    With :math:`b` graphs of lower confidence and :math:`c` of the same, bin
+    :math:`\lfloor (b + c/2)\, \mathrm{bins} / \mathrm{graphs} \rfloor` is theirs.
+
+    Args:
+        probabilities: float ``[graphs, classes]``.
+        labels: True classes, int64 ``[graphs]``.
+        bins: Number of bins; with fewer graphs, each has its own.
+
+    Returns:
+        Mean gap between confidence and accuracy over the bins, weighted by how many fall in each.
+
+    Example:
+        >>> p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.3, 0.7]])
+        >>> round(adaptive_calibration_error(p, torch.tensor([0, 1, 0, 1]), bins=2), 3)
+        0.375
+    """
+    if bins < 1:
+        raise GraphTransplantError(f"`bins` must be at least 1, got {bins}")
+    confidence, predicted = probabilities.to(torch.double).max(1)
+    correct = predicted.eq(labels).to(torch.double)
+    _, inverse, count = torch.unique(confidence, return_inverse=True, return_counts=True)
+    # Twice the middle rank, so that everything stays a whole number.
+    middle = 2 * count.cumsum(0) - count
+    place = (middle * bins).div(2 * max(labels.numel(), 1), rounding_mode="floor")[inverse]
+    gap = torch.zeros(bins, dtype=torch.double).index_add_(0, place, confidence - correct)
+    return float(gap.abs().sum() / max(labels.numel(), 1))
+
+
+def brier_score(probabilities: Tensor, labels: Tensor) -> float:
+    r"""Compute the Brier score :math:`\frac{1}{n} \sum_i \sum_c (p_{ic} - y_{ic})^2`.
+
+    It is a proper score: no other probabilities have a lower expectation than the true ones. For
+    two classes it is twice the mean of :math:`(p - y)^2` of one of them, as in Brier's paper of
+    1950.
+
+    Args:
+        probabilities: float ``[graphs, classes]``.
+        labels: True classes, int64 ``[graphs]``.
+
+    Returns:
+        A number from 0 to 2; NaN without graphs.
+
+    Example:
+        >>> brier_score(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0]))
+        0.25
+    """
+    wanted = one_hot(labels, probabilities.shape[1])
+    return float((probabilities.to(torch.double) - wanted).square().sum(1).mean())
 
 
 def area_under_roc(scores: Tensor, positive: Tensor) -> float:
@@ -177,8 +236,9 @@ def classification_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
         targets: One-hot, float ``[graphs, classes]``.
 
     Returns:
-        ``accuracy``, ``ece`` (15 equal-width bins), ``nll``, and for two classes ``auroc`` and the
-        ``average_precision`` of the second.
+        ``accuracy``, ``ece`` (15 equal-width bins), ``adaptive_ece`` (15 bins of equal counts),
+        ``brier``, ``nll``, and for two classes ``auroc`` and the ``average_precision`` of the
+        second.
 
     Example:
         >>> figures = classification_metrics(torch.tensor([[4.0, 0.0], [0.0, 4.0]]), torch.eye(2))
@@ -188,9 +248,12 @@ def classification_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
     _check_shapes(logits, targets)
     labels = targets.argmax(1)
     log_probabilities = torch.log_softmax(logits.to(torch.double), dim=1)
+    probabilities = log_probabilities.exp()
     figures = {
         "accuracy": float(logits.argmax(1).eq(labels).to(torch.double).mean()),
-        "ece": expected_calibration_error(log_probabilities.exp(), labels),
+        "ece": expected_calibration_error(probabilities, labels),
+        "adaptive_ece": adaptive_calibration_error(probabilities, labels),
+        "brier": brier_score(probabilities, labels),
         "nll": float(-log_probabilities.gather(1, labels.unsqueeze(1)).mean()),
     }
     if logits.shape[1] == 2:
@@ -211,7 +274,8 @@ def label_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
         over the labels that have a positive entry; ``accuracy``, the share of
         entries on the right side of zero; ``nll``, the mean binary cross-entropy of the entries;
         ``ece``, in 15 equal-width bins, of the likelier of the two values of each entry, all labels
-        together. All are NaN when no entry is present.
+        together, and ``adaptive_ece``, likewise in bins of equal counts; ``brier``, the mean of
+        :math:`(p - y)^2` of the entries. All are NaN when no entry is present.
 
     Example:
         >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 1.0]])
@@ -223,12 +287,14 @@ def label_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
     present = ~targets.isnan()
     score, positive = logits[present].to(torch.double), targets[present].gt(0.5)
     probability = score.sigmoid()
-    ece = expected_calibration_error(
-        torch.stack((1 - probability, probability), dim=1), positive.to(torch.long)
-    )
+    two_classes = torch.stack((1 - probability, probability), dim=1)
+    truth = positive.to(torch.long)
+    nothing = float("nan")
     return {
         "accuracy": float(score.gt(0).eq(positive).to(torch.double).mean()),
-        "ece": ece if score.numel() else float("nan"),
+        "ece": expected_calibration_error(two_classes, truth) if len(truth) else nothing,
+        "adaptive_ece": adaptive_calibration_error(two_classes, truth) if len(truth) else nothing,
+        "brier": float((probability - positive.to(torch.double)).square().mean()),
         "nll": float(softplus(torch.where(positive, -score, score)).mean()),
         "auroc": mean_area_under_roc(logits, targets, "multilabel"),
         "average_precision": mean_average_precision(logits, targets, "multilabel"),
@@ -305,9 +371,9 @@ def measure(logits: Tensor, targets: Tensor, task: str) -> dict[str, float]:
 
     Example:
         >>> sorted(measure(torch.zeros(2, 3), torch.eye(3)[:2], "multiclass"))
-        ['accuracy', 'ece', 'nll']
+        ['accuracy', 'adaptive_ece', 'brier', 'ece', 'nll']
         >>> sorted(measure(torch.zeros(2, 3), torch.eye(3)[:2], "multilabel"))
-        ['accuracy', 'auroc', 'average_precision', 'ece', 'nll']
+        ['accuracy', 'adaptive_ece', 'auroc', 'average_precision', 'brier', 'ece', 'nll']
         >>> sorted(measure(torch.zeros(2, 1), torch.ones(2, 1), "regression"))
         ['mae', 'r2', 'rmse']
     """

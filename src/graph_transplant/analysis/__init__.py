@@ -1,10 +1,14 @@
-"""What a trained model is like beyond its accuracy: under attack, and as sure as it is right."""
+"""What a trained model is like beyond its accuracy.
+
+Under attack; as sure as it is right, or not; what it looks at; and the graphs that its method made.
+"""
 
 from graph_transplant.analysis.attack import (
     Attacked,
     attack,
     attack_edges,
     mean_edges,
+    nested_attacks,
     random_attack,
     robust_accuracy,
     robustness,
@@ -12,22 +16,30 @@ from graph_transplant.analysis.attack import (
 from graph_transplant.analysis.calibration import (
     TEMPERATURES,
     ReliabilityBin,
+    calibration,
     fit_temperature,
     label_cases,
     reliability,
 )
+from graph_transplant.analysis.explanations import agreement, saliency_quality
+from graph_transplant.analysis.samples import sample_quality
 
 __all__ = [
     "TEMPERATURES",
     "Attacked",
     "ReliabilityBin",
+    "agreement",
     "attack",
     "attack_edges",
+    "calibration",
     "fit_temperature",
     "label_cases",
     "mean_edges",
+    "nested_attacks",
     "random_attack",
     "reliability",
     "robust_accuracy",
     "robustness",
+    "saliency_quality",
+    "sample_quality",
 ]

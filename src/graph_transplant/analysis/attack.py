@@ -11,9 +11,10 @@ graph's loss along every pair, and one segmented maximum chooses a pair in every
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import torch
@@ -21,17 +22,20 @@ from scipy.sparse import csr_array, eye_array
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphStore, keep_adjacency, make_batch
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.saliency import Predictor, as_predictor
-from graph_transplant.segments import choose_per_segment, offsets
+from graph_transplant.segments import offsets, shuffled_segments
 from graph_transplant.sparse import Adjacency
 from graph_transplant.targets import as_targets, graph_losses
 from graph_transplant.training import evaluate
 
 PAIRS_AT_ONCE = 1 << 18
 """Most pairs in one backward pass; bounds the memory where graphs are dense or large."""
+
+KINDS: Final = ("strong", "as-stated", "random")
+"""What :func:`nested_attacks` can do: the attack, the paper's to the letter, and the control."""
 
 
 def mean_edges(store: GraphStore) -> float:
@@ -77,10 +81,14 @@ def attack_edges(store: GraphStore, budget: float) -> int:
         >>> round(mean_edges(store), 1), attack_edges(store, 0.2)
         (27.9, 5)
     """
+    return _share_of(mean_edges(store), budget)
+
+
+def _share_of(mean: float, budget: float) -> int:
     if not (math.isfinite(budget) and budget > 0):
         raise GraphTransplantError(f"`budget` must be a positive share of the edges, got {budget}")
     # The inner rounding undoes binary fractions: 0.29 * 100 is 28.999999999999996.
-    return max(1, math.floor(round(budget * mean_edges(store), 9)))
+    return max(1, math.floor(round(budget * mean, 9)))
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,7 @@ def attack(
     hops: int = 4,
     batch_size: int = 64,
     edges: int | None = None,
+    as_stated: bool = False,
 ) -> Attacked:
     """Attack graphs with GradArgmax, the model's gradient at hand.
 
@@ -155,7 +164,7 @@ def attack(
     Deviation: attack-counts-changes. The paper chooses *m* pairs by magnitude alone and then adds
     or removes by sign, so that a pair whose edge already is as the gradient wants it uses up one of
     the *m* without a change. Here only pairs that do change are considered: all *m* are spent, and
-    the attack is the stronger.
+    the attack is the stronger. ``as_stated`` is the paper's to the letter.
 
     Args:
         model: A :class:`~graph_transplant.GraphClassifier`, or any module that honours the
@@ -167,6 +176,9 @@ def attack(
         batch_size: Graphs at a time; fewer where they have very many pairs.
         edges: *m* itself, instead of ``budget``. Give that of the whole data set when ``store`` is
             only its test graphs.
+        as_stated: Choose by magnitude alone, among all pairs not chosen before. Where the gradient
+            is positive the pair is joined, where it is negative cut; one that is so already uses
+            up a step all the same.
 
     Returns:
         The attacked graphs. An edge that was added has zeros for edge features; repeated copies of
@@ -181,27 +193,10 @@ def attack(
         >>> attacked.edges, attacked.changed.tolist()
         (5, [5, 5, 5, 5, 5, 5, 5, 5])
     """
+    kind = "as-stated" if as_stated else "strong"
     allowed = _allowed(store, budget, edges)
-    predictor = _attackable(model, store)
-    parameter = next(model.parameters(), None)
-    device = torch.device("cpu") if parameter is None else parameter.device
-    dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
-
-    def greedy(pairs: _Pairs) -> Tensor:
-        slopes = _Slopes(predictor, pairs, store.task, device=device, dtype=dtype)
-        flipped = torch.zeros_like(pairs.joined)
-        for _ in range(allowed):
-            slope = slopes(flipped)
-            wanted = torch.where(pairs.joined, slope < 0, slope > 0) & ~flipped
-            chosen = _strongest(slope.abs().masked_fill_(~wanted, 0.0), pairs)
-            if not chosen.numel():
-                break
-            flipped[chosen] = True
-        return flipped
-
-    with evaluating(model), torch.enable_grad():
-        changes = _changed(store, greedy, hops=hops, batch_size=batch_size)
-    return _judged(model, store, changes, allowed)
+    (found,) = nested_attacks(model, store, [allowed], kind=kind, hops=hops, batch_size=batch_size)
+    return found
 
 
 def random_attack(
@@ -237,16 +232,67 @@ def random_attack(
         [3, 3, 3, 3, 3, 3, 3, 3]
     """
     allowed = _allowed(store, budget, edges)
-    _refuse_edge_attr(model, store)
-    generator = torch.Generator().manual_seed(seed)
+    (found,) = nested_attacks(
+        model, store, [allowed], kind="random", hops=hops, batch_size=batch_size, seed=seed
+    )
+    return found
 
-    def draw(pairs: _Pairs) -> Tensor:
-        keys = torch.rand(pairs.first.numel(), dtype=torch.double, generator=generator)
-        count = torch.full((pairs.num_graphs,), allowed)
-        return choose_per_segment(count, keys, pairs.segment, pairs.ptr)
 
-    changes = _changed(store, draw, hops=hops, batch_size=batch_size)
-    return _judged(model, store, changes, allowed)
+def nested_attacks(
+    model: nn.Module,
+    store: GraphStore,
+    edges: Sequence[int],
+    *,
+    kind: str = "strong",
+    hops: int = 4,
+    batch_size: int = 64,
+    seed: int = 0,
+) -> list[Attacked]:
+    """Attack graphs with several *m* for little more than the price of the largest.
+
+    The changes of a smaller *m* are the first of those of a larger one, so that one greedy pass, or
+    one random order of the pairs, serves all. Each result is what an attack with that *m* gives.
+
+    Args:
+        model: See :func:`attack`, likewise the others.
+        store: The graphs to attack.
+        edges: The values of *m*, in any order.
+        kind: ``"strong"`` is :func:`attack`, ``"as-stated"`` the same with ``as_stated``,
+            ``"random"`` is :func:`random_attack`.
+        hops: How far apart a pair may be.
+        batch_size: Graphs at a time.
+        seed: Determines the draw of ``"random"``; else of no consequence.
+
+    Returns:
+        One result for each *m*, in their order.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs").subset(range(8))
+        >>> model = gt.GraphClassifier.for_data(store, hidden=8, layers=2, seed=0)
+        >>> few, many = nested_attacks(model, store, [1, 3])
+        >>> few.changed.tolist(), int(many.changed.sum())
+        ([1, 1, 1, 1, 1, 1, 1, 1], 24)
+    """
+    check_choice("kind", kind, KINDS)
+    for allowed in edges:
+        _check_edges(allowed)
+    choose: _Draw | _Greedy
+    if kind == "random":
+        _refuse_edge_attr(model, store)
+        choose = _Draw(seed)
+    else:
+        predictor = _attackable(model, store)
+        most, as_stated = max(edges, default=0), kind == "as-stated"
+        choose = _Greedy(model, predictor, store.task, most=most, as_stated=as_stated)
+    distinct = sorted(set(edges))
+    with evaluating(model), torch.enable_grad():
+        changes = _changed(store, choose, distinct, hops=hops, batch_size=batch_size)
+    judged = {
+        allowed: _judged(model, store, changed, allowed)
+        for allowed, changed in zip(distinct, changes, strict=True)
+    }
+    return [judged[allowed] for allowed in edges]
 
 
 def robust_accuracy(
@@ -281,7 +327,13 @@ def robust_accuracy(
 
 
 def robustness(
-    model: nn.Module, test: GraphStore, budgets: Iterable[float], *, data: GraphStore
+    model: nn.Module,
+    test: GraphStore,
+    budgets: Iterable[float],
+    *,
+    data: GraphStore,
+    hops: int = 4,
+    seed: int = 0,
 ) -> list[dict[str, float]]:
     """Measure the robust accuracy at some budgets, as records keep it.
 
@@ -290,24 +342,41 @@ def robustness(
         test: The graphs to attack.
         budgets: Shares of the mean number of edges.
         data: The whole data set, whose mean counts: so *m* is the same in every fold.
+        hops: How far apart a pair may be.
+        seed: Determines the random changes.
 
     Returns:
-        For every budget a dict of ``budget``, ``edges`` (*m*) and ``accuracy``.
+        For every budget a dict of ``budget``, ``edges`` (*m*) and three accuracies: ``accuracy``
+        under :func:`attack`, ``as_stated`` under the paper's to the letter, ``random`` after
+        :func:`random_attack`.
 
     Example:
         >>> import graph_transplant as gt
         >>> store = gt.load("motifs")
         >>> model = gt.GraphClassifier.for_data(store, hidden=8, layers=2, seed=0)
         >>> rows = robustness(model, store.subset([0, 1]), (0.1, 0.2), data=store)
-        >>> [row["edges"] for row in rows]
-        [2, 5]
+        >>> [row["edges"] for row in rows], list(rows[0])
+        ([2, 5], ['budget', 'edges', 'accuracy', 'as_stated', 'random'])
     """
-    rows = []
-    for budget in budgets:
-        edges = attack_edges(data, budget)
-        accuracy = robust_accuracy(model, test, edges=edges)
-        rows.append({"budget": float(budget), "edges": edges, "accuracy": accuracy})
-    return rows
+    _ = test.labels  # refuses what has no classes before any work is done
+    shares = [float(budget) for budget in budgets]
+    if not shares:
+        return []
+    mean = mean_edges(data)
+    edges = [_share_of(mean, share) for share in shares]
+    strong, as_stated, chance = (
+        nested_attacks(model, test, edges, kind=kind, hops=hops, seed=seed) for kind in KINDS
+    )
+    return [
+        {
+            "budget": share,
+            "edges": one.edges,
+            "accuracy": one.accuracy,
+            "as_stated": two.accuracy,
+            "random": three.accuracy,
+        }
+        for share, one, two, three in zip(shares, strong, as_stated, chance, strict=True)
+    ]
 
 
 # -------------------------------------------------------------------- arguments
@@ -316,6 +385,10 @@ def robustness(
 def _allowed(store: GraphStore, budget: float, edges: int | None) -> int:
     if edges is None:
         return attack_edges(store, budget)
+    return _check_edges(edges)
+
+
+def _check_edges(edges: int) -> int:
     if edges < 0:
         raise GraphTransplantError(f"`edges` must not be negative, got {edges}")
     return edges
@@ -561,6 +634,58 @@ def _strongest(strength: Tensor, pairs: _Pairs) -> Tensor:
     return place[offsets(repeats)[:-1]] if graph.numel() else place
 
 
+# -------------------------------------------------------------------- which pairs change, and when
+
+NEVER: Final = 0
+"""The step of pairs that do not change; steps count from 1."""
+
+
+class _Greedy:
+    """Chooses pairs by the gradient, a step at a time."""
+
+    def __init__(
+        self, model: nn.Module, predictor: Predictor, task: str, *, most: int, as_stated: bool
+    ) -> None:
+        parameter = next(model.parameters(), None)
+        self.device = torch.device("cpu") if parameter is None else parameter.device
+        self.dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
+        self.predictor, self.task = predictor, task
+        self.most, self.as_stated = most, as_stated
+
+    def __call__(self, pairs: _Pairs) -> Tensor:
+        """Return the step at which every pair changes, int64 ``[pairs]``."""
+        slopes = _Slopes(self.predictor, pairs, self.task, device=self.device, dtype=self.dtype)
+        turn = torch.full(pairs.joined.shape, NEVER)
+        free = torch.ones_like(pairs.joined)
+        for step in range(1, self.most + 1):
+            slope = slopes(turn != NEVER)
+            # A pair that may be chosen is still as it was at first.
+            useful = torch.where(pairs.joined, slope < 0, slope > 0)
+            open_to = free if self.as_stated else free & useful
+            chosen = _strongest(slope.abs().masked_fill_(~open_to, 0.0), pairs)
+            if not chosen.numel():
+                break
+            free[chosen] = False
+            turn[chosen[useful[chosen]]] = step
+        return turn
+
+
+class _Draw:
+    """Puts the pairs of every graph into a random order."""
+
+    def __init__(self, seed: int) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, pairs: _Pairs) -> Tensor:
+        """Return the place of every pair in its graph's order, from 1, int64 ``[pairs]``."""
+        count = pairs.first.numel()
+        keys = torch.rand(count, dtype=torch.double, generator=self.generator)
+        order = shuffled_segments(keys, pairs.segment)
+        # Both are sorted by graph, so that the place in the graph is that in its stretch.
+        place = torch.arange(1, count + 1) - pairs.ptr.index_select(0, pairs.segment)
+        return torch.empty_like(place).scatter_(0, order, place)
+
+
 # -------------------------------------------------------------------- changed graphs
 
 
@@ -580,27 +705,54 @@ class _Changes:
 
 
 def _changed(
-    store: GraphStore, flip: Callable[[_Pairs], Tensor], *, hops: int, batch_size: int
-) -> _Changes:
-    """Let ``flip`` mark the pairs to change, batch after batch."""
+    store: GraphStore,
+    choose: Callable[[_Pairs], Tensor],
+    edges: Sequence[int],
+    *,
+    hops: int,
+    batch_size: int,
+) -> list[_Changes]:
+    """Let ``choose`` say when every pair changes, batch after batch; stop after each of ``edges``.
+
+    Args:
+        store: The graphs.
+        choose: Gives the step of every pair, or ``NEVER``.
+        edges: Numbers of steps.
+        hops: How far apart a pair may be.
+        batch_size: Graphs at a time.
+    """
     for name, value in (("hops", hops), ("batch_size", batch_size)):
         if value < 1:
             raise GraphTransplantError(f"`{name}` must be at least 1, got {value}")
-    kept, added, removed = [], [], []
+    parts: list[list[_Changes]] = [[] for _ in edges]
     for graphs in _stretches(store, batch_size):
         pairs = _Pairs.of(store.batch(graphs), hops, undirected=store.undirected)
-        flipped = flip(pairs)
-        # One place more for the loops, whose pair is -1: they stay.
-        cut = torch.cat((flipped & pairs.joined, torch.zeros(1, dtype=torch.bool)))
-        kept.append(~cut[pairs.edge_pair])
-        new = (flipped & ~pairs.joined).nonzero().flatten()
-        graph = pairs.segment[new]
-        start = pairs.batch.ptr[graph]
-        added.append(
-            torch.stack((graph + graphs[0], pairs.first[new] - start, pairs.second[new] - start))
+        turn = choose(pairs)
+        for steps, part in zip(edges, parts, strict=True):
+            flipped = (turn != NEVER) & (turn <= steps)
+            part.append(_changes_of(pairs, flipped, int(graphs[0])))
+    return [
+        _Changes(
+            torch.cat([one.kept for one in part]),
+            torch.cat([one.added for one in part], dim=1),
+            torch.cat([one.removed for one in part]),
         )
-        removed.append(pairs.segment[cut[:-1]] + graphs[0])
-    return _Changes(torch.cat(kept), torch.cat(added, dim=1), torch.cat(removed))
+        for part in parts
+    ]
+
+
+def _changes_of(pairs: _Pairs, flipped: Tensor, first: int) -> _Changes:
+    """Say what the pairs ``flipped``, bool ``[pairs]``, change in graphs from ``first`` on."""
+    # One place more for the loops, whose pair is -1: they stay.
+    cut = torch.cat((flipped & pairs.joined, torch.zeros(1, dtype=torch.bool)))
+    new = (flipped & ~pairs.joined).nonzero().flatten()
+    graph = pairs.segment[new]
+    start = pairs.batch.ptr[graph]
+    return _Changes(
+        kept=~cut[pairs.edge_pair],
+        added=torch.stack((graph + first, pairs.first[new] - start, pairs.second[new] - start)),
+        removed=pairs.segment[cut[:-1]] + first,
+    )
 
 
 def _rebuilt(store: GraphStore, changes: _Changes) -> GraphStore:

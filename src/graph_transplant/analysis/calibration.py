@@ -8,14 +8,14 @@ chosen on graphs that were held out. The order of the classes, and so the accura
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.graphs import TASKS
-from graph_transplant.metrics import CALIBRATION_BINS
+from graph_transplant.metrics import CALIBRATION_BINS, measure
 
 TEMPERATURES: Final = (0.2, 20.0)
 """The lowest and the highest temperature. Where the held-out graphs are told apart without an
@@ -170,3 +170,96 @@ def label_cases(probabilities: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]
     present = ~targets.isnan()
     chosen = probabilities[present]
     return torch.stack((1 - chosen, chosen), dim=1), targets[present].gt(0.5).to(torch.long)
+
+
+def calibration(
+    validation_logits: Tensor,
+    validation_targets: Tensor,
+    test_logits: Tensor,
+    test_targets: Tensor,
+    task: str,
+) -> dict[str, Any]:
+    """Calibrate a model by its validation graphs and measure that on its test graphs.
+
+    The temperature is that of :func:`fit_temperature`. It is 1, which changes nothing, where the
+    validation graphs cannot tell: logits that are not finite, no graphs, or all of one class (for
+    several labels: all present entries equal), which any sharper prediction of that class fits.
+
+    Args:
+        validation_logits: float ``[validation graphs, outputs]``.
+        validation_targets: float ``[validation graphs, outputs]``, one-hot for ``"multiclass"``; 0,
+            1 or NaN (missing) for ``"multilabel"``.
+        test_logits: float ``[test graphs, outputs]``.
+        test_targets: float ``[test graphs, outputs]``, likewise.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
+
+    Returns:
+        Plain numbers, as a trial's record keeps them; nothing for ``"regression"``. ``calibrated``
+        has the ``temperature`` and ``ece``, ``adaptive_ece``, ``brier`` and ``nll`` of the test
+        graphs with it. ``reliability`` (without the temperature) and ``reliability_calibrated``
+        (with it) list the bins of :func:`reliability` that are not empty, by ``bin``, ``count``,
+        ``confidence`` and ``accuracy``; a prediction that is not a number is in none.
+
+    Raises:
+        GraphTransplantError: For an unknown task or shapes that differ.
+
+    Example:
+        >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
+        >>> targets = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+        >>> found = calibration(logits, targets, logits, targets, "multiclass")
+        >>> for name in ("reliability", "reliability_calibrated"):
+        ...     for row in found[name]:
+        ...         print(row["bin"], row["count"], round(row["confidence"], 2), row["accuracy"])
+        14 4 0.98 0.75
+        11 4 0.75 0.75
+    """
+    if check_choice("task", task, TASKS) == "regression":
+        return {}
+    for name, logits, targets in (
+        ("validation", validation_logits, validation_targets),
+        ("test", test_logits, test_targets),
+    ):
+        if logits.shape != targets.shape or logits.dim() != 2:
+            raise GraphTransplantError(
+                f"`{name}_logits` and `{name}_targets` must have one shape [graphs, outputs]; got "
+                f"{list(logits.shape)} and {list(targets.shape)}"
+            )
+    temperature = 1.0
+    if bool(torch.isfinite(validation_logits).all()) and _kinds(validation_targets, task) > 1:
+        temperature = fit_temperature(validation_logits, validation_targets, task)
+    raw = test_logits.detach().to(torch.double)
+    figures = measure(raw / temperature, test_targets, task)
+    return {
+        "calibrated": {
+            "temperature": temperature,
+            **{name: figures[name] for name in ("ece", "adaptive_ece", "brier", "nll")},
+        },
+        "reliability": _rows(raw, test_targets, task),
+        "reliability_calibrated": _rows(raw / temperature, test_targets, task),
+    }
+
+
+def _kinds(targets: Tensor, task: str) -> int:
+    """Count the classes, or the values of labels, that there are."""
+    present = targets[~targets.isnan()] if task == "multilabel" else targets.argmax(1)
+    return len(torch.unique(present))
+
+
+def _rows(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, int | float]]:
+    """Give the bins of a reliability diagram that hold something."""
+    if task == "multilabel":
+        probabilities, labels = label_cases(logits.sigmoid(), targets)
+    else:
+        # The same numbers as in `classification_metrics`: no rounding between two bins.
+        probabilities, labels = logits.log_softmax(1).exp(), targets.argmax(1)
+    known = ~probabilities.isnan().any(1)
+    return [
+        {
+            "bin": number,
+            "count": part.count,
+            "confidence": part.confidence,
+            "accuracy": part.accuracy,
+        }
+        for number, part in enumerate(reliability(probabilities[known], labels[known]))
+        if part.count
+    ]

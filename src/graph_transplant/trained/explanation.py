@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from os import PathLike
 from typing import Any, Final
 
@@ -20,61 +19,22 @@ from torch_geometric.data import Data
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.experiments.examples import READING, read_saliency, within_graphs
+from graph_transplant.experiments.shown import Structure as Structure
+from graph_transplant.experiments.structures import (
+    graph_id,
+    label_words,
+    prediction_words,
+    structures,
+)
 from graph_transplant.graphs import GraphStore, Skipped, layout_of
-from graph_transplant.nn import evaluating
 from graph_transplant.saliency import NodeSaliency
-from graph_transplant.segments import segment_max, segment_sum
-from graph_transplant.trained.fitting import output_names
 from graph_transplant.trained.model import LABEL_THRESHOLD, Predictions, TrainedModel
-
-# What the columns of the two molecule sets mean whose readme says so; their files hold numbers.
-_TU_ELEMENTS: Final = {
-    "MUTAG": ("C", "N", "O", "F", "I", "Cl", "Br"),
-    "Mutagenicity": (
-        *("C", "O", "Cl", "H", "N", "F", "Br"),
-        *("S", "P", "I", "Na", "K", "Li", "Ca"),
-    ),
-}
-_TU_ORDERS: Final = {"MUTAG": (1.5, 1.0, 2.0, 3.0), "Mutagenicity": (1.0, 2.0, 3.0)}
 
 # What a reading says about where things stand, not about what they become.
 _COLUMNS: Final = frozenset({"smiles", "targets", "id", "ignored"})
 
-NO_LABEL: Final = "none of the labels"
-"""What a graph without any label is called."""
-
 _AT_ONCE: Final = 256
-
-READING = NodeSaliency(kind="gradient-x-activation")
-"""How saliency is read for an explanation: the gradient times the embedding of a node.
-
-Where it is known what a prediction rests on, this finds it far better than the norm of the
-gradient, which training goes by as in the paper; see the page on explanations.
-"""
-
-
-@dataclass(frozen=True)
-class Structure:
-    """A graph in words and numbers, as it is drawn.
-
-    Attributes:
-        names: What every node is called: its element or its label; empty texts for none.
-        edges: Pairs of node numbers; an edge without direction stands here once.
-        orders: Bond order of every edge, 1.5 for aromatic ones; all 1 for other graphs.
-        molecule: Whether it is a molecule.
-        directed: Whether its edges have a direction.
-
-    Example:
-        >>> water = Structure(("O",), (), (), molecule=True, directed=False)
-        >>> len(water.names)
-        1
-    """
-
-    names: tuple[str, ...]
-    edges: tuple[tuple[int, int], ...]
-    orders: tuple[float, ...]
-    molecule: bool
-    directed: bool
 
 
 @dataclass(frozen=True)
@@ -156,7 +116,8 @@ def explain(
     Args:
         models: One model, or several to see side by side: a sequence, or a mapping that names them.
         store: The graphs, read as the models' training graphs were.
-        saliency: Where and how it is read. (default: :data:`READING`)
+        saliency: Where and how it is read. (default:
+            :data:`~graph_transplant.experiments.examples.READING`)
         output: Name of the class, label or value to explain. (default: the predicted class; the
             label with the highest probability; the first value)
         batch_size: Graphs at a time.
@@ -515,9 +476,10 @@ def _views(
     start = 0
     for batch in store.batches(torch.arange(len(store)), batch_size):
         logits, chosen, saliency = explained(model, batch, reading, output)
-        scaled, share = _within_graphs(saliency, batch)
+        scaled, share = within_graphs(saliency, batch)
         predicted = Predictions(model.task, model.label_names, model.outputs(logits))
-        confidence, labels = predicted.confidence.tolist(), _labels(predicted)
+        confidence = predicted.confidence.tolist()
+        labels = prediction_words(model.task, model.label_names, predicted.outputs)
         counts = layout_of(batch).counts.tolist()
         drawn = zip(torch.split(scaled, counts), torch.split(share, counts), strict=True)
         for number, (strength, part) in enumerate(drawn):
@@ -549,123 +511,18 @@ def explained(
         Logits ``[graphs, outputs]``, the number of the output that was explained, int64
         ``[graphs]``, and the saliency, float ``[nodes]``, all on the CPU.
     """
-    with evaluating(model.network), torch.enable_grad():
-        prediction = model.network(batch.to(str(model.device)))
-        logits = prediction.logits
-        if output is not None:
-            chosen = torch.full((len(logits),), model.label_names.index(output))
-        elif model.task == "regression":
-            chosen = torch.zeros(len(logits), dtype=torch.long)
-        else:
-            chosen = logits.detach().argmax(1)
-        # Graphs do not touch each other in evaluation mode: one sum has all their gradients.
-        margin = margins(logits, chosen.to(logits.device), model.task).sum()
-        saliency = reading.read(margin, prediction)
-    return logits.detach().cpu(), chosen.cpu(), saliency.cpu()
-
-
-def margins(logits: Tensor, chosen: Tensor, task: str) -> Tensor:
-    """Return how far one output of every graph is ahead.
-
-    Args:
-        logits: float ``[graphs, outputs]``.
-        chosen: Number of an output for every graph, int64 ``[graphs]``.
-        task: For ``"multiclass"`` the logit minus the log-sum-exp of the others; else the logit.
-
-    Returns:
-        float ``[graphs]``.
-
-    Example:
-        >>> margins(torch.tensor([[2.0, 0.5]]), torch.tensor([0]), "multiclass")
-        tensor([1.5000])
-    """
-    column = chosen.unsqueeze(1)
-    own = logits.gather(1, column).squeeze(1)
-    if task != "multiclass" or logits.shape[1] < 2:
-        return own
-    return own - logits.scatter(1, column, -math.inf).logsumexp(1)
-
-
-def _within_graphs(saliency: Tensor, batch: Data) -> tuple[Tensor, Tensor]:
-    """Divide by the largest and by the sum of each graph, float64 ``[nodes]`` both."""
-    layout = layout_of(batch)
-    segment, ptr = layout.segment.cpu(), layout.ptr.cpu()
-    exact = saliency.to(torch.double)
-    found = []
-    largest = segment_max(exact.unsqueeze(1), segment, ptr).squeeze(1)
-    for whole in (largest, segment_sum(exact, segment, ptr)):
-        divisor = torch.where(whole > 0, whole, 1.0)
-        found.append(exact / divisor.index_select(0, segment))
-    return found[0], found[1]
+    number = None if output is None else model.label_names.index(output)
+    batch = batch.to(str(model.device))
+    return read_saliency(model.network, batch, model.task, reading, number)
 
 
 # -------------------------------------------------------------------- words
-
-
-def graph_id(store: GraphStore, number: int) -> str:
-    """What a graph is called: its id, or its number counted from 1.
-
-    Args:
-        store: The graphs.
-        number: Number of the graph, from 0.
-    """
-    if store.rows is None:
-        return str(number + 1)
-    return store.rows.ids[number] or str(int(store.rows.number[number]))
-
-
-def value_words(names: Sequence[str], values: Sequence[float]) -> str:
-    """Write regression values with their names.
-
-    Example:
-        >>> value_words(["pIC50", "logP"], [7.25, float("nan")])
-        'pIC50 7.25'
-    """
-    return ", ".join(
-        f"{name} {value:.4g}"
-        for name, value in zip(names, values, strict=True)
-        if not math.isnan(value)
-    )
-
-
-def label_words(store: GraphStore, number: int) -> str | None:
-    """Write the true label or value of a graph; ``None`` where it is not known.
-
-    Args:
-        store: The graphs.
-        number: Number of the graph, from 0.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> label_words(gt.load("motifs", graphs=12), 0)
-        'house'
-    """
-    names = output_names(store)
-    if store.task == "multiclass":
-        return None if store.num_outputs < 2 else names[int(store.y[number])]
-    values = [float(value) for value in store.y[number].reshape(-1)]
-    if all(math.isnan(value) for value in values):
-        return None
-    if store.task == "regression":
-        return value_words(names, values)
-    return (
-        ";".join(n for n, v in zip(names, values, strict=True) if v > LABEL_THRESHOLD) or NO_LABEL
-    )
 
 
 def _truth(known: _Known, task: str) -> str | None:
     if known is None or known[0].task != task:
         return None
     return label_words(*known)
-
-
-def _labels(predicted: Predictions) -> list[str]:
-    if predicted.task == "regression":
-        return [value_words(predicted.label_names, row) for row in predicted.outputs.tolist()]
-    if predicted.task == "multiclass":
-        return predicted.labels
-    given = (predicted.outputs >= LABEL_THRESHOLD).tolist()
-    return [", ".join(compress(predicted.label_names, row)) or NO_LABEL for row in given]
 
 
 def _correct(known: _Known, predicted: Predictions, number: int) -> bool | None:
@@ -681,105 +538,3 @@ def _correct(known: _Known, predicted: Predictions, number: int) -> bool | None:
     wanted = store.y[place]
     given = predicted.outputs[number] >= LABEL_THRESHOLD
     return bool((given == (wanted > LABEL_THRESHOLD))[~wanted.isnan()].all())
-
-
-# -------------------------------------------------------------------- structure
-
-
-def structures(store: GraphStore, batch_size: int = _AT_ONCE) -> Iterator[Structure]:
-    """Take graphs out of a store as they are drawn.
-
-    Args:
-        store: The graphs.
-        batch_size: Graphs at a time.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> first = next(structures(gt.load("motifs", graphs=12)))
-        >>> first.molecule, first.directed
-        (False, False)
-    """
-    for batch in store.batches(torch.arange(len(store)), batch_size):
-        for graph, _ in structures_of(batch, store):
-            yield graph
-
-
-def structures_of(batch: Data, store: GraphStore) -> list[tuple[Structure, list[int]]]:
-    """Take the graphs of a batch apart as they are drawn.
-
-    Args:
-        batch: Graphs of the store, or graphs with the same features.
-        store: Says how features were read and whether edges have directions.
-
-    Returns:
-        Each graph, and the number in the batch of each of its drawn edges.
-    """
-    layout = layout_of(batch)
-    names, molecule = _node_names(batch, store)
-    orders = _orders(batch, store) if molecule else None
-    sender, receiver = batch.edge_index.cpu()
-    # Both directions of an edge are there: draw the one that goes up.
-    shown = (sender <= receiver) if store.undirected else torch.ones_like(sender, dtype=torch.bool)
-    numbers = shown.nonzero().flatten()
-    graph = layout.segment.cpu().index_select(0, sender.index_select(0, numbers))
-    order = torch.argsort(graph, stable=True)
-    numbers = numbers.index_select(0, order)
-    counts = torch.bincount(graph, minlength=layout.num_graphs)
-    found = []
-    for place, edges in enumerate(torch.split(numbers, counts.tolist())):
-        start, end = int(layout.ptr[place]), int(layout.ptr[place + 1])
-        pairs = torch.stack((sender[edges], receiver[edges]), dim=1) - start
-        found.append(
-            (
-                Structure(
-                    names=tuple(names[start:end]),
-                    edges=tuple((int(one), int(two)) for one, two in pairs.tolist()),
-                    orders=tuple(
-                        1.0 if orders is None else float(orders[edge]) for edge in edges.tolist()
-                    ),
-                    molecule=molecule,
-                    directed=not store.undirected,
-                ),
-                edges.tolist(),
-            )
-        )
-    return found
-
-
-def _node_names(batch: Data, store: GraphStore) -> tuple[list[str], bool]:
-    """Names of all nodes of a batch, and whether these are the elements of molecules."""
-    nodes = layout_of(batch).num_nodes
-    reading = store.reading or {}
-    x: Tensor | None = batch.x
-    if x is None:
-        return [""] * nodes, False
-    x = x.cpu()
-    if reading.get("kind") == "molecules":
-        from graph_transplant.datasets.molecules import node_names
-
-        return node_names(x, reading), True
-    elements = _TU_ELEMENTS.get(store.name)
-    if elements is not None and x.shape[1] == len(elements):
-        return [elements[place] for place in x.argmax(1).tolist()], True
-    if reading.get("kind") == "graphs" and reading.get("node_labels"):
-        labels = [str(label) for label in reading["node_labels"]]
-        one_hot = x[:, int(reading.get("node_numbers") or 0) :]
-        if one_hot.shape[1] == len(labels):
-            return [labels[place] for place in one_hot.argmax(1).tolist()], False
-    return [""] * nodes, False
-
-
-def _orders(batch: Data, store: GraphStore) -> list[float] | None:
-    """Bond orders of all edges of a batch of molecules."""
-    attr: Tensor | None = batch.edge_attr if "edge_attr" in batch else None
-    if attr is None:
-        return None
-    attr = attr.cpu()
-    if store.reading is not None:
-        from graph_transplant.datasets.molecules import bond_orders
-
-        return bond_orders(attr, store.reading)
-    orders = _TU_ORDERS[store.name]
-    if attr.shape[1] != len(orders):
-        return None
-    return [orders[place] for place in attr.argmax(1).tolist()]

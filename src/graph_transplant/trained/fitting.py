@@ -27,6 +27,7 @@ from graph_transplant.experiments.compare import (
 )
 from graph_transplant.experiments.protocol import SCALES, scale_of
 from graph_transplant.experiments.splits import Split, official_split
+from graph_transplant.experiments.structures import output_names
 from graph_transplant.experiments.trial import sampled_curve
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
@@ -229,25 +230,6 @@ def train(
         **_figures(trained, names, logits, wanted, store, parts, seed),
     }
     return TrainedModel(network, temperature, scale, plain(description))
-
-
-def output_names(store: GraphStore) -> tuple[str, ...]:
-    """Say what the outputs of a data set are called; numbers where it does not say.
-
-    Args:
-        store: The data set.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> output_names(gt.load("motifs", graphs=12))[:2]
-        ('house', 'five-cycle')
-    """
-    if store.label_names is not None:
-        return store.label_names
-    if store.task == "multiclass":
-        return tuple(str(number) for number in range(store.num_outputs))
-    word = "label" if store.task == "multilabel" else "value"
-    return tuple(f"{word} {number}" for number in range(1, store.num_outputs + 1))
 
 
 def _convolution(model: str, store: GraphStore) -> str:

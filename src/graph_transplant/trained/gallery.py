@@ -5,7 +5,6 @@ Only numbers and names are found here; ``graph_transplant.report`` draws them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -14,22 +13,16 @@ from torch_geometric.data import Batch
 
 from graph_transplant.augment import METHODS, CleanPass, GraphTransplant, MixedGraphs, build_method
 from graph_transplant.augment.methods import parse_method
-from graph_transplant.augment.transplant import NEW
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments.compare import automatic_model
+from graph_transplant.experiments.examples import taken_apart, target_words
+from graph_transplant.experiments.shown import Mixture as Mixture
+from graph_transplant.experiments.shown import Part as Part
+from graph_transplant.experiments.structures import graph_id, output_names
 from graph_transplant.graphs import GraphStore, layout_of
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.targets import TargetScale, batch_targets
-from graph_transplant.trained.explanation import (
-    NO_LABEL,
-    Structure,
-    graph_id,
-    label_words,
-    same_reading,
-    structures_of,
-    value_words,
-)
-from graph_transplant.trained.fitting import output_names
+from graph_transplant.trained.explanation import same_reading
 from graph_transplant.trained.model import TrainedModel
 from graph_transplant.training import fit
 
@@ -40,72 +33,6 @@ TRAINED_ON: Final = 1000
 """A model that is trained for a gallery sees at most so many graphs."""
 
 _VALIDATED_ON: Final = 200
-
-# Shares below this would be written as nought.
-_NOTHING: Final = 0.0005
-
-
-@dataclass(frozen=True)
-class Part:
-    r"""One of the two graphs that were mixed.
-
-    Attributes:
-        id: What it is called in its file, or its number.
-        label: Its label or value in words.
-        structure: The graph.
-        chosen: For every node, whether it is in the mixed graph.
-        share: The share of the graph's saliency in these nodes: I(S_π, V̄_π) or I(S, V \\ V̄); with
-            labels by size, the share of its nodes.
-
-    Example:
-        >>> graph = Structure(("C", "O"), ((0, 1),), (1.0,), molecule=True, directed=False)
-        >>> Part("7", "toxic", graph, (True, False), 0.8).share
-        0.8
-    """
-
-    id: str
-    label: str
-    structure: Structure
-    chosen: tuple[bool, ...]
-    share: float
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """A mixed graph beside the two it was made of.
-
-    Attributes:
-        source: The graph that a part was transplanted from.
-        destination: The graph that received it.
-        structure: The mixed graph.
-        from_source: For every node, whether it was transplanted.
-        new_edges: Numbers of the drawn edges that join the two parts.
-        label: The mixed label or value in words.
-        labels: Weight of every class or label in it, the largest first; empty for regression.
-        weight: λ, the weight of the source's label.
-        method: The method that made it.
-        data: Name of the data set.
-        note: Where the saliency was read, and which graphs are shown.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> found = mixtures(gt.load("motifs", graphs=60), method="transplant-dp", count=2,
-        ...                  epochs=1, hidden=8)
-        >>> len(found), 0 <= found[0].weight <= 1
-        (2, True)
-    """
-
-    source: Part
-    destination: Part
-    structure: Structure
-    from_source: tuple[bool, ...]
-    new_edges: tuple[int, ...]
-    label: str
-    labels: tuple[tuple[str, float], ...]
-    weight: float
-    method: str
-    data: str
-    note: str
 
 
 def mixtures(
@@ -168,7 +95,8 @@ def mixtures(
     batch = targets.batch(shown)
     mixed = _mix(network, transplant, batch, store.task, generator)
     words = _mixed_labels(store, shown, mixed)
-    found = _collect(store, shown, batch, mixed)
+    numbers = shown.tolist()
+    found = taken_apart(store, shown, batch, mixed, lambda place: graph_id(store, numbers[place]))
     note = f"{how} {which}".strip()
     return [
         Mixture(*parts, *label, weight=float(weight), method=method, data=store.name, note=note)
@@ -276,55 +204,13 @@ def _mix(
         return transplant.apply_plan(plan, batch, clean.targets, saliency)
 
 
-def _collect(
-    store: GraphStore, shown: Tensor, batch: Batch, mixed: MixedGraphs
-) -> list[tuple[Part, Part, Structure, tuple[bool, ...], tuple[int, ...]]]:
-    """Take the mixed graphs apart again, with where everything comes from."""
-    plan = mixed.plan
-    originals = [graph for graph, _ in structures_of(batch, store)]
-    kept = torch.split(plan.destination.keep.cpu(), layout_of(batch).counts.tolist())
-    taken = torch.split(plan.source.keep.cpu(), plan.source.view.layout.counts.tolist())
-    joined = structures_of(mixed.batch, store)
-    from_source = torch.split(mixed.node_from_source.cpu(), layout_of(mixed.batch).counts.tolist())
-    kinds = mixed.edge_kind.cpu()
-    places = shown.tolist()
-    found = []
-    for number, (graph, edges) in enumerate(joined):
-        giver = int(mixed.source_of[number])
-        source = Part(
-            id=graph_id(store, places[giver]),
-            label=label_words(store, places[giver]) or "unknown",
-            structure=originals[giver],
-            chosen=tuple(taken[number].tolist()),
-            share=float(mixed.source_share[number]),
-        )
-        destination = Part(
-            id=graph_id(store, places[number]),
-            label=label_words(store, places[number]) or "unknown",
-            structure=originals[number],
-            chosen=tuple(kept[number].tolist()),
-            share=float(mixed.destination_share[number]),
-        )
-        fresh = tuple(place for place, edge in enumerate(edges) if int(kinds[edge]) == NEW)
-        found.append((source, destination, graph, tuple(from_source[number].tolist()), fresh))
-    return found
-
-
 def _mixed_labels(
     store: GraphStore, shown: Tensor, mixed: MixedGraphs
 ) -> list[tuple[str, tuple[tuple[str, float], ...]]]:
     """Write the mixed targets in words, in the units of the data."""
-    names = output_names(store)
+    rows = mixed.targets
     if store.task == "regression":
         own = store.y.index_select(0, shown).to(torch.double)
         weight = mixed.label_weight.cpu().to(torch.double).unsqueeze(1)
-        values = weight * own.index_select(0, mixed.source_of.cpu()) + (1 - weight) * own
-        return [(value_words(names, row) or "unknown", ()) for row in values.tolist()]
-    found = []
-    for row in mixed.targets.tolist():
-        # NaN, an entry that was not measured, is not above anything.
-        parts = [(names[place], share) for place, share in enumerate(row) if share > _NOTHING]
-        parts.sort(key=lambda part: -part[1])
-        words = ", ".join(f"{100 * share:.0f} % {name}" for name, share in parts)
-        found.append((words or NO_LABEL, tuple(parts)))
-    return found
+        rows = weight * own.index_select(0, mixed.source_of.cpu()) + (1 - weight) * own
+    return target_words(output_names(store), store.task, rows.tolist())

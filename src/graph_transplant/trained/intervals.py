@@ -30,7 +30,7 @@ def bootstrap_intervals(
     """Give 95 % percentile intervals of what :func:`~graph_transplant.metrics.measure` measures.
 
     Resamples in which a measurement is not defined, such as AUROC without a positive graph, do not
-    count for it. There is none for the calibration error, which resampling makes larger.
+    count for it. The calibration errors, which resampling makes larger, and Brier have none.
 
     Args:
         logits: float ``[graphs, outputs]``; for regression values.
@@ -79,7 +79,7 @@ def weighted_measures(
 
     Returns:
         By measurement float64 ``[sets]``: what :func:`~graph_transplant.metrics.measure` gives for
-        the graphs written out, but for the calibration error.
+        the graphs written out, but for the calibration errors and the Brier score.
 
     Example:
         >>> logits, targets = torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 0.0]])

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.experiments.structures import LABELLED
 from graph_transplant.files import replace_file
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import GraphClassifier, evaluating
@@ -35,7 +36,7 @@ from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
 WEIGHTS: Final = "weights.safetensors"
 DESCRIPTION: Final = "model.json"
 
-LABEL_THRESHOLD: Final = 0.5
+LABEL_THRESHOLD: Final = LABELLED
 """A label is given to a graph from this probability on."""
 
 PREDICTED_ITEMS: Final = 1 << 14

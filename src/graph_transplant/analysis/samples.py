@@ -1,0 +1,394 @@
+"""Sample quality: how much the virtual graphs of a method are like graphs of the data."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graph_transplant.augment import Augmentation, CleanPass, MixedGraphs, VirtualGraphs
+from graph_transplant.augment.sub_mix import SubMixedGraphs
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.graphs import GraphStore, layout_of
+from graph_transplant.nn import evaluating
+from graph_transplant.saliency import Predictor, as_predictor, module_of
+from graph_transplant.targets import as_targets
+
+AtomReader = Callable[[Data], tuple[list[str], list[float]] | None]
+"""Says of a batch of molecules which element every node is, and the bond order of every edge."""
+
+AROMATIC: Final = 1.5
+"""Bond order of an aromatic bond; also how much more than its valence an aromatic atom may show."""
+
+# Choices that are drawn once per step, such as the size of subgraphs, are drawn for each so many
+# graphs: small batches show more of them.
+_TOGETHER: Final = 32
+# So many times the originals are cut in halves, to see what chance gives.
+_HALVINGS: Final = 20
+# Numbers closer than this are the same but for rounding.
+_SAME: Final = 1e-6
+
+_Ints = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float64]
+
+
+def sample_quality(
+    model: Predictor | nn.Module,
+    augmentations: Sequence[Augmentation],
+    store: GraphStore,
+    *,
+    seed: int,
+    graphs: int = 500,
+    atoms: AtomReader | None = None,
+) -> dict[str, float | int | None]:
+    """Measure the virtual graphs that a method makes with a trained model.
+
+    They are made as in a training step, but of the model in evaluation mode, 32 graphs at a time.
+    All graphs that are made count, also those that a filter would not train on. An edge counts if
+    its weight is above one half, see :func:`edges_there`; directions, repeats and self-loops do not
+    count. The model, the augmentations and torch's own generator stay as they are.
+
+    Args:
+        model: The trained model.
+        augmentations: What it was trained with, as training left it.
+        store: The graphs to make virtual graphs of, with targets as in training: the training
+            graphs.
+        seed: Determines all choices.
+        graphs: At most so many graphs of the store are taken, evenly.
+        atoms: For molecules, which elements and bonds a batch has; see
+            :func:`graph_transplant.experiments.structures.atoms_of`.
+
+    Returns:
+        Nothing for methods that make no graphs. Else, where ``…_original`` is the same of the
+        originals and ``None`` stands for what is not defined:
+
+        - ``graphs``: how many virtual graphs were measured;
+        - ``nodes_ratio``, ``edges_ratio``: their mean number of nodes and edges, divided by that of
+          the originals;
+        - ``degree_distance``: between the degrees of all their nodes and those of the originals,
+          see :func:`degree_distance`; ``degree_distance_control``: the mean distance between two
+          random halves of the originals;
+        - ``components``, ``components_original``: mean number of connected components;
+        - ``disconnected``, ``disconnected_original``: share of graphs with more than one;
+        - ``isolated``, ``isolated_original``: share of nodes without an edge;
+        - for methods that put a part of one graph into another, ``label_gap``: mean difference
+          between the weight of the source's label and its share of the nodes, and
+          ``label_share_correlation``: Pearson's correlation between the two;
+        - for molecules, if RDKit is installed, ``valence_violations``,
+          ``valence_violations_original``: share of graphs in which an atom has more bonds than its
+          element allows, see :func:`valence_limits`.
+
+    Raises:
+        GraphTransplantError: If ``graphs`` is not positive.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> motifs = gt.load("motifs", graphs=60)
+        >>> model = gt.GraphClassifier.for_data(motifs, hidden=8, seed=0)
+        >>> found = sample_quality(model, [gt.DropNodes(0.2)], motifs, seed=0)
+        >>> found["graphs"], found["nodes_ratio"] < 1, found["disconnected_original"]
+        (60, True, 0.0)
+        >>> sample_quality(model, [], motifs, seed=0)
+        {}
+    """
+    if graphs < 1:
+        raise GraphTransplantError(f"`graphs` must be at least 1, got {graphs}")
+    # Some remember what they have seen.
+    makers = [copy.deepcopy(each) for each in augmentations if each.gives_graphs]
+    if not makers:
+        return {}
+    count = min(graphs, len(store))
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.arange(count) * len(store) // count
+    order = chosen[torch.randperm(count, generator=generator)]
+    # Before anything else is drawn, so that they are the same for every method.
+    halves = [torch.randperm(count, generator=generator).numpy() for _ in range(_HALVINGS)]
+    predictor = as_predictor(model)
+    originals: list[_Shape] = []
+    virtual: list[_Shape] = []
+    labels: list[_Labels] = []
+    for part in torch.tensor_split(order, math.ceil(count / _TOGETHER)):
+        batch = store.batch(part).to(str(next(module_of(predictor).parameters()).device))
+        originals.append(_Shape.of(batch, atoms))
+        with evaluating(module_of(predictor)), torch.enable_grad():
+            prediction = predictor(batch)
+            targets = as_targets(batch.y, prediction.logits.shape[1])
+            clean = CleanPass(batch, targets, prediction, store.task)
+            made = [maker(clean, model=predictor, generator=generator) for maker in makers]
+        for samples in made:
+            if isinstance(samples, VirtualGraphs):
+                virtual.append(_Shape.of(samples.batch, atoms))
+            if isinstance(samples, MixedGraphs | SubMixedGraphs):
+                labels.append(_Labels.of(samples))
+    if not virtual:
+        return {}
+    return _measured(_Shape.join(virtual), _Shape.join(originals), halves) | _label_fit(labels)
+
+
+def edges_there(batch: Data) -> Tensor | None:
+    """Mark the edges of virtual graphs that are there rather than not.
+
+    Edges may be there in part, as those of ifMixup are: a weight of more than one half counts. The
+    edge predictor ψ gives the pairs that it did not join the weight 0.
+
+    Args:
+        batch: The graphs.
+
+    Returns:
+        bool ``[edges]``; ``None`` where edges have no weights.
+
+    Example:
+        >>> edges_there(Data(edge_weight=torch.tensor([0.5, 0.75])))
+        tensor([False,  True])
+    """
+    if "edge_weight" not in batch:
+        return None
+    weight: Tensor = batch["edge_weight"]
+    return weight.detach() > 0.5
+
+
+def degree_distance(one: npt.ArrayLike, two: npt.ArrayLike) -> float:
+    """Return the 1-Wasserstein distance between two distributions of degrees.
+
+    It is how far a degree must be moved on average to make one of the other: the area between the
+    two cumulative distributions.
+
+    Args:
+        one: Degrees, whole numbers ``[nodes]``, at least one.
+        two: Likewise.
+
+    Raises:
+        GraphTransplantError: If there are none.
+
+    Example:
+        >>> degree_distance([1, 2, 3], [2, 3, 4])
+        1.0
+    """
+    first, second = (np.asarray(each, dtype=np.int64) for each in (one, two))
+    if not (first.size and second.size):
+        raise GraphTransplantError("a distance between degrees needs some nodes on both sides")
+    length = int(max(first.max(), second.max())) + 1
+    gap = np.bincount(first, minlength=length) / first.size
+    gap -= np.bincount(second, minlength=length) / second.size
+    return float(np.abs(np.cumsum(gap)).sum())
+
+
+@cache
+def valence_limits() -> dict[str, float]:
+    """Give how many bonds an atom of each element may have at most, by RDKit's periodic table.
+
+    The table speaks of neutral atoms, and graphs do not say which atoms are charged. So boron,
+    nitrogen and oxygen may have one bond more, as in borates, nitro groups and oxonium: else most
+    molecules with a nitro group would count as impossible. Elements that the table sets no limit,
+    such as iron, have none here. Hydrogen atoms that are not written out do not count.
+
+    Returns:
+        By symbol; nothing if RDKit is not installed.
+
+    Example:
+        >>> limits = valence_limits()
+        >>> [limits.get(symbol) for symbol in ("C", "N", "S", "Fe")]
+        [4.0, 4.0, 6.0, None]
+    """
+    if find_spec("rdkit") is None:
+        return {}
+    from rdkit.Chem import GetPeriodicTable
+
+    table = GetPeriodicTable()
+    limits: dict[str, float] = {}
+    for number in range(1, 119):
+        allowed = list(table.GetValenceList(number))
+        if allowed and -1 not in allowed:
+            limits[table.GetElementSymbol(number)] = float(max(allowed))
+    return limits | {symbol: limits[symbol] + 1 for symbol in ("B", "N", "O")}
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What counts of some graphs.
+
+    Attributes:
+        nodes: Number of nodes, int64 ``[graphs]``.
+        edges: Number of pairs of nodes that an edge joins, int64 ``[graphs]``.
+        components: Number of connected components, int64 ``[graphs]``.
+        degree: Neighbours of every node, int64 ``[nodes]``.
+        violates: Whether an atom has too many bonds, bool ``[graphs]``; ``None`` if not known.
+    """
+
+    nodes: _Ints
+    edges: _Ints
+    components: _Ints
+    degree: _Ints
+    violates: npt.NDArray[np.bool_] | None
+
+    @staticmethod
+    def of(batch: Data, atoms: AtomReader | None) -> _Shape:
+        """Count what is there in a batch, all graphs at once."""
+        layout = layout_of(batch)
+        graphs, nodes = layout.num_graphs, layout.num_nodes
+        segment = layout.segment.cpu().numpy()
+        sender, receiver = batch.edge_index.detach().cpu().numpy()
+        there = edges_there(batch)
+        kept = sender != receiver
+        if there is not None:
+            kept &= there.cpu().numpy()
+        edge = kept.nonzero()[0]
+        low = np.minimum(sender[edge], receiver[edge])
+        high = np.maximum(sender[edge], receiver[edge])
+        code, first = np.unique(low * nodes + high, return_index=True)
+        low, high, edge = code // max(nodes, 1), code % max(nodes, 1), edge[first]
+        degree = np.bincount(low, minlength=nodes) + np.bincount(high, minlength=nodes)
+        joined = coo_array((np.ones(len(low), dtype=np.int8), (low, high)), shape=(nodes, nodes))
+        _, component = connected_components(joined.tocsr(), directed=False)
+        _, member = np.unique(component, return_index=True)
+        return _Shape(
+            nodes=layout.counts.cpu().numpy(),
+            edges=np.bincount(segment[low], minlength=graphs),
+            components=np.bincount(segment[member], minlength=graphs),
+            degree=degree,
+            violates=_violations(batch, atoms, low, high, edge, segment, graphs),
+        )
+
+    @staticmethod
+    def join(shapes: Sequence[_Shape]) -> _Shape:
+        """Put the graphs of several batches together."""
+        known = [shape.violates for shape in shapes if shape.violates is not None]
+        return _Shape(
+            nodes=np.concatenate([shape.nodes for shape in shapes]),
+            edges=np.concatenate([shape.edges for shape in shapes]),
+            components=np.concatenate([shape.components for shape in shapes]),
+            degree=np.concatenate([shape.degree for shape in shapes]),
+            violates=np.concatenate(known) if known else None,
+        )
+
+    @property
+    def disconnected(self) -> float:
+        """Share of graphs with more than one component."""
+        return float((self.components > 1).mean())
+
+    @property
+    def isolated(self) -> float:
+        """Share of nodes without an edge."""
+        return float((self.degree == 0).mean())
+
+
+def _violations(
+    batch: Data,
+    atoms: AtomReader | None,
+    low: _Ints,
+    high: _Ints,
+    edge: _Ints,
+    segment: _Ints,
+    graphs: int,
+) -> npt.NDArray[np.bool_] | None:
+    """Find the molecules in which an atom has too many bonds.
+
+    Args:
+        batch: The molecules.
+        atoms: Says which elements and bonds they have.
+        low: First node of every bond, each bond once, int64 ``[bonds]``.
+        high: Second node, int64 ``[bonds]``.
+        edge: Number in the batch of every bond, int64 ``[bonds]``.
+        segment: Graph of every node, int64 ``[nodes]``.
+        graphs: Number of graphs.
+    """
+    limits = valence_limits() if atoms is not None else {}
+    known = atoms(batch) if atoms is not None and limits else None
+    if known is None:
+        return None
+    symbols, place = np.unique(np.asarray(known[0], dtype=np.str_), return_inverse=True)
+    most = np.array([limits.get(symbol, math.inf) for symbol in symbols.tolist()])[place]
+    order = np.asarray(known[1], dtype=np.float64)[edge]
+    aromatic = (order == AROMATIC).astype(np.float64)
+
+    def per_atom(bonds: _Floats) -> _Floats:
+        ends = np.concatenate((low, high))
+        total = np.bincount(ends, np.tile(bonds, 2), minlength=len(segment))
+        return total.astype(np.float64)
+
+    # How double bonds are spread over a ring is not known: RDKit allows as much.
+    slack = np.where(per_atom(aromatic) > 0, AROMATIC, 0.0)
+    wrong = per_atom(order) > most + slack + _SAME
+    return np.bincount(segment[wrong], minlength=graphs) > 0
+
+
+def _measured(
+    virtual: _Shape, originals: _Shape, halves: Sequence[_Ints]
+) -> dict[str, float | int | None]:
+    """Hold virtual graphs against the originals."""
+    edges = float(originals.edges.mean())
+    found: dict[str, float | int | None] = {
+        "graphs": len(virtual.nodes),
+        "nodes_ratio": float(virtual.nodes.mean() / originals.nodes.mean()),
+        "edges_ratio": float(virtual.edges.mean()) / edges if edges else None,
+        "degree_distance": degree_distance(virtual.degree, originals.degree),
+        "degree_distance_control": _chance(originals, halves),
+        "components": float(virtual.components.mean()),
+        "components_original": float(originals.components.mean()),
+        "disconnected": virtual.disconnected,
+        "disconnected_original": originals.disconnected,
+        "isolated": virtual.isolated,
+        "isolated_original": originals.isolated,
+    }
+    if virtual.violates is not None and originals.violates is not None:
+        found["valence_violations"] = float(virtual.violates.mean())
+        found["valence_violations_original"] = float(originals.violates.mean())
+    return found
+
+
+def _chance(originals: _Shape, halves: Sequence[_Ints]) -> float | None:
+    """Mean distance between random halves of the originals; ``None`` if there is only one."""
+    graphs = len(originals.nodes)
+    if graphs < 2:
+        return None
+    distances = []
+    for order in halves:
+        first = np.zeros(graphs, dtype=np.bool_)
+        first[order[: graphs // 2]] = True
+        inside = np.repeat(first, originals.nodes)
+        distances.append(degree_distance(originals.degree[inside], originals.degree[~inside]))
+    return float(np.mean(distances))
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """Weight of the source's label and its share of the nodes, float64 ``[graphs]`` both."""
+
+    weight: _Floats
+    share: _Floats
+
+    @staticmethod
+    def of(mixed: MixedGraphs | SubMixedGraphs) -> _Labels:
+        layout = layout_of(mixed.batch)
+        segment = layout.segment.cpu().numpy()
+        given = mixed.node_from_source.cpu().numpy().astype(np.float64)
+        taken = np.bincount(segment, given, minlength=layout.num_graphs)
+        return _Labels(
+            weight=mixed.label_weight.detach().cpu().numpy().astype(np.float64),
+            share=taken / layout.counts.cpu().numpy(),
+        )
+
+
+def _label_fit(labels: Sequence[_Labels]) -> dict[str, float | int | None]:
+    """Hold label weights against shares of nodes, where both are known."""
+    if not labels:
+        return {}
+    weight = np.concatenate([each.weight for each in labels])
+    share = np.concatenate([each.share for each in labels])
+    varies = len(weight) > 1 and min(np.ptp(weight), np.ptp(share)) > _SAME
+    return {
+        "label_gap": float(np.abs(weight - share).mean()),
+        "label_share_correlation": float(np.corrcoef(weight, share)[0, 1]) if varies else None,
+    }

@@ -1,0 +1,506 @@
+"""Examples in records: chosen by data and seed, true to the graphs, and refused when damaged."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+
+import graph_transplant as gt
+from graph_transplant.augment import METHODS, Augmentation, DropNodes, Sequential, build_method
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.examples import (
+    LARGEST_NODES,
+    SMALL_NODES,
+    choose,
+    examples,
+    taken_apart,
+    target_words,
+)
+from graph_transplant.experiments.shown import (
+    Made,
+    Mixture,
+    Part,
+    Salient,
+    Structure,
+    read_example,
+)
+from graph_transplant.experiments.structures import (
+    atoms_of,
+    label_words,
+    output_names,
+    prediction_words,
+)
+from graph_transplant.graphs import GraphStore
+from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.targets import TargetScale
+from graph_transplant.trained.explanation import explain
+from graph_transplant.trained.model import TrainedModel
+
+NO_GRAPHS = {"vanilla", "manifold-mixup", "label-smoothing"}
+TRANSPLANTS = {name for name in METHODS if name.startswith("transplant-")} | {"saliency-shuffled"}
+
+
+@pytest.fixture(scope="module")
+def motifs() -> GraphStore:
+    """Motifs with node features, so that every method can serve them."""
+    store = gt.load("motifs", graphs=90)
+    listed = store.to_pyg()
+    for number, data in enumerate(listed):
+        generator = torch.Generator().manual_seed(number)
+        data.x = torch.rand(int(data.num_nodes), 3, generator=generator)
+    return GraphStore.from_pyg(
+        listed, num_outputs=6, label_names=store.label_names, node_fields=["motif_mask"]
+    )
+
+
+def parts(store: GraphStore) -> tuple[GraphStore, GraphStore]:
+    return store.subset(range(60)), store.subset(range(60, len(store)))
+
+
+def ready(method: str, store: GraphStore) -> tuple[GraphClassifier, tuple[Augmentation, ...]]:
+    model = GraphClassifier.for_data(store, hidden=8, layers=2, seed=0)
+    augmentations = build_method(method, model, seed=0)
+    for augmentation in augmentations:
+        augmentation.prepare(store, torch.Generator().manual_seed(0))
+    return model, augmentations
+
+
+def made(method: str, store: GraphStore, **options: Any) -> list[dict[str, Any]]:
+    options = {"method": method, "seed": 5, **options}
+    return examples(*ready(method, store), *parts(store), **options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_examples_that_a_record_can_hold(method: str, motifs: GraphStore) -> None:
+    found = made(method, motifs)
+    other = [] if method in NO_GRAPHS else ["mixture" if method in TRANSPLANTS else "virtual"]
+    assert [one["kind"] for one in found] == ["saliency"] * 4 + other * 2
+    text = json.dumps(found, allow_nan=False)
+    assert len(text) < 25_000
+    assert json.loads(text) == found
+    read = [read_example(one, method=method, data="motifs") for one in json.loads(text)]
+    assert [one.as_record() for one in read] == found
+
+
+def test_all_methods_show_the_same_test_graphs(motifs: GraphStore) -> None:
+    same = ("graph", "truth", "names", "edges", "motif")
+
+    def shown(method: str, **options: Any) -> list[list[Any]]:
+        found = made(method, motifs, **options)
+        return [[one[key] for key in same] for one in found if one["kind"] == "saliency"]
+
+    assert shown("vanilla") == shown("transplant-ep") == shown("drop-nodes")
+    assert shown("vanilla") != shown("vanilla", seed=6)
+    assert len({row[1] for row in shown("vanilla")}) == 4  # different classes
+
+
+def test_nothing_is_changed_and_the_seed_decides(motifs: GraphStore) -> None:
+    model, augmentations = ready("transplant-ep", motifs)
+    model.train()
+    before = copy.deepcopy(model.state_dict()) | copy.deepcopy(augmentations[0].state_dict())
+    random = torch.get_rng_state()
+    first = examples(model, augmentations, *parts(motifs), method="transplant-ep", seed=1)
+    assert torch.equal(torch.get_rng_state(), random)
+    assert model.training
+    after = model.state_dict() | augmentations[0].state_dict()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert not augmentations[0]._looked_at_saliency
+    assert first == examples(model, augmentations, *parts(motifs), method="transplant-ep", seed=1)
+
+
+def test_saliency_maps_say_what_the_model_says(motifs: GraphStore) -> None:
+    model, _ = ready("vanilla", motifs)
+    _, test = parts(motifs)
+    description = {"label_names": list(output_names(test)), "reading": None}
+    wrapped = TrainedModel(model, 1.0, None, description | {"training": {"method": "vanilla"}})
+    listed = test.to_pyg()
+    for record in made("vanilla", motifs):
+        one = read_example(record)
+        assert isinstance(one, Salient)
+        number = int(one.graph.removeprefix("test-")) - 1
+        with evaluating(model):
+            probability = model(test.batch([number])).logits.softmax(1)[0]
+        assert one.predicted == output_names(test)[int(probability.argmax())]
+        assert one.confidence == pytest.approx(float(probability.max()), abs=5e-5)
+        assert one.truth == output_names(test)[int(test.y[number])]
+        assert one.correct == (one.truth == one.predicted)
+        assert one.motif == tuple(listed[number].motif_mask.tolist())
+        (view,) = explain(wrapped, test.subset([number]))[0].views
+        assert one.saliency == pytest.approx(view.saliency, abs=1e-4)
+        assert max(one.saliency) == 1
+        wanted = listed[number].edge_index.t().tolist()
+        assert sorted(map(list, one.structure.edges)) == sorted(e for e in wanted if e[0] < e[1])
+
+
+@pytest.mark.parametrize("method", sorted(TRANSPLANTS))
+def test_mixtures_are_what_was_mixed(method: str, motifs: GraphStore) -> None:
+    train, _ = parts(motifs)
+    for record in made(method, motifs)[4:]:
+        one = read_example(record, method=method, data="motifs")
+        assert isinstance(one, Mixture)
+        assert (one.method, one.data) == (method, "motifs")
+        assert one.source.id != one.destination.id
+        weights: Counter[str] = Counter()
+        for part, weight in ((one.source, one.weight), (one.destination, 1 - one.weight)):
+            number = int(part.id.removeprefix("train-")) - 1
+            assert part.label == output_names(train)[int(train.y[number])]
+            assert len(part.structure.names) == len(part.chosen) == int(train.node_counts[number])
+            assert 2 * len(part.structure.edges) == int(train.edge_counts[number])
+            weights[part.label] += weight
+        total = one.source.share + one.destination.share
+        assert one.weight == pytest.approx(one.source.share / total, abs=3e-4)
+        assert sum(one.from_source) == sum(one.source.chosen)
+        assert len(one.from_source) == sum(one.source.chosen) + sum(one.destination.chosen)
+        # New edges are exactly those between the parts.
+        between = {
+            place
+            for place, (a, b) in enumerate(one.structure.edges)
+            if one.from_source[a] != one.from_source[b]
+        }
+        assert set(one.new_edges) == between
+        kept = sum(
+            part.chosen[a] and part.chosen[b]
+            for part in (one.source, one.destination)
+            for a, b in part.structure.edges
+        )
+        assert len(one.structure.edges) == kept + len(between)
+        told = dict(reversed(piece.split(" % ")) for piece in one.label.split(", "))
+        assert {name: float(share) for name, share in told.items()} == pytest.approx(
+            {name: 100 * weight for name, weight in weights.items()}, abs=0.6
+        )
+
+
+def test_pairs_that_the_edge_predictor_left_apart_are_not_drawn(motifs: GraphStore) -> None:
+    model, (transplant,) = ready("transplant-ep", motifs)
+    assert isinstance(transplant, gt.GraphTransplant)
+    shown = torch.arange(12)
+    batch = motifs.batch(shown)
+    with evaluating(model), torch.enable_grad():
+        clean = gt.CleanPass(batch, torch.eye(6)[batch.y], model(batch))
+        soft = transplant(clean, model=model, generator=torch.Generator().manual_seed(0))
+    assert bool((soft.batch.edge_weight == 0).any())
+    saliency = clean.saliency(transplant.saliency)
+    hard = transplant.apply_plan(soft.plan, batch, clean.targets, saliency)
+    assert "edge_weight" not in hard.batch
+    assert taken_apart(motifs, shown, batch, soft, str) == taken_apart(
+        motifs, shown, batch, hard, str
+    )
+
+
+def test_soft_edges_are_drawn_when_they_are_more_than_half_there(motifs: GraphStore) -> None:
+    for record in made("if-mixup:alpha=50", motifs)[4:]:
+        one = read_example(record)
+        assert isinstance(one, Made)
+        # λ is near 1: the edges of the destination, all of them and no others, with the nodes that
+        # the larger of the two has.
+        match = [
+            data
+            for data in parts(motifs)[0].to_pyg()
+            if data.edge_index.shape[1] == 2 * len(one.structure.edges)
+            and {tuple(e) for e in data.edge_index.t().tolist()} >= set(one.structure.edges)
+        ]
+        assert match
+
+
+def test_numbers_are_in_the_units_of_the_data(motifs: GraphStore) -> None:
+    y = 1000.0 + 3 * torch.arange(90.0)
+    store = motifs.with_targets(y, task="regression", num_outputs=1, label_names=["mass"])
+    train, test = parts(store)
+    scale = TargetScale.of(train)
+    found = made("transplant-dp", store, scale=scale)
+    model, _ = ready("transplant-dp", store)
+    for record in found[:4]:
+        number = int(record["graph"].removeprefix("test-")) - 1
+        with evaluating(model):
+            value = float(scale.undo(model(test.batch([number])).logits)[0, 0])
+        assert record["predicted"] == f"mass {value:.4g}"
+        assert record["truth"] == f"mass {float(test.y[number, 0]):.4g}"
+        assert record["confidence"] is record["correct"] is None
+    for record in found[4:]:
+        label = [float(record[side]["label"].split()[1]) for side in ("source", "destination")]
+        mixed = record["weight"] * label[0] + (1 - record["weight"]) * label[1]
+        assert float(record["label"].split()[1]) == pytest.approx(mixed, abs=1.0)
+
+
+def test_labels_that_were_not_measured_do_not_count(motifs: GraphStore) -> None:
+    y = torch.zeros(90, 2)
+    y[:, 1] = math.nan
+    store = motifs.with_targets(y, task="multilabel", label_names=["p", "q"])
+    model, _ = ready("vanilla", store)
+    for record in made("vanilla", store):
+        number = int(record["graph"].removeprefix("test-")) - 1
+        with evaluating(model):
+            p, q = model(parts(store)[1].batch([number])).logits.sigmoid()[0].tolist()
+        assert record["truth"] == "none of the labels"
+        assert record["correct"] == (p < 0.5)
+        assert record["confidence"] == pytest.approx((max(p, 1 - p) + max(q, 1 - q)) / 2, abs=5e-5)
+
+
+def test_a_model_that_has_failed_shows_nothing(motifs: GraphStore) -> None:
+    model, _ = ready("vanilla", motifs)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(math.nan)
+    assert examples(model, (), *parts(motifs), method="vanilla", seed=0) == []
+
+
+def test_what_was_mixed_from_changed_graphs_is_no_mixture_of_the_data(motifs: GraphStore) -> None:
+    model, _ = ready("vanilla", motifs)
+    both = Sequential(DropNodes(0.2), gt.GraphTransplant())
+    found = examples(model, [both], *parts(motifs), method="both", seed=0, saliency=0)
+    assert [one["kind"] for one in found] == ["virtual", "virtual"]
+
+
+def test_the_number_of_examples_is_what_was_asked_for(motifs: GraphStore) -> None:
+    assert made("transplant-dp", motifs, saliency=0, mixtures=0) == []
+    found = made("transplant-dp", motifs, saliency=1, mixtures=3)
+    assert [one["kind"] for one in found] == ["saliency", *["mixture"] * 3]
+    with pytest.raises(GraphTransplantError, match="`mixtures` must not be negative, got -1"):
+        made("transplant-dp", motifs, mixtures=-1)
+
+
+def paths(counts: list[int]) -> GraphStore:
+    listed = []
+    for nodes in counts:
+        path = torch.stack((torch.arange(nodes - 1), torch.arange(1, nodes)))
+        both = torch.cat((path, path.flip(0)), dim=1)
+        listed.append(Data(edge_index=both, num_nodes=nodes, y=torch.tensor([0])))
+    return GraphStore.from_pyg(listed, num_outputs=2)
+
+
+def test_small_graphs_are_shown_and_huge_ones_never() -> None:
+    store = paths([SMALL_NODES + 1, 5, SMALL_NODES, LARGEST_NODES + 1, 6])
+    generator = torch.Generator().manual_seed(0)
+    assert set(choose(store, 3, generator).tolist()) == {1, 2, 4}
+    assert choose(store, 4, generator).tolist() == [1, 4, 2, 0]  # the smallest
+    assert choose(store, 5, generator).tolist() == [1, 4, 2, 0]
+    huge = paths([LARGEST_NODES + 1, LARGEST_NODES + 2])
+    assert examples(*ready("drop-nodes", huge), huge, huge, method="drop-nodes", seed=0) == []
+
+
+@pytest.mark.data
+def test_examples_of_enzymes_are_short(data_dir: Path) -> None:
+    store = gt.load("ENZYMES", root=data_dir)
+    found = examples(
+        *ready("transplant-ep", store),
+        store.subset(range(0, 600, 2)),
+        store.subset(range(1, 600, 2)),
+        method="transplant-ep",
+        seed=0,
+    )
+    assert len(found) == 6
+    assert len(json.dumps(found)) < 25_000
+
+
+# -------------------------------------------------------------------- words
+
+
+def test_outputs_without_names_have_numbers(motifs: GraphStore) -> None:
+    several = motifs.with_targets(torch.zeros(90, 2), task="multilabel")
+    values = motifs.with_targets(torch.zeros(90, 1), task="regression")
+    assert output_names(motifs)[:2] == ("house", "five-cycle")
+    assert output_names(several) == ("label 1", "label 2")
+    assert output_names(values) == ("value 1",)
+    assert output_names(paths([3])) == ("0", "1")
+
+
+def test_targets_and_predictions_in_words(motifs: GraphStore) -> None:
+    assert target_words(["a", "b"], "multiclass", [[1.0, 0.0]]) == [("100 % a", (("a", 1.0),))]
+    assert target_words(["a"], "multilabel", [[math.nan]]) == [("none of the labels", ())]
+    assert target_words(["a"], "regression", [[math.nan]]) == [("unknown", ())]
+    assert prediction_words("multiclass", ["a", "b"], torch.tensor([[0.2, 0.8]])) == ["b"]
+    assert prediction_words("regression", ["a"], torch.tensor([[0.25]])) == ["a 0.25"]
+    assert label_words(motifs, 1) == "five-cycle"
+
+
+def test_atoms_are_known_of_molecules_only(motifs: GraphStore) -> None:
+    assert atoms_of(motifs.batch([0]), motifs) is None
+    pytest.importorskip("rdkit")
+    from graph_transplant.datasets.molecules import from_smiles
+
+    store = from_smiles(["C#N", "c1ccccc1"])
+    names, orders = atoms_of(store.batch([0, 1]), store) or ([], [])
+    assert names == ["C", "N", *"CCCCCC"]
+    assert orders == [3.0] * 2 + [1.5] * 12
+
+
+# -------------------------------------------------------------------- damaged records
+
+
+def graph(nodes: int = 3) -> dict[str, Any]:
+    return {"names": ["a"] * nodes, "edges": [[0, 1], [1, 2]], "orders": [1.5, 2.0]}
+
+
+def sample(kind: str) -> dict[str, Any]:
+    flags: dict[str, Any] = {"molecule": True, "directed": False}
+    if kind == "saliency":
+        said = {"graph": "7", "truth": "x", "predicted": "y", "confidence": 0.5, "correct": False}
+        return {
+            "kind": kind,
+            **said,
+            **graph(),
+            **flags,
+            "saliency": [0, 0.5, 1.0],
+            "motif": [0, 1, 1],
+        }
+    if kind == "virtual":
+        return {"kind": kind, **graph(), **flags, "label": "x"}
+    part = {"id": "7", "label": "x", **graph(), "chosen": [1, 0, 1], "share": 0.5}
+    return {
+        "kind": kind,
+        "source": part,
+        "destination": copy.deepcopy(part),
+        **graph(),
+        **flags,
+        "from_source": [1, 1, 0],
+        "new_edges": [1],
+        "label": "x",
+        "weight": 0.25,
+    }
+
+
+KINDS = ("saliency", "mixture", "virtual")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_whole_record_is_read(kind: str) -> None:
+    one = read_example(json.loads(json.dumps(sample(kind))))
+    assert isinstance(one, {"saliency": Salient, "mixture": Mixture, "virtual": Made}[kind])
+    assert one.structure == Structure(("a",) * 3, ((0, 1), (1, 2)), (1.5, 2.0), True, False)
+    assert one.as_record() == sample(kind)
+
+
+WRONG: list[tuple[str, str, Any, str]] = [
+    ("virtual", "kind", "other", "`kind` must be one of saliency, mixture, virtual, got 'other'"),
+    ("virtual", "kind", ["virtual"], "`kind` must be one of"),
+    ("virtual", "names", "aaa", "`names` must be a list of at most 1000, got 'aaa'"),
+    ("virtual", "names", ["a", 1, "b"], "`names` must be texts, got 1"),
+    ("virtual", "names", ["a"] * 1001, "`names` must be a list of at most 1000, got 1001"),
+    ("virtual", "edges", [[0, 3]], r"`edges` must be pairs of nodes between 0 and 2, got \[0, 3\]"),
+    ("virtual", "edges", [[-1, 0]], "`edges` must be pairs"),
+    ("virtual", "edges", [[0.0, 1.0]], "`edges` must be pairs"),
+    ("virtual", "edges", [[True, 0]], "`edges` must be pairs"),
+    ("virtual", "edges", [[0, 1, 2]], "`edges` must be pairs"),
+    ("virtual", "edges", [{}], "`edges` must be pairs"),
+    ("virtual", "edges", [[0, 1]] * 10_001, "`edges` must be a list of at most 10000, got 10001"),
+    ("virtual", "orders", [1.0], "`orders` must be 2 numbers or none"),
+    ("virtual", "orders", [1.0, math.nan], "`orders` must be numbers between 0 and 4, got nan"),
+    ("virtual", "orders", [10**400, 1], "`orders` must be numbers between 0 and 4"),
+    ("virtual", "molecule", 1, "`molecule` must be true or false, got 1"),
+    ("virtual", "directed", None, "`directed` must be true or false, got None"),
+    ("virtual", "label", 7, "`label` must be a text, got 7"),
+    ("saliency", "saliency", [0.5, 1.0], "`saliency` must be 3 numbers, one per node"),
+    ("saliency", "saliency", [0, 1, 1.5], "`saliency` must be numbers between 0 and 1, got 1.5"),
+    ("saliency", "saliency", [0, 1, True], "`saliency` must be numbers between 0 and 1, got True"),
+    ("saliency", "motif", [0, 1, 2], "`motif` must be 3 marks of 0 or 1, one per node"),
+    ("saliency", "confidence", "high", "`confidence` must be a number between 0 and 1, got 'high'"),
+    ("saliency", "confidence", math.inf, "`confidence` must be a number between 0 and 1, got inf"),
+    ("saliency", "correct", "yes", "`correct` must be true or false, got 'yes'"),
+    ("saliency", "truth", [], r"`truth` must be a text, got \[\]"),
+    ("mixture", "source", None, "`source and destination` must be objects, got None"),
+    ("mixture", "destination", [], "`source and destination` must be objects"),
+    ("mixture", "from_source", [1, 0], "`from_source` must be 3 marks"),
+    ("mixture", "new_edges", [2], "`new_edges` must be numbers of edges between 0 and 1, got 2"),
+    ("mixture", "new_edges", [-1], "`new_edges` must be numbers of edges"),
+    ("mixture", "weight", -0.1, "`weight` must be a number between 0 and 1, got -0.1"),
+]
+
+
+@pytest.mark.parametrize(("kind", "field", "value", "message"), WRONG)
+def test_a_damaged_record_is_told(kind: str, field: str, value: Any, message: str) -> None:
+    with pytest.raises(GraphTransplantError, match="an example in a record is damaged: " + message):
+        read_example(sample(kind) | {field: value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "reader"), list(zip(KINDS, (Salient, Mixture, Made), strict=True))
+)
+def test_no_field_may_be_missing_and_no_other_kind_is_read(kind: str, reader: Any) -> None:
+    optional = {"truth", "confidence", "correct", "motif"}
+    for field in set(sample(kind)) - optional:
+        damaged = sample(kind)
+        del damaged[field]
+        with pytest.raises(GraphTransplantError, match=r"is damaged: .*, got (nothing|None)"):
+            reader.from_record(damaged)
+    for field in optional & set(sample(kind)):
+        damaged = sample(kind)
+        del damaged[field]
+        assert getattr(reader.from_record(damaged), field) is None
+    with pytest.raises(GraphTransplantError, match=f"`kind` must be '{kind}', got 'else'"):
+        reader.from_record(sample(kind) | {"kind": "else"})
+
+
+def test_a_part_that_is_damaged_is_told() -> None:
+    part = sample("mixture")["source"]
+    for field, value in (("chosen", [1]), ("share", 2), ("id", None), ("edges", [[0, 9]])):
+        with pytest.raises(GraphTransplantError, match=f"`{field}` must be"):
+            Part.from_record(part | {field: value}, sample("mixture"))
+
+
+def test_a_long_value_is_not_repeated_in_the_message() -> None:
+    with pytest.raises(GraphTransplantError) as caught:
+        read_example(sample("virtual") | {"kind": "x" * 10_000})
+    assert len(str(caught.value)) < 200
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+
+
+def places(value: Any) -> list[Callable[[Any], None]]:
+    """Ways to put something else in every place of a record."""
+    found: list[Callable[[Any], None]] = []
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inside in items:
+
+        def put(other: Any, value: Any = value, key: Any = key) -> None:
+            value[key] = other
+
+        found.append(put)
+        if isinstance(inside, dict | list):
+            found += places(inside)
+    return found
+
+
+@given(kind=st.sampled_from(KINDS), place=st.integers(0, 200), other=JSON)
+@settings(max_examples=150)
+def test_whatever_stands_in_a_record_is_read_or_refused(kind: str, place: int, other: Any) -> None:
+    record = sample(kind)
+    ways = places(record)
+    ways[place % len(ways)](other)
+    try:
+        one = read_example(record)
+    except GraphTransplantError:  # and nothing else
+        return
+    ends = {end for edge in one.structure.edges for end in edge}
+    assert ends <= set(range(len(one.structure.names)))
+    json.dumps(one.as_record(), allow_nan=False)
+
+
+@given(JSON)
+def test_anything_else_is_refused(value: Any) -> None:
+    with pytest.raises(GraphTransplantError, match="an example in a record is damaged"):
+        read_example(value)
+
+
+def test_no_torch_is_needed_to_read_examples() -> None:
+    code = "import sys, graph_transplant.experiments.shown; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

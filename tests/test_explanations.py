@@ -1,0 +1,583 @@
+"""Saliency measured: against sklearn and scipy, and against PyG subgraphs one graph at a time."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import sys
+from collections.abc import Callable
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from sklearn.metrics import roc_auc_score
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv, global_mean_pool
+from torch_geometric.utils import subgraph
+
+import graph_transplant as gt
+from graph_transplant.analysis.explanations import (
+    CURVES,
+    EXPLAINERS,
+    STEPS,
+    LogProbabilities,
+    agreement,
+    motif_scores,
+    node_masks,
+    rank_correlation,
+    saliency_quality,
+    salient_order,
+    spread,
+)
+from graph_transplant.graphs import Layout, layout_of
+from graph_transplant.segments import offsets, segment_ids
+
+CONTINUOUS = gt.NodeSaliency("gradient-x-activation")
+Model = Callable[[Data], Tensor]
+
+
+# ------------------------------------------------------------------ graphs
+
+
+def random_store(
+    *,
+    sizes: tuple[int, ...] = (1, 2, 5, 11, 15),
+    features: int = 4,
+    edge_features: int = 0,
+    directed: bool = False,
+    task: str = "multiclass",
+    seed: int = 0,
+) -> gt.GraphStore:
+    """Random graphs with continuous features: most have no two nodes that are equally salient."""
+    rng = np.random.default_rng(seed)
+    graphs = []
+    for number, nodes in enumerate(sizes):
+        drawn = nx.gnp_random_graph(nodes, 0.35, seed=seed + number, directed=directed)
+        ends = [e for u, v in drawn.edges for e in ([(u, v)] if directed else [(u, v), (v, u)])]
+        edge_index = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).T.contiguous()
+        data = Data(edge_index=edge_index, num_nodes=nodes)
+        if features:
+            data.x = torch.from_numpy(rng.normal(size=(nodes, features))).float()
+        if edge_features:
+            values = {
+                pair: rng.normal(size=edge_features) for pair in {tuple(sorted(e)) for e in ends}
+            }
+            rows = [values[tuple(sorted(e))] for e in ends]
+            data.edge_attr = torch.tensor(np.array(rows), dtype=torch.float32).reshape(
+                -1, edge_features
+            )
+        data.y = torch.tensor([number % 3])
+        graphs.append(data)
+    store = gt.GraphStore.from_pyg(graphs, name="random", num_outputs=3)
+    if task == "multilabel":
+        y = torch.from_numpy(rng.integers(0, 2, size=(len(sizes), 3))).float()
+        y[0] = torch.nan
+        y[1, 2] = torch.nan
+        store = store.with_targets(y, task="multilabel")
+    if task == "regression":
+        store = store.with_targets(torch.arange(float(len(sizes))), task="regression")
+    return store
+
+
+def marked(store: gt.GraphStore, mask: Tensor) -> gt.GraphStore:
+    graphs = store.to_pyg()
+    for data, part in zip(graphs, torch.split(mask, store.node_counts.tolist()), strict=True):
+        data.motif_mask = part
+    return gt.GraphStore.from_pyg(graphs, node_fields=["motif_mask"], num_outputs=3)
+
+
+def layout(*counts: int) -> Layout:
+    sizes = torch.tensor(counts)
+    return Layout(segment_ids(sizes), offsets(sizes))
+
+
+def plain(model: nn.Module) -> Model:
+    """Logits of one graph, as anybody would compute them."""
+    if isinstance(model, gt.GraphClassifier):
+        return lambda data: model(data).logits
+    return lambda data: model(data.x, data.edge_index, torch.zeros(data.num_nodes).long())
+
+
+class PlainModel(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = GCNConv(4, 16)
+        self.last = GCNConv(16, 16)
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        x = self.last(self.conv(x, edge_index).relu(), edge_index)
+        return self.head(global_mean_pool(x.relu(), batch))
+
+
+# ------------------------------------------------------------------ known motifs
+
+
+def test_scores_by_hand() -> None:
+    # Graph 1: marked nodes are first and third of five. Pairs won: 3 and 2 of 3 each.
+    saliency = torch.tensor([0.9, 0.5, 0.7, 0.1, 0.2, 4.0, 4.0])
+    mask = torch.tensor([True, False, False, False, True, True, False])
+    scores = motif_scores(saliency, mask, layout(5, 2))
+    assert scores.auroc.tolist() == pytest.approx([(3 + 1) / 6, 0.5])
+    assert scores.precision.tolist() == pytest.approx([0.5, 0.5])
+    assert scores.chance.tolist() == pytest.approx([0.4, 0.5])
+
+
+@pytest.mark.parametrize("levels", [2, 4, 1000])
+def test_scores_match_sklearn_and_all_orders_of_ties(levels: int) -> None:
+    rng = np.random.default_rng(levels)
+    counts = [int(n) for n in rng.integers(2, 7, size=40)]
+    saliency = torch.from_numpy(rng.integers(0, levels, size=sum(counts))).float()
+    mask = torch.from_numpy(rng.random(sum(counts)) < 0.4)
+    scores = motif_scores(saliency, mask, layout(*counts))
+    auroc, precision, chance = [], [], []
+    parts = zip(torch.split(saliency, counts), torch.split(mask, counts), strict=True)
+    for value, inside in ((v.numpy(), m.numpy()) for v, m in parts):
+        size = int(inside.sum())
+        if size in (0, len(inside)):
+            continue
+        auroc.append(roc_auc_score(inside, value))
+        # Every order in which the saliency does not rise, each equally likely.
+        orders = [
+            order
+            for order in itertools.permutations(range(len(value)))
+            if all(value[a] >= value[b] for a, b in itertools.pairwise(order))
+        ]
+        precision.append(np.mean([inside[list(order[:size])].mean() for order in orders]))
+        chance.append(size / len(inside))
+    assert 0 < len(auroc) < len(counts), "some graphs have nothing to find"
+    np.testing.assert_allclose(scores.auroc, auroc)
+    np.testing.assert_allclose(scores.precision, precision)
+    np.testing.assert_allclose(scores.chance, chance)
+
+
+def test_scores_of_undefined_saliency_are_undefined() -> None:
+    saliency = torch.tensor([torch.nan, 1.0, 2.0, 1.0])
+    scores = motif_scores(saliency, torch.tensor([True, False, True, False]), layout(2, 2))
+    assert scores.auroc.isnan().tolist() == [True, False]
+    assert scores.precision.isnan().tolist() == [True, False]
+
+
+def test_marks_must_fit_the_nodes() -> None:
+    with pytest.raises(gt.DataError, match=r"`marked` must have one entry per node, \[2\]; got"):
+        motif_scores(torch.ones(2), torch.ones(3, dtype=torch.bool), layout(2))
+
+
+def test_graphs_without_anything_to_find_are_left_out() -> None:
+    store = random_store(sizes=(4, 4, 4))
+    model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
+    mask = torch.zeros(12, dtype=torch.bool)
+    mask[4:8] = True
+    measured = saliency_quality(model, marked(store, mask), seed=0)["saliency"]
+    assert set(measured) == {"graphs", *CURVES}
+    mask[0] = True
+    measured = saliency_quality(model, marked(store, mask), seed=0)["saliency"]
+    assert measured["graphs"] == 3
+    assert measured["chance"] == 0.25
+
+
+# ------------------------------------------------------------------ which graphs, which order
+
+
+@pytest.mark.parametrize(("total", "count"), [(600, 20), (600, 500), (7, 7), (7, 90), (1, 1)])
+def test_graphs_are_spread_one_in_each_stretch(total: int, count: int) -> None:
+    chosen = spread(total, count)
+    taken = min(total, count)
+    assert len(chosen) == taken
+    bounds = [number * total // taken for number in range(taken + 1)]
+    for low, high, number in zip(bounds, bounds[1:], chosen.tolist(), strict=False):
+        assert low <= number < high
+
+
+def test_classes_that_take_turns_are_all_there() -> None:
+    assert set((spread(600, 20) % 6).tolist()) == set(range(6))
+
+
+def test_equally_salient_nodes_come_in_the_order_of_the_keys() -> None:
+    saliency = torch.tensor([1.0, 3.0, 1.0, 2.0, 2.0])
+    keys = torch.tensor([0.8, 0.9, 0.2, 0.7, 0.1], dtype=torch.double)
+    assert salient_order(saliency, layout(3, 2), keys).tolist() == [2, 0, 1, 1, 0]
+
+
+# ------------------------------------------------------------------ curves
+
+
+def slow_saliency(model: nn.Module, data: Data, reading: gt.NodeSaliency) -> Tensor:
+    prediction = gt.saliency.as_predictor(model)(data)
+    return reading.read(cross_entropy(prediction.logits, data.y), prediction)
+
+
+def slow_curves(
+    model: nn.Module, store: gt.GraphStore, *, seed: int, reading: gt.NodeSaliency | None = None
+) -> dict[str, list[float]]:
+    """One graph and one share at a time, PyG takes the subgraphs; no reading: by chance alone."""
+    model = copy.deepcopy(model).eval()
+    logits_of = plain(model)
+    keys = torch.rand(
+        2,
+        int(store.node_counts.sum()),
+        dtype=torch.double,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    found: dict[str, list[list[float]]] = {name: [] for name in CURVES}
+    drawn = torch.split(keys[1], store.node_counts.tolist())
+    for data, chance in zip(store.to_pyg(), drawn, strict=True):
+        nodes = int(data.num_nodes or 0)
+        orders = {"_random": chance.argsort().tolist()}
+        if reading is not None:
+            value, order = slow_saliency(model, data, reading).sort(descending=True)
+            # Twins may be equally salient; random keys, not this order, decide between them.
+            assert bool((value[:-1] > value[1:] * (1 + 1e-5)).all()), "choose other graphs"
+            orders[""] = order.tolist()
+        with torch.no_grad():
+            output = int(logits_of(data).argmax())
+        for name, order in orders.items():
+            deletion, insertion = [], []
+            for step in range(11):
+                # Half a node counts as one: the decimal share is exact here.
+                count = int(np.floor(round(step / 10 * nodes, 6) + 0.5))
+                for kept, row in (
+                    (order[min(count, nodes - 1) :], deletion),
+                    (order[: max(count, 1)], insertion),
+                ):
+                    with torch.no_grad():
+                        logits = logits_of(induced(data, sorted(kept)))[0]
+                    sure = logits.softmax(0) if store.task == "multiclass" else logits.sigmoid()
+                    row.append(float(sure[output]))
+            found[f"deletion{name}"].append(deletion)
+            found[f"insertion{name}"].append(insertion)
+    return {name: np.mean(rows, axis=0).tolist() for name, rows in found.items() if rows}
+
+
+def induced(data: Data, kept: list[int]) -> Data:
+    edge_index, edge_attr = subgraph(
+        kept, data.edge_index, data.edge_attr, relabel_nodes=True, num_nodes=data.num_nodes
+    )
+    part = Data(edge_index=edge_index, num_nodes=len(kept))
+    if data.x is not None:
+        part.x = data.x[kept]
+    if edge_attr is not None:
+        part.edge_attr = edge_attr
+    return part
+
+
+def model_for(store: gt.GraphStore, kind: str) -> nn.Module:
+    torch.manual_seed(1)
+    if kind == "plain":
+        return PlainModel()
+    model = gt.GraphClassifier.for_data(store, conv=kind, layers=2, hidden=16, seed=1)
+    # Larger than at the start of training, so that probabilities differ from graph to graph;
+    # gine is large enough, and sums over neighbours would make it sure of everything.
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.0 if kind == "gine" else 1.7)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("gcs", {}),
+        ("gat", {"seed": 1}),
+        ("gcn", {"directed": True}),
+        ("gine", {"edge_features": 2}),
+        ("gat-edge", {"edge_features": 2}),
+        ("plain", {"seed": 1}),
+    ],
+)
+def test_curves_match_pyg_subgraphs_one_by_one(kind: str, options: dict[str, object]) -> None:
+    store = random_store(**options)  # type: ignore[arg-type]
+    model = model_for(store, kind)
+    found = saliency_quality(model, store, seed=3, reading=CONTINUOUS)
+    expected = slow_curves(model, store, seed=3, reading=CONTINUOUS)
+    curve = found["saliency_curve"]
+    assert [point["share"] for point in curve] == [step / STEPS for step in range(STEPS + 1)]
+    assert expected["deletion"] != pytest.approx(expected["deletion_random"], abs=1e-3)
+    for name in CURVES:
+        values = [point[name] for point in curve]
+        np.testing.assert_allclose(values, expected[name], atol=2e-6)
+        area = np.trapezoid(expected[name], dx=0.1)
+        assert found["saliency"][name] == pytest.approx(area, abs=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["gcs", "gin"])
+def test_degrees_of_graphs_without_features_are_counted_anew(kind: str) -> None:
+    # Nodes of one degree may be equally salient: only the random order is the same by itself.
+    store = random_store(features=0)
+    model = model_for(store, kind)
+    found = saliency_quality(model, store, seed=5)["saliency_curve"]
+    expected = slow_curves(model, store, seed=5)
+    for name in ("deletion_random", "insertion_random"):
+        np.testing.assert_allclose([point[name] for point in found], expected[name], atol=2e-6)
+
+
+def test_labels_are_followed_by_the_most_probable_one() -> None:
+    store = random_store(task="multilabel")
+    model = model_for(store, "gcs")
+    found = saliency_quality(model, store, seed=2)
+    expected = slow_curves(model, store, seed=2)
+    for name in ("deletion_random", "insertion_random"):
+        values = [point[name] for point in found["saliency_curve"]]
+        np.testing.assert_allclose(values, expected[name], atol=2e-6)
+    assert all(np.isfinite(value) for value in found["saliency"].values())
+
+
+def test_whole_graphs_stand_at_both_ends() -> None:
+    store = random_store()
+    model = model_for(store, "gcs")
+    curve = saliency_quality(model, store, seed=0)["saliency_curve"]
+    whole = gt.evaluate(model, store).logits.softmax(1).amax(1).mean()
+    ends = [curve[0]["deletion"], curve[0]["deletion_random"]]
+    ends += [curve[-1]["insertion"], curve[-1]["insertion_random"]]
+    assert ends == pytest.approx([float(whole)] * 4, abs=1e-6)
+
+
+def test_graphs_of_one_node_never_change() -> None:
+    store = random_store(sizes=(1, 1, 1))
+    curve = saliency_quality(model_for(store, "gcs"), store, seed=0)["saliency_curve"]
+    values = [point[name] for point in curve for name in CURVES]
+    assert values == pytest.approx([values[0]] * len(values), abs=1e-6)
+
+
+def test_regression_has_no_class_to_follow() -> None:
+    store = random_store(task="regression")
+    model = gt.GraphClassifier.for_data(store, hidden=8)
+    assert saliency_quality(model, store, seed=0) == {}
+
+
+def test_small_batches_measure_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = gt.load("motifs", graphs=24)
+    model = model_for(store, "gcs")
+    together = saliency_quality(model, store, seed=0, reading=CONTINUOUS)
+    monkeypatch.setattr("graph_transplant.analysis.explanations.EVALUATED_GRAPHS", 5)
+    apart = saliency_quality(model, store, seed=0, reading=CONTINUOUS)
+    # Sums in another order may part nodes that are equally salient: the random order cannot.
+    for name in ("deletion_random", "insertion_random", "chance", "graphs"):
+        assert apart["saliency"][name] == pytest.approx(together["saliency"][name], abs=1e-6)
+    for name in ("auroc", "precision", "deletion", "insertion"):
+        assert apart["saliency"][name] == pytest.approx(together["saliency"][name], abs=0.02)
+
+
+def test_nodes_in_another_order_score_the_same() -> None:
+    store = random_store(sizes=(9, 12, 15, 18))
+    rng = np.random.default_rng(0)
+    mask = torch.from_numpy(rng.random(int(store.node_counts.sum())) < 0.3)
+    mask[[0, 9, 21, 36]] = True
+    store = marked(store, mask)
+    shuffled = []
+    for data in store.to_pyg():
+        order = torch.from_numpy(rng.permutation(int(data.num_nodes or 0)))
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order))
+        other = Data(x=data.x[order], edge_index=place[data.edge_index], y=data.y)
+        other.motif_mask = data.motif_mask[order]
+        shuffled.append(other)
+    again = gt.GraphStore.from_pyg(shuffled, node_fields=["motif_mask"], num_outputs=3)
+    model = model_for(store, "gcs")
+    one = saliency_quality(model, store, seed=0, reading=CONTINUOUS)["saliency"]
+    other = saliency_quality(model, again, seed=0, reading=CONTINUOUS)["saliency"]
+    for name in ("auroc", "precision", "chance", "deletion", "insertion"):
+        assert other[name] == pytest.approx(one[name], abs=1e-6), name
+    assert other["deletion_random"] != one["deletion_random"]
+
+
+@pytest.mark.parametrize("reading", [gt.NodeSaliency(), CONTINUOUS])
+def test_a_model_that_is_very_sure_orders_nodes_as_before(reading: gt.NodeSaliency) -> None:
+    store = random_store(sizes=(9, 12, 15, 18))
+    graphs = store.to_pyg()
+    for number, data in enumerate(graphs):
+        data.y = torch.tensor([number % 2])
+        data.motif_mask = torch.arange(data.num_nodes) < 4
+    store = gt.GraphStore.from_pyg(graphs, node_fields=["motif_mask"], num_outputs=2)
+    model = gt.GraphClassifier.for_data(store, hidden=16, seed=0)
+    unsure = saliency_quality(model, store, seed=0, reading=reading)["saliency"]
+    with torch.no_grad():
+        # With two classes the log-odds grow by this factor and change in nothing else.
+        for parameter in model.head[-1].parameters():
+            parameter.mul_(2.0**14)
+    logits = gt.evaluate(model, store).logits
+    assert float((logits[:, 0] - logits[:, 1]).abs().min()) > 110, "exp underflows"
+    sure = saliency_quality(model, store, seed=0, reading=reading)["saliency"]
+    assert sure["auroc"] == pytest.approx(unsure["auroc"], abs=1e-6)
+    assert sure["precision"] == pytest.approx(unsure["precision"], abs=1e-6)
+    assert sure["auroc"] != 0.5
+
+
+def test_model_and_generator_stay_as_they_are() -> None:
+    store = random_store()
+    model = gt.GraphClassifier.for_data(store, hidden=8, seed=0).train()
+    weights = copy.deepcopy(model.state_dict())
+    state = torch.get_rng_state()
+    first = saliency_quality(model, store, seed=0)
+    agreement(model, store, graphs=2, seed=0, explainers=["gnn-explainer"], reading=CONTINUOUS)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(module.training for module in model.modules())
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, weights[name])
+    assert saliency_quality(model, store, seed=0) == first
+    assert saliency_quality(model, store, seed=1) != first
+
+
+def test_arguments_out_of_range() -> None:
+    store = random_store()
+    model = gt.GraphClassifier.for_data(store, hidden=8)
+    with pytest.raises(gt.GraphTransplantError, match="`graphs` must be at least 1, got 0"):
+        saliency_quality(model, store, seed=0, graphs=0)
+    with pytest.raises(gt.GraphTransplantError, match="`layer` of the saliency is 7"):
+        saliency_quality(model, store, seed=0, reading=gt.NodeSaliency(layer=7))
+
+
+# ------------------------------------------------------------------ a model that has learned
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[gt.GraphClassifier, gt.GraphStore]:
+    store = gt.load("motifs", graphs=480)
+    train, validation, test = (
+        store.subset(range(a, b)) for a, b in ((0, 300), (300, 360), (360, 480))
+    )
+    model = gt.GraphClassifier.for_data(train, layers=2, hidden=32, dropout=0.0, seed=0)
+    gt.fit(model, train, validation, seed=0, epochs=25, learning_rate=1e-2)
+    return model, test
+
+
+def test_saliency_of_a_trained_model_finds_motifs(
+    trained: tuple[gt.GraphClassifier, gt.GraphStore],
+) -> None:
+    model, test = trained
+    measured = saliency_quality(model, test, seed=0, reading=CONTINUOUS)["saliency"]
+    assert measured["graphs"] == 120
+    assert measured["auroc"] > 0.65
+    assert measured["precision"] > measured["chance"] + 0.1
+    assert measured["insertion"] > measured["insertion_random"] + 0.05
+    assert measured["deletion"] < measured["deletion_random"]
+    shares = [float(mask.float().mean()) for mask in (d.motif_mask for d in test.to_pyg())]
+    assert measured["chance"] == pytest.approx(np.mean(shares))
+
+
+def test_scores_of_a_trained_model_match_sklearn(
+    trained: tuple[gt.GraphClassifier, gt.GraphStore],
+) -> None:
+    model, test = trained
+    part = test.subset(range(30))
+    measured = saliency_quality(model, part, seed=0)["saliency"]
+    batch = part.batch(range(30))
+    frozen = copy.deepcopy(model).eval()
+    prediction = frozen(batch)
+    saliency = gt.NodeSaliency().read(
+        cross_entropy(prediction.logits, batch.y, reduction="sum"), prediction
+    )
+    counts = part.node_counts.tolist()
+    parts = zip(torch.split(saliency, counts), torch.split(batch.motif_mask, counts), strict=True)
+    scores = [roc_auc_score(mask.numpy(), value.numpy()) for value, mask in parts]
+    assert measured["auroc"] == pytest.approx(np.mean(scores), abs=1e-6)
+
+
+# ------------------------------------------------------------------ other explainers
+
+
+@pytest.mark.parametrize("levels", [3, 1000])
+def test_rank_correlation_matches_scipy(levels: int) -> None:
+    rng = np.random.default_rng(levels)
+    counts = [3, 5, 8, 20]
+    one, other = (torch.from_numpy(rng.integers(0, levels, size=36)).float() for _ in range(2))
+    one[:3] = torch.tensor([0.0, 1.0, 1.0])
+    other[:3] = torch.tensor([0.0, 1.0, 2.0])
+    found = rank_correlation(one, other, layout(*counts))
+    pairs = zip(torch.split(one, counts), torch.split(other, counts), strict=True)
+    np.testing.assert_allclose(found, [spearmanr(a, b).statistic for a, b in pairs])
+
+
+def test_rank_correlation_of_equal_values_is_undefined() -> None:
+    found = rank_correlation(torch.ones(3), torch.tensor([1.0, 2.0, 3.0]), layout(3))
+    assert found.isnan().tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("gcs", {"features": 0}), ("gcn", {}), ("gine", {"edge_features": 2})],
+)
+def test_integrated_gradients_add_up(kind: str, options: dict[str, int]) -> None:
+    store = random_store(sizes=(5, 12), **options)  # type: ignore[arg-type]
+    model = model_for(store, kind)
+    assert isinstance(model, gt.GraphClassifier)
+    frozen = copy.deepcopy(model).eval()
+    for number in range(len(store)):
+        graph = store.batch([number])
+        parts = node_masks(model, graph, explainer="integrated-gradients", seed=0)
+        explained = LogProbabilities(model).eval()
+        x = explained.inputs_of(graph)
+        assert parts.shape == x.shape
+        edge_attr = graph.edge_attr if kind == "gine" else None
+        with torch.no_grad():
+            nothing = explained(torch.zeros_like(x), graph.edge_index, graph.batch, edge_attr)
+            whole = frozen(graph).logits.log_softmax(1)
+        label = int(graph.y)
+        difference = float(whole[0, label] - nothing[0, label])
+        assert abs(difference) > 0.01
+        assert float(parts.sum()) == pytest.approx(difference, rel=0.03, abs=0.005)
+
+
+def test_agreement_on_a_trained_model(
+    trained: tuple[gt.GraphClassifier, gt.GraphStore],
+) -> None:
+    model, test = trained
+    found = agreement(model, test, graphs=2, seed=0, reading=CONTINUOUS)
+    assert tuple(found) == EXPLAINERS
+    part = test.subset(spread(len(test), 2))
+    batch = part.batch(range(2))
+    frozen = copy.deepcopy(model).eval()
+    prediction = frozen(batch)
+    saliency = CONTINUOUS.read(cross_entropy(prediction.logits, batch.y), prediction)
+    ours = torch.split(saliency, part.node_counts.tolist())
+    for name, value in found.items():
+        each = []
+        for number, own in enumerate(ours):
+            graph = part.batch([number])
+            mask = node_masks(model, graph, explainer=name, seed=0)
+            each.append(spearmanr(own, mask.sum(1).abs()).statistic)
+        assert -1 <= value <= 1
+        assert value == pytest.approx(np.mean(each), abs=0.02)
+
+
+def test_gnn_explainer_follows_the_seed() -> None:
+    store = random_store(sizes=(6,))
+    model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
+    one, again, other = (
+        node_masks(model, store.batch([0]), explainer="gnn-explainer", seed=seed)
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    assert one.shape == (6, 1)
+
+
+def test_what_cannot_be_compared_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = random_store()
+    model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
+    with pytest.raises(gt.GraphTransplantError, match=r"`explainers` must be one of .*'lime'"):
+        agreement(model, store, seed=0, explainers=["lime"])
+    with pytest.raises(gt.GraphTransplantError, match="`graphs` must be at least 1, got 0"):
+        agreement(model, store, seed=0, graphs=0)
+    with pytest.raises(gt.GraphTransplantError, match=r"GraphClassifier; got PlainModel"):
+        agreement(PlainModel(), store, seed=0)  # type: ignore[arg-type]
+    with pytest.raises(gt.DataError, match="the task of random is multilabel"):
+        agreement(model, random_store(task="multilabel"), seed=0)
+    with pytest.raises(gt.GraphTransplantError, match="no graph of random is left to compare"):
+        agreement(model, random_store(sizes=(1, 1)), seed=0, explainers=["gnn-explainer"])
+    monkeypatch.setitem(sys.modules, "captum.attr", None)
+    needed = r"integrated-gradients needs captum: pip install graph-transplant\[explain\]"
+    with pytest.raises(gt.GraphTransplantError, match=needed):
+        agreement(model, store, seed=0)
+
+
+def test_layouts_of_batches_are_those_of_the_helper() -> None:
+    store = random_store(sizes=(2, 3))
+    given = layout_of(store.batch(range(2)))
+    assert torch.equal(given.ptr, layout(2, 3).ptr)
+    assert torch.equal(given.segment, layout(2, 3).segment)

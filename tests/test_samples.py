@@ -1,0 +1,401 @@
+"""Sample quality: the same numbers as networkx, scipy and RDKit find one graph at a time."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from scipy.stats import pearsonr, wasserstein_distance
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+import graph_transplant as gt
+from graph_transplant.analysis import samples
+from graph_transplant.analysis.samples import (
+    degree_distance,
+    edges_there,
+    sample_quality,
+    valence_limits,
+)
+from graph_transplant.augment import (
+    METHODS,
+    Augmentation,
+    CleanPass,
+    Virtual,
+    VirtualGraphs,
+    build_method,
+)
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.structures import atoms_of
+from graph_transplant.graphs import GraphStore
+from graph_transplant.saliency import Predictor
+
+NO_GRAPHS = {"vanilla", "manifold-mixup", "label-smoothing"}
+WITH_ORIGIN = {name for name in METHODS if name.startswith("transplant-")}
+WITH_ORIGIN |= {"saliency-shuffled", "sub-mix"}
+
+
+def featured(graphs: int = 40) -> GraphStore:
+    """Motifs with node features, so that every method can serve them."""
+    store = gt.load("motifs", graphs=graphs)
+    listed = store.to_pyg()
+    for number, data in enumerate(listed):
+        generator = torch.Generator().manual_seed(number)
+        data.x = torch.rand(int(data.num_nodes), 3, generator=generator)
+    return GraphStore.from_pyg(listed, name="featured", num_outputs=store.num_outputs)
+
+
+def ready(
+    method: str, store: GraphStore, seed: int = 0
+) -> tuple[gt.GraphClassifier, tuple[Augmentation, ...]]:
+    """A model and the augmentations of a method, as if training had begun."""
+    model = gt.GraphClassifier.for_data(store, hidden=8, layers=2, seed=seed)
+    augmentations = build_method(method, model, seed=seed)
+    for augmentation in augmentations:
+        augmentation.check(model, store)
+        augmentation.prepare(store, torch.Generator().manual_seed(seed))
+    return model, augmentations
+
+
+class Recording(Augmentation):
+    """Hands on what another augmentation makes, and keeps it for the test."""
+
+    def __init__(self, inner: Augmentation, kept: list[tuple[Any, Virtual]]) -> None:
+        super().__init__()
+        self.inner, self.kept = inner, kept
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Recording:
+        return Recording(copy.deepcopy(self.inner, memo), self.kept)
+
+    def forward(
+        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
+    ) -> Virtual:
+        virtual: Virtual = self.inner(clean, model=model, generator=generator)
+        self.kept.append((clean.batch, virtual))
+        return virtual
+
+
+def plain_graphs(batch: Data) -> list[nx.Graph]:
+    """The graphs of a batch for networkx: an edge of more than half its weight is there."""
+    there = batch.edge_weight > 0.5 if "edge_weight" in batch else None
+    found = []
+    for number in range(int(batch.batch.max()) + 1):
+        nodes = (batch.batch == number).nonzero().flatten().tolist()
+        graph = nx.Graph()
+        graph.add_nodes_from(nodes)
+        found.append(graph)
+    for place, (one, two) in enumerate(batch.edge_index.t().tolist()):
+        if one != two and (there is None or bool(there[place])):
+            found[int(batch.batch[one])].add_edge(one, two)
+    return found
+
+
+def described(graphs: list[nx.Graph]) -> dict[str, float]:
+    degrees = [degree for graph in graphs for _, degree in graph.degree]
+    components = [nx.number_connected_components(graph) for graph in graphs]
+    return {
+        "nodes": float(np.mean([len(graph) for graph in graphs])),
+        "edges": float(np.mean([graph.number_of_edges() for graph in graphs])),
+        "components": float(np.mean(components)),
+        "disconnected": float(np.mean([count > 1 for count in components])),
+        "isolated": sum(nx.number_of_isolates(graph) for graph in graphs) / len(degrees),
+    }
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - NO_GRAPHS))
+def test_every_method_is_measured_as_networkx_and_scipy_would(method: str) -> None:
+    store = featured()
+    model, (augmentation,) = ready(method, store)
+    kept: list[tuple[Any, Virtual]] = []
+    found = sample_quality(model, [Recording(augmentation, kept)], store, seed=3)
+    assert [batch.num_graphs for batch, _ in kept] == [20, 20]
+    originals = [graph for batch, _ in kept for graph in plain_graphs(batch)]
+    assert all(isinstance(made, VirtualGraphs) for _, made in kept)
+    virtual = [graph for _, made in kept for graph in plain_graphs(made.batch)]  # type: ignore[attr-defined]
+    one, two = described(virtual), described(originals)
+    degrees = [
+        [degree for graph in some for _, degree in graph.degree] for some in (virtual, originals)
+    ]
+    expected = {
+        "graphs": len(virtual),
+        "nodes_ratio": one["nodes"] / two["nodes"],
+        "edges_ratio": one["edges"] / two["edges"],
+        "degree_distance": wasserstein_distance(*degrees),
+        **{name: one[name] for name in ("components", "disconnected", "isolated")},
+        **{f"{name}_original": two[name] for name in ("components", "disconnected", "isolated")},
+    }
+    if method in WITH_ORIGIN:
+        weight, share = label_shares([made for _, made in kept])
+        expected["label_gap"] = float(np.abs(weight - share).mean())
+        expected["label_share_correlation"] = float(pearsonr(weight, share).statistic)
+    control = found.pop("degree_distance_control")
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert isinstance(control, float)
+    assert 0 < control < 0.5
+
+
+def label_shares(made: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """λ and the source's share of the nodes, one graph at a time."""
+    weights, shares = [], []
+    for mixed in made:
+        for number, weight in enumerate(mixed.label_weight.tolist()):
+            inside = mixed.node_from_source[mixed.batch.batch == number].tolist()
+            weights.append(weight)
+            shares.append(sum(inside) / len(inside))
+    return np.array(weights), np.array(shares)
+
+
+@pytest.mark.parametrize("method", sorted(NO_GRAPHS))
+def test_methods_without_graphs_have_no_samples(method: str) -> None:
+    store = featured()
+    assert sample_quality(*ready(method, store), store, seed=0) == {}
+
+
+def state(*modules: nn.Module) -> list[Tensor]:
+    return [value.clone() for module in modules for value in module.state_dict().values()]
+
+
+@pytest.mark.parametrize("method", ["transplant-ep", "m-evolve", "if-mixup", "saliency-shuffled"])
+def test_nothing_is_changed_and_the_seed_decides(method: str) -> None:
+    store = featured()
+    model, augmentations = ready(method, store)
+    model.train()
+    for augmentation in augmentations:
+        augmentation.after_epoch(model, store)
+    modules = (model, *augmentations)
+    before, random = state(*modules), torch.get_rng_state()
+    plain = [
+        {name: value for name, value in vars(module).items() if isinstance(value, int | float)}
+        for each in modules
+        for module in each.modules()
+    ]
+    first = sample_quality(model, augmentations, store, seed=1)
+    assert torch.equal(torch.get_rng_state(), random)
+    assert model.training
+    assert all(torch.equal(*pair) for pair in zip(before, state(*modules), strict=True))
+    assert plain == [
+        {name: value for name, value in vars(module).items() if isinstance(value, int | float)}
+        for each in modules
+        for module in each.modules()
+    ]
+    assert all(parameter.grad is None for each in modules for parameter in each.parameters())
+    assert sample_quality(model, augmentations, store, seed=1) == first
+    assert sample_quality(model, augmentations, store, seed=2) != first
+
+
+def test_graphs_are_taken_evenly_and_the_control_is_the_same_for_all_methods() -> None:
+    store = featured()
+    kept: list[tuple[Any, Virtual]] = []
+    model, (augmentation,) = ready("vanilla-x2", store)
+    found = sample_quality(model, [Recording(augmentation, kept)], store, seed=0, graphs=10)
+    ((batch, _),) = kept
+    wanted = store.batch(range(0, 40, 4))
+    assert sorted(batch.y.tolist()) == sorted(wanted.y.tolist())
+    assert batch.num_nodes == wanted.num_nodes
+    assert found["graphs"] == 10
+    other = sample_quality(*ready("drop-nodes", store), store, seed=0, graphs=10)
+    assert found["degree_distance_control"] == other["degree_distance_control"]
+    assert found["degree_distance"] == 0
+    assert found["nodes_ratio"] == found["edges_ratio"] == 1
+
+
+def test_the_control_is_the_distance_between_halves() -> None:
+    # Two graphs: the halves are the graphs, whichever way they fall.
+    store = featured().subset([0, 3])
+    found = sample_quality(*ready("vanilla-x2", store), store, seed=0)
+    degrees = [
+        [degree for _, degree in graph.degree] for graph in plain_graphs(store.batch([0, 1]))
+    ]
+    assert found["degree_distance_control"] == pytest.approx(wasserstein_distance(*degrees))
+    alone = featured().subset([0])
+    assert (
+        sample_quality(*ready("vanilla-x2", alone), alone, seed=0)["degree_distance_control"]
+        is None
+    )
+
+
+def test_chance_is_near_nothing_for_many_graphs_and_a_changed_degree_is_not() -> None:
+    store = gt.load("motifs", graphs=300)
+    found = sample_quality(*ready("drop-edge", store), store, seed=0)
+    control, distance = found["degree_distance_control"], found["degree_distance"]
+    assert control is not None
+    assert distance is not None
+    assert control < 0.1 < distance
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_degree_distance_is_the_wasserstein_distance(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    one, two = random.integers(0, 9, 50), random.integers(2, 30, 31)
+    assert degree_distance(one, two) == pytest.approx(wasserstein_distance(one, two))
+    assert degree_distance(two, one) == pytest.approx(degree_distance(one, two))
+    assert degree_distance(one, one) == 0
+
+
+def test_wrong_arguments_are_refused() -> None:
+    store = featured()
+    with pytest.raises(GraphTransplantError, match="`graphs` must be at least 1, got 0"):
+        sample_quality(*ready("drop-nodes", store), store, seed=0, graphs=0)
+    with pytest.raises(GraphTransplantError, match="needs some nodes on both sides"):
+        degree_distance([], [1])
+
+
+def test_directions_repeats_and_loops_do_not_count() -> None:
+    edges = torch.tensor([[0, 1, 0, 0, 2], [1, 0, 1, 0, 2]])
+    graph = Data(edge_index=edges, num_nodes=4, y=torch.tensor([0]))
+    shape = samples._Shape.of(GraphStore.from_pyg([graph, graph]).batch([0, 1]), None)
+    assert shape.degree.tolist() == [1, 1, 0, 0] * 2
+    assert shape.edges.tolist() == [1, 1]
+    assert shape.components.tolist() == [3, 3]
+
+
+def test_graphs_without_edges_have_no_ratio_of_edges() -> None:
+    empty = Data(edge_index=torch.empty(2, 0, dtype=torch.long), num_nodes=3, y=torch.tensor([0]))
+    store = GraphStore.from_pyg([empty, empty], num_outputs=2)
+    found = sample_quality(*ready("drop-nodes", store), store, seed=0)
+    assert found["edges_ratio"] is None
+    assert found["isolated"] == found["isolated_original"] == 1
+    assert found["degree_distance"] == 0
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_correlation_without_variation_is_not_defined() -> None:
+    labels = samples._Labels(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
+    assert samples._label_fit([labels]) == {"label_gap": 0.25, "label_share_correlation": None}
+
+
+def test_a_weight_of_half_is_no_edge() -> None:
+    assert edges_there(Data()) is None
+    there = edges_there(Data(edge_weight=torch.tensor([0.0, 0.5, 0.51, 1.0])))
+    assert there is not None
+    assert there.tolist() == [False, False, True, True]
+
+
+# -------------------------------------------------------------------- molecules
+
+SMILES = {
+    "C": True,
+    "C[N+](=O)[O-]": True,
+    "c1ccc2ccccc2c1": True,
+    "Cn1cccc1": True,
+    "O=c1cccc[nH]1": True,
+    "CS(=O)(=O)O": True,
+    "[Na+].[Cl-]": True,
+    "C[Fe](C)(C)(C)(C)(C)C": True,
+    "C(C)(C)(C)(C)C": False,
+    "F(C)C": False,
+    "C=C(=C)C": False,
+    "C#C#C": False,
+    "CO(C)(C)C": False,
+}
+
+
+def molecules(smiles: list[str]) -> GraphStore:
+    """A store of molecules, allowed by chemistry or not, with OGB's order of bond types."""
+    chem = pytest.importorskip("rdkit.Chem")
+    kinds = (
+        chem.BondType.SINGLE,
+        chem.BondType.DOUBLE,
+        chem.BondType.TRIPLE,
+        chem.BondType.AROMATIC,
+    )
+    elements = ["C", "N", "O", "F", "S", "Na", "Cl", "Fe"]
+    listed = []
+    for text in smiles:
+        mol = chem.MolFromSmiles(text, sanitize=False)
+        x = torch.zeros(mol.GetNumAtoms(), len(elements))
+        for atom in mol.GetAtoms():
+            x[atom.GetIdx(), elements.index(atom.GetSymbol())] = 1
+        pairs, attributes = [], []
+        for bond in mol.GetBonds():
+            one, two = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+            kind = [float(bond.GetBondType() == each) for each in kinds] + [0.0]
+            pairs += [(one, two), (two, one)]
+            attributes += [kind, kind]
+        listed.append(
+            Data(
+                x=x,
+                edge_index=torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).t(),
+                edge_attr=torch.tensor(attributes).reshape(-1, 5),
+                y=torch.tensor([0]),
+            )
+        )
+    store = GraphStore.from_pyg(listed, num_outputs=2)
+    store.reading = {"kind": "molecules", "features": "elements", "elements": elements}
+    return store
+
+
+def reader(store: GraphStore) -> samples.AtomReader:
+    return lambda batch: atoms_of(batch, store)
+
+
+def test_valence_agrees_with_the_sanitisation_of_rdkit() -> None:
+    chem = pytest.importorskip("rdkit.Chem")
+    from rdkit import RDLogger
+
+    RDLogger.DisableLog("rdApp.*")
+    try:
+        assert {text: chem.MolFromSmiles(text) is not None for text in SMILES} == SMILES
+    finally:
+        RDLogger.EnableLog("rdApp.*")
+    store = molecules(list(SMILES))
+    found = samples._Shape.of(store.batch(range(len(store))), reader(store)).violates
+    assert found is not None
+    assert dict(zip(SMILES, (~found).tolist(), strict=True)) == SMILES
+
+
+def test_valence_of_a_single_mistake_by_hand() -> None:
+    store = molecules(["CC", "CC", "CC", "F(C)C"])
+    found = sample_quality(*ready("vanilla-x2", store), store, seed=0, atoms=reader(store))
+    assert found["valence_violations"] == found["valence_violations_original"] == 0.25
+    cut = sample_quality(*ready("drop-nodes:ratio=0.5", store), store, seed=0, atoms=reader(store))
+    assert cut["valence_violations"] == 0
+
+
+def test_a_part_of_an_edge_is_no_bond() -> None:
+    store = molecules(["F(C)C"])
+    batch = store.batch([0])
+    whole = samples._Shape.of(batch, reader(store)).violates
+    assert whole is not None
+    assert whole.all()
+    batch.edge_weight = torch.where(batch.edge_index.sum(0) == 1, 1.0, 0.4)
+    found = samples._Shape.of(batch, reader(store)).violates
+    assert found is not None
+    assert not found.any()
+
+
+def test_nothing_is_said_of_valence_without_molecules_or_without_rdkit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    motifs = featured()
+    found = sample_quality(*ready("drop-nodes", motifs), motifs, seed=0, atoms=reader(motifs))
+    assert "valence_violations" not in found
+    store = molecules(["CC", "CO"])
+    assert "valence_violations" not in sample_quality(*ready("drop-nodes", store), store, seed=0)
+    monkeypatch.setattr(samples, "find_spec", lambda name: None)
+    valence_limits.cache_clear()
+    try:
+        found = sample_quality(*ready("drop-nodes", store), store, seed=0, atoms=reader(store))
+    finally:
+        valence_limits.cache_clear()
+    assert found["graphs"] == 2
+    assert "valence_violations" not in found
+
+
+@pytest.mark.data
+def test_real_molecules_keep_to_their_valence_and_mixed_ones_do_not(data_dir: Path) -> None:
+    pytest.importorskip("rdkit")
+    store = gt.load("MUTAG", root=data_dir)
+    found = sample_quality(*ready("transplant-dp", store), store, seed=0, atoms=reader(store))
+    original, mixed = found["valence_violations_original"], found["valence_violations"]
+    assert original is not None
+    assert mixed is not None
+    assert original < 0.05 < 0.2 < mixed < 1
+    assert all(value is None or math.isfinite(value) for value in found.values())
