@@ -32,6 +32,7 @@ CORRIDOR = (
     "augment",
     "checkpoints",
     "training",
+    "tensorboard",
     "analysis",
     "datasets",
     "experiments",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from graph_transplant.nn import GraphClassifier, Prediction
     from graph_transplant.saliency import NodeSaliency
     from graph_transplant.targets import TargetScale
+    from graph_transplant.tensorboard import TensorBoard
     from graph_transplant.trained import (
         Predictions,
         TrainedModel,
@@ -96,6 +97,7 @@ _HOMES = {
     "SubMix": "augment",
     "SwapOpenTriads": "augment",
     "TargetScale": "targets",
+    "TensorBoard": "tensorboard",
     "TrainedModel": "trained",
     "TransplantPlan": "augment",
     "Virtual": "augment",
@@ -151,6 +153,7 @@ __all__ = [
     "SubMix",
     "SwapOpenTriads",
     "TargetScale",
+    "TensorBoard",
     "TrainedModel",
     "TransplantPlan",
     "Virtual",

@@ -1,0 +1,323 @@
+"""Event files, read back with TensorBoard's own reader."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+import graph_transplant as gt
+from graph_transplant.augment import build_method
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.tensorboard import TensorBoard, write_record
+from graph_transplant.training import EpochLog
+
+RECORDS = Path(__file__).resolve().parents[1] / "results" / "enzymes-gcs4" / "records.jsonl"
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Every point of a run by name; nothing is thinned out."""
+    reader = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    reader.Reload()
+    return {
+        tag: [(event.step, event.value) for event in reader.Scalars(tag)]
+        for tag in reader.Tags()["scalars"]
+    }
+
+
+def hyperparameters(folder: Path) -> dict[str, str | float]:
+    reader = EventAccumulator(str(folder))
+    reader.Reload()
+    content = reader.PluginTagToContent("hparams")["_hparams_/session_start_info"]
+    found = HParamsPluginData.FromString(content).session_start_info.hparams
+    return {
+        name: value.string_value if value.HasField("string_value") else value.number_value
+        for name, value in found.items()
+    }
+
+
+def log(epoch: int, **fields: Any) -> EpochLog:
+    values: dict[str, Any] = dict.fromkeys(
+        (
+            "train_loss",
+            "clean_loss",
+            "virtual_loss",
+            "auxiliary_loss",
+            "validation_loss",
+            "validation_accuracy",
+            "learning_rate",
+            "seconds",
+        ),
+        0.5,
+    )
+    return EpochLog(epoch=epoch, iterations=epoch, **{**values, "measurements": {}, **fields})
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    return {
+        "data": "motifs",
+        "method": "transplant-ep",
+        "model": "gcs",
+        "layers": 3,
+        "repeat": 0,
+        "fold": 1,
+        "test": {"accuracy": 0.75, "ece": None, "nll": math.nan},
+        "validation": {"accuracy": 0.5},
+        "best_epoch": 2,
+        "curve": [
+            {"epoch": 1, "train_loss": 1.5, "validation_loss": None, "validation_score": 0.25},
+            {
+                "epoch": 2,
+                "train_loss": 1.25,
+                "validation_loss": 1.0,
+                "validation_score": 0.5,
+                "measurements": {"edge_predictor_accuracy": 0.875},
+            },
+        ],
+        **fields,
+    }
+
+
+def test_every_epoch_of_a_training_is_drawn(tmp_path: Path) -> None:
+    store = gt.load("motifs", graphs=36)
+    train, validation = store.subset(range(24)), store.subset(range(24, 36))
+    model = gt.GraphClassifier.for_data(train, hidden=8, seed=0)
+    method = build_method("transplant-ep", model, seed=1)
+    on_disk = []
+    with TensorBoard(tmp_path / "runs" / "mine") as board:
+        result = gt.fit(
+            model,
+            train,
+            validation,
+            method,
+            seed=0,
+            epochs=3,
+            callbacks=[
+                board,
+                lambda _: on_disk.append(len(scalars(board.directory)["loss/train"])),
+            ],
+        )
+    assert on_disk == [1, 2, 3]
+    found = scalars(tmp_path / "runs" / "mine")
+    wanted = {
+        "loss/train": "train_loss",
+        "loss/clean": "clean_loss",
+        "loss/virtual": "virtual_loss",
+        "loss/auxiliary": "auxiliary_loss",
+        "loss/validation": "validation_loss",
+        "validation/accuracy": "validation_accuracy",
+        "validation/score": "validation_score",
+        "learning_rate": "learning_rate",
+    }
+    for tag, name in wanted.items():
+        assert found[tag] == [
+            (one.epoch, pytest.approx(getattr(one, name), rel=1e-6)) for one in result.history
+        ]
+    assert found["measurements/edge_predictor_accuracy"] == [
+        (one.epoch, pytest.approx(one.measurements["edge_predictor_accuracy"], rel=1e-6))
+        for one in result.history
+    ]
+    assert set(found) == {*wanted, "measurements/edge_predictor_accuracy"}
+
+
+def test_what_is_not_a_number_has_no_point(tmp_path: Path) -> None:
+    with TensorBoard(tmp_path) as board:
+        board(log(1, validation_accuracy=math.nan, validation_loss=math.inf, validation_score=-0.5))
+    found = scalars(tmp_path)
+    assert "validation/accuracy" not in found
+    assert found["loss/validation"] == [(1, math.inf)]
+    assert found["validation/score"] == [(1, -0.5)]
+
+
+def test_a_training_that_goes_on_replaces_what_was_cut_short(tmp_path: Path) -> None:
+    first = TensorBoard(tmp_path)
+    for epoch in (1, 2, 3):
+        first(log(epoch, train_loss=float(epoch)))
+    first.close()
+    first.close()
+    time.sleep(1.1)  # TensorBoard orders the files of a run by the second of their names
+    with TensorBoard(tmp_path) as second:
+        for epoch in (3, 4):
+            second(log(epoch, train_loss=10.0 * epoch))
+    assert scalars(tmp_path)["loss/train"] == [(1, 1.0), (2, 2.0), (3, 30.0), (4, 40.0)]
+
+
+def test_nothing_is_made_before_the_first_epoch(tmp_path: Path) -> None:
+    with TensorBoard(tmp_path / "run"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_becomes_a_run(tmp_path: Path) -> None:
+    folder = write_record(record(), tmp_path)
+    assert folder == tmp_path / "motifs" / "gcs-3" / "transplant-ep" / "repeat0-fold1"
+    assert scalars(folder) == {
+        "loss/train": [(1, 1.5), (2, 1.25)],
+        "loss/validation": [(2, 1.0)],
+        "validation/score": [(1, 0.25), (2, 0.5)],
+        "measurements/edge_predictor_accuracy": [(2, 0.875)],
+        "test/accuracy": [(2, 0.75)],
+        "selected/accuracy": [(2, 0.5)],
+    }
+    assert hyperparameters(folder) == {
+        "data": "motifs",
+        "method": "transplant-ep",
+        "model": "gcs",
+        "layers": 3.0,
+        "repeat": 0.0,
+        "fold": 1.0,
+    }
+
+
+def test_newer_fields_of_a_record_are_final_numbers(tmp_path: Path) -> None:
+    full = record(
+        calibrated={"temperature": 2.0, "ece": 0.125},
+        cost={"epoch_seconds": 0.5},
+        saliency={"graphs": 12, "deletion": 0.25},
+        samples={"isolated": 0.0},
+        attacked=[
+            {"budget": 0.05, "edges": 3, "accuracy": 0.5, "as_stated": 0.625, "random": 0.75},
+            {"budget": 0.2, "edges": 12, "accuracy": None},
+        ],
+        reliability=[{"bin": 14, "count": 3, "confidence": 0.97, "accuracy": 1.0}],
+        inner=2,
+        label_noise=0.2,
+        train_fraction=1.0,
+    )
+    folder = write_record(full, tmp_path)
+    assert folder.name == "repeat0-fold1-inner2-label_noise0.2"
+    found = scalars(folder)
+    expected = {
+        "calibrated/temperature": 2.0,
+        "calibrated/ece": 0.125,
+        "cost/epoch_seconds": 0.5,
+        "saliency/graphs": 12.0,
+        "saliency/deletion": 0.25,
+        "samples/isolated": 0.0,
+        "attacked/0.05": 0.5,
+    }
+    assert {tag: found[tag] for tag in expected} == {
+        tag: [(2, value)] for tag, value in expected.items()
+    }
+    assert "attacked/0.2" not in found
+    shown = hyperparameters(folder)
+    assert (shown["label_noise"], shown["inner"]) == (0.2, 2.0)
+    assert "train_fraction" not in shown
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_same_record_is_not_doubled_and_another_replaces_it(tmp_path: Path) -> None:
+    folder = write_record(record(), tmp_path)
+    before = files(folder)
+    # As it comes back from the file of records: what is not finite is null there.
+    again = record(test={"accuracy": 0.75, "ece": None, "nll": None})
+    assert write_record(again, str(tmp_path)) == folder
+    assert files(folder) == before
+    assert write_record(record(test={"accuracy": 0.25}), tmp_path) == folder
+    assert len(files(folder)) == 1
+    assert files(folder).keys() != before.keys()
+    assert scalars(folder)["test/accuracy"] == [(2, 0.25)]
+    assert scalars(folder)["loss/train"] == [(1, 1.5), (2, 1.25)]
+
+
+def test_other_files_of_the_folder_stay(tmp_path: Path) -> None:
+    folder = write_record(record(), tmp_path)
+    with TensorBoard(folder) as board:
+        board(log(7))
+    (folder / "notes.txt").write_text("mine")
+    write_record(record(best_epoch=1), tmp_path)
+    assert len(files(folder)) == 3
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_a_comparison_has_one_run_for_each_trial(tmp_path: Path) -> None:
+    records = [json.loads(line) for line in RECORDS.read_text().splitlines()[:6]]
+    folders = [write_record(one, tmp_path) for one in records]
+    assert len(set(folders)) == 6
+    runs = EventMultiplexer(size_guidance={"scalars": 0})
+    runs.AddRunsFromDirectory(str(tmp_path))
+    runs.Reload()
+    assert set(runs.Runs()) == {folder.relative_to(tmp_path).as_posix() for folder in folders}
+    for one, folder in zip(records, folders, strict=True):
+        name = folder.relative_to(tmp_path).as_posix()
+        curve = [(event.step, event.value) for event in runs.Scalars(name, "loss/validation")]
+        assert curve == [
+            (point["epoch"], pytest.approx(point["validation_loss"], rel=1e-6))
+            for point in one["curve"]
+        ]
+        (final,) = runs.Scalars(name, "test/accuracy")
+        assert final.step == one["best_epoch"]
+        assert final.value == pytest.approx(one["test"]["accuracy"], rel=1e-6)
+        shown = hyperparameters(folder)
+        for field in ("method", "model", "layers", "fold", "repeat"):
+            assert shown[field] == one[field]
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "../../out", "/etc", "", ".hidden", "a/b", "ü ber", "x" * 400]
+)
+def test_names_of_data_and_methods_stay_in_the_directory(tmp_path: Path, name: str) -> None:
+    inside = tmp_path / "runs"
+    for field in ("data", "method"):
+        folder = write_record(record(**{field: name}), inside)
+        assert len(folder.relative_to(inside).parts) == 4
+        assert folder.resolve().is_relative_to(inside.resolve())
+        assert hyperparameters(folder)[field] == name
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_names_that_look_alike_are_different_runs(tmp_path: Path) -> None:
+    names = ("a/b", "a_b", "a b", "x" * 100, "x" * 101)
+    assert len({write_record(record(method=name), tmp_path) for name in names}) == len(names)
+
+
+def test_what_is_no_record_of_a_trial_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        GraphTransplantError, match="`record` must be that of a trial; it lacks model, fold"
+    ):
+        write_record(
+            {"data": "d", "layers": 3, "method": "vanilla", "repeat": 0, "test": {}}, tmp_path
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(GraphTransplantError, match=r"cannot write to .*taken"):
+        TensorBoard(tmp_path / "taken" / "run")(log(1))
+    with pytest.raises(GraphTransplantError, match=r"cannot write to .*taken"):
+        write_record(record(), tmp_path / "taken")
+    assert (tmp_path / "taken").read_text() == "a file"
+
+
+def test_a_missing_extra_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    message = r"needs the package tensorboard: pip install graph-transplant\[tensorboard\]"
+    with pytest.raises(GraphTransplantError, match=message):
+        TensorBoard(tmp_path)
+    with pytest.raises(GraphTransplantError, match=message):
+        write_record(record(), tmp_path)
+
+
+def test_the_module_alone_imports_neither_torch_nor_the_extra() -> None:
+    code = (
+        "import sys, graph_transplant.tensorboard\n"
+        "print([name for name in ('torch', 'tensorboard', 'tensorflow') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
