@@ -508,8 +508,15 @@ def test_a_loss_that_is_no_number_ends_all_processes(two: Any) -> None:
         assert "the training loss is not a finite number in epoch 1" in found["not finite"]
 
 
+# What a rounding may turn over (a bin, the order of two nodes, a drawn edge), and times.
+UNSTEADY = (
+    *("seconds", "cost", "curve", "reliability", "reliability_calibrated"),
+    *("saliency_curve", "samples", "examples"),
+)
+
+
 def values(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key not in ("seconds", "curve")}
+    return {key: value for key, value in record.items() if key not in UNSTEADY}
 
 
 def test_the_engine_gives_the_records_of_one_process(two: Any) -> None:
@@ -520,9 +527,11 @@ def test_the_engine_gives_the_records_of_one_process(two: Any) -> None:
     assert two[1]["records"] == []
     for here, there in zip(alone, two[0]["records"], strict=True):
         assert here.keys() == there.keys()
-        parts = ("validation", "test")
+        parts = ("validation", "test", "calibrated", "saliency")
         for part in parts:
-            assert here[part] == pytest.approx(there[part], rel=1e-3)
+            assert here[part] == pytest.approx(
+                there[part], rel=1e-2 if part == "saliency" else 1e-3
+            )
         assert {k: v for k, v in values(here).items() if k not in parts} == {
             k: v for k, v in values(there).items() if k not in parts
         }

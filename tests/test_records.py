@@ -173,6 +173,23 @@ def test_a_malformed_line_in_the_middle_is_named_and_nothing_is_touched(
         ({"curve": [{"train_loss": 1.0}]}, r"field `curve\[0\].epoch` is missing"),
         ({"attacked": [{"accuracy": 1.0}]}, r"field `attacked\[0\].budget` is missing"),
         ({"attacked": [{"budget": "x"}]}, r"field `attacked\[0\].budget` has the type str"),
+        (
+            {"attacked": [{"budget": 0.2, "as_stated": "x"}]},
+            r"field `attacked\[0\].as_stated` has the type str",
+        ),
+        ({"calibrated": {"ece": "x"}}, "field `calibrated.ece` has the type str"),
+        ({"cost": [1.0]}, "field `cost` has the type list"),
+        ({"saliency": {"auroc": []}}, "field `saliency.auroc` has the type list"),
+        ({"samples": {"components": True}}, "field `samples.components` has the type bool"),
+        ({"reliability": [{"count": 3}]}, r"field `reliability\[0\].bin` is missing"),
+        (
+            {"reliability_calibrated": [{"bin": 1, "count": 2.5}]},
+            r"field `reliability_calibrated\[0\].count` has the type float",
+        ),
+        ({"saliency_curve": [{"deletion": 1.0}]}, r"field `saliency_curve\[0\].share` is missing"),
+        ({"examples": ["x"]}, r"field `examples\[0\]` has the type str"),
+        ({"examples": [{"nodes": 3}]}, r"field `examples\[0\].kind` is missing"),
+        ({"examples": [{"kind": 3}]}, r"field `examples\[0\].kind` has the type int"),
     ],
 )
 @pytest.mark.parametrize("place", ["first", "last"])
@@ -233,7 +250,21 @@ def test_everything_a_trial_writes_is_read(tmp_path: Path) -> None:
         stopped_early=False,
         seconds=3,
         curve=[{"epoch": 1, "train_loss": None, "measurements": {"kept": 0.5, "lost": None}}],
-        attacked=[{"budget": 0.2, "edges": 12, "accuracy": 0.54}],
+        attacked=[
+            {"budget": 0.2, "edges": 12, "accuracy": 0.54},
+            {"budget": 0.4, "edges": 24, "accuracy": 0.5, "as_stated": 0.51, "random": None},
+        ],
+        calibrated={"temperature": 1.5, "ece": 0.02, "adaptive_ece": None, "brier": 1, "nll": 0.5},
+        reliability=[{"bin": 14, "count": 3, "confidence": 0.95, "accuracy": 1.0}],
+        reliability_calibrated=[],
+        cost={"epoch_seconds": 0.5, "best_seconds": 2, "fit_seconds": 3.0},
+        saliency={"graphs": 100, "deletion": 0.5, "auroc": None},
+        saliency_curve=[{"share": 0, "deletion": 0.9, "insertion": 0.1, "deletion_random": None}],
+        samples={"graphs": 10, "isolated": 0.25},
+        examples=[{"kind": "mixture", "edges": [[0, 1]], "measurements": "any", "name": None}],
+        label_noise=0.2,
+        train_fraction=0.5,
+        wrong_labels=3,
         settings={**SETTINGS, "attack": [0.2], "metric": "auroc", "version": "0.1.0"},
     )
     (tmp_path / "records.jsonl").write_bytes(record_line(full))

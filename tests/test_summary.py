@@ -21,7 +21,9 @@ from graph_transplant.experiments.selection import select
 from graph_transplant.experiments.statistics import holm
 from graph_transplant.experiments.summary import (
     COLUMNS,
+    CONDITIONS,
     WHEN_THERE,
+    Group,
     Verdict,
     group_records,
     notes,
@@ -296,11 +298,11 @@ def test_nested_selection_pairs_the_chosen_candidates_of_each_fold() -> None:
 def test_groups_of_selected_records_are_in_the_order_of_folds() -> None:
     records = nested("vanilla", 5, [0.9, 0.1, 0.9, 0.1, 0.9]) + nested("vanilla", 3, [0.5] * 5)
     groups = group_records(select(records[::-1], "nested"))
-    (trials,) = groups["toy", "gcs", None].values()
+    (trials,) = groups[Group("toy", "gcs", None)].values()
     assert [record["fold"] for record in trials] == [0, 1, 2, 3, 4]
     assert [record["layers"] for record in trials] == [5, 3, 5, 3, 5]
-    assert list(group_records(records)) == [("toy", "gcs", 3), ("toy", "gcs", 5)]
-    (trials,) = group_records(records)["toy", "gcs", 3].values()
+    assert list(group_records(records)) == [Group("toy", "gcs", 3), Group("toy", "gcs", 5)]
+    (trials,) = group_records(records)[Group("toy", "gcs", 3)].values()
     assert len(trials) == 5, "inner trials are left out"
 
 
@@ -360,7 +362,9 @@ def test_paired_differences_are_of_the_metric() -> None:
 def test_csv_of_selected_rows() -> None:
     records = made_up("vanilla", PLAIN) + made_up("vanilla", grown(PLAIN), layers=4)
     (row,) = csv.DictReader(io.StringIO(summary_csv(summarise(records, "validation"))))
-    assert tuple(row) == tuple(name for name in COLUMNS if name not in WHEN_THERE)
+    assert tuple(row) == tuple(
+        name for name in COLUMNS if name not in WHEN_THERE and name not in CONDITIONS
+    )
     assert row["layers"] == ""
     assert row["chosen"] == "4 layers"
     assert row["metric"] == "accuracy"

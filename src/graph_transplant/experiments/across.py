@@ -13,7 +13,7 @@ from itertools import combinations_with_replacement
 from statistics import median
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import BASELINE
+from graph_transplant.experiments.protocol import BASELINE, Condition
 from graph_transplant.experiments.statistics import (
     average_ranks,
     critical_difference,
@@ -91,6 +91,9 @@ def across(rows: Iterable[SummaryRow]) -> list[Across]:
     counts only with as many trials as the method that has the most: a mean over other folds is not
     comparable.
 
+    Rows with wrong labels or fewer training graphs are left out, and the sentence says so: a
+    ranking is over data sets, each as it is.
+
     Args:
         rows: Rows of :func:`~graph_transplant.experiments.summary.summarise` for at least two data
             sets, each with one number of layers per model or with a selected one.
@@ -116,11 +119,20 @@ def across(rows: Iterable[SummaryRow]) -> list[Across]:
         (('ENZYMES', 'NCI1'), ('transplant-ep', 'vanilla'), (1.0, 2.0))
     """
     models: dict[str, dict[str, dict[str, SummaryRow]]] = {}
+    harder: dict[str, int] = {}
     for row in rows:
+        if row.group.condition != Condition():
+            harder[row.model] = harder.get(row.model, 0) + 1
+            continue
         block = models.setdefault(row.model, {}).setdefault(row.data, {})
         if row.method in block:
             raise GraphTransplantError(_twice(block[row.method], row))
         block[row.method] = row
+    if not models and harder:
+        raise GraphTransplantError(
+            "no finished trials to rank: all have wrong labels or fewer training graphs; a ranking "
+            "needs trials with label noise 0 and train fraction 1"
+        )
     if not models:
         raise GraphTransplantError(
             "no finished trials to rank: either there are no records, or selection could not "
@@ -134,7 +146,7 @@ def across(rows: Iterable[SummaryRow]) -> list[Across]:
         raise GraphTransplantError(
             f"methods are compared across at least 2 data sets with the same model, got {given}"
         )
-    return [_across(model, several[model]) for model in sorted(several)]
+    return [_across(model, several[model], harder.get(model, 0)) for model in sorted(several)]
 
 
 def _twice(first: SummaryRow, second: SummaryRow) -> str:
@@ -147,7 +159,7 @@ def _twice(first: SummaryRow, second: SummaryRow) -> str:
     )
 
 
-def _across(model: str, blocks: dict[str, dict[str, SummaryRow]]) -> Across:
+def _across(model: str, blocks: dict[str, dict[str, SummaryRow]], harder: int) -> Across:
     data = sorted(blocks)
     most = {name: max(row.trials for row in blocks[name].values()) for name in data}
     table = {
@@ -190,7 +202,7 @@ def _across(model: str, blocks: dict[str, dict[str, SummaryRow]]) -> Across:
         cliques=_cliques(methods, ranks, distance),
         wilcoxon=against,
         left_out=tuple(sorted(every - set(common))),
-        sentence=_sentence(model, methods, ranks, tested, len(data), against, unfinished),
+        sentence=_sentence(model, methods, ranks, tested, len(data), against, unfinished, harder),
     )
 
 
@@ -248,6 +260,7 @@ def _sentence(
     blocks: int,
     against: Sequence[AgainstBaseline],
     unfinished: Sequence[str],
+    harder: int,
 ) -> str:
     best = [method for method, rank in zip(methods, ranks, strict=True) if rank - ranks[0] < 1e-9]
     names = best[0] if len(best) == 1 else f"{', '.join(best[:-1])} and {best[-1]}"
@@ -271,6 +284,12 @@ def _sentence(
         )
     if unfinished:
         parts.append(f"Left out of the ranking: {'; '.join(unfinished)}.")
+    if harder:
+        rows = "1 row" if harder == 1 else f"{harder} rows"
+        parts.append(
+            f"{rows} with wrong labels or fewer training graphs "
+            f"{'is' if harder == 1 else 'are'} not ranked."
+        )
     return " ".join(parts)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,10 +22,12 @@ from graph_transplant.experiments.progress import Reporter, Silent
 from graph_transplant.experiments.protocol import (
     SCALES,
     TASK_METRICS,
+    Condition,
     Record,
     Settings,
     Trial,
     all_trials,
+    check_conditions,
     default_metric,
     scale_of,
 )
@@ -43,6 +46,7 @@ from graph_transplant.experiments.summary import (
     summary_csv,
     verdicts,
 )
+from graph_transplant.experiments.trial import split_of, training_graphs
 from graph_transplant.files import write_atomically
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import mean_area_under_roc, mean_average_precision, mean_r2
@@ -62,7 +66,7 @@ class Comparison:
         selection: How rows were chosen among candidates, see
             :func:`~graph_transplant.experiments.selection.select`.
         rows: The summary, ranked within each model.
-        verdicts: The findings in words, one per model and number of layers.
+        verdicts: The findings in words, one per model, number of layers and condition.
     """
 
     directory: Path
@@ -91,6 +95,8 @@ def compare(
     readout: str = "mean",
     balance: bool = False,
     attack: Sequence[float] = (),
+    label_noise: Sequence[float] = (0.0,),
+    train_fraction: Sequence[float] = (1.0,),
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
@@ -104,8 +110,8 @@ def compare(
     units of the data.
 
     Trials whose record lies in ``out`` already are not run again, so that the same call after an
-    interruption goes on where it stopped. More methods, models, layers or repeats may be added to a
-    directory; anything else that differs is refused.
+    interruption goes on where it stopped. More methods, models, layers, repeats, shares of wrong
+    labels or of training graphs may be added to a directory; anything else that differs is refused.
 
     Args:
         store: The data set; each graph has one class, several labels, or numbers to predict.
@@ -140,6 +146,14 @@ def compare(
             :func:`~graph_transplant.fit`.
         attack: Also measure the accuracy on test graphs attacked with these budgets, as shares of
             the mean number of edges.
+        label_noise: Shares of the training labels to make wrong, in [0, 1): another class, each
+            equally likely, or labels turned round. Validation and test graphs keep their true
+            labels, so that early stopping and selection see no wrong one. The same labels are wrong
+            for all methods of a fold, and what is wrong at 0.1 is wrong in the same way at 0.2.
+        train_fraction: Shares of the training graphs to use, in (0, 1], stratified; validation and
+            test graphs are all there. The graphs of 0.1 are among those of 0.5. Every share is
+            combined with every share of wrong labels, and methods are compared within one of these
+            conditions only.
         workers: How many trials run at once on this machine.
         engine: What runs the trials: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``,
             which gives all processes to one trial at a time.
@@ -176,6 +190,7 @@ def compare(
         if not numbers or min(numbers) < 1:
             given = ", ".join(str(number) for number in numbers) or "nothing"
             raise GraphTransplantError(f"`{argument}` must be at least 1, got {given}")
+    label_noise, train_fraction = check_conditions(label_noise, train_fraction)
     scale = scale_of(len(store)) if scale == "auto" else scale
     settings = SCALES[scale].apply(
         Settings(
@@ -194,6 +209,8 @@ def compare(
     if settings.split == "scaffold":
         store = by_scaffold(store)
     check_protocol(store, settings, select, models, repeats)
+    conditions = [Condition(*values) for values in product(label_noise, train_fraction)]
+    check_training(store, settings, conditions, repeats=repeats, nested=select == "nested")
     reporter = reporter or Silent()
     unused = unused_edge_features(store, models)
     if unused:
@@ -216,6 +233,8 @@ def compare(
                 repeats=repeats,
                 folds=folds if split == "folds" else 1,
                 nested=select == "nested",
+                label_noise=label_noise,
+                train_fraction=train_fraction,
             )
         )
         there = {Trial.of_record(record) for record in writer.records}
@@ -385,6 +404,51 @@ def check_protocol(
             "`attack` adds edges, and edges that are not there have no features: "
             f"{edge_models[0]} of `models` reads them; choose others"
         )
+
+
+def check_training(
+    store: GraphStore,
+    settings: Settings,
+    conditions: Sequence[Condition],
+    *,
+    repeats: int = 1,
+    nested: bool = False,
+) -> None:
+    """Check that every fold can be trained on in all conditions, before anything runs.
+
+    Args:
+        store: The data set; for a split by scaffold, with that split.
+        settings: The protocol.
+        conditions: Label noise and training fractions.
+        repeats: How often there are folds.
+        nested: Whether each of the other folds is validated on in turn.
+
+    Raises:
+        GraphTransplantError: If it cannot, naming the fold and what it lacks.
+
+    Example:
+        >>> from graph_transplant import load
+        >>> check_training(load("motifs", graphs=60), Settings(folds=3), [Condition(0.0, 0.1)])
+        Traceback (most recent call last):
+        graph_transplant.errors.GraphTransplantError: `train_fraction` 0.1 leaves 2 of 20 training \
+graphs in fold 0 of repeat 0 of motifs, and none of the 3 of class 0: each class needs at least \
+one; choose a larger fraction
+    """
+    harder = [condition for condition in conditions if condition != Condition()]
+    if not harder:
+        return
+    places = all_trials(
+        methods=[""],
+        models=[""],
+        layers=[0],
+        repeats=repeats,
+        folds=settings.folds if settings.split == "folds" else 1,
+        nested=nested,
+    )
+    for trial in places:
+        for condition in harder:
+            tried = replace(trial, **condition._asdict())
+            training_graphs(store, split_of(store, tried, settings), tried, settings)
 
 
 def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:

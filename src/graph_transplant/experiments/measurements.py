@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graph_transplant.analysis import robustness
+from graph_transplant.analysis import calibration, robustness, saliency_quality, sample_quality
 from graph_transplant.augment import Augmentation
+from graph_transplant.experiments.examples import examples
 from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.splits import Split
+from graph_transplant.experiments.structures import atoms_of
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.targets import TargetScale
@@ -18,8 +20,10 @@ def measurements(
     result: FitResult,
     augmentations: Sequence[Augmentation],
     *,
+    processor: float,
     store: GraphStore,
     split: Split,
+    train: GraphStore,
     trial: Trial,
     settings: Settings,
     scale: TargetScale | None,
@@ -30,8 +34,10 @@ def measurements(
     Args:
         result: The training.
         augmentations: What it was trained with, as training left it.
+        processor: Processor seconds that it took.
         store: The whole data set.
         split: Which graphs were trained, validated and are tested on.
+        train: The training graphs as they were trained on, in the units of the data.
         trial: Which trial it is.
         settings: The protocol.
         scale: How numbers to predict were standardised, if they were.
@@ -42,10 +48,59 @@ def measurements(
     """
     validation, test = store.subset(split.validation), store.subset(split.test)
     record: Record = {}
-    for name, part in (("validation", validation), ("test", test)):
-        evaluation = evaluate(result.model, part)
+    evaluations = [evaluate(result.model, part) for part in (validation, test)]
+    for name, evaluation in zip(("validation", "test"), evaluations, strict=True):
         outputs = evaluation.logits if scale is None else scale.undo(evaluation.logits)
         record[name] = measure(outputs, evaluation.targets, store.task)
+    held_out, tested = evaluations
+    record |= calibration(
+        held_out.logits, held_out.targets, tested.logits, tested.targets, store.task
+    )
+    record["cost"] = cost(processor, result.epochs, result.best_epoch)
     if settings.attack:
-        record["attacked"] = robustness(result.model, test, settings.attack, data=store)
+        record["attacked"] = robustness(
+            result.model, test, settings.attack, data=store, seed=settings.seed
+        )
+    record |= saliency_quality(result.model, test, seed=seed)
+    samples = sample_quality(
+        result.model,
+        augmentations,
+        train if scale is None else scale.apply(train),
+        seed=seed,
+        atoms=lambda batch: atoms_of(batch, store),
+    )
+    if samples:
+        record["samples"] = samples
+    if (trial.repeat, trial.fold, trial.inner) == (0, 0, 0):
+        record["examples"] = examples(
+            result.model,
+            augmentations,
+            train,
+            test,
+            method=trial.method,
+            # Not the trial's: all methods, models and layers show the same graphs.
+            seed=settings.seed,
+            scale=scale,
+        )
     return record
+
+
+def cost(processor: float, epochs: int, best_epoch: int) -> dict[str, float]:
+    """Give what a training took, in processor time, which trials beside it do not change.
+
+    Args:
+        processor: Seconds of the whole training.
+        epochs: Epochs that were trained.
+        best_epoch: The epoch whose weights were kept.
+
+    Returns:
+        ``fit_seconds`` in all, ``epoch_seconds`` of a mean epoch with its validation, and
+        ``best_seconds``: that times the epochs until the best one.
+
+    Example:
+        >>> cost(10.0, 100, 40)
+        {'fit_seconds': 10.0, 'epoch_seconds': 0.1, 'best_seconds': 4.0}
+    """
+    each = processor / epochs
+    spent = {"fit_seconds": processor, "epoch_seconds": each, "best_seconds": each * best_epoch}
+    return {name: round(value, 4) for name, value in spent.items()}

@@ -11,7 +11,14 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from graph_transplant.experiments.protocol import METRICS, Record, Trial, metric_of, score
+from graph_transplant.experiments.protocol import (
+    METRICS,
+    Condition,
+    Record,
+    Trial,
+    metric_of,
+    score,
+)
 
 
 class Reporter(Protocol):
@@ -61,8 +68,8 @@ class Silent:
 class RemainingTime:
     """Estimates how long the rest of a comparison takes.
 
-    A method's trials are expected to take as long as its finished ones did, or as all finished ones
-    did when it has none.
+    A method's trials are expected to take as long as its finished ones on the same fraction of the
+    training graphs did, or as all finished ones did when it has none.
 
     Args:
         trials: The trials that will run.
@@ -82,13 +89,16 @@ class RemainingTime:
     def __init__(self, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
         self._left = dict.fromkeys(trials)
         self._workers = workers
-        self._durations: dict[tuple[str, str, int], list[float]] = {}
+        self._durations: dict[tuple[str, str, int, float], list[float]] = {}
         for record in finished:
             self._add(Trial.of_record(record), record["seconds"])
 
     def _add(self, trial: Trial, seconds: float) -> None:
-        kind = (trial.method, trial.model, trial.layers)
-        self._durations.setdefault(kind, []).append(seconds)
+        self._durations.setdefault(self._kind(trial), []).append(seconds)
+
+    @staticmethod
+    def _kind(trial: Trial) -> tuple[str, str, int, float]:
+        return trial.method, trial.model, trial.layers, trial.train_fraction
 
     def finish(self, trial: Trial, seconds: float) -> None:
         """Take note of a finished trial."""
@@ -103,13 +113,13 @@ class RemainingTime:
         overall = sum(everything) / len(everything)
         total = 0.0
         for trial in self._left:
-            known = self._durations.get((trial.method, trial.model, trial.layers))
+            known = self._durations.get(self._kind(trial))
             total += sum(known) / len(known) if known else overall
         return total / min(self._workers, max(1, len(self._left)))
 
 
 class RunningMeans:
-    """Mean test metric of each method so far, in the order the methods appeared.
+    """Mean test metric of each method and condition so far, in the order they appeared.
 
     Attributes:
         metric: The metric in words.
@@ -125,6 +135,8 @@ class RunningMeans:
         """Take note of a finished trial."""
         self.metric = METRICS[metric_of(record)]
         name = f"{record['method']} {record['model']}-{record['layers']}"
+        condition = Condition.of(record).short
+        name += f", {condition}" if condition else ""
         value = score(record)
         if value is not None:
             self._scores.setdefault(name, []).append(value)
@@ -231,6 +243,7 @@ class Display:
         self._latest = time.monotonic()
         name = f"{trial.method} {trial.model}-{trial.layers}"
         place = f"fold {trial.fold}" + (f", repeat {trial.repeat}" if trial.repeat else "")
+        place += f", {trial.condition.short}" if trial.condition.short else ""
         # Reset forgets the fields of the task, so that all of them are given again.
         self._progress.reset(
             self._one,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 
@@ -273,6 +275,130 @@ def one_split(settings: Mapping[str, Any]) -> bool:
     return bool(settings.get("split", "folds") != "folds")
 
 
+class Condition(NamedTuple):
+    """How hard training was made, the same for all methods that are compared.
+
+    Args:
+        label_noise: Share of the training labels that are wrong, in [0, 1).
+        train_fraction: Share of the training graphs that are used, in (0, 1].
+
+    Example:
+        >>> Condition(label_noise=0.2).words
+        'with 20 % of the training labels wrong'
+        >>> Condition(0.2, 0.1).short
+        'noise 20 %, size 10 %'
+        >>> Condition().words
+        ''
+    """
+
+    label_noise: float = 0.0
+    train_fraction: float = 1.0
+
+    @staticmethod
+    def of(record: Mapping[str, Any]) -> Condition:
+        """Give the condition of a record; one that names none has the default.
+
+        Args:
+            record: A finished trial.
+        """
+        default = Condition()
+        return Condition(
+            record.get("label_noise", default.label_noise),
+            record.get("train_fraction", default.train_fraction),
+        )
+
+    @property
+    def words(self) -> str:
+        """The condition in words; empty for the default."""
+        parts = []
+        if self.train_fraction != 1:
+            parts.append(f"on {_share(self.train_fraction)} of the training graphs")
+        if self.label_noise:
+            parts.append(f"with {_share(self.label_noise)} of the training labels wrong")
+        return " ".join(parts)
+
+    @property
+    def short(self) -> str:
+        """The condition in short, for a narrow place; empty for the default."""
+        parts = []
+        if self.label_noise:
+            parts.append(f"noise {_share(self.label_noise)}")
+        if self.train_fraction != 1:
+            parts.append(f"size {_share(self.train_fraction)}")
+        return ", ".join(parts)
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """What conditions are sorted by: the default comes first, then the harder the later."""
+        return self.label_noise, -self.train_fraction
+
+    def as_record(self) -> Record:
+        """Give what a record says of it: nothing of what has its default.
+
+        So a trial without either has the record that it had before there were conditions.
+        """
+        default = Condition()._asdict()
+        return {name: value for name, value in self._asdict().items() if value != default[name]}
+
+    def sentence(self, text: str) -> str:
+        """Put the condition before a sentence or a headline.
+
+        Args:
+            text: What holds in this condition; it may begin with a capital letter.
+
+        Example:
+            >>> Condition(train_fraction=0.1).sentence("No method helps")
+            'On 10 % of the training graphs, no method helps'
+        """
+        words = self.words
+        if not words:
+            return text
+        return f"{words[0].upper()}{words[1:]}, {text[0].lower()}{text[1:]}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.4g} %"
+
+
+def check_conditions(
+    label_noise: Sequence[float], train_fraction: Sequence[float]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Check the values of both axes, and give them as numbers, each once.
+
+    Args:
+        label_noise: Shares of training labels to be wrong.
+        train_fraction: Shares of training graphs to be used.
+
+    Raises:
+        GraphTransplantError: If there are none, or one is out of range.
+
+    Example:
+        >>> check_conditions([0, 0.2], [1])
+        ((0.0, 0.2), (1.0,))
+        >>> check_conditions([0.2, 1], [1])
+        Traceback (most recent call last):
+        graph_transplant.errors.GraphTransplantError: `label_noise` must be shares in [0, 1), got 1
+    """
+    noise = _shares("label_noise", label_noise, "[0, 1)", lambda value: 0 <= value < 1)
+    fraction = _shares("train_fraction", train_fraction, "(0, 1]", lambda value: 0 < value <= 1)
+    return noise, fraction
+
+
+def _shares(name: str, values: Any, kind: str, fits: Callable[[float], bool]) -> tuple[float, ...]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise GraphTransplantError(
+            f"`{name}` must be a sequence of shares in {kind}, got {values!r}"
+        )
+    given = list(values)
+    if not given:
+        raise GraphTransplantError(f"`{name}` must have at least one share in {kind}; got none")
+    for value in given:
+        if isinstance(value, bool) or not isinstance(value, Real) or not fits(float(value)):
+            raise GraphTransplantError(f"`{name}` must be shares in {kind}, got {value!r}")
+    # Adding zero takes the sign off a zero.
+    return tuple(dict.fromkeys(float(value) + 0.0 for value in given))
+
+
 @dataclass(frozen=True, order=True)
 class Trial:
     """One training run: a method and a model on one fold of one repeat.
@@ -285,10 +411,14 @@ class Trial:
         fold: Number of the test fold.
         inner: Which of the other folds is validated on, counted from the one after the test fold.
             Only nested selection uses others than 0.
+        label_noise: Share of the training labels that are wrong.
+        train_fraction: Share of the training graphs that are used.
 
     Example:
         >>> print(Trial("transplant-dp", "gcs", 3, repeat=0, fold=2))
         transplant-dp, gcs with 3 layers, repeat 0, fold 2
+        >>> print(Trial("vanilla", "gcs", 3, repeat=0, fold=2, label_noise=0.2))
+        vanilla, gcs with 3 layers, repeat 0, fold 2, noise 20 %
     """
 
     method: str
@@ -297,12 +427,21 @@ class Trial:
     repeat: int
     fold: int
     inner: int = 0
+    label_noise: float = 0.0
+    train_fraction: float = 1.0
+
+    @property
+    def condition(self) -> Condition:
+        """How hard training is made."""
+        return Condition(self.label_noise, self.train_fraction)
 
     def __str__(self) -> str:
         layers = f"{self.layers} layer{'s' if self.layers != 1 else ''}"
         place = f"repeat {self.repeat}, fold {self.fold}"
         if self.inner:
             place += f", inner {self.inner}"
+        if self.condition.short:
+            place += f", {self.condition.short}"
         return f"{self.method}, {self.model} with {layers}, {place}"
 
     @staticmethod
@@ -315,6 +454,7 @@ class Trial:
             record["repeat"],
             record["fold"],
             record.get("inner", 0),
+            *Condition.of(record),
         )
 
 
@@ -326,11 +466,13 @@ def all_trials(
     repeats: int,
     folds: int,
     nested: bool = False,
+    label_noise: Sequence[float] = (0.0,),
+    train_fraction: Sequence[float] = (1.0,),
 ) -> Iterator[Trial]:
     """List the trials of a comparison, fold by fold.
 
-    All methods of one fold come before the next fold, so that a comparison stopped half-way holds
-    complete pairs.
+    All methods of one fold and condition come before the next, so that a comparison stopped
+    half-way holds complete pairs.
 
     Args:
         methods: Names of methods.
@@ -339,6 +481,9 @@ def all_trials(
         repeats: Number of repeats.
         folds: Number of folds; 1 for the official split or one by scaffold.
         nested: Validate on each of the other folds in turn, for nested selection.
+        label_noise: Shares of training labels that are wrong.
+        train_fraction: Shares of training graphs that are used; each is combined with each share of
+            wrong labels.
 
     Example:
         >>> trials = all_trials(methods=["vanilla", "transplant-dp"], models=["gcs"], layers=[3],
@@ -347,10 +492,10 @@ def all_trials(
         [(0, 'vanilla'), (0, 'transplant-dp'), (1, 'vanilla')]
     """
     inner_splits = range(folds - 1 if nested else 1)
-    for repeat in range(repeats):
-        for fold in range(folds):
-            for model in models:
-                for depth in layers:
-                    for method in methods:
-                        for inner in inner_splits:
-                            yield Trial(method, model, depth, repeat, fold, inner)
+    places = product(range(repeats), range(folds))
+    for (repeat, fold), condition in product(places, product(label_noise, train_fraction)):
+        for model in models:
+            for depth in layers:
+                for method in methods:
+                    for inner in inner_splits:
+                        yield Trial(method, model, depth, repeat, fold, inner, *condition)

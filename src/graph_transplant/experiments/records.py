@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import METRICS, Record, Settings, Trial
+from graph_transplant.experiments.protocol import METRICS, Condition, Record, Settings, Trial
 from graph_transplant.files import try_lock
 
 _NUMBER = (int, float)
@@ -60,6 +60,17 @@ _POSSIBLE: dict[str, tuple[type, ...]] = {
     "curve": (list,),
     "attacked": (list,),
     "columns": (dict,),
+    "calibrated": (dict,),
+    "reliability": (list,),
+    "reliability_calibrated": (list,),
+    "cost": (dict,),
+    "saliency": (dict,),
+    "saliency_curve": (list,),
+    "samples": (dict,),
+    "examples": (list,),
+    "label_noise": _NUMBER,
+    "train_fraction": _NUMBER,
+    "wrong_labels": (int,),
 }
 """What a record may have, with the type that readers count on."""
 
@@ -68,17 +79,35 @@ _INSIDE: dict[str, tuple[type, ...]] = {
     "validation": _MEASURED,
     "sizes": (int,),
     "columns": (str,),
+    "calibrated": _MEASURED,
+    "cost": _MEASURED,
+    "saliency": _MEASURED,
+    "samples": _MEASURED,
 }
 """Fields that are objects, with the type of everything in them."""
 
-_LISTS = {"curve": "epoch", "attacked": "budget"}
+_LISTS = {
+    "curve": "epoch",
+    "attacked": "budget",
+    "reliability": "bin",
+    "reliability_calibrated": "bin",
+    "saliency_curve": "share",
+    "examples": "kind",
+}
 """Fields that are lists of objects, with what each of those must have."""
+
+_FREE = ("examples",)
+"""Those of them whose objects may hold anything else besides: who draws them knows their kinds."""
 
 _IN_LISTS: dict[str, tuple[type, ...]] = {
     "epoch": (int,),
     "measurements": (dict,),
     "budget": _NUMBER,
     "edges": (int,),
+    "bin": (int,),
+    "count": (int,),
+    "share": _NUMBER,
+    "kind": (str,),
 }
 """What those objects may have that is not a measured number."""
 
@@ -379,11 +408,12 @@ def _faults(record: Record) -> Iterator[str]:
             place = f"{name}[{number}]"
             if not isinstance(point, dict):
                 yield f"field `{place}` has the type {type(point).__name__}"
-            expected = {key: _IN_LISTS.get(key, _MEASURED) for key in point}
+            keys = (needed,) if name in _FREE else point
+            expected = {key: _IN_LISTS.get(key, _MEASURED) for key in keys}
             yield from _wrong_types(point, expected, f"{place}.")
             if needed not in point:
                 yield f"field `{place}.{needed}` is missing"
-            inside = point.get("measurements", {})
+            inside = {} if name in _FREE else point.get("measurements", {})
             yield from _wrong_types(
                 inside, dict.fromkeys(inside, _MEASURED), f"{place}.measurements."
             )
@@ -393,6 +423,12 @@ def _faults(record: Record) -> Iterator[str]:
         yield from _wrong_types(settings, {name: kinds}, "settings.")
     if settings.get("metric", "accuracy") not in METRICS:
         yield f"field `settings.metric` is {settings['metric']!r}"
+    noise, fraction = Condition.of(record)
+    # Written so that what is no number at all (JSON readers know NaN) does not pass.
+    if not 0 <= noise < 1:
+        yield f"field `label_noise` is {noise}, not in [0, 1)"
+    if not 0 < fraction <= 1:
+        yield f"field `train_fraction` is {fraction}, not in (0, 1]"
 
 
 def _wrong_types(

@@ -1,8 +1,9 @@
 """Which candidate stands for a method: number of layers and parameters, by validation alone.
 
-A *family* is one method with one model on one data set; its *candidates* are the numbers of layers
-and the parameters that were tried. The methods are then compared family by family, each with the
-candidate that did best on validation graphs. Test scores are never read here.
+A *family* is one method with one model on one data set, in one condition of training; its
+*candidates* are the numbers of layers and the parameters that were tried. The methods are then
+compared family by family, each with the candidate that did best on validation graphs. Test scores
+are never read here.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.experiments.protocol import Record, one_split, score
+from graph_transplant.experiments.protocol import Condition, Record, one_split, score
 from graph_transplant.experiments.statistics import mean
 
 SELECTIONS = ("none", "validation", "nested")
 """How one candidate per method is chosen: not at all, once for all folds, or fold by fold."""
 
-Family = tuple[str, str, str]
-"""Data, model, and the method without its parameters."""
+Family = tuple[str, str, Condition, str]
+"""Data, model, the condition of training, and the method without its parameters."""
 
 Setup = tuple[int, str]
 """One candidate of a family: its number of layers and the method with its parameters."""
@@ -49,6 +50,8 @@ class Candidate:
         trials: Number of trials that mean is taken over.
         folds: Number of folds it was chosen for.
         chosen: Whether that is any.
+        label_noise: Share of the training labels that are wrong.
+        train_fraction: Share of the training graphs that are used.
     """
 
     data: str
@@ -60,6 +63,8 @@ class Candidate:
     trials: int
     folds: int
     chosen: bool
+    label_noise: float = 0.0
+    train_fraction: float = 1.0
 
 
 def method_key(name: str) -> str:
@@ -94,6 +99,9 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
     with all their inner trials). So a few trials of an unfinished candidate do not cut down the
     folds that the others are judged on; :func:`left_out` names it.
 
+    Each condition of training (label noise, training fraction) has its own choice, made by the
+    trials of that condition.
+
     Ties go to fewer layers, then to the shorter name, then to the alphabet. A fold in which a
     candidate has no validation score (an AUROC without both classes) has no say.
 
@@ -124,7 +132,7 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
     if how == "none":
         return [record for record in records if record.get("inner", 0) == 0]
     selected = []
-    for (_, _, method), trials in _families(records).items():
+    for (_, _, _, method), trials in _families(records).items():
         for place, setup in sorted(_choices(trials, how).items()):
             layers, name = setup
             chosen = {"layers": layers, "method": name}
@@ -157,7 +165,7 @@ def selection_table(records: Iterable[Record], how: str) -> list[Candidate]:
     check_choice("select", how, SELECTIONS)
     table = []
     families = _families(records) if how != "none" else {}
-    for (data, model, method), trials in families.items():
+    for (data, model, condition, method), trials in families.items():
         places = [*_voting(trials, how).values()]
         choices = [*_choices(trials, how).values()]
         for setup in trials:
@@ -175,6 +183,7 @@ def selection_table(records: Iterable[Record], how: str) -> list[Candidate]:
                     trials=len(scores),
                     folds=folds,
                     chosen=folds > 0,
+                    **condition._asdict(),
                 )
             )
     return table
@@ -200,31 +209,32 @@ def left_out(records: Iterable[Record], how: str) -> list[str]:
     check_choice("select", how, SELECTIONS)
     sentences: list[str] = []
     families = _families(records) if how != "none" else {}
-    for (_, model, method), trials in families.items():
+    for (_, model, condition, method), trials in families.items():
         settings = _settings(trials)
         official = one_split(settings)
         repeats = len({repeat for repeat, _ in _places(trials)})
         expected = repeats if official else repeats * settings["folds"]
         unit = "runs" if official else "folds"
         entrants = _entrants(trials, how)
-        sentences += _without_part(model, trials, entrants, how, f"{expected} {unit}")
+        said = list(_without_part(model, trials, entrants, how, f"{expected} {unit}"))
         voting, chosen = len(_voting(trials, how)), len(_choices(trials, how))
         if how == "nested":
             missing = expected - chosen
             if missing:
                 verb, whose = ("is", "its") if missing == 1 else ("are", "their")
-                sentences.append(
+                said.append(
                     f"{method} with {model}: {missing} of {expected} folds {verb} left out, "
                     f"{whose} inner trials are not all finished."
                 )
         elif not chosen:
             part = " that take part" if len(entrants) < len(trials) else ""
-            sentences.append(
+            said.append(
                 f"{method} with {model} is left out: there is no {unit[:-1]} that all of its "
                 f"{len(entrants)} candidates{part} have finished."
             )
         elif len(trials) > 1 and voting < expected:
-            sentences.append(f"{method} with {model} is chosen on {voting} of {expected} {unit}.")
+            said.append(f"{method} with {model} is chosen on {voting} of {expected} {unit}.")
+        sentences += [condition.sentence(text) for text in said]
     return sentences
 
 
@@ -249,14 +259,20 @@ def _families(records: Iterable[Record]) -> dict[Family, Trials]:
     """Sort records by family and candidate, candidates in the order in which ties are broken."""
     families: dict[Family, Trials] = {}
     for record in records:
-        family = (record["data"], record["model"], method_key(record["method"]))
+        method = method_key(record["method"])
+        family = (record["data"], record["model"], Condition.of(record), method)
         setup = (record["layers"], record["method"])
         place = (record["repeat"], record["fold"], record.get("inner", 0))
         families.setdefault(family, {}).setdefault(setup, {})[place] = record
     return {
         family: dict(sorted(trials.items(), key=lambda item: _simplest(item[0])))
-        for family, trials in sorted(families.items())
+        for family, trials in sorted(families.items(), key=lambda item: _order(item[0]))
     }
+
+
+def _order(family: Family) -> tuple[str, str, tuple[float, float], str]:
+    data, model, condition, method = family
+    return data, model, condition.order, method
 
 
 def _simplest(setup: Setup) -> tuple[int, int, str]:

@@ -6,14 +6,15 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from graph_transplant.experiments.protocol import (
     BASELINE,
     METRICS,
+    Condition,
     Record,
     Trial,
     metric_of,
@@ -35,6 +36,33 @@ SIGNIFICANT = 0.05
 
 FEW_PAIRS = 5
 """Below this many pairs a verdict is worded as a hint."""
+
+
+class Group(NamedTuple):
+    """What methods are compared within.
+
+    Args:
+        data: Name of the data set.
+        model: Name of the convolution.
+        layers: Number of layers; ``None`` when it was selected.
+        label_noise: Share of the training labels that are wrong.
+        train_fraction: Share of the training graphs that are used.
+
+    Example:
+        >>> Group("motifs", "gcs", 3, label_noise=0.2).condition.words
+        'with 20 % of the training labels wrong'
+    """
+
+    data: str
+    model: str
+    layers: int | None
+    label_noise: float = 0.0
+    train_fraction: float = 1.0
+
+    @property
+    def condition(self) -> Condition:
+        """How hard training was made."""
+        return Condition(self.label_noise, self.train_fraction)
 
 
 @dataclass(frozen=True)
@@ -74,6 +102,8 @@ class SummaryRow:
         rmse_mean: Mean root of the mean squared error, in the units of the data.
         mae_mean: Mean absolute error, in the units of the data.
         split: ``"folds"``, ``"official"`` or ``"scaffold"``.
+        label_noise: Share of the training labels that are wrong.
+        train_fraction: Share of the training graphs that are used.
     """
 
     data: str
@@ -106,10 +136,20 @@ class SummaryRow:
     rmse_mean: float | None = None
     mae_mean: float | None = None
     split: str = "folds"
+    label_noise: float = 0.0
+    train_fraction: float = 1.0
+
+    @property
+    def group(self) -> Group:
+        """What the method is compared within."""
+        return Group(self.data, self.model, self.layers, self.label_noise, self.train_fraction)
 
 
 WHEN_THERE = ("average_precision_mean", "r2_mean", "rmse_mean", "mae_mean")
 """Columns of ``summary.csv`` that are left out when no row has a value."""
+
+CONDITIONS = Condition()._asdict()
+"""Columns of ``summary.csv`` that are left out when all rows have these, the defaults."""
 
 COLUMNS = tuple(field.name for field in fields(SummaryRow) if field.name != "split")
 """Columns of ``summary.csv``, in order: fields of :class:`SummaryRow`."""
@@ -129,6 +169,8 @@ class PairRow:
         p_value: Corrected paired t-test of the difference.
         p_holm: The same after Holm's correction over all pairs of methods of this model.
         effect: The difference in standard deviations of the paired differences.
+        label_noise: Share of the training labels that are wrong.
+        train_fraction: Share of the training graphs that are used.
     """
 
     data: str
@@ -140,14 +182,20 @@ class PairRow:
     p_value: float | None
     p_holm: float | None
     effect: float | None
+    label_noise: float = 0.0
+    train_fraction: float = 1.0
 
-
-Group = tuple[str, str, int | None]
-"""What methods are compared within: data, model, layers (``None`` when these were selected)."""
+    @property
+    def group(self) -> Group:
+        """What the two methods are compared within."""
+        return Group(self.data, self.model, self.layers, self.label_noise, self.train_fraction)
 
 
 def group_records(records: Iterable[Record]) -> dict[Group, dict[str, list[Record]]]:
-    """Sort records into ``{(data, model, layers): {method: records}}``.
+    """Sort records into ``{group: {method: records}}``.
+
+    Methods are compared within one group only: trials with wrong labels or fewer training graphs
+    are no trials of the same task as those without.
 
     Everything is in a fixed order (records by repeat and fold), whatever order the trials finished
     in. Records that :func:`~graph_transplant.experiments.selection.select` chose have ``None`` for
@@ -157,16 +205,21 @@ def group_records(records: Iterable[Record]) -> dict[Group, dict[str, list[Recor
         >>> record = {"data": "motifs", "model": "gcs", "layers": 3, "method": "vanilla",
         ...           "repeat": 0, "fold": 0}
         >>> groups = group_records([record | {"fold": 1}, record])
-        >>> [record["fold"] for record in groups["motifs", "gcs", 3]["vanilla"]]
+        >>> [record["fold"] for record in groups[Group("motifs", "gcs", 3)]["vanilla"]]
         [0, 1]
     """
     groups: dict[Group, dict[str, list[Record]]] = {}
     outer = [record for record in records if record.get("inner", 0) == 0]
     for record in sorted(outer, key=lambda item: (item["method"], item["repeat"], item["fold"])):
         layers = None if "chosen" in record else record["layers"]
-        group = (record["data"], record["model"], layers)
+        group = Group(record["data"], record["model"], layers, *Condition.of(record))
         groups.setdefault(group, {}).setdefault(record["method"], []).append(record)
-    return dict(sorted(groups.items(), key=lambda item: (*item[0][:2], item[0][2] or 0)))
+    return dict(sorted(groups.items(), key=lambda item: _place(item[0])))
+
+
+def _place(group: Group) -> tuple[str, str, int, tuple[float, float]]:
+    """Give what groups are sorted by."""
+    return group.data, group.model, group.layers or 0, group.condition.order
 
 
 def scores(records: Iterable[Record], name: str) -> list[float]:
@@ -216,13 +269,14 @@ def paired_differences(
 
 
 def summarise(records: Iterable[Record], selection: str = "none") -> list[SummaryRow]:
-    """Summarise records, one row per data set, model, number of layers and method.
+    """Summarise records, one row per data set, model, number of layers, condition and method.
 
     Within a model the rows are ranked by mean test score, which is the metric that the records were
     made with. Differences are to ``vanilla``, over the folds both methods have; Holm's correction
-    runs over the methods of one model. The runs of one split, official or by scaffold, share their
-    test graphs and their training graphs: they are tested as independent runs, and what the test
-    speaks of is another run on that split, not other graphs.
+    runs over the methods of one model. Each condition, that is label noise and training fraction,
+    is ranked and tested by itself. The runs of one split, official or by scaffold, share their test
+    graphs and their training graphs: they are tested as independent runs, and what the test speaks
+    of is another run on that split, not other graphs.
 
     Args:
         records: Finished trials.
@@ -257,7 +311,7 @@ def summarise(records: Iterable[Record], selection: str = "none") -> list[Summar
             low, high = mean_interval(values, test_to_train=_test_to_train(trials)) or (None, None)
             rows.append(
                 SummaryRow(
-                    *group,
+                    **group._asdict(),
                     method=name,
                     metric=metric,
                     trials=len(trials),
@@ -319,7 +373,7 @@ def pairwise(records: Iterable[Record], selection: str = "none") -> list[PairRow
         for (first, second), paired, p_holm in zip(pairs, compared, corrected, strict=True):
             rows.append(
                 PairRow(
-                    *group,
+                    **group._asdict(),
                     first=first,
                     second=second,
                     difference=paired.difference,
@@ -393,7 +447,8 @@ def _test_to_train(records: Sequence[Record]) -> float:
     """Give the number of test graphs per training graph that the correction asks for."""
     if one_split(records[0]["settings"]):
         # The training sets do not merely overlap, they are the same: there is no draw of graphs
-        # whose dependence could be corrected for, only independent seeds.
+        # whose dependence could be corrected for, only independent seeds. Those draw also which
+        # labels are wrong and which graphs are left out, independently from run to run.
         return 0.0
     train: int = sum(record["sizes"]["train"] for record in records)
     test: int = sum(record["sizes"]["test"] for record in records)
@@ -435,7 +490,8 @@ def summary_csv(rows: Iterable[SummaryRow]) -> str:
     """Give the text of ``summary.csv``; a number that is not defined is an empty cell.
 
     Columns of measurements that belong to some tasks only (:data:`WHEN_THERE`) are there when a row
-    has a value.
+    has a value, those of the conditions (:data:`CONDITIONS`) when a row has another than the
+    default.
 
     Example:
         >>> summary_csv([]).split(",")[:3]
@@ -447,7 +503,8 @@ def summary_csv(rows: Iterable[SummaryRow]) -> str:
     columns = [
         name
         for name in COLUMNS
-        if name not in WHEN_THERE or any(getattr(row, name) is not None for row in rows)
+        if (name not in WHEN_THERE or any(getattr(row, name) is not None for row in rows))
+        and (name not in CONDITIONS or any(row.group.condition != Condition() for row in rows))
     ]
     writer.writerow(columns)
     for row in rows:
@@ -474,6 +531,8 @@ class Verdict:
             better, ``"none"`` when nothing differs significantly, ``"open"`` when nothing was
             tested.
         best: The method that beats the baseline, or nothing.
+        label_noise: Share of the training labels that are wrong.
+        train_fraction: Share of the training graphs that are used.
     """
 
     data: str
@@ -484,10 +543,17 @@ class Verdict:
     clause: str
     kind: Literal["better", "worse", "none", "open"]
     best: str | None = None
+    label_noise: float = 0.0
+    train_fraction: float = 1.0
+
+    @property
+    def group(self) -> Group:
+        """What it speaks of."""
+        return Group(self.data, self.model, self.layers, self.label_noise, self.train_fraction)
 
 
 def verdicts(rows: Iterable[SummaryRow]) -> list[Verdict]:
-    """Word the findings, one verdict per data set, model and number of layers.
+    """Word the findings, one verdict per data set, model, number of layers and condition.
 
     A method is said to beat ``vanilla`` only when the p-value after Holm's correction is below
     0.05; otherwise the largest difference is named together with the interval it may lie in. With
@@ -513,15 +579,30 @@ def verdicts(rows: Iterable[SummaryRow]) -> list[Verdict]:
     """
     groups: dict[Group, list[SummaryRow]] = {}
     for row in rows:
-        groups.setdefault((row.data, row.model, row.layers), []).append(row)
-    return [_verdict(group, members) for group, members in groups.items()]
+        groups.setdefault(row.group, []).append(row)
+    return [
+        _in_condition(_verdict(group, members), group.condition)
+        for group, members in groups.items()
+    ]
+
+
+def _in_condition(verdict: Verdict, condition: Condition) -> Verdict:
+    """Name the condition that a verdict holds in, unless it is the default."""
+    if not condition.words:
+        return verdict
+    return replace(
+        verdict,
+        headline=condition.sentence(verdict.headline),
+        sentence=condition.sentence(verdict.sentence),
+        clause=f"{condition.words}, {verdict.clause}",
+    )
 
 
 def verdict_line(found: Sequence[Verdict]) -> str:
     """Join the verdicts of several data sets or models to one line.
 
-    Data sets of which the same is to be said share a clause; where one has several verdicts, each
-    names its model.
+    Data sets of which the same is to be said share a clause; where one has verdicts on several
+    models, each names its own.
 
     Args:
         found: The verdicts, as :func:`verdicts` gives them.
@@ -539,11 +620,12 @@ def verdict_line(found: Sequence[Verdict]) -> str:
         transplant-ep beats vanilla on ENZYMES by 6.1 points, p = 0.004 after Holm; no method \
 helps significantly on NCI1
     """
-    verdicts_of = Counter(verdict.data for verdict in found)
+    models = {(verdict.data, verdict.model, verdict.layers) for verdict in found}
+    models_of = Counter(data for data, _, _ in models)
     places: dict[str, list[str]] = {}
     for verdict in sorted(found, key=lambda item: item.kind != "better"):
         text, place = verdict.clause, verdict.data
-        if verdicts_of[verdict.data] > 1:
+        if models_of[verdict.data] > 1:
             place += f" ({model_name(verdict.model, verdict.layers)})"
             text = text.replace(f" on {verdict.data}", f" on {place}", 1)
         shared = text.removesuffix(f" on {place}")
@@ -562,7 +644,7 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
         best = rows[0]
         headline = f"{best.method} has the highest {metric} on {data}"
         return Verdict(
-            *group,
+            **group._asdict(),
             headline=headline,
             sentence=(
                 f"{best.method} has the highest mean {metric} on {data}, "
@@ -575,7 +657,7 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
     if len(rows) == 1:
         (row,) = rows
         return Verdict(
-            *group,
+            **group._asdict(),
             headline=f"{BASELINE} reaches {_percent(row.score_mean)} on {data}",
             sentence=(
                 f"{BASELINE} reaches a mean {metric} of {_percent(row.score_mean)} on {data} "
@@ -587,7 +669,7 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
     compared = [row for row in rows if row.difference is not None]
     if not compared:
         return Verdict(
-            *group,
+            **group._asdict(),
             headline=f"Nothing to compare yet on {data}",
             sentence=f"No method shares a finished {_unit(rows[0])} with {BASELINE} on {data} yet.",
             clause=f"there is nothing to compare yet on {data}",
@@ -616,7 +698,7 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
             for row in worse
         ]
         return Verdict(
-            *group,
+            **group._asdict(),
             headline=headline,
             sentence="; ".join(parts) + "." + hint,
             clause=f"{headline}, {format_p(best.p_holm)}{after}",
@@ -631,7 +713,7 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
         ]
         last = worse[0]
         return Verdict(
-            *group,
+            **group._asdict(),
             headline=f"No method beats {BASELINE} on {data}",
             sentence=f"No method beats {BASELINE}; {'; '.join(parts)}.{hint}",
             clause=(
@@ -655,7 +737,7 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
         if largest.difference == 0:
             apart = f"{largest.method} and {BASELINE} have the same {metric} on {data}"
         return Verdict(
-            *group,
+            **group._asdict(),
             headline=f"No difference can be tested on {data}",
             sentence=f"{apart}; {reason}.",
             clause=f"no difference can be tested on {data}",
@@ -679,7 +761,11 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
             f"{format_points(largest.ci_high)} plausible ({_evidence(largest, family)})"
         )
     return Verdict(
-        *group, headline=headline, sentence=sentence + "." + hint, clause=subject, kind="none"
+        **group._asdict(),
+        headline=headline,
+        sentence=sentence + "." + hint,
+        clause=subject,
+        kind="none",
     )
 
 
@@ -693,7 +779,7 @@ def notes(records: Iterable[Record], selection: str = "none") -> list[str]:
     Returns:
         Sentences, possibly none: trials that were still improving when the epochs ran out, methods
         that lack trials others have, folds that selection cannot use yet, test scores and losses
-        that are not finite.
+        that are not finite, what conditions of training leave as it is.
 
     Example:
         >>> record = {"data": "motifs", "model": "gcs", "layers": 3, "method": "vanilla",
@@ -717,18 +803,18 @@ epochs may change the picture.
             f"In {len(limited)} of {len(records)} trials the best checkpoint lies in the last "
             f"tenth of the {epochs} epochs allowed: more epochs may change the picture."
         )
-    finished: dict[tuple[str, str, int], Counter[str]] = {}
+    found += _notes_on_conditions(records)
+    finished: dict[Group, Counter[str]] = {}
     for record in sorted(records, key=Trial.of_record):
-        group = (record["data"], record["model"], record["layers"])
+        group = Group(record["data"], record["model"], record["layers"], *Condition.of(record))
         finished.setdefault(group, Counter())[record["method"]] += 1
-    for (_, model, layers), counts in sorted(finished.items()):
+    for group, counts in sorted(finished.items(), key=lambda item: _place(item[0])):
         most = max(counts.values())
         short = [f"{name} has {count}" for name, count in counts.items() if count < most]
         if short:
-            found.append(
-                f"{model} with {_layers(layers)} is not complete: {', '.join(short)} of {most} "
-                "trials."
-            )
+            what = f"{group.model} with {_layers(group.layers or 0)} is not complete"
+            what = group.condition.sentence(what)
+            found.append(f"{what}: {', '.join(short)} of {most} trials.")
     found += left_out(records, selection)
     for what, lost in (
         ("score", [record for record in records if score(record) is None]),
@@ -738,6 +824,33 @@ epochs may change the picture.
             trials = "; ".join(str(Trial.of_record(record)) for record in lost)
             found.append(f"The test {what} is not finite in: {trials}.")
     return found
+
+
+def _notes_on_conditions(records: Sequence[Record]) -> Iterator[str]:
+    """Say what label noise and a training fraction do not touch."""
+    conditions = [Condition.of(record) for record in records]
+    noisy = any(condition.label_noise for condition in conditions)
+    fewer = any(condition.train_fraction != 1 for condition in conditions)
+    if noisy:
+        yield (
+            "Wrong labels are in the training graphs alone: validation and test graphs have their "
+            "true labels, so that early stopping and selection see no wrong label."
+        )
+    if fewer:
+        yield (
+            "Graphs are left out of the training graphs alone: validation and test graphs are all "
+            "there, so that early stopping and selection see more graphs than training may have."
+        )
+    unchanged = Counter(
+        condition.words
+        for condition, record in zip(conditions, records, strict=True)
+        if condition.label_noise and record.get("wrong_labels") == 0
+    )
+    for words, count in unchanged.items():
+        yield (
+            f"In {_trials(count)} {words}, that share of so few labels rounds to none: nothing is "
+            "wrong there."
+        )
 
 
 def p_cell(value: float | None) -> str:

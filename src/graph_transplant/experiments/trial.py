@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,7 +14,14 @@ from graph_transplant import __version__
 from graph_transplant.augment import build_method
 from graph_transplant.experiments.measurements import measurements
 from graph_transplant.experiments.protocol import Record, Settings, Trial, is_store_file
-from graph_transplant.experiments.splits import Split, fold_indices, official_split, strata
+from graph_transplant.experiments.splits import (
+    Split,
+    fewer_graphs,
+    fold_indices,
+    official_split,
+    strata,
+    wrong_labels,
+)
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.targets import TargetScale
@@ -27,7 +35,9 @@ def trial_seed(trial: Trial, seed: int) -> int:
     """Derive the seed of a trial from the seed of the comparison.
 
     The method does not enter: all methods of a fold start from the same weights and see the same
-    batch order, so that their difference is the method's.
+    batch order, so that their difference is the method's. Nor do label noise and training fraction:
+    all conditions of a fold start from the same weights, and with the same number of graphs batches
+    are drawn in the same order.
 
     Args:
         trial: The trial.
@@ -55,21 +65,67 @@ def trial_seed(trial: Trial, seed: int) -> int:
 def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
     """Give the training, validation and test graphs of a trial.
 
+    Where the trial asks for a fraction of the training graphs, the rest is in no part.
+
     Args:
         store: The whole data set.
         trial: The trial.
         settings: The protocol.
     """
     if settings.split != "folds":
-        return official_split(store)
-    return fold_indices(
-        strata(store, settings.folds),
-        folds=settings.folds,
+        split = official_split(store)
+    else:
+        split = fold_indices(
+            strata(store, settings.folds),
+            folds=settings.folds,
+            repeat=trial.repeat,
+            seed=settings.seed,
+            fold=trial.fold,
+            inner=trial.inner,
+        )
+    train = fewer_graphs(
+        store,
+        split.train,
+        trial.train_fraction,
         repeat=trial.repeat,
         seed=settings.seed,
         fold=trial.fold,
-        inner=trial.inner,
     )
+    return replace(split, train=train)
+
+
+def training_graphs(
+    store: GraphStore, split: Split, trial: Trial, settings: Settings
+) -> GraphStore:
+    """Give the graphs that a trial trains on, some of them with wrong labels if it asks for that.
+
+    Args:
+        store: The whole data set; it is not changed.
+        split: The graphs of the trial (:func:`split_of`).
+        trial: The trial.
+        settings: The protocol.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store, settings = gt.load("motifs", graphs=60), Settings(folds=3)
+        >>> trial = Trial("vanilla", "gcs", 3, repeat=0, fold=0, label_noise=0.2)
+        >>> split = split_of(store, trial, settings)
+        >>> train = training_graphs(store, split, trial, settings)
+        >>> len(train), int((train.labels != store.labels[split.train]).sum())
+        (20, 4)
+    """
+    train = store.subset(split.train)
+    if not trial.label_noise:
+        return train
+    labels = wrong_labels(
+        store,
+        split.train,
+        trial.label_noise,
+        repeat=trial.repeat,
+        seed=settings.seed,
+        fold=trial.fold,
+    )
+    return train.with_targets(labels, num_outputs=store.num_outputs)
 
 
 def run_trial(
@@ -86,7 +142,10 @@ def run_trial(
     Selection looks at the validation graphs only; the test graphs are evaluated once, at the
     selected checkpoint. Standardisation statistics come from training and validation graphs, those
     of numbers to predict from the training graphs alone; predicted numbers are measured in the
-    units of the data. The record depends on the arguments alone, apart from its ``seconds``.
+    units of the data. Label noise and training fraction change the training graphs alone:
+    validation and test graphs are all there and have their true labels, so that the choice of a
+    checkpoint sees no wrong label. The record depends on the arguments alone, apart from its
+    ``seconds``.
 
     Args:
         store: The whole data set; for a split by scaffold, with that split.
@@ -102,7 +161,7 @@ def run_trial(
     start = time.perf_counter()
     split = split_of(store, trial, settings)
     seed = trial_seed(trial, settings.seed)
-    train = store.subset(split.train)
+    train = training_graphs(store, split, trial, settings)
     validation = store.subset(split.validation)
     scale = TargetScale.of(train) if store.task == "regression" else None
     model = GraphClassifier.for_data(
@@ -115,6 +174,7 @@ def run_trial(
         seed=seed,
     )
     augmentations = build_method(trial.method, model, seed=seed + 1)
+    begin = time.process_time()
     result = fit(
         model,
         train if scale is None else scale.apply(train),
@@ -134,11 +194,14 @@ def run_trial(
         progress=False,
         callbacks=callbacks,
     )
+    processor = time.process_time() - begin
     measured = measurements(
         result,
         augmentations,
+        processor=processor,
         store=store,
         split=split,
+        train=train,
         trial=trial,
         settings=settings,
         scale=scale,
@@ -169,7 +232,14 @@ def run_trial(
         },
         "settings": settings.as_record(__version__),
         "curve": sampled_curve(result.history),
+        **trial.condition.as_record(),
     }
+    if trial.train_fraction != 1:
+        record["sizes"]["left_out"] = len(store) - sum(record["sizes"].values())
+    if trial.label_noise:
+        true = store.y[split.train]
+        # What is missing is not wrong, though it does not equal itself.
+        record["wrong_labels"] = int(((train.y != true) & ~true.isnan()).sum())
     columns = _columns(store, source)
     if columns:
         record["columns"] = columns

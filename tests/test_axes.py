@@ -1,0 +1,793 @@
+"""Label noise and training fractions: recounted with numpy, from what training was given."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from scipy import stats
+
+import graph_transplant as gt
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments import trial as trial_module
+from graph_transplant.experiments.across import across
+from graph_transplant.experiments.compare import Comparison, check_training, compare
+from graph_transplant.experiments.progress import Plain, RemainingTime, RunningMeans, Silent
+from graph_transplant.experiments.protocol import (
+    Condition,
+    Record,
+    Settings,
+    Trial,
+    all_trials,
+    check_conditions,
+)
+from graph_transplant.experiments.records import RecordStore, record_line
+from graph_transplant.experiments.selection import left_out, select, selection_table
+from graph_transplant.experiments.splits import fewer_graphs, wrong_labels
+from graph_transplant.experiments.summary import (
+    Group,
+    group_records,
+    notes,
+    pairwise,
+    summarise,
+    summary_csv,
+    verdict_line,
+    verdicts,
+)
+from graph_transplant.experiments.trial import run_trial, split_of, training_graphs, trial_seed
+from graph_transplant.graphs import GraphStore
+from strategies import rings_and_stars
+
+NAN = float("nan")
+PLACE = {"repeat": 0, "seed": 0, "fold": 0}
+
+
+def points(y: torch.Tensor, task: str = "multiclass", **changes: Any) -> GraphStore:
+    """Graphs of one node each: only their targets count here."""
+    count = len(y)
+    return GraphStore(
+        x=torch.ones(count, 1),
+        edge_index=torch.empty(2, 0, dtype=torch.long),
+        y=y,
+        node_counts=torch.ones(count, dtype=torch.long),
+        edge_counts=torch.zeros(count, dtype=torch.long),
+        task=task,
+        name="points",
+        **changes,
+    )
+
+
+def motifs(graphs: int = 60) -> GraphStore:
+    return gt.load("motifs", graphs=graphs)
+
+
+def ids(tensor: torch.Tensor) -> set[int]:
+    return set(tensor.tolist())
+
+
+# What is drawn
+
+
+@given(
+    counts=st.lists(st.integers(3, 30), min_size=2, max_size=5),
+    shares=st.tuples(st.floats(0.2, 0.95), st.floats(0.2, 0.95)).map(sorted),
+    seed=st.integers(0, 5),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_fraction_is_exact_nested_and_keeps_the_classes_in_proportion(
+    counts: list[int], shares: list[float], seed: int
+) -> None:
+    labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    # The first graph of the smallest class is taken before half a graph more of any other's share.
+    first = Fraction(1, 2 * min(counts))
+    before = sum(
+        Fraction(2 * rank + 1, 2 * count) <= first for count in counts for rank in range(count)
+    )
+    assume(round(shares[0] * len(labels)) >= before)
+    # The rest of the data is not trained on and must not be taken.
+    store = points(torch.from_numpy(np.concatenate([labels, labels])))
+    train = torch.arange(len(labels))
+    kept = [fewer_graphs(store, train, share, repeat=0, seed=seed, fold=0) for share in shares]
+    small, large = kept
+    assert ids(small) <= ids(large) <= ids(train)
+    for share, graphs in zip(shares, kept, strict=True):
+        assert len(graphs) == len(ids(graphs)) == round(share * len(labels))
+        assert graphs.tolist() == sorted(graphs.tolist())
+        found = np.bincount(labels[graphs.numpy()], minlength=len(counts)).tolist()
+        # What makes an apportionment Webster's: one divisor rounds every class to its number.
+        lowest = max(Fraction(2 * got - 1, 2 * of) for got, of in zip(found, counts, strict=True))
+        highest = min(Fraction(2 * got + 1, 2 * of) for got, of in zip(found, counts, strict=True))
+        assert min(found) >= 1
+        assert lowest <= highest
+    assert fewer_graphs(store, train, 1.0, repeat=0, seed=seed, fold=0) is train
+
+
+def test_a_fraction_that_loses_a_class_is_refused() -> None:
+    store = points(torch.tensor([0] * 30 + [3] * 4))
+    with pytest.raises(GraphTransplantError, match=r"3 of 34 .* none of the 4 of class 3"):
+        fewer_graphs(store, torch.arange(34), 0.1, repeat=0, seed=0, fold=0)
+    assert len(fewer_graphs(store, torch.arange(34), 0.2, repeat=0, seed=0, fold=0)) == 7
+    # A class that only graphs outside the training set have cannot be lost.
+    assert len(fewer_graphs(store, torch.arange(30), 0.1, repeat=0, seed=0, fold=0)) == 3
+    with pytest.raises(GraphTransplantError, match="leaves 1 of 30 training graphs with a target"):
+        fewer_graphs(store, torch.arange(30), 0.04, repeat=0, seed=0, fold=0)
+
+
+def test_fractions_differ_between_folds_repeats_and_seeds_and_are_drawn_at_random() -> None:
+    store, train = points(torch.arange(200) % 2), torch.arange(200)
+    draws = [
+        ids(fewer_graphs(store, train, 0.1, repeat=repeat, seed=seed, fold=fold))
+        for repeat, seed, fold in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))
+    ]
+    assert len({frozenset(draw) for draw in draws}) == 4
+    assert draws[0] == ids(fewer_graphs(store, train, 0.1, **PLACE))
+    taken = np.zeros(200)
+    for seed in range(300):
+        taken[fewer_graphs(store, train, 0.1, repeat=0, seed=seed, fold=0).numpy()] += 1
+    # Each graph is left in one draw of ten; 199 degrees of freedom less one for the other class.
+    assert taken.sum() == 300 * 20
+    assert stats.chisquare(taken, ddof=1).pvalue > 1e-3
+
+
+def test_several_labels_and_numbers_are_thinned_out_evenly() -> None:
+    y = torch.zeros(100, 2)
+    y[:60, 0] = 1
+    y[:20, 1] = 1
+    kept = fewer_graphs(points(y, "multilabel"), torch.arange(100), 0.2, **PLACE)
+    assert y[kept].sum(0).tolist() == [12, 4]
+    numbers = torch.randperm(100, generator=torch.Generator().manual_seed(0)).float()
+    kept = fewer_graphs(points(numbers, "regression"), torch.arange(100), 0.1, **PLACE)
+    assert sorted((numbers[kept] // 10).tolist()) == list(range(10)), "one of each tenth"
+
+
+def recount(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> dict[int, int]:
+    """Graphs whose class differs, with the class they have after."""
+    return {int(place): int(after[place]) for place in np.flatnonzero(before != after)}
+
+
+@given(
+    counts=st.lists(st.integers(1, 20), min_size=2, max_size=5),
+    noises=st.tuples(st.floats(0.0, 0.99), st.floats(0.0, 0.99)).map(sorted),
+    seed=st.integers(0, 5),
+)
+@settings(max_examples=60, deadline=None)
+def test_wrong_classes_are_exact_and_nested(
+    counts: list[int], noises: list[float], seed: int
+) -> None:
+    labels = np.repeat(np.arange(len(counts)) * 2, counts)  # classes that no graph has lie between
+    store, train = points(torch.from_numpy(labels)), torch.arange(0, len(labels))
+    found = []
+    for noise in noises:
+        after = wrong_labels(store, train, noise, repeat=0, seed=seed, fold=0).numpy()
+        found.append(recount(labels, after))
+        assert len(found[-1]) == round(noise * len(labels))
+        assert set(after) <= set(labels), "a class that training graphs have"
+    assert found[0].items() <= found[1].items()
+    assert store.y.tolist() == labels.tolist(), "the store is not changed"
+
+
+def test_every_other_class_is_equally_likely_and_every_graph() -> None:
+    labels = np.arange(6000) % 6
+    after = wrong_labels(points(torch.from_numpy(labels)), torch.arange(6000), 0.5, **PLACE).numpy()
+    wrong = labels != after
+    table = np.zeros((6, 6))
+    np.add.at(table, (labels[wrong], after[wrong]), 1)
+    assert wrong.sum() == 3000
+    assert (np.diag(table) == 0).all()
+    off = table[~np.eye(6, dtype=bool)]
+    assert stats.chisquare(off).pvalue > 1e-3
+    assert stats.chisquare(wrong.reshape(60, 100).sum(1)).pvalue > 1e-3
+
+
+def test_entries_of_several_labels_turn_round_where_they_are_present() -> None:
+    generator = torch.Generator().manual_seed(1)
+    y = torch.randint(0, 2, (50, 3), generator=generator).float()
+    y[torch.rand(50, 3, generator=generator) < 0.3] = NAN
+    store, train = points(y, "multilabel"), torch.arange(10, 40)
+    true = y[10:40].numpy()
+    present = ~np.isnan(true)
+    turned = []
+    for noise in (0.1, 0.35):
+        after = wrong_labels(store, train, noise, **PLACE).numpy()
+        assert (np.isnan(after) == np.isnan(true)).all()
+        changed = present & (after != true)
+        assert changed.sum() == round(noise * present.sum())
+        assert (after[changed] == 1 - true[changed]).all()
+        turned.append(changed)
+    assert (turned[0] <= turned[1]).all()
+    assert np.array_equal(store.y.numpy(), y.numpy(), equal_nan=True)
+
+
+def test_a_graph_is_wrong_in_the_same_way_whichever_fold_is_validated_on() -> None:
+    store, protocol = motifs(), Settings(folds=4)
+    wrong: dict[int, set[int]] = {}
+    for inner in range(3):
+        trial = Trial("vanilla", "gcs", 3, 0, 1, inner, label_noise=0.9)
+        split = split_of(store, trial, protocol)
+        train = training_graphs(store, split, trial, protocol)
+        for graph, before, after in zip(
+            split.train.tolist(), store.labels[split.train].tolist(), train.y.tolist(), strict=True
+        ):
+            if before != after:
+                wrong.setdefault(graph, set()).add(after)
+    assert len(wrong) > 30
+    assert all(len(classes) == 1 for classes in wrong.values())
+
+
+# What training is given
+
+
+class Seen:
+    """Stands for ``fit`` and remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[GraphStore, GraphStore]] = []
+        self.fit = trial_module.fit
+
+    def __call__(self, model: Any, train: Any, validation: Any, *rest: Any, **options: Any) -> Any:
+        self.given.append((train, validation))
+        return self.fit(model, train, validation, *rest, **options)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    found = Seen()
+    monkeypatch.setattr(trial_module, "fit", found)
+    return found
+
+
+def run_one(store: GraphStore, trial: Trial, protocol: Settings) -> Record:
+    record = run_trial(store, trial, protocol, fingerprint="1f", source="x")
+    timed = {name: value for name, value in record.items() if name not in ("seconds", "cost")}
+    found: Record = json.loads(record_line(timed))  # which makes NaN comparable
+    return found
+
+
+def test_training_gets_what_the_condition_says_and_validation_stays_clean(seen: Seen) -> None:
+    store = motifs()
+    protocol = Settings(folds=3, epochs=1, hidden=8, seed=4)
+    found: dict[tuple[float, float], dict[int, int]] = {}
+    whole = split_of(store, Trial("vanilla", "gcs", 1, 0, 1), protocol)
+    for noise in (0.2, 0.5):
+        for fraction in (1.0, 0.6):
+            for method, model in (("vanilla", "gcs"), ("transplant-dp", "gin")):
+                trial = Trial(method, model, 1, 0, 1, 0, noise, fraction)
+                record = run_one(store, trial, protocol)
+                train, validation = seen.given[-1]
+                kept = split_of(store, trial, protocol).train.numpy()
+                count = round(fraction * len(whole.train))
+                assert len(train) == len(kept) == record["sizes"]["train"] == count
+                assert set(kept) <= ids(whole.train)
+                # The graphs themselves are those of the data, edge by edge.
+                original, trained = store.batch(kept), train.batch(range(len(train)))
+                assert torch.equal(trained.ptr, original.ptr)
+                assert torch.equal(trained.edge_index, original.edge_index)
+                assert validation.y.tolist() == store.labels[whole.validation].tolist()
+                assert record["sizes"]["test"] == len(whole.test)
+                assert sum(record["sizes"].values()) == len(store)
+                flipped = recount(store.labels.numpy()[kept], train.y.numpy())
+                by_graph = {int(kept[place]): value for place, value in flipped.items()}
+                assert len(by_graph) == round(noise * count) == record.get("wrong_labels", 0)
+                same = found.setdefault((noise, fraction), by_graph)
+                assert by_graph == same, "all methods and models of a fold have the same ones"
+                assert Trial.of_record(record) == trial
+                assert record["label_noise"] == noise
+                assert ("train_fraction" in record) == (fraction < 1)
+                assert record["seed"] == trial_seed(Trial("any", model, 1, 0, 1), 4)
+    for fraction in (1.0, 0.6):
+        assert found[0.2, fraction].items() < found[0.5, fraction].items()
+
+
+def test_without_noise_training_gets_what_it_always_got(seen: Seen) -> None:
+    store, protocol = motifs(), Settings(folds=3, epochs=2, hidden=8)
+    record = run_one(store, Trial("transplant-dp", "gcs", 2, 0, 0), protocol)
+    train, _ = seen.given[-1]
+    split = split_of(store, Trial("vanilla", "gcs", 2, 0, 0), protocol)
+    assert torch.equal(train.y, store.subset(split.train).y)
+    assert set(record) & {"label_noise", "train_fraction", "wrong_labels"} == set()
+    assert set(record["sizes"]) == {"train", "validation", "test"}
+    # A condition that rounds to nothing trains in just the same way.
+    noisy = run_one(store, Trial("transplant-dp", "gcs", 2, 0, 0, label_noise=0.001), protocol)
+    assert noisy.pop("label_noise") == 0.001
+    assert noisy.pop("wrong_labels") == 0
+    assert noisy == record
+
+
+def test_training_cannot_see_test_labels_nor_the_graphs_left_out() -> None:
+    official = torch.arange(48) % 4 % 3  # a half is trained on, 0 and 3
+    store = rings_and_stars(48, seed=2, name="rings", official=official)
+    trial = Trial("transplant-dp", "gcs", 2, 0, 0, label_noise=0.25, train_fraction=0.5)
+    protocol = Settings(folds=3, epochs=3, hidden=8, batch_size=6, split="official")
+    record = run_one(store, trial, protocol)
+    test = (official == 2).nonzero().flatten()
+    labels = store.labels.clone()
+    labels[test] = 1 - labels[test]
+    other = run_one(store.with_targets(labels), trial, protocol)
+    assert other["curve"] == record["curve"]
+    assert other["validation"] == record["validation"]
+    assert other["test"]["accuracy"] == pytest.approx(1 - record["test"]["accuracy"])
+    # Neither do the features of graphs that are left out count.
+    kept = split_of(store, trial, protocol).train
+    out = sorted(ids((official == 0).nonzero().flatten()) - ids(kept))
+    x = store.batch(range(48)).x.clone().view(48, 5, 3)
+    x[out] = 100.0
+    changed = GraphStore(
+        x=x.view(-1, 3),
+        edge_index=rings_edges(store),
+        y=store.y,
+        node_counts=store.node_counts,
+        edge_counts=store.edge_counts,
+        official=official,
+        name="rings",
+    )
+    again = run_one(changed, trial, protocol)
+    assert again["curve"] == record["curve"]
+    assert again["test"] == record["test"]
+
+
+def rings_edges(store: GraphStore) -> torch.Tensor:
+    """Edges as a store takes them, numbered within each graph."""
+    batch = store.batch(range(len(store)))
+    return torch.as_tensor(batch.edge_index % 5)
+
+
+def test_runs_on_one_split_draw_their_own_noise() -> None:
+    official = torch.arange(48) % 4 % 3
+    store = rings_and_stars(48, seed=2, name="rings", official=official)
+    protocol = Settings(split="official")
+    drawn = []
+    for repeat in range(2):
+        trial = Trial("vanilla", "gcs", 1, repeat, 0, label_noise=0.3, train_fraction=0.5)
+        split = split_of(store, trial, protocol)
+        assert split.validation.tolist() == (official == 1).nonzero().flatten().tolist()
+        drawn.append((split.train.tolist(), training_graphs(store, split, trial, protocol).y))
+    assert drawn[0][0] != drawn[1][0]
+
+
+# Whole comparisons
+
+SMALL: dict[str, Any] = {"folds": 3, "epochs": 2, "batch_size": 8, "layers": [1]}
+AXES: dict[str, Any] = {"label_noise": (0.0, 0.25), "train_fraction": (1.0, 0.5)}
+
+
+def tiny() -> GraphStore:
+    return rings_and_stars(36, seed=0, name="tiny")
+
+
+def run(out: Path, **changes: Any) -> Comparison:
+    arguments = {"methods": ["vanilla", "drop-nodes"], **SMALL, **changes}
+    return compare(arguments.pop("store", None) or tiny(), out=out, **arguments)
+
+
+def timeless(records: Sequence[Record]) -> list[bytes]:
+    return [
+        record_line({name: item[name] for name in item if name not in ("seconds", "cost")})
+        for item in sorted(records, key=Trial.of_record)
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """Two methods, three folds, four conditions."""
+    return run(tmp_path_factory.mktemp("whole"), **AXES)
+
+
+def test_every_combination_is_run_and_judged_by_itself(whole: Comparison) -> None:
+    conditions = [Condition.of(record) for record in whole.records]
+    assert len(whole.records) == 2 * 3 * 4
+    assert {condition: conditions.count(condition) for condition in set(conditions)} == {
+        Condition(noise, fraction): 6 for noise in (0.0, 0.25) for fraction in (1.0, 0.5)
+    }
+    assert len(whole.rows) == 8
+    assert [verdict.group.condition for verdict in whole.verdicts] == [
+        Condition(0.0, 1.0),
+        Condition(0.0, 0.5),
+        Condition(0.25, 1.0),
+        Condition(0.25, 0.5),
+    ]
+    for row in whole.rows:
+        values = [
+            record["test"]["accuracy"]
+            for record in whole.records
+            if (record["method"], *Condition.of(record))
+            == (row.method, row.label_noise, row.train_fraction)
+        ]
+        assert (row.trials, row.pairs) == (3, 0 if row.method == "vanilla" else 3)
+        assert row.score_mean == pytest.approx(float(np.mean(values)))
+    text = (whole.directory / "summary.csv").read_text(encoding="utf-8")
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert list(table[0])[-2:] == ["label_noise", "train_fraction"]
+    assert {(row["label_noise"], row["train_fraction"]) for row in table} == {
+        ("0", "1"),
+        ("0", "0.5"),
+        ("0.25", "1"),
+        ("0.25", "0.5"),
+    }
+
+
+class Stopping(Silent):
+    """Ends a comparison after some trials, as Ctrl-C would."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+        self.ran: list[Trial] = []
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def trial_finished(self, record: Record) -> None:
+        self.ran.append(Trial.of_record(record))
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+def test_shares_are_added_to_a_comparison_without_and_a_stopped_one_goes_on(
+    whole: Comparison, tmp_path: Path
+) -> None:
+    plain = run(tmp_path)
+    default = [record for record in whole.records if Condition.of(record) == Condition()]
+    assert timeless(plain.records) == timeless(default), "the same, bit by bit"
+    header = (tmp_path / "summary.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert "label_noise" not in header
+    assert "train_fraction" not in header
+    first, second = Stopping(7), Stopping(1000)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, reporter=first, **AXES)
+    assert len(RecordStore(tmp_path).read()) == 6 + 7
+    done = run(tmp_path, reporter=second, **AXES)
+    assert timeless(done.records) == timeless(whole.records)
+    assert (len(first.ran), len(second.ran)) == (7, 11)
+    assert set(first.ran).isdisjoint(second.ran)
+    assert first.notes == [f"6 of 24 trials are in {tmp_path} already"]
+    assert second.notes == [f"13 of 24 trials are in {tmp_path} already"]
+    # Complete pairs: both methods of a condition come before the next condition.
+    assert [trial.method for trial in first.ran[:6]] == ["vanilla", "drop-nodes"] * 3
+    assert first.ran[0].condition == first.ran[1].condition != first.ran[2].condition
+    third = Stopping(1000)
+    run(tmp_path, reporter=third, label_noise=[0.25])
+    assert third.ran == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"label_noise": [1.0]}, r"`label_noise` must be shares in \[0, 1\), got 1.0"),
+        ({"label_noise": [0.1, -0.2]}, r"`label_noise` must be shares in \[0, 1\), got -0.2"),
+        ({"label_noise": [NAN]}, r"`label_noise` must be shares in \[0, 1\), got nan"),
+        ({"label_noise": ["0.2"]}, r"`label_noise` must be shares in \[0, 1\), got '0.2'"),
+        ({"label_noise": [True]}, r"`label_noise` must be shares in \[0, 1\), got True"),
+        ({"label_noise": []}, r"`label_noise` must have at least one share in \[0, 1\); got none"),
+        ({"label_noise": 0.2}, r"`label_noise` must be a sequence of shares in \[0, 1\), got 0.2"),
+        ({"train_fraction": "0.5"}, r"`train_fraction` must be a sequence of shares .*got '0.5'"),
+        ({"train_fraction": [0]}, r"`train_fraction` must be shares in \(0, 1\], got 0"),
+        ({"train_fraction": [1.5]}, r"`train_fraction` must be shares in \(0, 1\], got 1.5"),
+        (
+            {"train_fraction": [0.5, 0.1]},
+            r"`train_fraction` 0.1 leaves 1 of 12 .* in fold 0 of repeat 0 of tiny, and none of .*",
+        ),
+    ],
+)
+def test_conditions_that_cannot_be_are_named_before_anything_is_written(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(GraphTransplantError, match=message):
+        run(tmp_path / "out", **changes)
+    assert not (tmp_path / "out").exists()
+
+
+def test_numbers_have_no_wrong_labels_but_may_be_fewer(tmp_path: Path) -> None:
+    numbers = torch.rand(36, generator=torch.Generator().manual_seed(0))
+    store = rings_and_stars(36, seed=0, name="tiny", y=numbers, task="regression")
+    with pytest.raises(
+        GraphTransplantError, match="`label_noise` needs classes or labels, but the"
+    ):
+        run(tmp_path, store=store, methods=["vanilla"], label_noise=[0.0, 0.1])
+    found = run(tmp_path, store=store, methods=["vanilla"], train_fraction=[0.5])
+    assert [record["sizes"]["train"] for record in found.records] == [6, 6, 6]
+    with pytest.raises(
+        GraphTransplantError,
+        match=r"`train_fraction` 0\.1 leaves 1 of 12 training graphs with a target in fold 0 of",
+    ):
+        run(tmp_path, store=store, methods=["vanilla"], train_fraction=[0.1])
+
+
+def test_one_class_cannot_be_confused() -> None:
+    store = points(torch.zeros(9, dtype=torch.long), num_outputs=2)
+    with pytest.raises(GraphTransplantError, match="fold 2 of repeat 1 of points are all of one"):
+        wrong_labels(store, torch.arange(9), 0.5, repeat=1, seed=0, fold=2)
+
+
+def test_every_inner_split_and_repeat_is_checked() -> None:
+    # Class 1 has three graphs: validated and tested on in turn, one is left to train on.
+    store = points(torch.tensor([0] * 27 + [1] * 3))
+    easy, hard = Condition(0.5, 0.6), Condition(0.0, 0.4)
+    check_training(store, Settings(folds=3), [Condition(), easy], repeats=2, nested=True)
+    with pytest.raises(GraphTransplantError, match="none of the 1 of class 1"):
+        check_training(store, Settings(folds=3), [hard])
+
+
+def test_several_labels_are_compared_with_noise(tmp_path: Path) -> None:
+    y = torch.stack([torch.arange(36) % 2, torch.arange(36) // 2 % 2], 1).float()
+    y[::5, 1] = NAN
+    store = rings_and_stars(36, seed=0, name="tiny", y=y, task="multilabel")
+    found = run(tmp_path, store=store, methods=["vanilla"], label_noise=[0.2])
+    for record in found.records:
+        kept = split_of(store, Trial.of_record(record), Settings(folds=3)).train
+        assert record["wrong_labels"] == round(0.2 * int((~y[kept].isnan()).sum()))
+
+
+# Tables and words
+
+PLAIN = [0.60, 0.55, 0.65, 0.50, 0.60]
+BETTER = [0.70, 0.66, 0.74, 0.61, 0.71]
+WORSE = [0.50, 0.44, 0.56, 0.39, 0.49]
+
+
+def made_up(method: str, values: Sequence[float], **changes: Any) -> list[Record]:
+    return [
+        {
+            "data": "toy",
+            "method": method,
+            "model": "gcs",
+            "layers": 3,
+            "repeat": 0,
+            "fold": fold,
+            "validation": {"accuracy": value},
+            "test": {"accuracy": value, "nll": 1.0},
+            "sizes": {"train": 60, "validation": 20, "test": 20},
+            "settings": {"folds": 5, "epochs": 100},
+            "seconds": 2.0,
+            "epochs": 100,
+            "best_epoch": 50,
+        }
+        | changes
+        for fold, value in enumerate(values)
+    ]
+
+
+NOISY = {"label_noise": 0.2, "wrong_labels": 12}
+FEW = {"train_fraction": 0.1, "sizes": {"train": 6, "validation": 20, "test": 20, "left_out": 54}}
+
+
+def mixed() -> list[Record]:
+    return [
+        *made_up("vanilla", PLAIN),
+        *made_up("a", BETTER),
+        *made_up("vanilla", PLAIN, **NOISY),
+        *made_up("a", WORSE, **NOISY),
+        *made_up("vanilla", PLAIN, **FEW),
+        *made_up("a", BETTER, **FEW),
+    ]
+
+
+def test_methods_are_compared_within_a_condition_with_the_sizes_it_had() -> None:
+    rows = {(row.method, row.group.condition.short): row for row in summarise(mixed()[::-1])}
+    assert len(rows) == 6
+    for name, ratio, values in (("", 1 / 3, BETTER), ("size 10 %", 20 / 6, BETTER)):
+        differences = np.array(values) - np.array(PLAIN)
+        t = differences.mean() / np.sqrt((1 / 5 + ratio) * differences.var(ddof=1))
+        row = rows["a", name]
+        assert row.p_value == pytest.approx(2 * stats.t.sf(abs(t), 4))
+        assert row.difference == pytest.approx(differences.mean())
+    assert rows["a", "noise 20 %"].difference == pytest.approx(np.mean(WORSE) - np.mean(PLAIN))
+    assert all(row.p_holm == row.p_value for row in rows.values()), "each is a family of one"
+    pairs = pairwise(mixed())
+    assert [(pair.first, pair.second, pair.group.condition.short) for pair in pairs] == [
+        ("a", "vanilla", ""),
+        ("a", "vanilla", "size 10 %"),
+        ("vanilla", "a", "noise 20 %"),
+    ]
+
+
+def test_groups_are_in_order_the_default_first() -> None:
+    groups = list(group_records(mixed()[::-1]))
+    assert groups == [
+        Group("toy", "gcs", 3),
+        Group("toy", "gcs", 3, 0.0, 0.1),
+        Group("toy", "gcs", 3, 0.2, 1.0),
+    ]
+    assert [verdict.group for verdict in verdicts(summarise(mixed()))] == groups
+
+
+def test_words_name_the_condition() -> None:
+    plain, few, noisy = verdicts(summarise(mixed()))
+    assert plain.headline == "a beats vanilla on toy by 10.4 points"
+    assert few.headline == ("On 10 % of the training graphs, a beats vanilla on toy by 10.4 points")
+    assert few.sentence.startswith(few.headline + " (p = ")
+    assert noisy.headline == (
+        "With 20 % of the training labels wrong, no method beats vanilla on toy"
+    )
+    assert noisy.sentence.startswith("With 20 % of the training labels wrong, no method beats")
+    assert (noisy.kind, noisy.label_noise, noisy.train_fraction) == ("worse", 0.2, 1.0)
+    line = verdict_line([plain, noisy])
+    assert line.startswith("a beats vanilla on toy by 10.4 points, p < 0.001; with 20 % of the ")
+    assert "gcs" not in line, "one model needs no naming, in however many conditions"
+    other = verdicts(summarise(made_up("vanilla", PLAIN, layers=4, **NOISY)))
+    assert "toy (gcs-3)" in verdict_line([plain, *other])
+    both = made_up("vanilla", PLAIN, **FEW | NOISY)
+    assert verdicts(summarise(both))[0].headline == (
+        "On 10 % of the training graphs with 20 % of the training labels wrong, vanilla reaches "
+        "58.0 % on toy"
+    )
+
+
+def test_the_table_has_the_columns_when_a_row_needs_them() -> None:
+    plain = summary_csv(summarise(mixed()[:10]))
+    assert "label_noise" not in plain
+    assert "train_fraction" not in plain
+    rows = list(csv.DictReader(io.StringIO(summary_csv(summarise(mixed()[:20])))))
+    assert [row["label_noise"] for row in rows] == ["0", "0", "0.2", "0.2"]
+    assert {row["train_fraction"] for row in rows} == {"1"}
+    without = [list(row.values())[:-2] for row in rows[:2]]
+    assert without == list(csv.reader(io.StringIO(plain)))[1:]
+
+
+def test_notes_say_what_is_left_as_it_is() -> None:
+    assert notes(mixed()[:10]) == []
+    clean, all_there = notes(mixed())
+    assert "early stopping and selection see no wrong label" in clean
+    assert "validation and test graphs are all there" in all_there
+    lacking = [record for record in mixed() if (record["method"], record["fold"]) != ("a", 4)]
+    found = notes([*mixed()[:10], *[record for record in lacking if "label_noise" in record]])
+    (incomplete,) = found[1:]
+    assert incomplete == (
+        "With 20 % of the training labels wrong, gcs with 3 layers is not complete: a has 4 of 5 "
+        "trials."
+    )
+    none = notes(made_up("vanilla", PLAIN, label_noise=0.001, wrong_labels=0))
+    (rounded,) = none[1:]
+    assert rounded == (
+        "In 5 trials with 0.1 % of the training labels wrong, that share of so few labels rounds "
+        "to none: nothing is wrong there."
+    )
+
+
+def test_selection_chooses_for_each_condition() -> None:
+    records = [
+        *made_up("vanilla", PLAIN),
+        *made_up("vanilla", BETTER, layers=4),
+        *made_up("vanilla", BETTER, **NOISY),
+        *made_up("vanilla", PLAIN, layers=4, **NOISY),
+    ]
+    chosen = select(records, "validation")
+    assert len(chosen) == 10
+    assert {(Condition.of(record).short, record["chosen"]["layers"]) for record in chosen} == {
+        ("", 4),
+        ("noise 20 %", 3),
+    }
+    table = selection_table(records, "validation")
+    assert [(item.layers, item.label_noise, item.chosen) for item in table] == [
+        (3, 0.0, False),
+        (4, 0.0, True),
+        (3, 0.2, True),
+        (4, 0.2, False),
+    ]
+    (passed_over,) = left_out(records[:-1], "validation")
+    assert passed_over == (
+        "With 20 % of the training labels wrong, gcs: vanilla with 4 layers has 4 of 5 folds and "
+        "takes no part in the selection."
+    )
+    (plain, noisy) = summarise(records, "validation")
+    assert (plain.chosen, noisy.chosen) == ("4 layers", "3 layers")
+
+
+def test_ranks_are_over_data_sets_as_they_are() -> None:
+    records = mixed() + [record | {"data": "other"} for record in mixed()]
+    plain = [record for record in records if Condition.of(record) == Condition()]
+    (found,), (without,) = across(summarise(records)), across(summarise(plain))
+    assert found.ranks == without.ranks
+    assert found.scores == without.scores
+    assert found.sentence == (
+        without.sentence + " 8 rows with wrong labels or fewer training graphs are not ranked."
+    )
+    with pytest.raises(GraphTransplantError, match="all have wrong labels or fewer training"):
+        across(summarise([record for record in records if Condition.of(record) != Condition()]))
+
+
+# Trials, records, progress
+
+
+def test_trials_of_all_conditions_fold_by_fold() -> None:
+    arguments: dict[str, Any] = {"models": ["gcs"], "layers": [3], "repeats": 1, "folds": 2}
+    trials = list(all_trials(methods=["a", "b"], **arguments, **AXES))
+    assert len(set(trials)) == len(trials) == 2 * 2 * 4
+    assert [trial.fold for trial in trials] == [0] * 8 + [1] * 8
+    assert [trial.condition for trial in trials[:8:2]] == [
+        Condition(0.0, 1.0),
+        Condition(0.0, 0.5),
+        Condition(0.25, 1.0),
+        Condition(0.25, 0.5),
+    ]
+    assert [trial for trial in trials if trial.condition == Condition()] == list(
+        all_trials(methods=["a", "b"], **arguments)
+    )
+    for trial in trials:  # as torchrun sends them
+        assert Trial(**json.loads(json.dumps(asdict(trial)))) == trial
+
+
+def test_names_and_values_of_conditions() -> None:
+    trial = Trial("a", "gcs", 3, 0, 1, 2, 0.125, 0.07)
+    assert str(trial) == "a, gcs with 3 layers, repeat 0, fold 1, inner 2, noise 12.5 %, size 7 %"
+    assert str(Trial("a", "gcs", 3, 0, 1)) == "a, gcs with 3 layers, repeat 0, fold 1"
+    assert Condition.of({"train_fraction": 1}) == Condition()
+    assert Condition(0.0, 0.5).as_record() == {"train_fraction": 0.5}
+    assert check_conditions([-0.0, 0, 0.2, 0.2], [1, 1.0]) == ((0.0, 0.2), (1.0,))
+    assert str(check_conditions([-0.0], [1])) == "((0.0,), (1.0,))"
+    assert check_conditions(np.array([0.25]), [1])[0] == (0.25,)
+
+
+def full(fold: int, **changes: Any) -> Record:
+    (record,) = made_up("vanilla", [0.5], fingerprint="1f", **changes)
+    return record | {"fold": fold}
+
+
+def test_conditions_are_trials_of_their_own(tmp_path: Path) -> None:
+    records = [full(0), full(0, **NOISY), full(0, **FEW), full(0, **FEW | NOISY)]
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(b"".join(record_line(record) for record in records))
+    assert RecordStore(tmp_path).read() == records
+    again = record_line(full(0, label_noise=0, train_fraction=1))
+    path.write_bytes(path.read_bytes() + again)
+    with pytest.raises(GraphTransplantError, match="line 5 repeats the trial of line 1"):
+        RecordStore(tmp_path).read()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('"label_noise":1.0', r"field `label_noise` is 1.0, not in \[0, 1\)"),
+        ('"label_noise":NaN', r"field `label_noise` is nan, not in \[0, 1\)"),
+        ('"label_noise":null', "field `label_noise` has the type NoneType"),
+        ('"label_noise":true', "field `label_noise` has the type bool"),
+        ('"train_fraction":0', r"field `train_fraction` is 0, not in \(0, 1\]"),
+        ('"train_fraction":"1"', "field `train_fraction` has the type str"),
+        ('"wrong_labels":1.5', "field `wrong_labels` has the type float"),
+    ],
+)
+def test_a_condition_that_cannot_be_is_no_record(tmp_path: Path, text: str, reason: str) -> None:
+    line = record_line(full(0))[:-2] + b"," + text.encode() + b"}\n"
+    (tmp_path / "records.jsonl").write_bytes(line)
+    with pytest.raises(GraphTransplantError, match=rf"line 1 is not a record \({reason}\)"):
+        RecordStore(tmp_path).read()
+
+
+def test_the_display_counts_and_names_conditions(tmp_path: Path) -> None:
+    text = io.StringIO()
+    reporter = Plain(Console(file=text, width=40))
+    run(tmp_path, methods=["vanilla"], reporter=reporter, label_noise=[0, 0.25])
+    lines = text.getvalue().splitlines()
+    assert len(lines) == 6
+    assert lines[0].startswith("[1/6] vanilla, gcs with 1 layer, repeat 0, fold 0: accuracy")
+    assert lines[1].startswith(
+        "[2/6] vanilla, gcs with 1 layer, repeat 0, fold 0, noise 25 %: accuracy"
+    )
+
+
+def test_the_display_keeps_conditions_apart() -> None:
+    means = RunningMeans(mixed())
+    assert {(name, count) for name, _, count in means.best(9)} == {
+        (f"{method} gcs-3{condition}", 5)
+        for method in ("vanilla", "a")
+        for condition in ("", ", noise 20 %", ", size 10 %")
+    }
+    few = [Trial("a", "gcs", 3, 0, fold, train_fraction=0.1) for fold in range(3)]
+    much = [Trial("a", "gcs", 3, 0, fold) for fold in range(3)]
+    remaining = RemainingTime([*few, *much], [], workers=1)
+    remaining.finish(few[0], 1.0)
+    remaining.finish(much[0], 10.0)
+    assert remaining.seconds() == 2 * 1.0 + 2 * 10.0
