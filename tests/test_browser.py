@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from graph_transplant.experiments.across import across
+from graph_transplant.experiments.summary import summarise
 from graph_transplant.graphs import Skipped
-from graph_transplant.report.html import write_report
+from graph_transplant.report.html import write_across, write_report
 from graph_transplant.report.pages import write_card, write_explanations, write_gallery
 from graph_transplant.trained.explanation import ExplainedRows
 from page_samples import (
@@ -21,11 +24,17 @@ from page_samples import (
     nasty_card,
     nasty_explanation,
     records,
+    rich_records,
 )
 
 pytestmark = pytest.mark.browser
 
-NAMES = ("card", "card-labels", "card-values", "explain", "gallery", "report", "long", "nasty")
+NAMES = (
+    *("card", "card-labels", "card-values", "explain", "gallery", "report", "long", "nasty"),
+    *("rich", "hard", "nasty-report", "across"),
+)
+
+RICH = rich_records()
 
 # Text that can be seen, with the colour it has and the colour behind it; drawings are looked at
 # by themselves: there colour is laid over colour.
@@ -82,6 +91,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     write_gallery([mixture(), mixture()], place / "gallery.html")
     write_report(records(), place / "report.html")
+    write_report(RICH, place / "rich.html")
+    conditions = ((0.0, 1.0), (0.2, 1.0), (0.4, 1.0))
+    hard = rich_records(models=("gcs", "gin"), conditions=conditions, points=6)
+    write_report(hard, place / "hard.html", figures=False)
+    harm = records(NASTY["quotes"], NASTY["script"], NASTY["right to left"])
+    write_report(harm, place / "nasty-report.html", figures=False)
+    rows = [row for name in ("A", "B", "C") for row in summarise(rich_records(data=name, points=2))]
+    write_across(across(rows), rows, place / "across.html")
     # Names of 10,000 letters without a space, and others that mean harm.
     write_explanations([nasty_explanation(NASTY["long"])], place / "long.html")
     write_card(nasty_card(NASTY["script"]), place / "nasty.html")
@@ -112,6 +129,7 @@ class Visit:
             viewport={"width": width, "height": 800}, color_scheme=scheme
         )
         self.page = self.context.new_page()
+        self.page.set_default_timeout(10_000)
         self.page.on("console", lambda message: self.problems.append(message.text))
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("dialog", lambda dialog: self.problems.append(dialog.message))
@@ -150,7 +168,7 @@ def test_pages_open_from_disk_and_fit(chromium: Any, folder: Path, name: str, wi
         assert small >= 12
 
 
-@pytest.mark.parametrize("name", ["card", "explain", "gallery", "report"])
+@pytest.mark.parametrize("name", ["card", "explain", "gallery", "report", "rich"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_in_light_and_in_the_dark(
     chromium: Any, folder: Path, name: str, scheme: str
@@ -207,3 +225,223 @@ def test_print_shows_everything_on_white(chromium: Any, folder: Path) -> None:
         ink = visit.page.evaluate("getComputedStyle(document.querySelector('h1')).color")
         assert sum(map(int, ink.strip("rgb()").split(","))) < 200
         assert len(visit.page.pdf()) > 10_000
+
+
+# ------------------------------------------------------------------ sorting
+
+ORDER = "[...document.querySelectorAll('table.sortable tbody th')].map(e => e.innerText.trim())"
+
+
+def sorted_by(field: str, *, falling: bool) -> list[str]:
+    """The methods as Python sorts them: without a value last, equal ones in their old order."""
+    rows = summarise(RICH)
+    known = [row for row in rows if getattr(row, field) is not None]
+    known.sort(key=lambda row: getattr(row, field), reverse=falling)
+    return [row.method for row in (*known, *(row for row in rows if row not in known))]
+
+
+COLUMNS = (
+    ("Accuracy, %", "score_mean", True),
+    ("Difference, points", "difference", True),
+    ("p (Holm)", "p_holm", False),
+    ("ECE", "ece_mean", False),
+    ("Time", "seconds_mean", False),
+)
+
+
+@pytest.mark.parametrize("width", [1200, 360])
+def test_the_table_is_sorted_by_a_click_on_a_heading(
+    chromium: Any, folder: Path, width: int
+) -> None:
+    ranked = [row.method for row in summarise(RICH)]
+    with Visit(chromium, folder / "rich.html", width, "light") as visit:
+        page = visit.page
+        assert page.evaluate(ORDER) == ranked
+        for title, field, falls in COLUMNS:
+            button = page.get_by_role("button", name=title, exact=True)
+            head = page.locator("th", has=button)
+            assert head.get_attribute("aria-sort") is None
+            for falling in (falls, not falls):
+                button.click()
+                assert page.evaluate(ORDER) == sorted_by(field, falling=falling)
+                way = "descending" if falling else "ascending"
+                assert head.get_attribute("aria-sort") == way
+                assert page.get_by_role("status").inner_text() == f"Sorted by {title}, {way}"
+                assert page.locator("[aria-sort]").count() == 1
+            button.click()
+            assert page.evaluate(ORDER) == ranked
+            assert page.locator("[aria-sort]").count() == 0
+        assert visit.problems == []
+
+
+def test_the_table_is_sorted_by_keyboard_and_by_name(chromium: Any, folder: Path) -> None:
+    with Visit(chromium, folder / "rich.html", 1200, "light") as visit:
+        page = visit.page
+        page.get_by_role("button", name="Dark").focus()
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.textContent") == "Method":
+                break
+        assert page.evaluate("document.activeElement.className") == "sort"
+        names = sorted(row.method for row in summarise(RICH))
+        page.keyboard.press("Enter")
+        assert page.evaluate(ORDER) == names
+        page.keyboard.press("Space")
+        assert page.evaluate(ORDER) == names[::-1]
+        # Another column starts anew.
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        assert page.evaluate(ORDER) == sorted_by("score_mean", falling=True)
+        assert page.locator("[aria-sort]").count() == 1
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert page.evaluate(outline) == "solid"
+
+
+# ------------------------------------------------------------------ light and dark
+
+BACK = "getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["rich", "across"])
+def test_the_theme_is_switched_both_ways_and_text_stands_out(
+    chromium: Any, folder: Path, scheme: str, name: str
+) -> None:
+    with Visit(chromium, folder / f"{name}.html", 1000, scheme) as visit:
+        page = visit.page
+        button = page.get_by_role("button", name="Dark")
+        for dark in (scheme == "dark", scheme != "dark", scheme == "dark"):
+            back = sum(page.evaluate(BACK)) / 3
+            assert (back < 64) if dark else (back > 192)
+            assert button.get_attribute("aria-pressed") == str(dark).lower()
+            weakest = page.evaluate(CONTRASTS)
+            assert weakest[0][0] >= 4.5, weakest
+            drawn = page.evaluate(
+                "getComputedStyle(document.querySelector('.wide svg .tick, .wide svg text')).fill"
+            )
+            lightness = sum(map(int, drawn.strip("rgb()").split(","))) / 3
+            assert (lightness > 140) if dark else (lightness < 140)
+            button.click()
+        assert visit.problems == []
+
+
+def test_the_theme_follows_the_room_until_it_is_chosen(chromium: Any, folder: Path) -> None:
+    with Visit(chromium, folder / "rich.html", 1000, "light") as visit:
+        page = visit.page
+        button = page.get_by_role("button", name="Dark")
+        page.emulate_media(color_scheme="dark")
+        assert sum(page.evaluate(BACK)) / 3 < 64
+        assert button.get_attribute("aria-pressed") == "true"
+        button.click()
+        page.emulate_media(color_scheme="light")
+        page.emulate_media(color_scheme="dark")
+        assert sum(page.evaluate(BACK)) / 3 > 192
+        assert button.get_attribute("aria-pressed") == "false"
+
+
+def test_a_page_without_its_script_shows_everything_and_no_button(
+    chromium: Any, folder: Path
+) -> None:
+    for width in (1200, 360):
+        context = chromium.new_context(
+            java_script_enabled=False, viewport={"width": width, "height": 800}
+        )
+        page = context.new_page()
+        page.goto((folder / "rich.html").as_uri())
+        assert page.get_by_role("button").count() == 0
+        assert page.locator("table.ranking tbody tr").count() == 4
+        assert page.get_by_text("What the words mean", exact=True).is_visible()
+        context.close()
+
+
+def test_no_other_script_runs_even_if_one_gets_in(chromium: Any, folder: Path) -> None:
+    text = (folder / "rich.html").read_text(encoding="utf-8")
+    broken = folder / "broken-in.html"
+    broken.write_text(text.replace("</main>", "<script>document.title = 'in'</script></main>"))
+    with Visit(chromium, broken, 1000, "light") as visit:
+        assert visit.page.title() != "in"
+        assert any("Content Security Policy" in problem for problem in visit.problems)
+        assert visit.page.get_by_role("button", name="Dark").count() == 1
+
+
+def test_a_link_into_something_folded_opens_it(chromium: Any, folder: Path) -> None:
+    with Visit(chromium, folder / "hard.html", 1200, "light") as visit:
+        page = visit.page
+        group = page.locator("[id='gcs-3--calibration']")
+        assert group.get_attribute("open") is None
+        page.get_by_label("On this page").get_by_role("link", name="Calibration").first.click()
+        assert group.get_attribute("open") is not None
+        assert abs(group.bounding_box()["y"]) < 100
+        assert visit.problems == []
+
+
+# ------------------------------------------------------------------ paper
+
+
+def test_paper_gets_light_colours_everything_open_and_no_buttons(
+    chromium: Any, folder: Path
+) -> None:
+    with Visit(chromium, folder / "hard.html", 718, "dark") as visit:
+        page = visit.page
+        folded = page.locator("details:not([open])").count()
+        assert folded > 5
+        page.get_by_role("button", name="Dark").click()
+        page.get_by_role("button", name="Dark").click()
+        page.emulate_media(media="print")
+        ink = page.evaluate("getComputedStyle(document.querySelector('h1')).color")
+        assert sum(map(int, ink.strip("rgb()").split(","))) < 200
+        assert not page.locator("button.theme").is_visible()
+        hidden = page.evaluate(
+            "[...document.querySelectorAll('details > :not(summary)')]"
+            ".filter(e => !e.checkVisibility({contentVisibilityAuto: true})"
+            " || !e.getBoundingClientRect().height).length"
+        )
+        assert hidden == 0
+        # A4 upright, without its margins, is 182 mm or 688 pixels wide: no table is cut off.
+        page.set_viewport_size({"width": 688, "height": 900})
+        widest = page.evaluate(
+            "Math.max(...[...document.querySelectorAll('table, svg, pre, .maps')]"
+            ".map(e => e.getBoundingClientRect().right))"
+        )
+        assert widest <= 689
+        page.emulate_media(media="screen")
+        assert page.locator("details:not([open])").count() == folded
+
+
+def test_the_pdf_holds_the_ranking(chromium: Any, folder: Path, tmp_path: Path) -> None:
+    with Visit(chromium, folder / "rich.html", 718, "dark") as visit:
+        content = visit.page.pdf(path=tmp_path / "report.pdf", format="A4")
+        assert content.startswith(b"%PDF")
+        pages = len(re.findall(rb"/Type\s*/Page\b", content))
+        assert 4 <= pages <= 30
+        assert visit.problems == []
+
+
+# ------------------------------------------------------------------ drawings as files
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_drawing_by_itself_is_readable_in_an_image(
+    chromium: Any, folder: Path, scheme: str
+) -> None:
+    names = ["rich-figures.html"]
+    drawings = sorted((folder / "figures").glob("gcs-3-*.svg"))
+    assert len(drawings) > 10
+    images = "".join(f'<img src="figures/{path.name}" alt="{path.stem}">' for path in drawings)
+    (folder / names[0]).write_text(f"<!doctype html><title>x</title>{images}")
+    context = chromium.new_context(color_scheme=scheme)
+    page = context.new_page()
+    page.goto((folder / names[0]).as_uri())
+    broken = page.evaluate(
+        "[...document.images].filter(e => !e.complete || !e.naturalWidth).map(e => e.alt)"
+    )
+    assert broken == []
+    page.goto((folder / "figures" / "gcs-3-scores.svg").as_uri())
+    back = page.evaluate(
+        "getComputedStyle(document.documentElement).backgroundColor.match(/[0-9]+/g).map(Number)"
+    )
+    assert (sum(back) / 3 < 64) == (scheme == "dark")
+    fill = page.evaluate("getComputedStyle(document.querySelector('.tick')).fill")
+    lightness = sum(map(int, fill.strip("rgb()").split(","))) / 3
+    assert (lightness > 140) == (scheme == "dark")
+    context.close()

@@ -6,10 +6,13 @@ import csv
 import io
 import json
 import math
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -23,10 +26,19 @@ from graph_transplant.experiments import paper, reproduce
 from graph_transplant.experiments.paper import EXPERIMENTS, MEASURES, Run, plan
 from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.published import all_published, data_sizes, published
+from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.reproduce import PaperRow, PaperTable, paper_table
 from graph_transplant.experiments.summary import summarise
 from graph_transplant.nn import CONVOLUTIONS
-from graph_transplant.report.paper import markdown_table, text_table, write_table
+from graph_transplant.report.frame import Figure
+from graph_transplant.report.paper import (
+    latex_table,
+    markdown_table,
+    paper_figures,
+    text_table,
+    write_paper_figures,
+    write_table,
+)
 
 MAIN = EXPERIMENTS["table1"].methods
 
@@ -613,8 +625,10 @@ def test_files_hold_the_table_and_can_be_read_back(tmp_path: Path) -> None:
     (run,) = plan("table1", data=["ENZYMES"], models=["gcs"])
     save(tmp_path, run, made_up(run, "gcs", "vanilla", PLAIN))
     table = paper_table("table1", {"ENZYMES": ["gcs"]}, budget="quick", out=tmp_path)
-    page, sheet = write_table(table, tmp_path / "new")
-    assert (page.name, sheet.name) == ("table1-quick.md", "table1-quick.csv")
+    page, sheet, source = write_table(table, tmp_path / "new")
+    names = (page.name, sheet.name, source.name)
+    assert names == ("table1-quick.md", "table1-quick.csv", "table1-quick.tex")
+    assert source.read_text(encoding="utf-8") == latex_table(table)
     lines = list(csv.DictReader(io.StringIO(sheet.read_text(encoding="utf-8"))))
     assert [line["method"] for line in lines] == list(MAIN)
     assert float(lines[0]["mean"]) == pytest.approx(np.mean(PLAIN))
@@ -643,6 +657,31 @@ def test_names_from_outside_do_not_become_markup(tmp_path: Path) -> None:
     assert row.startswith("| a\\|b \\<img src=x\\> \\`c\\` \\*d\\* \\`\\`\\` | gcn | vanilla |")
 
 
+def test_latex_has_a_cell_for_every_cell_and_escapes_names(tmp_path: Path) -> None:
+    name = r"50% of a_b & {c} \input{x} $d$ #1 ~ ^"
+    table = paper_table("gcn", {name: ["gcn"]}, budget="quick", out=tmp_path, sizes={name: 100})
+    text = latex_table(table)
+    body = text.partition(r"\toprule")[2].partition(r"\bottomrule")[0]
+    lines = [line for line in body.splitlines() if line.endswith(r"\\")]
+    assert len(lines) == 1 + len(table.rows)
+    columns = re.search(r"\\begin\{tabular\}\{(l+r+)\}", text)
+    assert columns is not None
+    for line in lines:
+        assert len(re.findall(r"(?<!\\)&", line)) == len(columns.group(1)) - 1
+    assert r"50\% of a\_b \& \{c\} \textbackslash{}input\{x\}" in text
+    assert r"\input{" not in text.replace(r"\textbackslash{}input", "")
+    assert text.count(r"\begin{") == text.count(r"\end{") == 2
+
+
+def test_latex_rules_part_data_sets_and_models(tmp_path: Path) -> None:
+    asked = {"ENZYMES": ["gcs", "gin"], "COIL-DEL": ["gcs"]}
+    table = paper_table("table4-calibration", asked, budget="quick", out=tmp_path)
+    assert latex_table(table).count(r"\midrule") == 3
+    psi = paper_table("edge-predictor", {"ENZYMES": ["gcs"]}, budget="quick", out=tmp_path)
+    assert "ψ" not in latex_table(psi)
+    assert r"$\psi$" in latex_table(psi)
+
+
 def test_plans_and_tables_need_no_torch_to_import() -> None:
     code = (
         "import sys; import graph_transplant.experiments.reproduce as reproduce; "
@@ -650,6 +689,209 @@ def test_plans_and_tables_need_no_torch_to_import() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+# Figures --------------------------------------------------------------------------------------
+
+
+def drawn_for(
+    experiment: str, asked: dict[str, list[str]], out: Path, more: dict[str, dict[str, Any]]
+) -> tuple[PaperTable, dict[str, Figure]]:
+    """Save five trials of every method, with ``more`` in those of some, and draw them."""
+    for run in plan(experiment, data=list(asked)):
+        for model in asked[run.data]:
+            for number, method in enumerate(run.methods):
+                values = [value + number / 100 for value in PLAIN]
+                save(out, run, made_up(run, model, method, values, **more.get(method, {})))
+    table = paper_table(experiment, asked, budget="quick", out=out)
+    paths = write_paper_figures(table, out)
+    records = [r for place in table.directories for r in RecordStore(place).read()]
+    figures = {one.name: one for one in paper_figures(table, records)}
+    wanted = {f"{name}.{end}" for name in figures for end in ("svg", "csv")}
+    assert {path.name for path in paths} == wanted
+    assert {path.parent for path in paths} == {out / "figures"}
+    for path in paths:
+        if path.suffix == ".svg":
+            ElementTree.parse(path)
+    for one in figures.values():
+        for svg in (one.wide, one.narrow):
+            ElementTree.fromstring(str(svg))
+    return table, figures
+
+
+def numbers_of(one: Figure) -> list[dict[str, str]]:
+    assert one.data is not None
+    return list(csv.DictReader(io.StringIO(one.data.csv())))
+
+
+def test_ablations_are_grouped_by_model_with_the_complete_method_last(tmp_path: Path) -> None:
+    table, figures = drawn_for("ablation", {"ENZYMES": ["gcs", "gin"]}, tmp_path, {})
+    (one,) = figures.values()
+    assert one.name == "ablation-quick-enzymes"
+    rows = numbers_of(one)
+    assert [row["model"] for row in rows] == ["GCS"] * 5 + ["GIN"] * 5
+    assert [row["method"] for row in rows[:5]] == list(EXPERIMENTS["ablation"].methods)
+    assert rows[4]["method"] == "transplant-ep"
+    for row in rows[:5]:
+        ours = rows_of(table)["ENZYMES", "gcs", row["method"]]
+        assert ours.mean is not None
+        assert float(row["mean"]) == pytest.approx(ours.mean)
+        assert float(row["std"]) == pytest.approx(np.std(PLAIN, ddof=1))
+        assert row["published"] == ""  # a chart: no numbers to mark
+    assert "published" not in one.wide
+    # A bar has a text when it is pointed at, a sample of a colour has none.
+    bars = [e for e in ElementTree.fromstring(str(one.wide)).iter("rect") if list(e)]
+    assert len(bars) == 10
+
+
+def test_published_numbers_are_marked(tmp_path: Path) -> None:
+    _, figures = drawn_for("table4-calibration", {"ENZYMES": ["gcs"]}, tmp_path, {})
+    (one,) = figures.values()  # without bins there are no reliability diagrams
+    rows = {row["method"]: row for row in numbers_of(one)}
+    assert (rows["vanilla"]["published"], rows["transplant-ep"]["published"]) == ("0.299", "0.046")
+    marks = [
+        e
+        for e in ElementTree.fromstring(str(one.wide)).iter("circle")
+        if e.get("class") == "published" and list(e)
+    ]
+    assert len(marks) == len(EXPERIMENTS["table4-calibration"].methods)
+
+
+def test_calibration_has_reliability_of_plain_training_and_ours(tmp_path: Path) -> None:
+    bins = [{"bin": 13, "count": 8, "confidence": 0.9, "accuracy": 0.5}]
+    more = {"reliability": bins, "reliability_calibrated": bins, "calibrated": {"ece": 0.1}}
+    given = {"vanilla": more, "transplant-ep": more, "subgraph": more}
+    asked = {"ENZYMES": ["gcs", "gin"]}
+    _, figures = drawn_for("table4-calibration", asked, tmp_path, given)
+    one = figures["table4-calibration-quick-reliability-enzymes"]
+    rows = numbers_of(one)
+    names = list(dict.fromkeys(row["method"] for row in rows))
+    assert names == ["GCS vanilla", "GCS transplant-ep", "GIN vanilla", "GIN transplant-ep"]
+    # Five trials of eight predictions each.
+    assert {row["count"] for row in rows} == {"40"}
+
+
+def test_readouts_are_the_groups_of_their_chart(tmp_path: Path) -> None:
+    _, figures = drawn_for("readout", {"ENZYMES": ["gcs"]}, tmp_path, {})
+    (one,) = figures.values()
+    assert one.name == "readout-quick-enzymes-gcs"
+    rows = numbers_of(one)
+    assert list(dict.fromkeys(row["readout"] for row in rows)) == ["mean", "sum", "max"]
+    assert len(rows) == 3 * len(EXPERIMENTS["readout"].methods)
+
+
+def test_the_edge_predictor_has_a_line_per_model_and_a_panel_per_data_set(tmp_path: Path) -> None:
+    curve = [
+        {
+            "epoch": epoch,
+            "train_loss": 1.0,
+            "validation_loss": 1.0,
+            "measurements": {"edge_predictor_accuracy": value},
+        }
+        for epoch, value in ((1, 0.5), (3, 0.7))
+    ]
+    asked = {"ENZYMES": ["gcn", "gcs"], "NCI1": ["gcs"]}
+    given = {"transplant-ep": {"curve": curve}}
+    _, figures = drawn_for("edge-predictor", asked, tmp_path, given)
+    (one,) = figures.values()
+    rows = numbers_of(one)
+    assert {(row["data"], row["model"]) for row in rows} == {
+        ("ENZYMES", "GCN"),
+        ("ENZYMES", "GCS"),
+        ("NCI1", "GCS"),
+    }
+    own = [row for row in rows if (row["data"], row["model"]) == ("NCI1", "GCS")]
+    assert [(row["epoch"], round(float(row["accuracy"]), 6)) for row in own] == [
+        ("1.0", 0.5),
+        ("2.0", 0.6),
+        ("3.0", 0.7),
+    ]
+    for svg in (one.wide, one.narrow):
+        texts = [e.text for e in ElementTree.fromstring(str(svg)).iter("text")]
+        assert {"ENZYMES", "NCI1", "GCN", "GCS"} <= set(texts)
+        assert svg.count("<polyline") == 3
+
+
+def test_attacks_have_a_curve_for_each_model(tmp_path: Path) -> None:
+    attacked = [
+        {"budget": b, "edges": 9, "accuracy": 0.6 - b, "as_stated": 0.62 - b / 2, "random": 0.6}
+        for b in (0.05, 0.1, 0.2, 0.3)
+    ]
+    methods = EXPERIMENTS["table3-robustness"].methods
+    given: dict[str, dict[str, Any]] = {name: {"attacked": attacked} for name in methods}
+    asked = {"ENZYMES": ["gcs", "gin"]}
+    _, figures = drawn_for("table3-robustness", asked, tmp_path, given)
+    assert list(figures) == [
+        "table3-robustness-quick-enzymes",
+        "table3-robustness-quick-attack-enzymes-gcs",
+        "table3-robustness-quick-attack-enzymes-gin",
+    ]
+    bars = {(r["model"], r["method"]): r for r in numbers_of(next(iter(figures.values())))}
+    # The table and its bars read the attack to the letter, beside what was published.
+    assert float(bars["GCS", "vanilla"]["mean"]) == pytest.approx(0.52)
+    assert bars["GCS", "vanilla"]["published"] == "0.543"
+    rows = numbers_of(figures["table3-robustness-quick-attack-enzymes-gcs"])
+    assert list(dict.fromkeys(row["method"] for row in rows)) == list(methods)
+    strong = [r for r in rows if (r["method"], r["attack"]) == ("vanilla", "GradArgmax")]
+    assert [float(r["budget"]) for r in strong] == [0.0, 0.05, 0.1, 0.2, 0.3]
+    assert float(strong[0]["accuracy"]) == pytest.approx(np.mean(PLAIN))
+    assert float(strong[3]["accuracy"]) == pytest.approx(0.4)
+
+
+def test_only_what_the_table_shows_is_drawn(tmp_path: Path) -> None:
+    bins = [{"bin": 13, "count": 8, "confidence": 0.9, "accuracy": 0.5}]
+    (run,) = plan("table4-calibration", data=["ENZYMES"], models=["gcs"])
+    own = made_up(run, "gcs", "vanilla", PLAIN, reliability=bins)
+    noisy = made_up(run, "gcs", "vanilla", PLAIN, reliability=bins, label_noise=0.2)
+    deeper = made_up(run, "gcs", "vanilla", PLAIN, reliability=bins, layers=5)
+    others = made_up(run, "gcs", "transplant-ep:anchor_ratio=0.05", PLAIN, reliability=bins)
+    save(tmp_path, run, [*own, *deeper, *others])
+    table = paper_table("table4-calibration", {"ENZYMES": ["gcs"]}, budget="quick", out=tmp_path)
+    figures = paper_figures(table, [*own, *noisy, *deeper, *others])
+    rows = numbers_of(figures[1])
+    assert {(row["method"], row["count"]) for row in rows} == {("GCS vanilla", "40")}
+
+
+def test_the_full_budget_draws_the_candidate_chosen_on_validation(tmp_path: Path) -> None:
+    def bins(accuracy: float) -> list[dict[str, float]]:
+        return [{"bin": 13, "count": 8, "confidence": 0.9, "accuracy": accuracy}]
+
+    (run,) = plan("table4-calibration", data=["ENZYMES"], models=["gcs"], budget="full")
+    worse = made_up(run, "gcs", "vanilla", PLAIN * 3, reliability=bins(0.1))
+    better = made_up(run, "gcs", "vanilla", BETTER * 3, reliability=bins(0.7), layers=4)
+    save(tmp_path, run, [*worse, *better])
+    asked = {"ENZYMES": ["gcs"]}
+    table = paper_table("table4-calibration", asked, budget="full", out=tmp_path)
+    _, one = paper_figures(table, [*worse, *better])
+    own = [row for row in numbers_of(one) if row["bin"] == "13"]
+    assert [(row["count"], round(float(row["accuracy"]), 6)) for row in own] == [("120", 0.7)]
+
+
+def test_data_sets_of_like_names_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    sizes = {"a b": 100, "a_b": 100}
+    for name in sizes:
+        (run,) = plan("gcn", data=[name], sizes=sizes)
+        save(tmp_path, run, made_up(run, "gcn", "vanilla", PLAIN))
+    asked = {name: ["gcn"] for name in sizes}
+    table = paper_table("gcn", asked, budget="quick", out=tmp_path, sizes=sizes)
+    names = sorted(path.name for path in write_paper_figures(table, tmp_path))
+    assert names == [
+        *("gcn-quick-a-b-2.csv", "gcn-quick-a-b-2.svg", "gcn-quick-a-b.csv", "gcn-quick-a-b.svg"),
+    ]
+
+
+def test_an_experiment_of_single_parameters_has_panels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("vanilla", "transplant-dp", "transplant-dp:anchor_ratio=0.2")
+    monkeypatch.setitem(EXPERIMENTS, "gcn", replace(EXPERIMENTS["gcn"], methods=names))
+    (run,) = plan("gcn", data=["ENZYMES"])
+    records = [r for name in names for r in made_up(run, "gcn", name, PLAIN)]
+    save(tmp_path, run, records)
+    table = paper_table("gcn", {"ENZYMES": ["gcn"]}, budget="quick", out=tmp_path)
+    one = paper_figures(table, records)[-1]
+    assert one.name == "gcn-quick-sensitivity-enzymes-gcn"
+    assert [row["value"] for row in numbers_of(one)] == ["0.1", "0.2"]
 
 
 # Running --------------------------------------------------------------------------------------

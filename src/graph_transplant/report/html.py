@@ -1,4 +1,4 @@
-"""The page of a comparison: one file, no network, no script."""
+"""The page of a comparison: one file, no network, and readable without its script."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from graph_transplant.experiments.protocol import (
     BASELINE,
     METRICS,
     SCALES,
+    Condition,
     Record,
     Settings,
     is_store_file,
@@ -24,6 +25,7 @@ from graph_transplant.experiments.protocol import (
 from graph_transplant.experiments.selection import Candidate, select, selection_table
 from graph_transplant.experiments.summary import (
     SIGNIFICANT,
+    Group,
     PairRow,
     SummaryRow,
     Verdict,
@@ -36,16 +38,27 @@ from graph_transplant.experiments.summary import (
     verdicts,
 )
 from graph_transplant.files import write_atomically
+from graph_transplant.report.drawing import LEFT_OUT, REMAINING, TRANSPLANTED, draw_mark, draw_scale
 from graph_transplant.report.figures import (
     Curve,
     ScoreRow,
-    attacked_data,
     critical_difference_data,
     curves_data,
     differences_data,
     scores_data,
 )
-from graph_transplant.report.frame import Figure, figure, render
+from graph_transplant.report.frame import (
+    FOLDER,
+    Figure,
+    Table,
+    brief,
+    figure,
+    own_script,
+    render,
+    write_figures,
+)
+from graph_transplant.report.gallery import Gallery, MadeRow, MapRow, gallery, slug
+from graph_transplant.report.studies import axis_figures, study_figures
 from graph_transplant.report.svg import (
     caption_list,
     draw_critical_difference,
@@ -57,6 +70,17 @@ from graph_transplant.report.svg import (
     percent,
     signed,
 )
+from graph_transplant.report.tables import (
+    Ranking,
+    direction_of,
+    group_title,
+    hundredths,
+    points,
+    ranking,
+    rankings,
+    three_digits,
+    two_digits,
+)
 
 COLOURS = 8
 """Number of colours for methods beside the baseline; with more methods they come round again."""
@@ -66,6 +90,9 @@ DATA_OPTIONS = ("smiles", "target", "id", "features", "task")
 
 FLOOR = -1.0
 """Learning curves of R² are drawn down to here: before training has begun it may be anywhere."""
+
+LONG = 8
+"""A page with more figures than this has a table of contents."""
 
 METHOD_NOTES = {
     "vanilla": "Plain training, without augmentation: what the others are compared with.",
@@ -165,64 +192,42 @@ GLOSSARY = {
         "bins. 0 is perfect, lower is better."
     ),
     "Loss": "Negative log-likelihood of the true class on the test graphs; lower is better.",
+    "Adaptive ECE and Brier score": (
+        "Adaptive ECE is the calibration error over bins that hold equally many graphs. The Brier "
+        "score is the mean squared distance between stated probabilities and the truth. Of both, "
+        "lower is better."
+    ),
+    "Temperature": (
+        "The number by which a model’s outputs are divided so that its confidence fits the "
+        "validation graphs best. It changes confidence, never the predicted class."
+    ),
+    "GradArgmax and random changes": (
+        "An attack that knows the model: it adds and removes the edges whose gradient promises the "
+        "largest loss. As a control, as many pairs of nodes are changed at random."
+    ),
+    "Deletion and insertion": (
+        "Nodes are taken away, or put back, in the order of their saliency. If saliency finds "
+        "what the model looks at, its confidence falls, or rises, faster than in a random order."
+    ),
+    "Degree distance": (
+        "How far the degrees of the graphs that a method makes lie from those of the originals "
+        "(Wasserstein distance). The control is the distance of two halves of the originals."
+    ),
     "Time": "Mean duration of one trial on one thread, and its ratio to vanilla.",
 }
 """What the words of a page mean; a page shows those that stand on it."""
 
+FIGURE_WORDS = {
+    "calibration-error": ("ECE",),
+    "reliability": ("Adaptive ECE and Brier score", "Temperature"),
+    "robustness": ("GradArgmax and random changes",),
+    "saliency-deletion": ("Deletion and insertion",),
+    "samples": ("Degree distance",),
+}
+"""Words of the glossary that a figure needs, by its name."""
 
-@dataclass(frozen=True)
-class Measure:
-    """A column of the ranking table beside the score.
-
-    Args:
-        title: Its heading.
-        word: What it is called in the glossary.
-        field: The field of the summary.
-        percent: Whether it is written in per cent.
-    """
-
-    title: str
-    word: str
-    field: str
-    percent: bool = False
-
-    def text(self, row: SummaryRow) -> str:
-        """Write the value of a row."""
-        value: float | None = getattr(row, self.field)
-        return _text(value, _hundredths if self.percent else three_digits)
-
-
-MEASURES = (
-    Measure("Accuracy, %", "Accuracy", "accuracy_mean", percent=True),
-    Measure("AUROC", "AUROC", "auroc_mean"),
-    Measure("Average precision", "Average precision", "average_precision_mean"),
-    Measure("ECE", "ECE", "ece_mean"),
-    Measure("Loss", "Loss", "nll_mean"),
-    Measure("RMSE", "RMSE and MAE", "rmse_mean"),
-    Measure("MAE", "RMSE and MAE", "mae_mean"),
-)
-"""What a table may show beside the score, in order; those stand there that a row has."""
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """A row of the ranking table, as text; ``-`` where a number is not defined."""
-
-    method: str
-    colour: str
-    chosen: str
-    score: str
-    spread: str
-    range: str
-    difference: str
-    interval: str
-    direction: str
-    effect: str
-    p_value: str
-    p_holm: str
-    measures: list[str]
-    time: str
-    ratio: str
+MADE, MAPS = "Virtual graphs", "Saliency"
+"""Groups of figures under which drawn graphs stand."""
 
 
 @dataclass(frozen=True)
@@ -251,35 +256,90 @@ class CandidateText:
 
 
 @dataclass(frozen=True)
-class Section:
-    """What the page says about one model with one number of layers."""
+class FigureGroup:
+    """Figures of one kind, which fold away together.
 
+    Args:
+        id: What links to it are called.
+        title: Its heading.
+        figures: The figures.
+    """
+
+    id: str
+    title: str
+    figures: list[Figure]
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page says about one model with one number of layers under one condition."""
+
+    id: str
     title: str
     data: str
-    word: str
-    score: str
-    measures: list[str]
     verdict: Verdict
-    rows: list[TableRow]
+    ranking: Ranking
     figures: list[Figure]
+    groups: list[FigureGroup]
+    gallery: Gallery
     pairs: list[PairText]
     candidates: list[CandidateText]
-    columns: frozenset[str]
+    words: frozenset[str]
+
+    @property
+    def all_figures(self) -> list[Figure]:
+        """Every figure and drawing of the section."""
+        grouped = [one for group in self.groups for one in group.figures]
+        return [*self.figures, *grouped, *self.gallery.figures]
 
 
-def write_report(records: Sequence[Record], path: str | Path, selection: str = "none") -> None:
-    """Write the page of a comparison, in one step.
+@dataclass(frozen=True)
+class Content:
+    """Everything that the page of a comparison shows, and the figures to write beside it."""
+
+    main: list[Section]
+    harder: list[Section]
+    axes: list[FigureGroup]
+
+    @property
+    def sections(self) -> list[Section]:
+        """All sections in the order of the page."""
+        return [*self.main, *self.harder]
+
+    @property
+    def figures(self) -> list[Figure]:
+        """All figures in the order of the page."""
+        return [
+            *(one for section in self.main for one in section.all_figures),
+            *(one for group in self.axes for one in group.figures),
+            *(one for section in self.harder for one in section.all_figures),
+        ]
+
+
+def write_report(
+    records: Sequence[Record], path: str | Path, selection: str = "none", *, figures: bool = True
+) -> None:
+    """Write the page of a comparison, and its figures beside it.
 
     Args:
         records: The finished trials.
-        path: The file.
+        path: The file; it is replaced in one step.
         selection: How one candidate per method is chosen, see
             :func:`~graph_transplant.experiments.selection.select`.
+        figures: Whether to write every figure to the folder ``figures`` beside the page, as SVG and
+            its numbers as CSV. What an earlier page of this name left there is removed.
     """
-    write_atomically(Path(path), render_report(records, selection))
+    content = _content(records, selection)
+    page = _render(records, selection, content, figures)
+    path = Path(path)
+    write_atomically(path, page)
+    if figures:
+        write_figures(content.figures, path.parent, manifest=f"{path.stem}.txt")
 
 
-def render_report(records: Sequence[Record], selection: str = "none") -> str:
+def render_report(
+    records: Sequence[Record], selection: str = "none", *, figures: bool = True
+) -> str:
     """Make the page of a comparison.
 
     The same records give the same page.
@@ -287,6 +347,7 @@ def render_report(records: Sequence[Record], selection: str = "none") -> str:
     Args:
         records: The finished trials, of one data set, at least one.
         selection: How one candidate per method is chosen.
+        figures: Whether the page names the files of its figures, which lie beside it.
 
     Returns:
         A whole HTML document that needs nothing else.
@@ -294,9 +355,14 @@ def render_report(records: Sequence[Record], selection: str = "none") -> str:
     Raises:
         GraphTransplantError: If there are no records, or none that selection can use.
     """
+    return _render(records, selection, _content(records, selection), figures)
+
+
+def _content(records: Sequence[Record], selection: str) -> Content:
     if not records:
         raise GraphTransplantError("a report needs at least one finished trial, got no records")
-    groups = group_records(select(records, selection))
+    selected = select(records, selection)
+    groups = group_records(selected)
     if not groups:
         raise GraphTransplantError(
             f"a report needs at least one fold in which {selection} selection has all it asks for, "
@@ -305,35 +371,120 @@ def render_report(records: Sequence[Record], selection: str = "none") -> str:
     rows = summarise(records, selection)
     pairs = pairwise(records, selection)
     candidates = selection_table(records, selection)
-    found = verdicts(rows)
-    methods = sorted({row.method for row in rows}, key=_baseline_first)
-    colours = _colours(methods)
+    colours = _colours(_method_names(rows))
+    stems = _stems([verdict.group for verdict in verdicts(rows)])
     sections = [
         _section(
+            stems[verdict.group],
             verdict,
-            rows,
-            groups[verdict.data, verdict.model, verdict.layers],
+            [row for row in rows if row.group == verdict.group],
+            groups[verdict.group],
             colours,
-            pairs,
-            candidates,
+            [row for row in pairs if row.group == verdict.group],
+            [row for row in candidates if _is_of(row, verdict.group)],
         )
-        for verdict in found
+        for verdict in verdicts(rows)
     ]
-    first = min(records, key=lambda record: (record["repeat"], record["fold"]))
+    plain = [one for one in sections if one.verdict.group.condition == Condition()]
+    main = plain or sections
+    # Candidates that were not chosen are left out, as everywhere on the page.
+    ordered = [record for one in groups.values() for trials in one.values() for record in trials]
+    axes = axis_figures(ordered, colours, rows[0].metric)
+    return Content(
+        main, [one for one in sections if one not in main], _grouped(_unique(axes, "axes"), "axes")
+    )
+
+
+def _render(records: Sequence[Record], selection: str, content: Content, figures: bool) -> str:
+    first = _first(records)
+    methods = sorted(
+        {row.method for section in content.sections for row in section.ranking.rows},
+        key=_baseline_first,
+    )
+    colours = _colours(methods)
+    words = frozenset().union(*(section.words for section in content.sections))
+    several = len(content.main) > 1
     return _page(
         "report.html",
         data=first["data"],
-        headline=headline(found),
-        sections=sections,
+        headline=headline([section.verdict for section in content.main]),
+        main=content.main,
+        harder=content.harder,
+        axes=content.axes,
+        several=several,
+        # A page that fits on two screens is quicker scrolled than read about.
+        contents=len(content.sections) > 1 or len(content.figures) > LONG,
         facts=_facts(records),
         notes=notes(records, selection),
         command=repeat_command(records, selection),
         settings=_settings(first),
+        colours=colours,
         methods=_method_notes(methods, colours),
-        glossary=_glossary(frozenset().union(*(section.columns for section in sections))),
+        glossary=_glossary(words),
+        scale=draw_scale(),
+        marks={part: draw_mark(part) for part in (TRANSPLANTED, REMAINING, LEFT_OUT, "new edge")},
+        files=content.figures if figures else [],
+        folder=FOLDER,
         version=first["settings"].get("version", ""),
         fingerprint=first["fingerprint"],
     )
+
+
+def _first(records: Sequence[Record]) -> Record:
+    """Give the trial that speaks for all where they agree, one without a handicap if there is."""
+    return min(
+        records,
+        key=lambda record: (
+            Condition.of(record) != Condition(),
+            Condition.of(record),
+            record["repeat"],
+            record["fold"],
+        ),
+    )
+
+
+def _method_names(rows: Sequence[SummaryRow]) -> list[str]:
+    return sorted({row.method for row in rows}, key=_baseline_first)
+
+
+def _is_of(row: Candidate, group: Group) -> bool:
+    mine = (row.data, row.model, row.label_noise, row.train_fraction)
+    return group.layers is None and mine == (
+        group.data,
+        group.model,
+        group.label_noise,
+        group.train_fraction,
+    )
+
+
+def _stems(groups: Sequence[Group]) -> dict[Group, str]:
+    """Name every group for links and files, no two alike."""
+    found: dict[Group, str] = {}
+    for group in groups:
+        layers = "chosen" if group.layers is None else str(group.layers)
+        stem = slug(f"{group.model} {layers} {group.condition.short}", 40)
+        taken = sum(other == stem or other.startswith(f"{stem}-x") for other in found.values())
+        found[group] = f"{stem}-x{taken + 1}" if taken else stem
+    return found
+
+
+def _unique(figures: Sequence[Figure], stem: str) -> list[Figure]:
+    """Put a stem before every figure's name, and a number behind those that come again."""
+    found: dict[str, Figure] = {}
+    for one in figures:
+        name, number = f"{stem}-{one.name}", 2
+        while name in found:
+            name, number = f"{stem}-{one.name}-{number}", number + 1
+        found[name] = replace(one, name=name)
+    return list(found.values())
+
+
+def _grouped(figures: Sequence[Figure], stem: str) -> list[FigureGroup]:
+    # Two hyphens: no figure is called so, and links must not lead to two places.
+    groups: dict[str, list[Figure]] = {}
+    for one in figures:
+        groups.setdefault(one.group, []).append(one)
+    return [FigureGroup(f"{stem}--{slug(name)}", name, own) for name, own in groups.items()]
 
 
 @dataclass(frozen=True)
@@ -391,10 +542,11 @@ def render_across(found: Sequence[Across], rows: Sequence[SummaryRow]) -> str:
         raise GraphTransplantError("a page across data sets needs at least one model, got none")
     rows = list(rows)
     decided = verdicts(rows)
-    methods = sorted({row.method for row in rows}, key=_baseline_first)
+    methods = _method_names(rows)
     colours = _colours(methods)
     names = list(dict.fromkeys(name for one in found for name in one.data))
-    tables = [_section(verdict, rows, {}, colours, (), ()) for verdict in decided]
+    said = {verdict.group: verdict for verdict in decided}
+    tables = [(one, said[one.group]) for one in rankings(rows)]
     words = {"Average rank", "Critical difference", "Wilcoxon’s test"}
     return _page(
         "across.html",
@@ -403,13 +555,14 @@ def render_across(found: Sequence[Across], rows: Sequence[SummaryRow]) -> str:
         sections=[_across_section(one, colours) for one in found],
         tables=tables,
         data=names,
+        colours=colours,
         methods=_method_notes(methods, colours),
-        glossary=_glossary(frozenset(words).union(*(table.columns for table in tables))),
+        glossary=_glossary(frozenset(words).union(*(_words(one) for one, _ in tables))),
     )
 
 
 def _page(name: str, **content: object) -> str:
-    return render(name, {"tied": _tied}, **content)
+    return render(name, {"tied": _tied, "brief": brief}, own_script(), **content)
 
 
 def _method_notes(methods: Sequence[str], colours: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -449,8 +602,8 @@ def _across_section(one: Across, colours: Mapping[str, str]) -> AcrossSection:
                 colour=colours[method],
                 rank=f"{rank:.2f}",
                 record="-" if row is None else f"{row.wins} : {row.ties} : {row.losses}",
-                difference="-" if row is None else _points(row.difference),
-                direction="" if row is None else _direction(row.difference, row.p_holm),
+                difference="-" if row is None else points(row.difference),
+                direction="" if row is None else direction_of(row.difference, row.p_holm),
                 p_value=p_cell(None if row is None else row.p_value),
                 p_holm=p_cell(None if row is None else row.p_holm),
             )
@@ -468,6 +621,11 @@ def _across_section(one: Across, colours: Mapping[str, str]) -> AcrossSection:
         "Average rank over the data sets, 1 is best. Methods that a bar joins are closer together "
         "than the critical difference (CD): they do not differ significantly.",
         lambda width: draw_critical_difference(diagram, width=width, colours=colours, label=label),
+        name="ranks",
+        data=Table(
+            ("method", "average_rank"),
+            tuple(zip(one.methods, one.ranks, strict=True)),
+        ),
     )
     best = [max(row) for row in one.scores]
     columns = zip(one.methods, zip(*one.scores, strict=True), strict=True)
@@ -476,7 +634,7 @@ def _across_section(one: Across, colours: Mapping[str, str]) -> AcrossSection:
             method,
             colours[method],
             [
-                (_hundredths(score), score == highest)
+                (hundredths(score), score == highest)
                 for score, highest in zip(column, best, strict=True)
             ],
         )
@@ -572,6 +730,14 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
     if not is_store_file(source):
         columns = first.get("columns", {})
         options |= {name: columns[name] for name in DATA_OPTIONS if name in columns}
+    conditions = {Condition.of(record) for record in records}
+    if conditions != {Condition()}:
+        for name in Condition._fields:
+            values = sorted({getattr(one, name) for one in conditions})
+            # The whole training set first: what is taken away from it follows.
+            values = values[::-1] if name == "train_fraction" else values
+            if values != [getattr(Condition(), name)]:
+                options[name.replace("_", "-")] = ",".join(f"{value:g}" for value in values)
     if settings.get("attack"):
         options["attack"] = ",".join(str(budget) for budget in settings["attack"])
     scale = _scale(first)
@@ -616,7 +782,7 @@ def _colours(methods: Sequence[str]) -> dict[str, str]:
 
 
 def _facts(records: Sequence[Record]) -> list[tuple[str, str]]:
-    first = min(records, key=lambda record: (record["repeat"], record["fold"]))
+    first = _first(records)
     sizes = first["sizes"]
     folds = first["settings"]["folds"]
     repeats = max(record["repeat"] for record in records) + 1
@@ -627,7 +793,10 @@ def _facts(records: Sequence[Record]) -> list[tuple[str, str]]:
     return [
         ("graphs", f"{sum(sizes.values()):,}"),
         place,
-        ("train : validation : test", " : ".join(str(size) for size in sizes.values())),
+        (
+            "train : validation : test",
+            " : ".join(str(sizes[part]) for part in ("train", "validation", "test")),
+        ),
         ("trials", f"{len(records):,}"),
         ("training time", duration(seconds)),
     ]
@@ -645,6 +814,7 @@ def _settings(record: Record) -> list[tuple[str, str]]:
 
 
 def _section(
+    stem: str,
     verdict: Verdict,
     rows: Sequence[SummaryRow],
     methods: Mapping[str, Sequence[Record]],
@@ -652,132 +822,71 @@ def _section(
     pairs: Sequence[PairRow],
     candidates: Sequence[Candidate],
 ) -> Section:
-    group = (verdict.data, verdict.model, verdict.layers)
-    own = [row for row in rows if (row.data, row.model, row.layers) == group]
-    ranked = {row.method: methods[row.method] for row in own if row.method in methods}
-    plain = next((row for row in own if row.method == BASELINE), None)
-    layers = (
-        "chosen by validation"
-        if verdict.layers is None
-        else f"{verdict.layers} layer{'s' if verdict.layers != 1 else ''}"
+    ranked = {row.method: methods[row.method] for row in rows if row.method in methods}
+    table = ranking(rows)
+    drawn = _figures(rows, ranked, colours, rows[0].metric)
+    groups = _grouped(_unique([one for one in drawn if one.group], stem), stem)
+    # Conditions other than the plain one are told in short: their graphs look no different.
+    shown = gallery(ranked if verdict.group.condition == Condition() else {})
+    shown = replace(
+        shown,
+        maps=[_named_maps(row, stem) for row in shown.maps],
+        made=[_named_made(row, stem) for row in shown.made],
     )
-    metric = own[0].metric
-    name = METRICS[metric]
-    title = f"{name[0].upper()}{name[1:]}"
-    numbers = any(row.rmse_mean is not None for row in own)
-    measures = [
-        measure
-        for measure in MEASURES
-        if measure.field != f"{metric}_mean"
-        # Predicted classes have these two, whatever the records say; predicted numbers do not.
-        and (
-            any(getattr(row, measure.field) is not None for row in own)
-            or (measure.title in ("ECE", "Loss") and not numbers)
-        )
-    ]
-    columns = {title, "± and dots", "Time"}
-    columns |= {
-        measure.word
-        for measure in MEASURES
-        if any(getattr(row, measure.field) is not None for row in own)
-    }
-    for word, shown in (
-        ("Chosen", any(row.chosen for row in own)),
-        ("Difference", any(row.difference is not None for row in own)),
-        ("p and p (Holm)", any(row.difference is not None for row in own)),
-        ("Effect", any(row.effect is not None for row in own)),
-    ):
-        if shown:
-            columns.add(word)
+    titles = [group.title for group in groups]
+    for title, there in ((MAPS, shown.maps), (MADE, shown.made)):
+        if there and title not in titles:
+            groups.append(FigureGroup(f"{stem}--{slug(title)}", title, []))
+    words = {word for one in drawn for word in FIGURE_WORDS.get(one.name, ())}
     return Section(
-        title=f"{verdict.model.upper()}, {layers}",
+        id=stem,
+        title=group_title(verdict.group),
         data=verdict.data,
-        word=name,
-        score=f"{title}, %",
-        measures=[measure.title for measure in measures],
         verdict=verdict,
-        rows=[_table_row(row, plain, colours[row.method], measures) for row in own],
-        figures=_figures(own, ranked, colours, metric) if ranked else [],
-        pairs=[
-            _pair(row)
-            for row in pairs
-            if (row.data, row.model, row.layers) == group and len(own) > 2
-        ],
-        candidates=[
-            _candidate(row)
-            for row in candidates
-            if (row.data, row.model) == group[:2] and verdict.layers is None
-        ],
-        columns=frozenset(columns),
+        ranking=table,
+        figures=_unique([one for one in drawn if not one.group], stem),
+        groups=groups,
+        gallery=shown,
+        pairs=[_pair(row) for row in pairs if len(rows) > 2],
+        candidates=[_candidate(row) for row in candidates],
+        words=_words(table) | words,
     )
 
 
-def _text(value: float | None, form: Callable[[float], str]) -> str:
-    return "-" if value is None else form(value)
+def _named_maps(row: MapRow, stem: str) -> MapRow:
+    maps = [
+        replace(one, drawing=replace(one.drawing, name=f"{stem}-{one.drawing.name}"))
+        for one in row.maps
+    ]
+    return replace(row, maps=maps)
 
 
-def _hundredths(value: float) -> str:
-    # Adding zero takes the sign off a zero.
-    return f"{round(100 * value, 1) + 0.0:.1f}".replace("-", "−")
+def _named_made(row: MadeRow, stem: str) -> MadeRow:
+    drawings = [
+        (title, about, replace(drawing, name=f"{stem}-{drawing.name}"))
+        for title, about, drawing in row.drawings
+    ]
+    return replace(row, drawings=drawings)
 
 
-def _points(value: float) -> str:
-    return signed(100 * value, 1)
-
-
-def _effect(value: float) -> str:
-    return signed(value, 2)
-
-
-def _direction(difference: float | None, p_holm: float | None) -> str:
-    if p_holm is None or difference is None:
-        return ""
-    if p_holm < SIGNIFICANT:
-        return "better" if difference > 0 else "worse"
-    return "unclear"
-
-
-def _table_row(
-    row: SummaryRow, plain: SummaryRow | None, colour: str, measures: Sequence[Measure]
-) -> TableRow:
-    ratio = ""
-    if plain is not None and row is not plain and plain.seconds_mean and row.seconds_mean:
-        ratio = f"× {row.seconds_mean / plain.seconds_mean:.1f}"
-    interval = ""
-    if row.ci_low is not None and row.ci_high is not None:
-        interval = f"{_points(row.ci_low)} to {_points(row.ci_high)}"
-    score_range = ""
-    if row.score_low is not None and row.score_high is not None:
-        # The interval is symmetric; a share is not beyond 0 or 100 %. R² may well be below 0.
-        low, high = row.score_low, min(1.0, row.score_high)
-        low = low if row.metric == "r2" else max(0.0, low)
-        score_range = f"{_hundredths(low)} to {_hundredths(high)}"
-    return TableRow(
-        method=row.method,
-        colour=colour,
-        chosen=row.chosen,
-        score=_text(row.score_mean, _hundredths),
-        spread=_text(row.score_std, lambda value: f"± {100 * value:.1f}"),
-        range=score_range,
-        difference=_text(row.difference, _points),
-        interval=interval,
-        direction=_direction(row.difference, row.p_holm),
-        effect=_text(row.effect, _effect),
-        p_value=p_cell(row.p_value),
-        p_holm=p_cell(row.p_holm),
-        measures=[measure.text(row) for measure in measures],
-        time=_text(row.seconds_mean, duration),
-        ratio=ratio,
-    )
+def _words(table: Ranking) -> frozenset[str]:
+    """Give the words of the glossary that a table needs."""
+    found = {"± and dots"}
+    if any(row.chosen for row in table.rows):
+        found.add("Chosen")
+    for number, column in enumerate(table.columns):
+        if any(row.entries[number].value is not None for row in table.rows):
+            found.add(column.word)
+    return frozenset(found)
 
 
 def _pair(row: PairRow) -> PairText:
     return PairText(
         first=row.first,
         second=row.second,
-        difference=_text(row.difference, _points),
-        direction=_direction(row.difference, row.p_holm),
-        effect=_text(row.effect, _effect),
+        difference="-" if row.difference is None else points(row.difference),
+        direction=direction_of(row.difference, row.p_holm),
+        effect="-" if row.effect is None else two_digits(row.effect),
         p_value=p_cell(row.p_value),
         p_holm=p_cell(row.p_holm),
     )
@@ -791,7 +900,7 @@ def _candidate(row: Candidate) -> CandidateText:
         method=row.method,
         name=row.name,
         layers=str(row.layers),
-        validation=_text(row.validation, _hundredths),
+        validation="-" if row.validation is None else hundredths(row.validation),
         trials=row.trials,
         chosen=chosen,
     )
@@ -831,6 +940,13 @@ def _figures(
                     axis=f"Points of test {word}, compared with {BASELINE}",
                     label=label,
                 ),
+                name="differences",
+                data=Table(
+                    ("method", "difference", "low", "high", "p_holm"),
+                    tuple(
+                        (row.method, row.mean, row.low, row.high, row.p_holm) for row in differences
+                    ),
+                ),
             )
         )
     scored = scores_data(methods, metric)
@@ -852,6 +968,8 @@ def _figures(
                     baseline=BASELINE,
                     paired=True,
                 ),
+                name="scores",
+                data=_score_table(scored, metric),
             )
         )
     # Records made before there was a choice of metric have the accuracy alone.
@@ -880,6 +998,8 @@ def _figures(
                     form=percent,
                     label=_curve_label(f"Validation {word} by epoch", curves),
                 ),
+                name="learning",
+                data=_curve_table(curves, f"validation_{metric}"),
             )
         )
     calibration = scores_data(methods, "ece")
@@ -894,7 +1014,7 @@ def _figures(
                     width=width,
                     colours=colours,
                     axis="Expected calibration error",
-                    form=lambda value: f"{value:.2f}",
+                    form=lambda value: f"{value:g}",
                     exact=three_digits,
                     label=_score_label(
                         f"Calibration error of every {place}", calibration, three_digits
@@ -902,11 +1022,12 @@ def _figures(
                     baseline=BASELINE,
                     paired=False,
                 ),
+                name="calibration-error",
+                data=_score_table(calibration, "ece"),
+                group="Calibration",
             )
         )
-    figures += [
-        _attacked(attacked, share, colours) for share, attacked in attacked_data(methods).items()
-    ]
+    figures += study_figures(methods, colours, baseline=BASELINE)
     predictor = curves_data(methods, "edge_predictor_accuracy")
     if predictor:
         names = caption_list([curve.method for curve in predictor])
@@ -923,33 +1044,34 @@ def _figures(
                     form=percent,
                     label=_curve_label("Edge predictor accuracy by epoch", predictor),
                 ),
+                name="edge-predictor",
+                data=_curve_table(predictor, "edge_predictor_accuracy"),
+                group="Edge predictor",
             )
         )
     return figures
 
 
-def _attacked(rows: Sequence[ScoreRow], share: float, colours: Mapping[str, str]) -> Figure:
-    words = f"{100 * share:g} % of the mean number of edges changed"
-    return figure(
-        "Under attack",
-        f"Test accuracy after the GradArgmax attack, {words}, one dot per trial.",
-        lambda width: draw_scores(
-            rows,
-            width=width,
-            colours=colours,
-            axis="Test accuracy under attack",
-            form=percent,
-            exact=exact_percent,
-            label=_score_label(f"Test accuracy under attack, {words}", rows, exact_percent),
-            baseline=BASELINE,
-            paired=True,
+def _score_table(rows: Sequence[ScoreRow], measure: str) -> Table:
+    return Table(
+        ("method", "repeat", "fold", measure),
+        tuple(
+            (row.method, score.repeat, score.fold, score.value)
+            for row in rows
+            for score in row.scores
         ),
     )
 
 
-def three_digits(value: float) -> str:
-    """Write a number with three digits after the point."""
-    return f"{value:.3f}"
+def _curve_table(curves: Sequence[Curve], measure: str) -> Table:
+    return Table(
+        ("method", "epoch", measure),
+        tuple(
+            (curve.method, epoch, value)
+            for curve in curves
+            for epoch, value in zip(curve.epochs, curve.values, strict=True)
+        ),
+    )
 
 
 def _score_label(title: str, rows: Sequence[ScoreRow], form: Callable[[float], str]) -> str:

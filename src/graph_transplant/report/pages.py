@@ -32,10 +32,9 @@ from graph_transplant.report.drawing import (
     most_salient,
     node_word,
     picture,
-    plain,
     shortened,
 )
-from graph_transplant.report.frame import Figure, figure, render
+from graph_transplant.report.frame import Figure, brief, figure, render
 from graph_transplant.report.html import METHOD_NOTES
 from graph_transplant.report.plots import (
     COLOURED_CURVES,
@@ -64,7 +63,6 @@ SMALL_TEST = 200
 _FLOOR = -1.0
 _SALIENT = 5
 _THIRD = 350  # width of a drawing when three stand in a row
-_HEADING = 60
 
 MEASURES = {
     "accuracy": (
@@ -89,6 +87,14 @@ MEASURES = {
         "Calibration error (ECE)",
         "Mean distance between stated confidence and share that is right; lower is better.",
     ),
+    "adaptive_ece": (
+        "Adaptive calibration error",
+        "The same over bins of equally many predictions; lower is better.",
+    ),
+    "brier": (
+        "Brier score",
+        "Mean squared distance of the probabilities from the truth; lower is better.",
+    ),
     "nll": ("Log loss", "Punishes being sure and wrong; lower is better."),
 }
 """What the measurements of a model are called and what they mean."""
@@ -100,15 +106,7 @@ _IN_UNITS = frozenset({"rmse", "mae"})
 
 
 def _page(name: str, **content: object) -> str:
-    return render(name, {"brief": _brief}, version=__version__, **content)
-
-
-def _brief(text: str, most: int = _HEADING) -> Markup:
-    """A text from data: kept apart from the writing direction around it, cut when it is long."""
-    text = plain(text)
-    if len(text) <= most:
-        return Markup("<bdi>{}</bdi>").format(text)
-    return Markup('<bdi title="{}">{}</bdi>').format(text, shortened(text, most))
+    return render(name, {"brief": brief}, version=__version__, **content)
 
 
 # -------------------------------------------------------------------- explanations
@@ -607,6 +605,7 @@ def _roc_figure(description: Mapping[str, Any]) -> Figure | None:
         "Going down the ranking, how many of those with the label are found and how many false "
         f"alarms come with them. The dashed line is guessing.{which}",
         lambda width: draw_roc(curves, width=width, label=label),
+        name="roc",
     )
 
 
@@ -636,6 +635,7 @@ def _scatter_figure(description: Mapping[str, Any]) -> Figure | None:
             f"{_noun(description)}.",
             form=lambda value: f"{value:.3g}".replace("-", "−"),
         ),
+        name="predicted-measured",
     )
 
 
@@ -663,6 +663,7 @@ def _reliability_figure(description: Mapping[str, Any]) -> Figure | None:
             width=width,
             label=f"Reliability on the test {_noun(description)}.{change}",
         ),
+        name="reliability",
     )
 
 
@@ -700,6 +701,7 @@ def _learning_figures(description: Mapping[str, Any]) -> list[Figure]:
                     label=f"Validation {word} by epoch. {end}",
                     best=best,
                 ),
+                name="learning",
             )
         )
     losses = {"training": points("train_loss"), "validation": points("validation_loss")}
@@ -717,6 +719,7 @@ def _learning_figures(description: Mapping[str, Any]) -> list[Figure]:
                     label="Training and validation loss by epoch.",
                     best=best,
                 ),
+                name="loss",
             )
         )
     return found

@@ -14,7 +14,13 @@ from markupsafe import Markup
 
 from graph_transplant.experiments.protocol import BASELINE
 from graph_transplant.experiments.summary import format_p
-from graph_transplant.report.figures import CriticalDifference, Curve, DifferenceRow, ScoreRow
+from graph_transplant.report.figures import (
+    CriticalDifference,
+    Curve,
+    DifferenceRow,
+    MeasureRow,
+    ScoreRow,
+)
 
 Format = Callable[[float], str]
 
@@ -55,6 +61,22 @@ class Drawing:
         """Draw a line through points."""
         steps = " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
         self._add('<polyline points="{}" class="{}"/>', steps, kind)
+
+    def area(self, points: Iterable[tuple[float, float]], kind: str) -> None:
+        """Fill what lies between points."""
+        corners = " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
+        self._add('<polygon points="{}" class="{}"/>', corners, kind)
+
+    def box(
+        self, x: float, y: float, width: float, height: float, kind: str, title: str = ""
+    ) -> None:
+        """Fill a rectangle, with a text that shows when it is pointed at."""
+        self._add(
+            '<rect x="{}" y="{}" width="{}" height="{}" class="{}">{}</rect>',
+            *map(_number, (x, y, width, height)),
+            kind,
+            Markup("<title>{}</title>").format(title) if title else "",
+        )
 
     def dot(self, x: float, y: float, radius: float, kind: str, title: str = "") -> None:
         """Draw a dot, with a text that shows when it is pointed at."""
@@ -213,17 +235,20 @@ class _Rows:
         axis: str,
         numbers: Sequence[str],
         heading: str,
+        low_rows: bool = False,
     ) -> None:
         narrow = width <= NARROW
         # On a phone the name stands above its row, elsewhere to the left of it.
         self.left = 14.0 if narrow else 198.0
         self.right = width - (14.0 if narrow else 138.0)
-        pitch = 62.0 if narrow else 46.0
+        pitch = (46.0 if low_rows else 62.0) if narrow else (28.0 if low_rows else 46.0)
         top = 6.0 if narrow else 26.0
         self.bottom = top + pitch * len(names)
         self.drawing = Drawing(width, self.bottom + 44, label)
         self.scale = Scale(*domain, self.left + 8, self.right - 8)
-        self.rows = [top + pitch * number + (42 if narrow else 23) for number in range(len(names))]
+        middle = (34.0 if low_rows else 42.0) if narrow else pitch / 2
+        self.rows = [top + pitch * number + middle for number in range(len(names))]
+        self._above = 15.0 if low_rows else 21.0
         self.spread = 13.0
         for value in ticks(self.scale.low, self.scale.high, 5 if narrow else 6):
             x = self.scale(value)
@@ -242,8 +267,9 @@ class _Rows:
         for name, number, y in self._labels:
             kind = f"name {self._colours[name]}"
             if self._narrow:
-                self.drawing.text(self.left, y - 21, name, kind, most=24)
-                self.drawing.text(self.right, y - 21, number, "number", "end")
+                above = y - self._above
+                self.drawing.text(self.left, above, name, kind, most=24)
+                self.drawing.text(self.right, above, number, "number", "end")
             else:
                 self.drawing.text(self.left - 14, y + 4.5, name, kind, "end", most=23)
                 self.drawing.text(self.drawing.width - 4, y + 4.5, number, "number", "end")
@@ -261,6 +287,7 @@ def draw_scores(
     label: str,
     baseline: str,
     paired: bool,
+    marks: Mapping[str, Sequence[tuple[float, str]]] | None = None,
 ) -> Markup:
     """Draw one dot per trial and the mean of each method.
 
@@ -274,8 +301,11 @@ def draw_scores(
         label: What the figure shows, in words.
         baseline: The method whose mean is drawn through all rows.
         paired: Whether to join the dots of one fold.
+        marks: Hollow marks in the row of a method: where, and what they are.
     """
+    marks = marks or {}
     values = [score.value for row in rows for score in row.scores]
+    values += [value for row in rows for value, _ in marks.get(row.method, ())]
     frame = _Rows(
         width=width,
         label=label,
@@ -309,6 +339,76 @@ def draw_scores(
     for row, y in zip(rows, frame.rows, strict=True):
         x = frame.scale(row.mean)
         drawing.line(x, y - 15, x, y + 15, f"mean {colours[row.method]}")
+        for value, title in marks.get(row.method, ()):
+            drawing.dot(frame.scale(value), y, 5, f"hollow {colours[row.method]}", title)
+    return frame.finish()
+
+
+def draw_measures(
+    rows: Sequence[MeasureRow],
+    *,
+    width: int,
+    colours: Mapping[str, str],
+    axis: str,
+    form: Format,
+    exact: Format,
+    label: str,
+    heading: str = "mean",
+    reference: float | None = None,
+) -> Markup:
+    """Draw one bar per method with its spread, and a hollow mark beside it.
+
+    Args:
+        rows: The numbers; none of them below 0.
+        width: Width in pixels.
+        colours: CSS class of each method.
+        axis: Title of the axis.
+        form: How to write a value of the axis.
+        exact: How to write a mean.
+        label: What the figure shows, in words.
+        heading: What stands over the column of numbers.
+        reference: A value to draw a dashed line at.
+
+    Example:
+        >>> from graph_transplant.report.figures import Spread
+        >>> row = MeasureRow("vanilla", Spread(0.5, 0.1, 5), 0.2, "chance")
+        >>> drawn = draw_measures([row], width=350, colours={"vanilla": "c0"}, axis="Precision",
+        ...                       form=str, exact=str, label="precision")
+        >>> drawn.count("<rect"), drawn.count("<circle")
+        (1, 1)
+    """
+    values = [0.0, *([] if reference is None else [reference])]
+    for row in rows:
+        values += [row.value.mean + (row.value.std or 0.0)]
+        values += [] if row.mark is None else [row.mark]
+    frame = _Rows(
+        width=width,
+        label=label,
+        names=[row.method for row in rows],
+        colours=colours,
+        domain=padded(values, low=0.0),
+        form=form,
+        axis=axis,
+        numbers=[row.number or exact(row.value.mean) for row in rows],
+        heading=heading,
+        low_rows=True,
+    )
+    drawing = frame.drawing
+    zero = frame.scale(0.0)
+    if reference is not None:
+        x = frame.scale(reference)
+        drawing.line(x, frame.rows[0] - 12, x, frame.bottom, "reference")
+    for row, y in zip(rows, frame.rows, strict=True):
+        colour = colours[row.method]
+        end = frame.scale(row.value.mean)
+        tip = f"{row.method}: {exact(row.value.mean)}"
+        drawing.box(zero, y - 6, max(0.0, end - zero), 12, f"column {colour}", tip)
+        if row.value.std is not None:
+            low = frame.scale(max(0.0, row.value.mean - row.value.std))
+            drawing.line(low, y, frame.scale(row.value.mean + row.value.std), y, "whisker")
+        if row.mark is not None:
+            title = f"{row.method}, {row.meaning}: {exact(row.mark)}"
+            drawing.dot(frame.scale(row.mark), y, 4.5, f"hollow {colour}", title)
     return frame.finish()
 
 
@@ -387,7 +487,7 @@ def draw_curves(
     """
     narrow = width <= NARROW
     legend = 20.0 * len(curves) if narrow else 0.0
-    top, left = 30.0 + legend, 46.0
+    top, left = 30.0 + legend, 54.0
     right = width - (20.0 if narrow else 182.0)
     bottom = top + (200.0 if narrow else 260.0)
     drawing = Drawing(width, bottom + 44, label)
@@ -453,7 +553,7 @@ def draw_panels(
         baseline: The method that the others are seen against.
     """
     narrow = width <= NARROW
-    columns, gap, left, top, tall = (2 if narrow else 3), 16.0, 46.0, 44.0, 90.0
+    columns, gap, left, top, tall = (2 if narrow else 3), 16.0, 54.0, 44.0, 90.0
     wide = (width - left - gap * (columns - 1) - 4) / columns
     most = int(wide / 8)  # letters of a name that fit over a panel
     own = [curve for curve in curves if curve.method != baseline]
