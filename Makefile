@@ -42,15 +42,17 @@ $(READY): pyproject.toml constraints.txt
 demo: setup  ## compare Graph Transplant with plain training on the data set that ships with the package
 	$(BIN)/graph-transplant compare motifs --methods vanilla,transplant-dp,transplant-ep \
 	  --models gcs --layers 3 --folds 5 --epochs $(DEMO_EPOCHS) --batch-size 32 \
+	  --attack 0.05,0.1,0.2,0.3 \
 	  --workers 2 --out $(DEMO_OUT)
 
 test: setup  ## all tests, two processes
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
-bench: setup  ## time of one training step beside plain PyTorch Geometric, writes bench.json; two workers beside one; prediction beside PyG
+bench: setup  ## time of one training step beside plain PyTorch Geometric, writes bench.json; two workers beside one; prediction and attack beside PyG
 	$(ONE_THREAD) $(BIN)/python benchmarks/bench.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/engines.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/predict.py
+	$(ONE_THREAD) $(BIN)/python benchmarks/attack.py --bench
 
 check: setup docs  ## formatting, lint, types, docs without warnings, a wheel that passes twine
 	$(BIN)/ruff format --check .

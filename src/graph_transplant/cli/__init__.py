@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter
 
 from graph_transplant import __version__
+from graph_transplant.cli.attack import attack
 from graph_transplant.cli.common import BAD_INPUT, FAILED, INTERRUPTED, print_error
 from graph_transplant.cli.comparisons import across, compare, paper
 from graph_transplant.cli.lists import datasets, methods
 from graph_transplant.cli.models import explain, predict, show, train
+from graph_transplant.cli.report import report
 from graph_transplant.errors import GraphTransplantError
 
 __all__ = ["app", "main"]
@@ -30,7 +32,10 @@ app = App(
     default_parameter=Parameter(negative=()),
 )
 
-for command in (compare, train, predict, explain, show, paper, across, methods, datasets):
+for command in (
+    *(compare, report, train, predict, explain, attack, show),
+    *(paper, across, methods, datasets),
+):
     app.command(command)
 
 

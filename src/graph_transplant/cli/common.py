@@ -16,6 +16,7 @@ from graph_transplant.errors import GraphTransplantError
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.progress import Reporter
+    from graph_transplant.experiments.protocol import Record
 
 Number = TypeVar("Number", bound=float)
 
@@ -38,6 +39,32 @@ def progress_display() -> Reporter:
 
     errors = Console(stderr=True, highlight=False)
     return Display(errors) if errors.is_interactive else Plain(errors)
+
+
+class Logged:
+    """A :class:`~graph_transplant.experiments.progress.Reporter` that logs trials to TensorBoard.
+
+    Args:
+        reporter: Told everything besides.
+        directory: Where the event files go.
+    """
+
+    def __init__(self, reporter: Reporter, directory: Path) -> None:
+        from graph_transplant.tensorboard import check_installed
+
+        check_installed()
+        self._directory = directory
+        self.start, self.note, self.stop = reporter.start, reporter.note, reporter.stop
+        self.trial_started = reporter.trial_started
+        self.epoch_finished = reporter.epoch_finished
+        self._trial_finished = reporter.trial_finished
+
+    def trial_finished(self, record: Record) -> None:
+        """A trial is finished and its record is on disk."""
+        from graph_transplant.tensorboard import write_record
+
+        self._trial_finished(record)
+        write_record(record, self._directory)
 
 
 def resumable(

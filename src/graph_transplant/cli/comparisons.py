@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graph_transplant.cli.common import (
+    Logged,
     cell,
     output,
     print_files,
@@ -46,10 +47,13 @@ def compare(
     readout: str = "mean",
     balance: bool = False,
     attack: str | None = None,
+    label_noise: str = "0",
+    train_fraction: str = "1",
     seed: int = 0,
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
+    tensorboard: Path | None = None,
     fresh: bool = False,
     out: Path | None = None,
     columns: DataOptions = NO_OPTIONS,
@@ -82,12 +86,17 @@ def compare(
         readout: How nodes become a graph: mean, sum, max.
         balance: Draw each class equally often.
         attack: Also attack the test graphs (GradArgmax), changing this share of the mean number of
-            edges; several separated by commas.
+            edges; several separated by commas make a curve.
+        label_noise: Share of the training labels that are made wrong; several separated by commas
+            make a curve.
+        train_fraction: Share of the training graphs that are trained on; several separated by
+            commas make a curve.
         seed: The one number that all randomness derives from.
         workers: Trials that run at the same time, one core each.
         engine: What runs the trials: local (processes on this machine), ray (a cluster), torchrun
             (all its processes on one trial at a time).
         address: Address of the Ray cluster. [default: one is started on this machine]
+        tensorboard: Directory to log finished trials to, for TensorBoard.
         fresh: Start over; the records that are there are kept under another name.
         out: Directory for records, tables and report. [default: comparisons/DATA]
         columns: How the data are read.
@@ -97,17 +106,23 @@ def compare(
     convolutions = split_list("models", models)
     depths = split_numbers("layers", layers, int)
     budgets = split_numbers("attack", attack, float) if attack else []
+    noises = split_numbers("label-noise", label_noise, float)
+    fractions = split_numbers("train-fraction", train_fraction, float)
 
     from graph_transplant.experiments.compare import compare as run
     from graph_transplant.experiments.distributed import join_group, serve
     from graph_transplant.experiments.paper import slug
     from graph_transplant.experiments.worker import keep_freed_memory
     from graph_transplant.report import write_report
+    from graph_transplant.tensorboard import write_record
 
     keep_freed_memory()
     directories: list[Path] = []
 
     def work() -> int:
+        reporter = progress_display()
+        if tensorboard is not None:
+            reporter = Logged(reporter, tensorboard)
         store = load_data(data, columns)
         directory = out or Path("comparisons") / slug(store.name)
         directories.append(directory)
@@ -130,13 +145,19 @@ def compare(
             readout=readout,
             balance=balance,
             attack=budgets,
+            label_noise=noises,
+            train_fraction=fractions,
             workers=workers,
             engine=engine,
             address=address,
             fresh=fresh,
             source=data,
-            reporter=progress_display(),
+            reporter=reporter,
         )
+        if tensorboard is not None:
+            # Those too that were there before; what is logged already is not logged again.
+            for record in comparison.records:
+                write_record(record, tensorboard)
         write_report(comparison.records, directory / "report.html", comparison.selection)
         print_comparison(comparison)
         return 0
@@ -194,7 +215,7 @@ def paper(
     from graph_transplant.experiments.reproduce import run
     from graph_transplant.experiments.worker import keep_freed_memory
     from graph_transplant.report import write_report
-    from graph_transplant.report.paper import text_table, write_table
+    from graph_transplant.report.paper import text_table, write_paper_figures, write_table
 
     keep_freed_memory()
 
@@ -213,6 +234,9 @@ def paper(
             reporter=progress_display(),
         )
         files = dict.fromkeys(write_table(table, out), "this table")
+        for path in write_paper_figures(table, out):
+            if path.suffix == ".svg":
+                files[path] = "a figure, its numbers beside it as CSV"
         for directory in table.directories:
             page = directory / "report.html"
             write_report(RecordStore(directory).read(), page, selection(budget == "full", False))
@@ -329,6 +353,7 @@ def print_comparison(comparison: Comparison) -> None:
             comparison.directory / "report.html": "the report",
             comparison.directory / "summary.csv": "this table",
             comparison.directory / "records.jsonl": "every trial",
+            comparison.directory / "figures": "every figure as SVG, its numbers as CSV",
         },
     )
 
@@ -341,7 +366,7 @@ def comparison_table(rows: Sequence[SummaryRow]) -> Table:
     Args:
         rows: The rows of the summary.
     """
-    from graph_transplant.experiments.protocol import METRICS
+    from graph_transplant.experiments.protocol import METRICS, Condition
     from graph_transplant.experiments.summary import format_points, model_name, p_cell
 
     metrics = list(dict.fromkeys(row.metric for row in rows)) or ["accuracy"]
@@ -353,16 +378,22 @@ def comparison_table(rows: Sequence[SummaryRow]) -> Table:
         if name not in metrics and any(getattr(row, f"{name}_mean") is not None for row in rows)
     }
     selected = any(row.chosen for row in rows)
+
+    def condition(row: SummaryRow) -> str:
+        return Condition(row.label_noise, row.train_fraction).short
+
+    harder = any(condition(row) for row in rows)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("method", overflow="fold")
-    names = ["model", f"{main}, %", *further, "points", "p", "p (Holm)", "d", "time"]
+    words = ["model", "training"] if harder else ["model"]
+    names = [*words, f"{main}, %", *further, "points", "p", "p (Holm)", "d", "time"]
     for name in names:
-        table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
+        table.add_column(name, justify="left" if name in words else "right", no_wrap=True)
     if selected:
         table.add_column("selected", overflow="fold")
     previous = None
     for row in rows:
-        group = (row.data, row.model, row.layers)
+        group = row.group
         if previous not in (None, group):
             table.add_row()
         first = group != previous
@@ -371,6 +402,7 @@ def comparison_table(rows: Sequence[SummaryRow]) -> Table:
         cells = [
             Text(row.method, style="bold" if first else ""),
             Text(model_name(row.model, row.layers)),
+            *([Text(condition(row))] if harder else []),
             Text(_signed(row.score_mean, ".1f", 100) + spread, style="bold" if first else ""),
             *(Text(_measure(getattr(row, field), field)) for field in further.values()),
             Text("-" if row.difference is None else format_points(row.difference)),

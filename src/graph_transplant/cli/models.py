@@ -49,6 +49,8 @@ METRIC_NAMES = {
     "auroc": "AUROC",
     "average_precision": "average precision",
     "ece": "ECE",
+    "adaptive_ece": "adaptive ECE",
+    "brier": "Brier score",
     "nll": "loss",
     "r2": "R²",
     "rmse": "RMSE",
@@ -77,6 +79,7 @@ def train(
     metric: str | None = None,
     seed: int = 0,
     device: str = "cpu",
+    tensorboard: Path | None = None,
     out: Path | None = None,
     fresh: bool = False,
     columns: DataOptions = NO_OPTIONS,
@@ -107,6 +110,7 @@ def train(
             [default: what suits the data]
         seed: The one number that all randomness derives from.
         device: cpu, cuda, cuda:1, mps ...
+        tensorboard: Directory to log every epoch to, for TensorBoard.
         out: Folder for the model. [default: models/DATA]
         fresh: Replace the model that is there, and do not go on from an interrupted training.
         columns: How the data are read.
@@ -114,8 +118,10 @@ def train(
     from graph_transplant.experiments.paper import slug
     from graph_transplant.experiments.worker import keep_freed_memory
     from graph_transplant.report.pages import write_card
+    from graph_transplant.tensorboard import TensorBoard
     from graph_transplant.trained import train as run
 
+    logger = None if tensorboard is None else TensorBoard(tensorboard)
     keep_freed_memory()
     store = load_data(data, columns)
     directory = out or Path("models") / slug(store.name)
@@ -153,6 +159,7 @@ def train(
             device=device,
             checkpoint=checkpoint,
             source=data,
+            callbacks=[] if logger is None else [logger],
             note=note,
         )
     except KeyboardInterrupt:
@@ -166,6 +173,9 @@ def train(
             file=sys.stderr,
         )
         return INTERRUPTED
+    finally:
+        if logger is not None:
+            logger.close()
     trained.save(directory)
     write_card(trained.description, directory / "card.html")
     checkpoint.unlink(missing_ok=True)

@@ -1,0 +1,62 @@
+"""The command that writes the report of a comparison anew, or its tables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from graph_transplant.cli.common import output, print_files
+from graph_transplant.errors import GraphTransplantError, check_choice
+
+FORMATS = ("html", "markdown", "latex", "csv")
+"""What a comparison can be written as."""
+
+
+def report(
+    directory: Path,
+    /,
+    *,
+    format: str = "html",  # noqa: A002 - the name of the option
+    select: bool = False,
+    nested: bool = False,
+    out: Path | None = None,
+) -> int:
+    """Write the report of a comparison again, or its ranking tables for a paper.
+
+    Args:
+        directory: Directory that `graph-transplant compare` or `paper` wrote.
+        format: html (a page with all figures), markdown, latex (needs the package booktabs) or csv.
+        select: Report each method with the layers and parameters that have the best mean validation
+            metric.
+        nested: Select for every test fold anew, on the other folds alone.
+        out: File to write. [default: report.html in the directory for html, else the terminal]
+    """
+    check_choice("format", format, FORMATS)
+
+    from graph_transplant.cli.comparisons import selection
+    from graph_transplant.experiments.records import RecordStore
+    from graph_transplant.experiments.summary import summarise
+    from graph_transplant.files import write_atomically
+    from graph_transplant.report import FOLDER, ranking_table, write_report
+
+    if not directory.is_dir():
+        raise GraphTransplantError(f"there is no directory {directory}")
+    records = RecordStore(directory).read()
+    if not records:
+        raise GraphTransplantError(f"there are no records in {directory}")
+    how = selection(select, nested)
+    if format == "html":
+        page = directory / "report.html" if out is None else out
+        write_report(records, page, how)
+        print_files(
+            output(), {page: "the report", page.parent / FOLDER: "its figures, as SVG and CSV"}
+        )
+        return 0
+    text = ranking_table(summarise(records, how), format)
+    if out is None:
+        # Not by the console: it would wrap long lines.
+        sys.stdout.write(text)
+    else:
+        write_atomically(out, text)
+        print_files(output(), {out: "the tables"})
+    return 0

@@ -1,0 +1,337 @@
+"""The command ``attack``: what it measures, prints, writes and refuses."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import graph_transplant as gt
+from graph_transplant.analysis import attack, attack_edges, mean_edges, robustness
+from graph_transplant.cli import main
+from graph_transplant.trained import TrainedModel, train
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def store() -> gt.GraphStore:
+    """Graphs of nodes of two sorts: like joins like, or unlike, or hardly any edges are there."""
+    drawn = np.random.default_rng(0)
+    graphs = []
+    for number in range(90):
+        sort = drawn.integers(0, 2, size=10)
+        likely = ((0.4, 0.05), (0.05, 0.4), (0.1, 0.1))[number % 3]
+        pairs = itertools.combinations(range(10), 2)
+        edges = [(u, v) for u, v in pairs if drawn.random() < likely[int(sort[u] != sort[v])]]
+        index = torch.tensor([e for u, v in edges for e in ((u, v), (v, u))]).reshape(-1, 2).t()
+        x = torch.eye(2)[torch.from_numpy(sort)]
+        graphs.append(Data(x=x, edge_index=index, y=torch.tensor([number % 3])))
+    return gt.GraphStore.from_pyg(graphs, name="sorts", label_names=["alike", "unlike", "few"])
+
+
+def parts_of(store: gt.GraphStore) -> dict[str, Any]:
+    """What a store like this one is made of."""
+    names = ("x", "edge_index", "y", "node_counts", "edge_counts", "name", "label_names")
+    return {name: getattr(store, name) for name in names}
+
+
+@pytest.fixture(scope="module")
+def place(store: gt.GraphStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model that has learned something, and some graphs in a file."""
+    folder = tmp_path_factory.mktemp("attack")
+    learned = train(store, method="vanilla", model="gin", hidden=16, epochs=20, learning_rate=0.01)
+    learned.save(folder / "model")
+    store.subset(range(30)).save(folder / "graphs.safetensors")
+    return folder
+
+
+def printed_json(arguments: list[str], capfd: Captured) -> dict[str, Any]:
+    """The one JSON object on the standard output."""
+    capfd.readouterr()
+    assert main(["attack", *arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capfd.readouterr().out)
+    return found
+
+
+def error_of(arguments: list[str], capfd: Captured) -> str:
+    """The one line that a command which cannot be carried out prints."""
+    capfd.readouterr()
+    assert main(["attack", *arguments]) == 2
+    printed = capfd.readouterr()
+    assert not printed.out
+    lines = printed.err.splitlines()
+    assert lines[-1].startswith("error: ")
+    return lines[-1].removeprefix("error: ")
+
+
+def test_json_has_what_the_library_measures(
+    place: Path, store: gt.GraphStore, capfd: Captured
+) -> None:
+    model, data = str(place / "model"), str(place / "graphs.safetensors")
+    words = [model, data, "--budget", "0.3,0.1", "--hops", "3", "--as-stated", "--seed", "4"]
+    found = printed_json(words, capfd)
+    graphs, network = store.subset(range(30)), TrainedModel.load(place / "model").network
+    expected = robustness(network, graphs, (0.3, 0.1), data=graphs, hops=3, seed=4)
+    for row, wanted in zip(found["budgets"], expected, strict=True):
+        assert {name: row[name] for name in wanted} == wanted
+        alone = attack(network, graphs, edges=int(wanted["edges"]), hops=3)
+        assert row["added"] == int(alone.added.sum())
+        assert row["removed"] == int(alone.removed.sum())
+        assert row["added"] + row["removed"] > 0
+    assert found["clean"] == gt.evaluate(network, graphs).accuracy
+    assert found["budgets"][0]["accuracy"] < found["clean"], "nothing to see in this model"
+    assert found["mean_edges"] == mean_edges(graphs)
+    assert (found["graphs"], found["skipped"], found["hops"], found["seed"]) == (30, 0, 3, 4)
+    assert (found["model"], found["trained_on"], found["data"]) == (model, "sorts", "sorts")
+    assert set(found["seconds"]) == {"strong", "random", "as_stated"}
+    assert min(found["seconds"].values()) > 0
+
+
+def test_graphs_of_training_are_noticed(
+    place: Path, store: gt.GraphStore, tmp_path: Path, capfd: Captured
+) -> None:
+    words = [str(place / "model"), str(tmp_path / "all.safetensors"), "--json"]
+    store.save(tmp_path / "all.safetensors")
+    capfd.readouterr()
+    assert main(["attack", *words]) == 0
+    printed = capfd.readouterr()
+    assert json.loads(printed.out)["seen"] is True
+    assert "the model was trained on most of these graphs" in printed.err
+    other = printed_json([str(place / "model"), str(place / "graphs.safetensors")], capfd)
+    assert other["seen"] is False
+
+
+def test_the_defaults_are_those_of_the_paper(
+    place: Path, store: gt.GraphStore, capfd: Captured
+) -> None:
+    found = printed_json([str(place / "model"), str(place / "graphs.safetensors")], capfd)
+    (row,) = found["budgets"]
+    graphs = store.subset(range(30))
+    assert (row["budget"], found["hops"], found["seed"]) == (0.2, 4, 0)
+    assert row["edges"] == attack_edges(graphs, 0.2)
+    assert row["as_stated"] is None
+    assert set(found["seconds"]) == {"strong", "random"}
+    (expected,) = robustness(
+        TrainedModel.load(place / "model").network, graphs, (0.2,), data=graphs
+    )
+    assert row["accuracy"] == expected["accuracy"]
+
+
+def test_the_table_has_a_line_per_budget(place: Path, tmp_path: Path, capfd: Captured) -> None:
+    words = [str(place / "model"), str(place / "graphs.safetensors"), "--budget", "0.1,0.3"]
+    found = printed_json([*words, "--as-stated"], capfd)
+    assert main(["attack", *words]) == 0
+    printed = capfd.readouterr()
+    lines = [line.split() for line in printed.out.splitlines() if line.strip()]
+    assert lines[0] == ["budget", "changes", "added", "removed", "clean", "random", "attacked"]
+    for line, row in zip(lines[1:3], found["budgets"], strict=True):
+        shown = [f"{value:.3f}" for value in (found["clean"], row["random"], row["accuracy"])]
+        counts = [str(row[name]) for name in ("edges", "added", "removed")]
+        assert line == [f"{row['budget']:g}", *counts, *shown]
+    assert "30 graphs of " in printed.out
+    most = max(row["edges"] for row in found["budgets"])
+    assert printed.err.strip() == f"attacking 30 graphs, at most {most} changes in each"
+    out = tmp_path / "new" / "graphs.csv"
+    assert main(["attack", *words, "--as-stated", "--out", str(out)]) == 0
+    printed = capfd.readouterr()
+    assert printed.out.splitlines()[1].split()[-2:] == ["as", "stated"]
+    last = printed.out.splitlines()[3].split()[-1]
+    assert last == f"{found['budgets'][1]['as_stated']:.3f}"
+    assert f"{out}  what became of every graph" in printed.out
+
+
+def test_every_graph_is_written(place: Path, tmp_path: Path, capfd: Captured) -> None:
+    out = tmp_path / "graphs.csv"
+    words = [str(place / "model"), str(place / "graphs.safetensors"), "--budget", "0.1,0.3"]
+    found = printed_json([*words, "--out", str(out)], capfd)
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 60
+    for row in found["budgets"]:
+        mine = [line for line in rows if line["budget"] == f"{row['budget']:g}"]
+        assert [line["id"] for line in mine] == [str(number) for number in range(1, 31)]
+        for column, accuracy in (("clean", found["clean"]), ("attacked", row["accuracy"])):
+            assert sum(line[column] == line["class"] for line in mine) / 30 == accuracy
+        for column in ("added", "removed"):
+            assert sum(int(line[column]) for line in mine) == row[column]
+
+
+# ------------------------------------------------------------------ classes
+
+
+def test_classes_are_known_by_their_names(
+    place: Path, store: gt.GraphStore, tmp_path: Path, capfd: Captured
+) -> None:
+    """Another order of the classes, and only two of them: the same graphs, the same figures."""
+    names = ("alike", "unlike")
+    few = store.subset([n for n in range(30) if int(store.y[n]) in (0, 1)])
+    other = few.with_targets(1 - few.y, num_outputs=2, label_names=[names[1], names[0]])
+    few.save(tmp_path / "few.safetensors")
+    other.save(tmp_path / "other.safetensors")
+    one, two = (
+        printed_json([str(place / "model"), str(tmp_path / f"{name}.safetensors")], capfd)
+        for name in ("few", "other")
+    )
+    assert one["clean"] == two["clean"] > 0
+    assert one["budgets"] == two["budgets"]
+
+
+def test_classes_that_the_model_does_not_know_are_refused(
+    place: Path, store: gt.GraphStore, tmp_path: Path, capfd: Captured
+) -> None:
+    model, path = str(place / "model"), tmp_path / "graphs.safetensors"
+    graphs = store.subset(range(12))
+    names = ["tree", "unlike", "few"]
+    graphs.with_targets(graphs.y, label_names=names).save(path)
+    assert error_of([model, str(path)], capfd) == (
+        "sorts has the class 'tree'; the model, trained on sorts, knows alike, unlike, few"
+    )
+    nothing = torch.zeros(12, dtype=torch.long)
+    changed = {"y": nothing, "name": "bare", "label_names": None}
+    gt.GraphStore(**{**parts_of(graphs), **changed}).save(path)
+    message = "bare has no classes: an attack needs the true ones"
+    assert error_of([model, str(path)], capfd) == message
+    graphs.with_targets(torch.rand(12), task="regression").save(path)
+    assert "sorts is a regression data set" in error_of([model, str(path)], capfd)
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def saved_model(store: gt.GraphStore, folder: Path, conv: str) -> str:
+    train(store, method="vanilla", model=conv, hidden=8, epochs=1).save(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("task", ["regression", "multilabel"])
+def test_only_models_of_classes_are_attacked(
+    task: str, store: gt.GraphStore, tmp_path: Path, capfd: Captured
+) -> None:
+    values = torch.rand(len(store), 1, generator=torch.Generator().manual_seed(0))
+    if task == "multilabel":
+        values = torch.cat((values, 1 - values), dim=1).round()
+    folder = saved_model(store.with_targets(values, task=task), tmp_path / "model", "gin")
+    assert error_of([folder, "there is no such data"], capfd) == (
+        f"`model` must predict one class per graph, but the task of {folder} is {task}"
+    )
+
+
+def test_models_that_read_edge_features_are_refused(
+    store: gt.GraphStore, tmp_path: Path, capfd: Captured
+) -> None:
+    edge_attr = torch.ones(store.edge_index.shape[1], 2)
+    featured = gt.GraphStore(**parts_of(store), edge_attr=edge_attr)
+    folder = saved_model(featured, tmp_path / "model", "gine")
+    assert error_of([folder, "there is no such data"], capfd) == (
+        "`model` must not read edge features: the attack adds edges, which have none; "
+        f"{folder} has the convolution gine, train one with --model gcs, gin, gcn or gat"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--budget", "much"], "`budget` must be numbers separated by commas, got 'much'"),
+        (["--budget", "0.2,0"], "`budget` must be positive shares of the edges, got 0"),
+        (["--budget", "nan"], "`budget` must be positive shares of the edges, got nan"),
+        (["--hops", "0"], "`hops` must be at least 1, got 0"),
+        (["--device", "toaster"], "`device` must be one that torch knows"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    words: list[str], message: str, place: Path, capfd: Captured
+) -> None:
+    graphs = str(place / "graphs.safetensors")
+    assert message in error_of([str(place / "model"), graphs, *words], capfd)
+
+
+def test_what_is_not_there_or_does_not_fit_is_refused(
+    place: Path, store: gt.GraphStore, tmp_path: Path, capfd: Captured
+) -> None:
+    model, graphs = str(place / "model"), str(place / "graphs.safetensors")
+    assert "there is no folder" in error_of([str(tmp_path / "none"), graphs], capfd)
+    assert "no file or folder" in error_of([model, str(tmp_path / "none.csv")], capfd)
+    x = torch.rand(int(store.node_counts.sum()), 3)
+    wide = gt.GraphStore(**{**parts_of(store), "x": x, "name": "wide"})
+    wide.save(tmp_path / "wide.safetensors")
+    message = error_of([model, str(tmp_path / "wide.safetensors")], capfd)
+    assert "the graphs of wide have 3 node features, but the model was trained on" in message
+
+
+def test_help_imports_nothing_slow() -> None:
+    code = (
+        "import sys\n"
+        "from graph_transplant.cli import main\n"
+        "status = main(['attack', '--help'])\n"
+        "print([n for n in ('torch', 'numpy', 'scipy') if n in sys.modules], file=sys.stderr)\n"
+        "sys.exit(status)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    for word in ("--budget", "--hops", "--as-stated", "--json", "--out", "--target", "--root"):
+        assert word in done.stdout
+    assert "--as-json" not in done.stdout
+
+
+# ------------------------------------------------------------------ tables
+
+
+@pytest.fixture(scope="module")
+def molecules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model of molecules that reads no bonds."""
+    pytest.importorskip("rdkit", reason="molecules need RDKit")
+    folder = tmp_path_factory.mktemp("molecules")
+    rows = [["c1ccccc1" + "C" * n, "low"] for n in range(10)]
+    rows += [["C1CCCCC1" + "C" * n + "O", "high"] for n in range(10)]
+    write(folder / "train.csv", ["smiles", "hazard"], rows)
+    words = ["train", str(folder / "train.csv"), "--target", "hazard", "--method", "vanilla"]
+    words += ["--model", "gin", "--hidden", "8", "--epochs", "2", "--split", "random"]
+    assert main([*words, "--out", str(folder / "model")]) == 0
+    return folder
+
+
+def write(path: Path, header: list[str], rows: list[list[str]]) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+def test_rows_that_cannot_be_attacked_are_told(molecules: Path, capfd: Captured) -> None:
+    path = molecules / "new.csv"
+    rows = [["CCO", "high"], ["C1CC((", "low"], ["CCC", ""], ["CCN", "odd"], ["CCCl", "x"]]
+    rows += [["c1ccccc1C", "LOW"], ["CCCCCO", "high"], ["CCCCCC", "low"], ["CC", "low"]]
+    write(path, ["smiles", "danger"], rows)
+    capfd.readouterr()
+    words = ["attack", str(molecules / "model"), str(path), "--target", "danger", "--json"]
+    assert main(words) == 0
+    printed = capfd.readouterr()
+    found = json.loads(printed.out)
+    assert (found["graphs"], found["skipped"]) == (5, 4)
+    assert "4 of 9 rows are left out" in printed.err
+    assert "row 2: " in printed.err
+    assert "row 3: no target" in printed.err
+    assert "row 4: `danger` must be one of " in printed.err
+    assert "and 1 more" in printed.err
+
+
+def test_classes_must_be_in_the_table(molecules: Path, capfd: Captured) -> None:
+    model, path = str(molecules / "model"), molecules / "bare.csv"
+    write(path, ["smiles"], [["CCO"], ["CCC"]])
+    assert "hazard" in error_of([model, str(path)], capfd)
+    message = "`target` must be one column, that of the classes; got a, b"
+    assert error_of([model, str(path), "--target", "a,b"], capfd) == message
+    write(path, ["smiles", "hazard"], [["CCO", ""], ["CCC", ""]])
+    assert "no row has both a graph that can be read and a target" in error_of(
+        [model, str(path)], capfd
+    )
+    write(path, ["smiles", "hazard"], [])
+    assert "there are no graphs" in error_of([model, str(path)], capfd)
