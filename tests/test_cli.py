@@ -122,12 +122,12 @@ def test_the_directory_of_another_comparison_is_refused(
     monkeypatch.chdir(tmp_path)
     assert main(["compare", "--methods", "vanilla", *QUICK]) == 0
     directory = tmp_path / "comparisons" / "motifs"
-    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
     capfd.readouterr()
     assert main(["compare", "--methods", "vanilla", *QUICK, "--seed", "1"]) == 2
     message = capfd.readouterr().err
     assert "holds records of another comparison: `seed` is 0 there and 1 here" in message
-    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
 
 
 def test_a_failing_trial_is_status_1_and_names_the_trial(
@@ -445,10 +445,15 @@ def test_directory_names_are_made_of_data_names(name: str, expected: str) -> Non
 def test_methods_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods"]) == 0
     printed = capsys.readouterr().out
+    name = ""
+    # Further lines of a method begin with the empty column of names.
+    found: dict[str, str] = {}
+    for line in printed.split("\n"):
+        name = line.split(" ")[0] or name
+        found[name] = found.get(name, "") + line + " "
     for name, method in METHODS.items():
-        (line,) = [line for line in printed.split("\n") if line.split(" ")[0] == name]
         for parameter, value in method.parameters.items():
-            assert f"{parameter}={value}" in line
+            assert f"{parameter}={value}" in found[name]
     assert "ratio=0.2,0.4" in printed
 
 

@@ -207,8 +207,9 @@ def test_equally_salient_nodes_come_in_the_order_of_the_keys() -> None:
 
 
 def slow_saliency(model: nn.Module, data: Data, reading: gt.NodeSaliency) -> Tensor:
+    """Of the class that the model predicts, whether it is right or not."""
     prediction = gt.saliency.as_predictor(model)(data)
-    return reading.read(cross_entropy(prediction.logits, data.y), prediction)
+    return reading.read(cross_entropy(prediction.logits, prediction.logits.argmax(1)), prediction)
 
 
 def slow_curves(

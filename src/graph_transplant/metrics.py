@@ -25,7 +25,8 @@ def expected_calibration_error(
         bins: Number of bins; 15 as in the paper.
 
     Returns:
-        Mean gap between confidence and accuracy over the bins, weighted by how many fall in each.
+        Mean gap between confidence and accuracy over the bins, weighted by how many fall in each;
+        NaN without graphs.
 
     Example:
         >>> p = torch.tensor([[0.9, 0.1], [0.9, 0.1]])
@@ -37,7 +38,7 @@ def expected_calibration_error(
     # Bins are (lower, upper]: a confidence on an edge belongs to the bin below it.
     place = (confidence * bins).ceil().to(torch.long).sub_(1).clamp_(0, bins - 1)
     gap = torch.zeros(bins, dtype=torch.double).index_add_(0, place, confidence - correct)
-    return float(gap.abs().sum() / max(labels.numel(), 1))
+    return float(gap.abs().sum() / labels.numel())
 
 
 def adaptive_calibration_error(
@@ -58,7 +59,8 @@ def adaptive_calibration_error(
         bins: Number of bins; with fewer graphs, each has its own.
 
     Returns:
-        Mean gap between confidence and accuracy over the bins, weighted by how many fall in each.
+        Mean gap between confidence and accuracy over the bins, weighted by how many fall in each;
+        NaN without graphs.
 
     Example:
         >>> p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.3, 0.7]])
@@ -74,7 +76,7 @@ def adaptive_calibration_error(
     middle = 2 * count.cumsum(0) - count
     place = (middle * bins).div(2 * max(labels.numel(), 1), rounding_mode="floor")[inverse]
     gap = torch.zeros(bins, dtype=torch.double).index_add_(0, place, confidence - correct)
-    return float(gap.abs().sum() / max(labels.numel(), 1))
+    return float(gap.abs().sum() / labels.numel())
 
 
 def brier_score(probabilities: Tensor, labels: Tensor) -> float:

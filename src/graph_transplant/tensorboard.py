@@ -51,6 +51,13 @@ _FINAL: Final = {
 """Fields of a record that hold numbers of the finished model, with the group that shows them. Those
 of the validation graphs have a name of their own: ``validation`` is the curve."""
 
+_ATTACKED: Final = {
+    "accuracy": "attacked",
+    "as_stated": "attacked-as-stated",
+    "random": "changed-at-random",
+}
+"""Accuracies under attack, with the group that shows them."""
+
 _NEEDED: Final = ("data", "model", "layers", "method", "repeat", "fold")
 _WHERE_GIVEN: Final = {"inner": 0, "label_noise": 0.0, "train_fraction": 1.0}
 """What tells trials apart only where it is not as usual."""
@@ -228,7 +235,8 @@ class _Run:
             for name, value in _numbers(record.get(field, {})).items()
         }
         for row in record.get("attacked", ()):
-            final |= _numbers({f"attacked/{row['budget']:g}": row.get("accuracy")})
+            for field, name in _ATTACKED.items():
+                final |= _numbers({f"{name}/{row['budget']:g}": row.get(field)})
         number = {"repeat": record["repeat"], "fold": record["fold"], **unusual}
         parts = (
             str(record["data"]),

@@ -62,14 +62,14 @@ def saliency_quality(
 ) -> dict[str, Any]:
     """Measure whether the most salient nodes are those that the class rests on.
 
-    Saliency is that of training: of the loss at the true targets, in evaluation mode.
-
     *Motifs.* Where the store marks the nodes that make the class (``motif_mask``), saliency is
-    scored against the marks; see :func:`motif_scores`.
+    scored against the marks; see :func:`motif_scores`. It is the saliency of training: of the loss
+    at the true targets, in evaluation mode.
 
-    *Curves.* The nodes of every graph are ordered by saliency. Deletion takes the most salient
-    ones away, insertion keeps them alone; at every share stands the mean probability of the class
-    that the model predicts for the whole graph, or of the label with the highest probability. Good
+    *Curves.* The nodes of every graph are ordered by their saliency for the class that the model
+    predicts for it, or for the label with the highest probability. Deletion takes the most salient
+    ones away, insertion keeps them alone; at every share stands the mean probability of that class.
+    Where the model is right, both saliencies order the nodes alike. Good
     saliency makes the deletion curve fall early and the insertion curve rise early, each compared
     with a random order. Of n nodes a share means the nearest whole number, halves rounded up. One
     node always stays: at deletion share 1 the least salient, at insertion share 0 the most salient
@@ -117,12 +117,12 @@ def saliency_quality(
     with evaluating(model):
         for batch in part.batches(torch.arange(len(part)), size):
             batch = batch.to(str(device))
-            targets, prediction, saliency = _read(predictor, batch, store.task, reading)
+            targets, prediction, saliency, followed = _read(predictor, batch, store.task, reading)
             layout = layout_of(batch)
             tie, order = keys[:, done : done + layout.num_nodes].to(device)
             done += layout.num_nodes
             ranks = (
-                salient_order(saliency, layout, tie),
+                salient_order(followed, layout, tie),
                 rank_in_segment(order, layout.segment, layout.ptr),
             )
             here = torch.arange(first, first + layout.num_graphs)
@@ -301,14 +301,22 @@ def _items(store: GraphStore) -> int:
 
 def _read(
     predictor: Callable[[Data], Prediction], batch: Batch, task: str, reading: NodeSaliency
-) -> tuple[Tensor, Prediction, Tensor]:
-    """Return targets, prediction and the saliency of the loss at these targets."""
+) -> tuple[Tensor, Prediction, Tensor, Tensor]:
+    """Return targets, prediction, and two saliencies: of the true targets, of what is predicted."""
     with torch.enable_grad():
         prediction = predictor(batch)
-        targets = as_targets(batch.y, prediction.logits.shape[1])
+        logits = prediction.logits
+        targets = as_targets(batch.y, logits.shape[1])
         # Graphs do not touch each other in evaluation mode: one sum has all their gradients.
-        saliency = reading.read(_ranked_loss(prediction.logits, targets, task).sum(), prediction)
-    return targets, prediction, saliency
+        saliency = reading.read(_ranked_loss(logits, targets, task).sum(), prediction)
+        likeliest = logits.argmax(1, keepdim=True)
+        if task == "multiclass":
+            wished = torch.zeros_like(logits).scatter(1, likeliest, 1.0)
+            doubt = _ranked_loss(logits, wished, task)
+        else:
+            doubt = -logits.gather(1, likeliest).squeeze(1)
+        followed = reading.read(doubt.sum(), prediction)
+    return targets, prediction, saliency, followed
 
 
 def _ranked_loss(logits: Tensor, targets: Tensor, task: str) -> Tensor:

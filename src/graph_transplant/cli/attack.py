@@ -68,7 +68,7 @@ def attack(
         device: cpu, cuda, cuda:1, mps ...
         columns: How the data are read.
     """
-    budgets = split_numbers("budget", budget, float)
+    budgets = list(dict.fromkeys(split_numbers("budget", budget, float)))
     for share in budgets:
         if not (math.isfinite(share) and share > 0):
             raise GraphTransplantError(

@@ -155,9 +155,8 @@ def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
         >>> split_numbers("layers", "3,4", int), split_numbers("attack", "0.1, 1", float)
         ([3, 4], [0.1, 1.0])
     """
-    items = split_list(argument, text)
     try:
-        return [kind(item) for item in items]
+        return [kind(item) for item in text.split(",")]
     except ValueError as problem:
         noun = "whole numbers" if kind is int else "numbers"
         raise GraphTransplantError(

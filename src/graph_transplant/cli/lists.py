@@ -21,8 +21,8 @@ def methods() -> int:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("name", style="bold", no_wrap=True)
     table.add_column("what it is")
-    for name in ("parameters", "NAME:paper tries"):
-        table.add_column(name, no_wrap=True)
+    table.add_column("parameters", min_width=24)
+    table.add_column("NAME:paper tries", no_wrap=True)
     for name, method in METHODS.items():
         set_to = " ".join(f"{key}={value}" for key, value in method.parameters.items())
         tried = " ".join(
@@ -34,6 +34,7 @@ def methods() -> int:
     console.print(table)
     for line in (
         "drop-nodes:ratio=0.4 sets a parameter; drop-nodes:paper tries each value of the paper",
+        "transplant-dp:sensitivity changes one parameter after another",
         "all is every method, paper those of its main table",
     ):
         console.print(line, style="dim")

@@ -8,9 +8,6 @@ from pathlib import Path
 from graph_transplant.cli.common import output, print_files
 from graph_transplant.errors import GraphTransplantError, check_choice
 
-FORMATS = ("html", "markdown", "latex", "csv")
-"""What a comparison can be written as."""
-
 
 def report(
     directory: Path,
@@ -31,7 +28,9 @@ def report(
         nested: Select for every test fold anew, on the other folds alone.
         out: File to write. [default: report.html in the directory for html, else the terminal]
     """
-    check_choice("format", format, FORMATS)
+    from graph_transplant.report.tables import FORMATS
+
+    check_choice("format", format, ("html", *FORMATS))
 
     from graph_transplant.cli.comparisons import selection
     from graph_transplant.experiments.records import RecordStore

@@ -46,7 +46,7 @@ from graph_transplant.experiments.summary import (
     summary_csv,
     verdicts,
 )
-from graph_transplant.experiments.trial import split_of, training_graphs
+from graph_transplant.experiments.trial import split_of, training_labels
 from graph_transplant.files import write_atomically
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import mean_area_under_roc, mean_average_precision, mean_r2
@@ -448,7 +448,7 @@ one; choose a larger fraction
     for trial in places:
         for condition in harder:
             tried = replace(trial, **condition._asdict())
-            training_graphs(store, split_of(store, tried, settings), tried, settings)
+            training_labels(store, split_of(store, tried, settings), tried, settings)
 
 
 def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:

@@ -449,7 +449,10 @@ def _rows(
                 method=name,
                 metric=metric,
                 trials=len(values),
-                finished=sum(method_key(record["method"]) == name for record in records),
+                finished=sum(
+                    method_key(record["method"]) == name and value(record) is not None
+                    for record in records
+                ),
                 planned=planned.trials * candidates,
                 mean=ours,
                 std=standard_deviation(values),

@@ -246,11 +246,18 @@ def _node_names(batch: Data, store: GraphStore) -> tuple[list[str], bool]:
     elements = _TU_ELEMENTS.get(store.name)
     if elements is not None and x.shape[1] == len(elements):
         return [elements[place] for place in x.argmax(1).tolist()], True
-    if reading.get("kind") == "graphs" and reading.get("node_labels"):
-        labels = [str(label) for label in reading["node_labels"]]
-        one_hot = x[:, int(reading.get("node_numbers") or 0) :]
-        if one_hot.shape[1] == len(labels):
-            return [labels[place] for place in one_hot.argmax(1).tolist()], False
+    labels, numbers = reading.get("node_labels"), reading.get("node_numbers") or 0
+    # As above: a reading that does not fit the features names nothing.
+    if (
+        reading.get("kind") == "graphs"
+        and isinstance(labels, list | tuple)
+        and isinstance(numbers, int)
+        and numbers >= 0
+        and labels
+        and x.shape[1] - numbers == len(labels)
+    ):
+        one_hot = x[:, numbers:]
+        return [str(labels[place]) for place in one_hot.argmax(1).tolist()], False
     return [""] * nodes, False
 
 

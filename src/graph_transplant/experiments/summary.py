@@ -450,7 +450,11 @@ def _test_to_train(records: Sequence[Record]) -> float:
         # whose dependence could be corrected for, only independent seeds. Those draw also which
         # labels are wrong and which graphs are left out, independently from run to run.
         return 0.0
-    train: int = sum(record["sizes"]["train"] for record in records)
+    # Graphs that were left out of training count: the correction is for training sets that overlap,
+    # and random parts of them overlap less, not more.
+    train: int = sum(
+        record["sizes"]["train"] + record["sizes"].get("left_out", 0) for record in records
+    )
     test: int = sum(record["sizes"]["test"] for record in records)
     return test / train
 
