@@ -392,11 +392,23 @@ def test_paper_gets_light_colours_everything_open_and_no_buttons(
         assert sum(map(int, ink.strip("rgb()").split(","))) < 200
         assert not page.locator("button.theme").is_visible()
         hidden = page.evaluate(
-            "[...document.querySelectorAll('details > :not(summary)')]"
+            "[...document.querySelectorAll('section:not(.harder) > details > :not(summary)')]"
             ".filter(e => !e.checkVisibility({contentVisibilityAuto: true})"
             " || !e.getBoundingClientRect().height).length"
         )
         assert hidden == 0
+        # Of harder conditions verdict and ranking are printed, and what the reader opened.
+        harder = page.locator("section.harder")
+        assert harder.count() == 4
+        for number in range(4):
+            one = harder.nth(number)
+            assert one.locator(".finding").is_visible()
+            assert one.locator("table.ranking").is_visible()
+            assert one.locator("figure:visible, details:visible").count() == 0
+        harder.first.locator("details").last.evaluate("e => { e.open = true }")
+        assert harder.first.locator("details:visible").count() == 1
+        assert harder.first.locator("figure:visible").count() > 0
+        harder.first.locator("details").last.evaluate("e => { e.open = false }")
         # A4 upright, without its margins, is 182 mm or 688 pixels wide: no table is cut off.
         page.set_viewport_size({"width": 688, "height": 900})
         widest = page.evaluate(
@@ -406,6 +418,52 @@ def test_paper_gets_light_colours_everything_open_and_no_buttons(
         assert widest <= 689
         page.emulate_media(media="screen")
         assert page.locator("details:not([open])").count() == folded
+
+
+# Headings in print that do not share an unbreakable block with the drawing or table below them.
+STRANDED = """() => {
+  const kept = one => {
+    for (; one; one = one.parentElement)
+      if (getComputedStyle(one).breakInside === 'avoid') return one;
+  };
+  const names = 'summary, .printed, .examples h4, figure h3, figure h4';
+  const heads = [...document.querySelectorAll(names)];
+  return heads.filter(one => one.checkVisibility() && one.getBoundingClientRect().height)
+    .filter(one => !kept(one)?.querySelector('svg, td, li'))
+    .map(one => one.textContent.trim());
+}"""
+
+
+def test_headings_are_printed_with_what_they_are_about(chromium: Any, folder: Path) -> None:
+    with Visit(chromium, folder / "hard.html", 718, "light") as visit:
+        page = visit.page
+        assert page.locator(".printed:visible").count() == 0
+        page.emulate_media(media="print")
+        assert page.evaluate(STRANDED) == []
+        style = "e => getComputedStyle(e).breakInside"
+        assert page.locator("section.harder").first.evaluate(style) == "avoid"
+        shown = page.locator(".printed:visible").all_inner_texts()
+        assert {"Robustness", "Label noise", "Virtual graphs"} <= set(shown)
+        assert page.locator("section:not(.harder) summary:visible").count() == 0
+
+
+def test_a_damaged_address_does_no_harm(chromium: Any, folder: Path) -> None:
+    with Visit(chromium, folder / "rich.html", 1000, "light") as visit:
+        page = visit.page
+        page.evaluate("location.hash = '%E0%A4%A'")
+        page.goto((folder / "rich.html").as_uri() + "#%E0%A4%A")
+        page.reload()
+        assert page.get_by_role("button", name="Dark").count() == 1
+        assert [one for one in visit.problems if not one.startswith("file:")] == []
+
+
+def test_harder_conditions_add_few_pages(chromium: Any, folder: Path) -> None:
+    def pages(name: str) -> int:
+        with Visit(chromium, folder / f"{name}.html", 718, "light") as visit:
+            return len(re.findall(rb"/Type\s*/Page\b", visit.page.pdf(format="A4")))
+
+    # Two models under three conditions: four sections of a verdict and a table, and two figures.
+    assert pages("hard") <= 2 * pages("rich") + 8
 
 
 def test_the_pdf_holds_the_ranking(chromium: Any, folder: Path, tmp_path: Path) -> None:

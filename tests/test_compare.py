@@ -23,6 +23,7 @@ from rich.console import Console
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import engine
+from graph_transplant.experiments import trial as trial_module
 from graph_transplant.experiments.compare import Comparison, compare
 from graph_transplant.experiments.engine import TrialError
 from graph_transplant.experiments.progress import Display, Plain, Silent
@@ -560,3 +561,22 @@ def test_the_live_display_shows_trials_epochs_and_means(undisturbed: Comparison)
 
 def test_our_processes_keep_freed_memory_where_the_c_library_can():
     assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
+
+
+def test_measuring_is_no_part_of_the_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = trial_module.measurements
+
+    def slow(*given: Any, **named: Any) -> Record:
+        time.sleep(0.4)
+        return real(*given, **named)
+
+    monkeypatch.setattr(trial_module, "measurements", slow)
+    begin = time.perf_counter()
+    record = trial_module.run_trial(
+        tiny_store(),
+        Trial("vanilla", "gcs", 1, 0, 0),
+        Settings(epochs=1),
+        fingerprint="",
+        source="",
+    )
+    assert record["seconds"] <= time.perf_counter() - begin - 0.4

@@ -491,6 +491,9 @@ def read_as(reading: dict[str, Any] | None) -> GraphStore:
         ({"kind": "molecules", "features": "ogb", "targets": "abc"}, "m.csv", None),
         ({"kind": "molecules", "features": "ogb", "targets": ["a", 3]}, "m.csv", None),
         ({"kind": ["molecules"], "targets": ["a"]}, "m.csv", None),
+        ({"kind": "graphs", "node_labels": 3}, "graphs", None),
+        ({"kind": "graphs", "node_labels": ["a"], "node_numbers": "x"}, "graphs", None),
+        ({"kind": "graphs", "node_labels": ["a", "b", "c"], "node_numbers": [1]}, "graphs", None),
         (None, "rings", None),
     ],
 )

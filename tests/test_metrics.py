@@ -363,6 +363,12 @@ def test_nothing_to_measure_is_no_number() -> None:
         assert all(math.isnan(value) for value in measure(torch.zeros(3, 2), empty, task).values())
 
 
+def test_without_graphs_nothing_is_calibrated_perfectly() -> None:
+    none = torch.zeros(0, 3), torch.zeros(0, dtype=torch.long)
+    assert math.isnan(expected_calibration_error(*none))
+    assert math.isnan(adaptive_calibration_error(*none))
+
+
 def test_measure_goes_by_the_task() -> None:
     logits, targets = torch.randn(2, 6, 2, generator=torch.Generator().manual_seed(3))
     classes, labels = torch.eye(2)[targets.argmax(1)], targets.gt(0).float()

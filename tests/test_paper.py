@@ -448,6 +448,14 @@ def test_robust_accuracy_is_read_from_the_attack_of_the_paper(tmp_path: Path) ->
     assert (unpublished.mean, unpublished.published, unpublished.reproduced) == (None, None, "")
 
 
+def test_trials_that_were_not_attacked_count_as_missing(tmp_path: Path) -> None:
+    (run,) = plan("table3-robustness", data=["NCI1"], models=["gin"])
+    save(tmp_path, run, made_up(run, "gin", "vanilla", PLAIN))
+    table = paper_table("table3-robustness", {"NCI1": ["gin"]}, budget="quick", out=tmp_path)
+    assert {row.finished for row in table.rows} == {0}
+    assert table.verdict == "Nothing is measured yet: 40 of 40 trials are missing."
+
+
 def test_the_edge_predictor_is_read_at_the_end_of_the_curve(tmp_path: Path) -> None:
     (run,) = plan("edge-predictor", data=["NCI1"], models=["gcn"])
     curve = [

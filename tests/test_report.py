@@ -41,7 +41,15 @@ from graph_transplant.report.figures import (
     scores_data,
 )
 from graph_transplant.report.frame import Table, figure, own_script, write_figures
-from graph_transplant.report.html import GLOSSARY, METHOD_NOTES, headline, repeat_command
+from graph_transplant.report.gallery import gallery
+from graph_transplant.report.html import (
+    GLOSSARY,
+    METHOD_NOTES,
+    headline,
+    repeat_command,
+    repeat_commands,
+)
+from graph_transplant.report.names import Names
 from graph_transplant.report.svg import (
     NARROW,
     WIDE,
@@ -293,6 +301,53 @@ def test_headline_of_several_models() -> None:
         "No method differs significantly from vanilla on toy"
     )
     assert words(on("gcn", plain), on("gcs", plain)) == "2 models compared on toy"
+
+
+def test_headline_counts_models_and_conditions_apart() -> None:
+    def under(noise: float, *records: list[Record], model: str = "gcs") -> list[Record]:
+        changes = {"label_noise": noise, "model": model}
+        return [record | changes for part in records for record in part]
+
+    def words(*records: list[Record]) -> str:
+        return headline(verdicts(summarise([record for part in records for record in part])))
+
+    plain, better = made_up("vanilla", PLAIN), made_up("transplant-dp", BETTER)
+    unsure = made_up("transplant-dp", [0.65, 0.50, 0.75, 0.55, 0.55])
+    worse = made_up("transplant-dp", [value - 0.2 for value in BETTER])
+    beats = "transplant-dp beats vanilla on toy"
+    assert words(under(0.2, plain, better), under(0.4, plain, better)) == (
+        f"{beats} under both conditions (noise 20 %; noise 40 %)"
+    )
+    assert words(under(0.2, plain, better), under(0.4, plain, unsure)) == (
+        f"{beats} under 1 of 2 conditions (noise 20 %)"
+    )
+    four = [under(noise, plain, better) for noise in (0.1, 0.2, 0.3, 0.4)]
+    assert words(*four) == f"{beats} under all 4 conditions"
+    assert words(under(0.2, plain, unsure), under(0.4, plain, worse)) == (
+        "No method beats vanilla on toy under any of 2 conditions (noise 20 %; noise 40 %)"
+    )
+    assert words(under(0.2, plain, unsure), under(0.4, plain, unsure)) == (
+        "No method differs significantly from vanilla on toy under any of 2 conditions "
+        "(noise 20 %; noise 40 %)"
+    )
+    assert words(under(0.2, plain), under(0.4, plain)) == (
+        "2 conditions compared on toy (noise 20 %; noise 40 %)"
+    )
+    # Several models under one condition: it stands before, and models are counted.
+    both = [under(0.2, plain, better), under(0.2, plain, unsure, model="gin")]
+    assert words(*both) == (f"With 20 % of the training labels wrong, {beats} with 1 of 2 models")
+    none = [under(0.2, plain, unsure), under(0.2, plain, unsure, model="gin")]
+    assert words(*none).startswith("With 20 % of the training labels wrong, no method differs")
+    more = [under(0.4, plain, better), under(0.4, plain, better, model="gin")]
+    assert words(*both, *more) == f"{beats} in 3 of 4 comparisons (2 models, 2 conditions)"
+    assert words(under(0.2, plain), under(0.4, plain, model="gin")) == (
+        "2 models under 2 conditions compared on toy"
+    )
+    # On the page of records that are all hard.
+    text = render_report(rich_records(conditions=((0.2, 1.0), (0.4, 1.0)), points=2))
+    (heading,) = re.findall(r"<h1>(.*?)</h1>", text)
+    assert "model" not in heading
+    assert "noise 20 %; noise 40 %" in heading
 
 
 def test_the_command_repeats_the_comparison_and_is_quoted_for_a_shell() -> None:
@@ -604,7 +659,7 @@ def test_the_mean_has_its_interval() -> None:
 def test_every_pair_is_listed_and_folded_away() -> None:
     three = [*TWO, *made_up("drop-nodes", [0.62, 0.60, 0.64, 0.52, 0.63])]
     page = Page(render_report(three))
-    assert ("details", {}) in page.tags  # not open
+    assert ("details", {"class": "table"}) in page.tags  # not open
     table = page.text.partition("Every method against every other")[2].partition("Who beats")[0]
     for row in pairwise(three):
         assert f"{row.first} against {row.second}" in table
@@ -790,15 +845,54 @@ def test_conditions_are_sections_and_the_plain_one_is_the_verdict() -> None:
 
 
 def test_the_command_names_the_conditions() -> None:
-    def options(conditions: Sequence[tuple[float, float]]) -> list[str]:
+    def options(conditions: Sequence[tuple[float, float]]) -> list[list[str]]:
         records = rich_records(("vanilla",), conditions=conditions, folds=2, points=2)
-        return [one for one in repeat_command(records) if "label" in one or "fraction" in one]
+        return [
+            [one for one in command if "label" in one or "fraction" in one]
+            for command in repeat_commands(records)
+        ]
 
-    assert options(((0.0, 1.0),)) == []
-    assert options(CONDITIONS) == ["--label-noise 0,0.2", "--train-fraction 1,0.5"]
-    assert options(((0.0, 1.0), (0.2, 1.0))) == ["--label-noise 0,0.2"]
-    assert options(((0.0, 0.1),)) == ["--train-fraction 0.1"]
+    assert options(((0.0, 1.0),)) == [[]]
+    assert options(((0.0, 1.0), (0.2, 1.0))) == [["--label-noise 0,0.2"]]
+    assert options(((0.0, 0.1),)) == [["--train-fraction 0.1"]]
+    # No product of both axes: a command for each part that is one.
+    assert options(CONDITIONS) == [["--label-noise 0,0.2"], ["--train-fraction 0.5"]]
+    whole = [(noise, share) for noise in (0.0, 0.2) for share in (1.0, 0.5)]
+    assert options(whole) == [["--label-noise 0,0.2", "--train-fraction 1,0.5"]]
     assert "--attack 0.05,0.1,0.2" in repeat_command(rich_records(("vanilla",), folds=2))
+
+
+@given(
+    st.sets(
+        st.tuples(st.sampled_from([0.0, 0.1, 1 / 3, 0.2]), st.sampled_from([1.0, 2 / 3, 0.1])),
+        min_size=1,
+    )
+)
+def test_the_commands_make_these_conditions_and_no_others(
+    conditions: set[tuple[float, float]],
+) -> None:
+    (one,) = made_up("vanilla", [0.5])
+    records = [one | {"label_noise": n, "train_fraction": f} for n, f in sorted(conditions)]
+    made = []
+    for command in repeat_commands(records):
+        given_values = dict(option.removeprefix("--").split(" ", 1) for option in command[1:])
+        noises = given_values.get("label-noise", "0").split(",")
+        shares = given_values.get("train-fraction", "1").split(",")
+        made += [(float(n), float(f)) for n in noises for f in shares]
+    # Each once, and to the last digit.
+    assert sorted(made) == sorted(conditions)
+    rows = {frozenset(f for n, f in conditions if n == noise) for noise, _ in conditions}
+    columns = {frozenset(n for n, f in conditions if f == share) for _, share in conditions}
+    assert len(repeat_commands(records)) == min(len(rows), len(columns))
+
+
+def test_every_command_stands_on_the_page() -> None:
+    page = Page(render_report(rich_records(("vanilla",), conditions=CONDITIONS, folds=2, points=2)))
+    assert page.count("pre") == 2
+    assert "The same commands make" in page.text
+    alone = Page(render_report(TWO))
+    assert alone.count("pre") == 1
+    assert "The same command makes" in alone.text
 
 
 def test_facts_count_all_graphs_and_show_the_plain_split() -> None:
@@ -922,6 +1016,45 @@ def test_only_figures_of_the_earlier_page_are_removed(tmp_path: Path) -> None:
     assert outside.read_text() == "kept"
     assert page.is_file()
     assert (folder / "gcs-3-scores.svg").is_file()
+
+
+LONG = "transplant-size-label:anchor_ratio=0.05:max_hops=2:alpha=1.0:concentration"
+
+
+def test_methods_whose_names_begin_alike_have_files_of_their_own(tmp_path: Path) -> None:
+    signs = ("drop-nodes:ratio=1", "drop-nodes:ratio=-1", "drop-nodes:ratio=1-1")
+    methods = ("vanilla", f"{LONG}=1.0", f"{LONG}=2.0", *signs)
+    records = rich_records(methods, points=2, folds=2)
+    write_report(records, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    listed = re.findall(r"<li><code>(.*?)</code>", text)
+    assert len(set(listed)) == len(listed)
+    assert {path.stem for path in (tmp_path / "figures").glob("*.svg")} == set(listed)
+    # What stands over the drawings tells them apart, too.
+    heads = re.findall(r"<h5>.*?<bdi(?: title=\"(.*?)\")?>(.*?)</bdi></h5>", text)
+    told = {(full or short, short) for full, short in heads}
+    assert {full for full, _ in told} >= set(methods[1:])
+    assert len({short for _, short in told}) == len(told)
+    (found,) = group_records(records).values()
+    names = [one.name for one in gallery(found).figures]
+    assert len(set(names)) == len(names)
+
+
+def test_names_are_checked_before_the_page_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Names, "claim", lambda self, wanted: "same")
+    page = tmp_path / "report.html"
+    page.write_text("old")
+    with pytest.raises(GraphTransplantError, match=r"got twice: \['same'\]"):
+        write_report(TWO, page)
+    assert page.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_maps_say_which_saliency_they_show() -> None:
+    text = Page(render_report(rich_records(points=2))).text
+    assert "follows this node: gradient times embedding, of the prediction." in text
 
 
 def test_figures_are_checked(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from hypothesis import given as given_any
+from hypothesis import strategies as st
 
 from graph_transplant.experiments.protocol import Record
 from graph_transplant.report.figures import (
@@ -28,8 +30,10 @@ from graph_transplant.report.figures import (
     spread,
 )
 from graph_transplant.report.frame import Figure
+from graph_transplant.report.names import palette, short_names
 from graph_transplant.report.plots import bar_range, draw_groups, draw_lines, draw_sensitivity
-from graph_transplant.report.studies import axis_figures, palette, study_figures
+from graph_transplant.report.studies import axis_figures, study_figures
+from graph_transplant.report.svg import shares
 
 MANY = (
     *("vanilla", "drop-edge", "drop-nodes", "g-mixup", "if-mixup", "label-smoothing", "m-evolve"),
@@ -224,6 +228,15 @@ def test_empty_and_undefined_bins_are_left_out() -> None:
     assert reliability_data({"vanilla": [{"test": {}, "reliability": bins[:2]}]}) == []
 
 
+def test_bins_of_damaged_records_do_no_harm() -> None:
+    bins = [
+        {"bin": 1, "count": count, "confidence": 0.5, "accuracy": 0.5} for count in (-3, 3, -1, 0)
+    ]
+    (one,) = pooled_bins([{"reliability": bins}], "reliability")
+    assert (one.count, one.confidence, one.accuracy) == (3, 0.5, 0.5)
+    assert pooled_bins([{"reliability": bins[::2]}], "reliability") == ()
+
+
 def test_calibration_errors_are_means_over_trials_before_and_after() -> None:
     first, second = trial(), trial(fold=1)
     first["test"]["ece"], second["test"]["ece"] = 0.3, 0.1
@@ -383,6 +396,41 @@ def test_one_budget_is_drawn_as_dots_with_random_changes_hollow() -> None:
     assert float(table["m", "GradArgmax", "0.0"]["accuracy"]) == pytest.approx(clean)
 
 
+def test_captions_say_which_attack_it_is() -> None:
+    single = methods("vanilla", "m", folds=2)
+    for records in single.values():
+        for record in records:
+            record["attacked"] = record["attacked"][:1]
+    old = methods("vanilla", "m", folds=2)
+    for records in old.values():
+        for record in records:
+            for attack in record["attacked"]:
+                del attack["as_stated"]
+    for given, letter in ((methods("vanilla", "m", folds=2), 1), (single, 1), (old, 0)):
+        caption = figures(given)["robustness"].caption
+        assert "GradArgmax, which here spends its whole budget on changes" in caption
+        assert "(stronger than the paper’s wording)" in caption
+        assert caption.count("to the letter of the paper") == letter
+
+
+def test_captions_say_which_saliency_it_is() -> None:
+    found = figures(methods("vanilla"))
+    for name in ("saliency-deletion", "saliency-insertion"):
+        assert "by the norm of the gradient of the predicted class" in found[name].caption
+    for name in ("saliency-auroc", "saliency-precision"):
+        assert "the gradient of the loss at the true class" in found[name].caption
+
+
+def test_with_several_labels_reliability_speaks_of_labels() -> None:
+    given = methods("vanilla")
+    assert "Share of test graphs" in figures(given)["reliability"].caption
+    for record in given["vanilla"]:
+        record["task"] = "multilabel"
+    caption = figures(given)["reliability"].caption
+    assert caption.startswith("Share of labels that are predicted correctly, each label of a test")
+    assert "test graphs that are classified" not in caption
+
+
 def test_several_budgets_are_a_line_with_its_band_and_a_dashed_control() -> None:
     one = figures(methods("vanilla", "m"))["robustness"]
     for root in drawings(one):
@@ -510,6 +558,87 @@ def test_names_stay_texts(name: str) -> None:
     assert "<script" not in "".join(one.wide + one.narrow for one in found)
 
 
+VARIANTS = (
+    *("transplant-dp:anchor_ratio=0.05", "transplant-dp:anchor_ratio=0.2"),
+    *("transplant-ep:anchor_ratio=0.05", "transplant-dp:anchor_ratio=0.05:max_hops=3"),
+    *("transplant-dp:anchor_ratio=0.2:max_hops=3", "transplant-size-label:anchor_ratio=0.05"),
+)
+
+
+@pytest.mark.parametrize("count", [2, 6])
+def test_variants_can_be_told_apart_in_every_figure(count: int) -> None:
+    given = methods("vanilla", *VARIANTS[:count], folds=2)
+    found = list(figures(given).values())
+    noisy = [
+        trial(name, fold, label_noise=noise)
+        for name in given
+        for fold in (0, 1)
+        for noise in (0.0, 0.2)
+    ]
+    found += axis_figures(noisy, palette(given, "vanilla"), "accuracy")
+    assert len(found) == len(ALL) + 2  # with noise and sensitivity
+    for one in found:
+        for root in drawings(one):
+            named = of_class(root, "text", "name")
+            words = {element.text or "" for element in named}
+            full = {(element.findtext("title") or element.text or "") for element in named}
+            # As many texts as methods, and the value is in each of them.
+            assert len(words) == len(full), (one.name, words)
+            if not one.name.startswith("sensitivity"):
+                assert full >= set(VARIANTS[:count]), one.name
+            for element in named:
+                name = element.findtext("title") or element.text or ""
+                if ":" in name:
+                    assert (element.text or "").endswith(name.rpartition("=")[2]), element.text
+
+
+@given_any(
+    st.lists(st.text("ab:=_-,.5", min_size=1, max_size=40), unique=True, max_size=12),
+    st.integers(8, 30),
+)
+def test_short_names_fit_and_are_never_alike(names: list[str], most: int) -> None:
+    found = short_names(names, most)
+    assert list(found) == names
+    assert len(set(found.values())) == len(names)
+    for name, text in found.items():
+        assert len(text) <= most
+        assert "…" in text or "~" in text or text == name
+
+
+def test_names_that_fit_are_not_shortened() -> None:
+    assert short_names(["a" * 20, "a" * 21], 20) == {"a" * 20: "a" * 20, "a" * 21: "a" * 19 + "…"}
+    # Equal in all that fits: at the worst they are numbered.
+    alike = [f"{'a' * 30}{sign}{'a' * 30}" for sign in "bcd"]
+    assert list(short_names(alike, 10).values())[1:] == ["…aaaaaaa~2", "…aaaaaaa~3"]
+
+
+@given_any(st.lists(st.floats(0, 1), min_size=1, max_size=9))
+def test_an_axis_of_shares_spans_five_points_within_nought_and_one(values: list[float]) -> None:
+    low, high = shares(values)
+    assert high - low >= 0.05 - 1e-9
+    assert low >= 0
+    assert high <= 1 + 1e-9
+    assert low <= min(values)
+    assert high >= max(values) - 1e-9
+
+
+def test_untrained_models_do_not_look_different() -> None:
+    records = [
+        trial(fold=fold, label_noise=n, test={"accuracy": 0.164 + 0.004 * fold + n / 99})
+        for fold in (0, 1)
+        for n in (0.0, 0.2)
+    ]
+    (one,) = axis_figures(records, {"vanilla": "c0"}, "accuracy")
+    for root in drawings(one):
+        marks = [text for text in texts(root) if text.endswith("%")]
+        numbers = [float(text.removesuffix("%").strip()) for text in marks if "." not in text]
+        assert len([number for number in numbers if 14 <= number <= 20]) >= 3
+        ((band),) = of_class(root, "polygon", "band")
+        heights = [float(point.split(",")[1]) for point in band.get("points", "").split()]
+        # 0.8 points of 5 are a sixth of the axis, not all of it.
+        assert max(heights) - min(heights) < 80
+
+
 # Axes -----------------------------------------------------------------------------------------
 
 
@@ -521,7 +650,7 @@ def test_noise_and_size_have_a_figure_each() -> None:
         for noise, share, value in (
             (0.2, 1.0, 0.5 + shift),
             (0.0, 0.1, 0.3 + shift),
-            (0.2, 0.1, 0.9),  # both: in neither figure
+            (0.2, 0.1, 0.9),  # both: in figures of their own
         )
     ]
     plain = [
@@ -529,14 +658,43 @@ def test_noise_and_size_have_a_figure_each() -> None:
         for method in ("vanilla", "m")
         for fold in (0, 1)
     ]
-    noise, size = axis_figures([*records, *plain], {"vanilla": "c0", "m": "c1"}, "accuracy")
+    found = axis_figures([*records, *plain], {"vanilla": "c0", "m": "c1"}, "accuracy")
+    noise, noise_of_few, size, size_of_noisy = found
     assert (noise.name, size.name) == ("label-noise-gcs-3", "train-fraction-gcs-3")
+    for one, words, column in (
+        (noise_of_few, "on 10 % of the training graphs", "label_noise"),
+        (size_of_noisy, "with 20 % of the training labels wrong", "train_fraction"),
+    ):
+        assert words in one.title
+        assert words in one.caption
+        assert words not in noise.title + noise.caption + size.title + size.caption
+        values = {(r["method"], float(r[column])): float(r["mean"]) for r in rows(one)}
+        other = 0.35 if one is noise_of_few else 0.55  # the end that is hard in one way alone
+        assert sorted(value for (name, _), value in values.items() if name == "m") == (
+            pytest.approx([other, 0.9])
+        )
     table = {(r["method"], float(r["label_noise"])): r for r in rows(noise)}
     assert float(table["m", 0.2]["mean"]) == pytest.approx(0.55)
     assert float(table["m", 0.2]["std"]) == pytest.approx(np.std([0.5, 0.6], ddof=1))
     assert float(table["m", 0.0]["mean"]) == pytest.approx(0.7)
     assert {float(r["train_fraction"]) for r in rows(size)} == {0.1, 1.0}
     assert axis_figures(plain, {"vanilla": "c0", "m": "c1"}, "accuracy") == []
+
+
+@pytest.mark.parametrize(
+    ("conditions", "names"),
+    [
+        (((0.2, 1.0), (0.2, 0.5)), ["train-fraction-gcs-3-noise-20"]),
+        (((0.0, 0.5), (0.2, 0.5)), ["label-noise-gcs-3-size-50"]),
+        (((0.0, 1.0), (0.2, 0.5)), []),
+    ],
+)
+def test_an_axis_is_drawn_where_the_other_is_not_at_its_default(
+    conditions: tuple[tuple[float, float], ...], names: list[str]
+) -> None:
+    records = [trial(label_noise=noise, train_fraction=share) for noise, share in conditions]
+    found = axis_figures(records, {"vanilla": "c0"}, "accuracy")
+    assert [one.name for one in found] == names
 
 
 def test_each_model_has_axes_of_its_own() -> None:

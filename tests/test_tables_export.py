@@ -16,8 +16,10 @@ from graph_transplant.cli.report import report
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Record
 from graph_transplant.experiments.records import RecordStore
+from graph_transplant.experiments.reproduce import paper_table
 from graph_transplant.experiments.summary import summarise
 from graph_transplant.report import ranking_table
+from graph_transplant.report.paper import latex_table, markdown_table
 from graph_transplant.report.tables import latex_text, markdown_text, rankings
 from page_samples import NASTY, records, rich_records
 
@@ -79,6 +81,16 @@ def test_markdown_text_cannot_end_a_cell_or_become_markup() -> None:
         escaped = markdown_text(text)
         assert "\n" not in escaped
         assert not re.search(r"(?<!\\)(\\\\)*[|<>*_`\[\]]", escaped)
+
+
+def test_tables_of_the_paper_escape_as_these_do(tmp_path: Path) -> None:
+    name = "a|b #1 ~c~ &amp; <i>"
+    table = paper_table("gcn", {name: ["gcn"]}, budget="quick", out=tmp_path, sizes={name: 100})
+    row = next(line for line in markdown_table(table).splitlines() if "vanilla" in line)
+    assert row.startswith(f"| {markdown_text(name)} | gcn | vanilla |")
+    line = next(line for line in latex_table(table).splitlines() if "& vanilla" in line)
+    assert line.startswith(f"{latex_text(name)} & gcn & vanilla &")
+    assert latex_text("ψ") == r"$\psi$"
 
 
 def rows_of_latex(text: str) -> list[list[str]]:

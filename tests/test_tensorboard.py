@@ -204,6 +204,8 @@ def test_newer_fields_of_a_record_are_final_numbers(tmp_path: Path) -> None:
         "saliency/deletion": 0.25,
         "samples/isolated": 0.0,
         "attacked/0.05": 0.5,
+        "attacked-as-stated/0.05": 0.625,
+        "changed-at-random/0.05": 0.75,
     }
     assert {tag: found[tag] for tag in expected} == {
         tag: [(2, value)] for tag, value in expected.items()

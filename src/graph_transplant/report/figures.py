@@ -449,7 +449,7 @@ def reliability_data(methods: Mapping[str, Sequence[Record]]) -> list[Reliabilit
 
 
 def pooled_bins(records: Iterable[Record], field: str) -> tuple[Bin, ...]:
-    """Pool the bins of several trials; a bin without predictions is left out.
+    """Pool the bins of several trials; one without predictions, or with fewer, is left out.
 
     Args:
         records: Finished trials.
@@ -463,9 +463,9 @@ def pooled_bins(records: Iterable[Record], field: str) -> tuple[Bin, ...]:
     for record in records:
         for one in record.get(field, ()):
             numbers = [finite(one.get(name)) for name in ("count", "confidence", "accuracy")]
-            if None in numbers or not numbers[0]:
-                continue
             count, confidence, accuracy = (number or 0.0 for number in numbers)
+            if None in numbers or count <= 0:
+                continue
             total = sums.setdefault(int(one["bin"]), [0.0, 0.0, 0.0])
             total[0] += count
             total[1] += count * confidence

@@ -241,6 +241,26 @@ def _coloured(rules: Iterable[str], theme: str) -> list[str]:
     return [re.sub(r"var\(--([a-z0-9-]+)\)", lambda name: colours[name[1]], rule) for rule in rules]
 
 
+def check_figures(figures: Sequence[Figure]) -> None:
+    """Check that figures can be written side by side, before anything is.
+
+    Args:
+        figures: The figures.
+
+    Raises:
+        GraphTransplantError: If two figures have one name.
+
+    Example:
+        >>> check_figures([Figure("a", "", "", Markup("<svg></svg>"), Markup(""))] * 2)
+        Traceback (most recent call last):
+        graph_transplant.errors.GraphTransplantError: no two figures may have one name, got twice...
+    """
+    names = [shown.name for shown in figures]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise GraphTransplantError(f"no two figures may have one name, got twice: {twice}")
+
+
 def write_figures(
     figures: Sequence[Figure], directory: str | Path, *, manifest: str = ""
 ) -> list[Path]:
@@ -265,10 +285,7 @@ def write_figures(
         >>> [path.name for path in write_figures([drawn], tempfile.mkdtemp())]
         ['size.svg', 'size.csv']
     """
-    names = [shown.name for shown in figures]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise GraphTransplantError(f"no two figures may have one name, got twice: {twice}")
+    check_figures(figures)
     contents = {}
     for shown in figures:
         contents[f"{shown.name}.svg"] = standalone(shown)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
@@ -23,6 +22,7 @@ from graph_transplant.report.drawing import (
     shortened,
 )
 from graph_transplant.report.frame import Figure, Table
+from graph_transplant.report.names import Names, short_names, slug
 from graph_transplant.report.svg import percent
 
 MOST_MAPS = 4
@@ -100,6 +100,26 @@ class Gallery:
             *(drawing for row in self.made for _, _, drawing in row.drawings),
         ]
 
+    def renamed(self, name: Callable[[str], str]) -> Gallery:
+        """Give the same gallery with every drawing called otherwise.
+
+        Args:
+            name: Makes the new name of the old one; it is asked in the order of :attr:`figures`.
+        """
+
+        def new(drawing: Figure) -> Figure:
+            return replace(drawing, name=name(drawing.name))
+
+        maps = [
+            replace(row, maps=[replace(one, drawing=new(one.drawing)) for one in row.maps])
+            for row in self.maps
+        ]
+        made = [
+            replace(row, drawings=[(title, about, new(one)) for title, about, one in row.drawings])
+            for row in self.made
+        ]
+        return replace(self, maps=maps, made=made)
+
     @property
     def anchors(self) -> list[tuple[str, str]]:
         """Headings that stand in it, and what they are called in links."""
@@ -137,40 +157,34 @@ def gallery(methods: Mapping[str, Sequence[Record]]) -> Gallery:
     shown = [name for name in seen if name == BASELINE]
     known = any(one.motif is not None for row in salient.values() for one in row.values())
     shown += [name for name in seen if name != BASELINE][: MOST_MAPS - known - len(shown)]
+    short = short_names(methods, 80)
     maps = [
-        _map_row(number, graph, {name: row[name] for name in shown if name in row})
+        _map_row(number, graph, {name: row[name] for name in shown if name in row}, short)
         for number, (graph, row) in enumerate(salient.items(), 1)
         if any(name in row for name in shown)
     ]
     each = 2 if len(made) <= FEW_METHODS else 1
     rows = [
-        _made_row(one, method, number)
+        _made_row(one, method, number, short[method])
         for method, examples in made.items()
         for number, one in enumerate(examples[:each], 1)
     ]
     structures = [one.structure for row in salient.values() for one in row.values()]
     structures += [one.structure for examples in made.values() for one in examples]
-    return Gallery(
+    found = Gallery(
         maps,
         rows,
         [name for name in seen if name not in shown],
         damaged,
         any(structure.molecule for structure in structures),
     )
+    # Methods whose names begin alike, or differ in a sign, have one slug.
+    return found.renamed(Names().claim)
 
 
-def slug(text: str, most: int = 60) -> str:
-    """Make a file name stem of a text.
-
-    Example:
-        >>> slug("transplant-dp:anchor_ratio=0.05"), slug("<>")
-        ('transplant-dp-anchor-ratio-0-05', 'x')
-    """
-    found = re.sub(r"[^a-z0-9]+", "-", text[: 4 * most].lower())[:most].strip("-")
-    return found or "x"
-
-
-def _map_row(number: int, graph: str, models: Mapping[str, Salient]) -> MapRow:
+def _map_row(
+    number: int, graph: str, models: Mapping[str, Salient], short: Mapping[str, str]
+) -> MapRow:
     first = next(iter(models.values()))
     # Laid out once: models differ in what they see, not in the graph.
     bare = _laid_out(first.structure)
@@ -192,7 +206,7 @@ def _map_row(number: int, graph: str, models: Mapping[str, Salient]) -> MapRow:
         about = "the motif that decides the class"
         maps.append(SaliencyMap("", "", "", "", "", drawn("motif", about, first, truth)))
     for method, one in models.items():
-        about = f"saliency of {shortened(method, 80)}"
+        about = f"saliency of {short[method]}"
         inside = ""
         if one.motif is not None and sum(one.saliency) > 0:
             pairs = zip(one.saliency, one.motif, strict=True)
@@ -210,10 +224,10 @@ def _map_row(number: int, graph: str, models: Mapping[str, Salient]) -> MapRow:
     return MapRow(graph, "" if first.truth is None else class_word(first.truth), maps)
 
 
-def _made_row(one: Mixture | Made, method: str, number: int) -> MadeRow:
+def _made_row(one: Mixture | Made, method: str, number: int, short: str) -> MadeRow:
     stem = f"made-{slug(method)}-{number}"
     if isinstance(one, Made):
-        drawn = _drawing(one.structure, stem, f"Graph made by {shortened(method, 80)}")
+        drawn = _drawing(one.structure, stem, f"Graph made by {short}")
         size = count_of(len(one.structure.names), "atom" if one.structure.molecule else "node")
         return MadeRow(method, one.label, "", [("Made", size, drawn)])
     source, destination = one.source, one.destination
@@ -249,7 +263,7 @@ def _made_row(one: Mixture | Made, method: str, number: int) -> MadeRow:
                 _drawing(
                     one.structure,
                     f"{stem}-mixed",
-                    f"Mixed graph of {shortened(method, 80)}",
+                    f"Mixed graph of {short}",
                     parts=[TRANSPLANTED if given else REMAINING for given in one.from_source],
                     new_edges=one.new_edges,
                 ),

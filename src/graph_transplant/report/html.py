@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from markupsafe import Markup
+
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.across import Across
 from graph_transplant.experiments.progress import duration
@@ -38,7 +40,14 @@ from graph_transplant.experiments.summary import (
     verdicts,
 )
 from graph_transplant.files import write_atomically
-from graph_transplant.report.drawing import LEFT_OUT, REMAINING, TRANSPLANTED, draw_mark, draw_scale
+from graph_transplant.report.drawing import (
+    LEFT_OUT,
+    REMAINING,
+    TRANSPLANTED,
+    draw_mark,
+    draw_scale,
+    plain,
+)
 from graph_transplant.report.figures import (
     Curve,
     ScoreRow,
@@ -52,12 +61,14 @@ from graph_transplant.report.frame import (
     Figure,
     Table,
     brief,
+    check_figures,
     figure,
     own_script,
     render,
     write_figures,
 )
-from graph_transplant.report.gallery import Gallery, MadeRow, MapRow, gallery, slug
+from graph_transplant.report.gallery import Gallery, gallery
+from graph_transplant.report.names import COLOURS, Names, palette, short_names, slug
 from graph_transplant.report.studies import axis_figures, study_figures
 from graph_transplant.report.svg import (
     caption_list,
@@ -82,11 +93,11 @@ from graph_transplant.report.tables import (
     two_digits,
 )
 
-COLOURS = 8
-"""Number of colours for methods beside the baseline; with more methods they come round again."""
-
 DATA_OPTIONS = ("smiles", "target", "id", "features", "task")
 """Options of the command that say how data are read."""
+
+FEW_CONDITIONS = 3
+"""A headline names so many conditions; more are counted."""
 
 FLOOR = -1.0
 """Learning curves of R² are drawn down to here: before training has begun it may be anywhere."""
@@ -203,7 +214,8 @@ GLOSSARY = {
     ),
     "GradArgmax and random changes": (
         "An attack that knows the model: it adds and removes the edges whose gradient promises the "
-        "largest loss. As a control, as many pairs of nodes are changed at random."
+        "largest loss. Here it spends its whole budget on changes, which makes it stronger than "
+        "the paper’s wording. As a control, as many pairs of nodes are changed at random."
     ),
     "Deletion and insertion": (
         "Nodes are taken away, or put back, in the order of their saliency. If saliency finds "
@@ -332,6 +344,8 @@ def write_report(
     content = _content(records, selection)
     page = _render(records, selection, content, figures)
     path = Path(path)
+    if figures:
+        check_figures(content.figures)
     write_atomically(path, page)
     if figures:
         write_figures(content.figures, path.parent, manifest=f"{path.stem}.txt")
@@ -371,11 +385,14 @@ def _content(records: Sequence[Record], selection: str) -> Content:
     rows = summarise(records, selection)
     pairs = pairwise(records, selection)
     candidates = selection_table(records, selection)
-    colours = _colours(_method_names(rows))
+    colours = palette(_method_names(rows), BASELINE)
     stems = _stems([verdict.group for verdict in verdicts(rows)])
+    # Figures are called by their names in links and on disk: those of a page share one list.
+    names = Names([*stems.values(), "axes", "repeat", "words"])
     sections = [
         _section(
             stems[verdict.group],
+            names,
             verdict,
             [row for row in rows if row.group == verdict.group],
             groups[verdict.group],
@@ -391,7 +408,9 @@ def _content(records: Sequence[Record], selection: str) -> Content:
     ordered = [record for one in groups.values() for trials in one.values() for record in trials]
     axes = axis_figures(ordered, colours, rows[0].metric)
     return Content(
-        main, [one for one in sections if one not in main], _grouped(_unique(axes, "axes"), "axes")
+        main,
+        [one for one in sections if one not in main],
+        _grouped(_unique(axes, "axes", names), "axes"),
     )
 
 
@@ -401,7 +420,7 @@ def _render(records: Sequence[Record], selection: str, content: Content, figures
         {row.method for section in content.sections for row in section.ranking.rows},
         key=_baseline_first,
     )
-    colours = _colours(methods)
+    colours = palette(methods, BASELINE)
     words = frozenset().union(*(section.words for section in content.sections))
     several = len(content.main) > 1
     return _page(
@@ -416,10 +435,11 @@ def _render(records: Sequence[Record], selection: str, content: Content, figures
         contents=len(content.sections) > 1 or len(content.figures) > LONG,
         facts=_facts(records),
         notes=notes(records, selection),
-        command=repeat_command(records, selection),
+        commands=repeat_commands(records, selection),
         settings=_settings(first),
         colours=colours,
         methods=_method_notes(methods, colours),
+        named=_named(methods),
         glossary=_glossary(words),
         scale=draw_scale(),
         marks={part: draw_mark(part) for part in (TRANSPLANTED, REMAINING, LEFT_OUT, "new edge")},
@@ -462,21 +482,25 @@ def _stems(groups: Sequence[Group]) -> dict[Group, str]:
     found: dict[Group, str] = {}
     for group in groups:
         layers = "chosen" if group.layers is None else str(group.layers)
-        stem = slug(f"{group.model} {layers} {group.condition.short}", 40)
+        stem = slug(f"{group.model} {layers} {group.condition.short}", most=40)
         taken = sum(other == stem or other.startswith(f"{stem}-x") for other in found.values())
         found[group] = f"{stem}-x{taken + 1}" if taken else stem
     return found
 
 
-def _unique(figures: Sequence[Figure], stem: str) -> list[Figure]:
+def _unique(figures: Sequence[Figure], stem: str, names: Names) -> list[Figure]:
     """Put a stem before every figure's name, and a number behind those that come again."""
-    found: dict[str, Figure] = {}
-    for one in figures:
-        name, number = f"{stem}-{one.name}", 2
-        while name in found:
-            name, number = f"{stem}-{one.name}-{number}", number + 1
-        found[name] = replace(one, name=name)
-    return list(found.values())
+    return [replace(one, name=names.claim(f"{stem}-{one.name}")) for one in figures]
+
+
+def _named(methods: Sequence[str]) -> dict[str, Markup]:
+    """Write methods so that they fit over a drawing, no two alike."""
+    return {
+        name: Markup('<bdi title="{}">{}</bdi>').format(name, plain(text))
+        if text != name
+        else brief(name)
+        for name, text in short_names(methods, 60).items()
+    }
 
 
 def _grouped(figures: Sequence[Figure], stem: str) -> list[FigureGroup]:
@@ -543,7 +567,7 @@ def render_across(found: Sequence[Across], rows: Sequence[SummaryRow]) -> str:
     rows = list(rows)
     decided = verdicts(rows)
     methods = _method_names(rows)
-    colours = _colours(methods)
+    colours = palette(methods, BASELINE)
     names = list(dict.fromkeys(name for one in found for name in one.data))
     said = {verdict.group: verdict for verdict in decided}
     tables = [(one, said[one.group]) for one in rankings(rows)]
@@ -652,7 +676,7 @@ def _across_section(one: Across, colours: Mapping[str, str]) -> AcrossSection:
 
 
 def headline(found: Sequence[Verdict]) -> str:
-    """Sum up the verdicts of all models in a few words.
+    """Sum up the verdicts of all models and conditions in a few words.
 
     Args:
         found: The verdicts, at least one.
@@ -660,23 +684,68 @@ def headline(found: Sequence[Verdict]) -> str:
     if len(found) == 1:
         return found[0].headline
     data = found[0].data
+    conditions = list(dict.fromkeys(verdict.group.condition for verdict in found))
+    models = list(dict.fromkeys((verdict.model, verdict.layers) for verdict in found))
+    # One condition that all share stands before the sentence, as it does for one model.
+    shared = conditions[0] if len(conditions) == 1 else Condition()
     better = [verdict for verdict in found if verdict.kind == "better"]
     if better:
         names = list(dict.fromkeys(verdict.best for verdict in better if verdict.best))
         subject = (
             names[0] if len(names) == 1 else "Graph Transplant" if _only_ours(names) else "A method"
         )
-        where = (
-            "with every model"
-            if len(better) == len(found)
-            else (f"with {len(better)} of {len(found)} models")
-        )
-        return f"{subject} beats {BASELINE} on {data} {where}"
-    if any(verdict.kind == "worse" for verdict in found):
-        return f"No method beats {BASELINE} on {data}"
-    if all(verdict.kind == "none" for verdict in found):
-        return f"No method differs significantly from {BASELINE} on {data}"
-    return f"{len(found)} models compared on {data}"
+        text = f"{subject} beats {BASELINE} on {data} {_where(better, found)}"
+    elif any(verdict.kind == "worse" for verdict in found):
+        text = f"No method beats {BASELINE} on {data}{_anywhere(conditions)}"
+    elif all(verdict.kind == "none" for verdict in found):
+        text = f"No method differs significantly from {BASELINE} on {data}{_anywhere(conditions)}"
+    elif len(conditions) == 1:
+        text = f"{len(models)} models compared on {data}"
+    elif len(models) == 1:
+        text = f"{len(conditions)} conditions compared on {data}{_listed(conditions)}"
+    else:
+        text = f"{len(models)} models under {len(conditions)} conditions compared on {data}"
+    return _first_kept(shared, text)
+
+
+def _first_kept(condition: Condition, text: str) -> str:
+    """Put a condition before a headline that may begin with a name."""
+    if not condition.words:
+        return text
+    # Only our own words lose their capital letter; names of methods keep theirs.
+    return (
+        condition.sentence(text)
+        if text.startswith(("No ", "A "))
+        else (f"{condition.words[0].upper()}{condition.words[1:]}, {text}")
+    )
+
+
+def _where(better: Sequence[Verdict], found: Sequence[Verdict]) -> str:
+    """Say with which models and under which conditions a method is better."""
+    conditions = list(dict.fromkeys(verdict.group.condition for verdict in found))
+    models = len({(verdict.model, verdict.layers) for verdict in found})
+    every = len(better) == len(found)
+    if len(conditions) == 1:
+        return "with every model" if every else f"with {len(better)} of {len(found)} models"
+    if models == 1:
+        won = [verdict.group.condition for verdict in better]
+        count = f"{len(better)} of {len(found)}"
+        count = ("both" if len(found) == 2 else f"all {len(found)}") if every else count
+        return f"under {count} conditions{_listed(won)}"
+    count = f"all {len(found)}" if every else f"{len(better)} of {len(found)}"
+    return f"in {count} comparisons ({models} models, {len(conditions)} conditions)"
+
+
+def _anywhere(conditions: Sequence[Condition]) -> str:
+    if len(conditions) == 1:
+        return ""
+    return f" under any of {len(conditions)} conditions{_listed(conditions)}"
+
+
+def _listed(conditions: Sequence[Condition]) -> str:
+    """Name conditions, if they are few enough for a headline."""
+    names = [one.short or "as they are" for one in conditions]
+    return f" ({'; '.join(names)})" if len(names) <= FEW_CONDITIONS else ""
 
 
 def _tied(text: str) -> str:
@@ -690,10 +759,11 @@ def _only_ours(names: Sequence[str]) -> bool:
 
 
 def repeat_command(records: Sequence[Record], selection: str = "none") -> list[str]:
-    """Give the command that makes these records.
+    """Give the one command that makes these records.
 
     Args:
-        records: The finished trials, at least one.
+        records: The finished trials, at least one; every label noise with every amount of data,
+            see :func:`repeat_commands`.
         selection: How one candidate per method was chosen.
 
     Returns:
@@ -737,7 +807,7 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
             # The whole training set first: what is taken away from it follows.
             values = values[::-1] if name == "train_fraction" else values
             if values != [getattr(Condition(), name)]:
-                options[name.replace("_", "-")] = ",".join(f"{value:g}" for value in values)
+                options[name.replace("_", "-")] = ",".join(map(_exact, values))
     if settings.get("attack"):
         options["attack"] = ",".join(str(budget) for budget in settings["attack"])
     scale = _scale(first)
@@ -754,6 +824,52 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
     ]
 
 
+def repeat_commands(records: Sequence[Record], selection: str = "none") -> list[list[str]]:
+    """Give the commands that make these records and no others.
+
+    A command runs every label noise with every amount of data. Records that are no such product
+    take several commands.
+
+    Args:
+        records: The finished trials, at least one.
+        selection: How one candidate per method was chosen.
+
+    Returns:
+        The commands, each as :func:`repeat_command` gives it.
+
+    Example:
+        >>> record = {"data": "motifs", "method": "vanilla", "model": "gcs", "layers": 3,
+        ...           "repeat": 0, "sizes": {"train": 360, "validation": 120, "test": 120},
+        ...           "settings": {"folds": 5, "epochs": 50, "batch_size": 128, "seed": 0}}
+        >>> noisy, small = record | {"label_noise": 0.2}, record | {"train_fraction": 0.5}
+        >>> [command[9:] for command in repeat_commands([record, noisy, small])]
+        [['--label-noise 0,0.2'], ['--train-fraction 0.5']]
+    """
+    conditions = {Condition.of(record) for record in records}
+    # Values of one axis that go with the same values of the other share a command.
+    ways = []
+    for axis in (0, 1):
+        partners: dict[float, set[Condition]] = {}
+        for one in conditions:
+            partners.setdefault(one[axis], set()).add(one)
+        products: dict[frozenset[float], set[Condition]] = {}
+        for own in partners.values():
+            others = frozenset(one[1 - axis] for one in own)
+            products.setdefault(others, set()).update(own)
+        ways.append(sorted(products.values(), key=lambda own: min(one.order for one in own)))
+    # Of two ways with as many commands, that which keeps the whole training set together.
+    best = min(reversed(ways), key=len)
+    return [
+        repeat_command([one for one in records if Condition.of(one) in part], selection)
+        for part in best
+    ]
+
+
+def _exact(value: float) -> str:
+    """Write a number so that it is read back as the same one."""
+    return repr(float(value)).removesuffix(".0")
+
+
 def _scale(record: Record) -> str | None:
     """Name the preset of patiences that was used, unless it is the one for so many graphs."""
     settings = Settings.complete(record["settings"])
@@ -767,18 +883,6 @@ def _scale(record: Record) -> str | None:
 
 def _baseline_first(name: str) -> tuple[bool, str]:
     return name != BASELINE, name
-
-
-def _colours(methods: Sequence[str]) -> dict[str, str]:
-    colours = {}
-    number = 0
-    for name in methods:
-        if name == BASELINE:
-            colours[name] = "c0"
-        else:
-            colours[name] = f"c{number % COLOURS + 1}"
-            number += 1
-    return colours
 
 
 def _facts(records: Sequence[Record]) -> list[tuple[str, str]]:
@@ -815,6 +919,7 @@ def _settings(record: Record) -> list[tuple[str, str]]:
 
 def _section(
     stem: str,
+    names: Names,
     verdict: Verdict,
     rows: Sequence[SummaryRow],
     methods: Mapping[str, Sequence[Record]],
@@ -825,14 +930,11 @@ def _section(
     ranked = {row.method: methods[row.method] for row in rows if row.method in methods}
     table = ranking(rows)
     drawn = _figures(rows, ranked, colours, rows[0].metric)
-    groups = _grouped(_unique([one for one in drawn if one.group], stem), stem)
+    single = _unique([one for one in drawn if not one.group], stem, names)
+    groups = _grouped(_unique([one for one in drawn if one.group], stem, names), stem)
     # Conditions other than the plain one are told in short: their graphs look no different.
     shown = gallery(ranked if verdict.group.condition == Condition() else {})
-    shown = replace(
-        shown,
-        maps=[_named_maps(row, stem) for row in shown.maps],
-        made=[_named_made(row, stem) for row in shown.made],
-    )
+    shown = shown.renamed(lambda name: names.claim(f"{stem}-{name}"))
     titles = [group.title for group in groups]
     for title, there in ((MAPS, shown.maps), (MADE, shown.made)):
         if there and title not in titles:
@@ -844,29 +946,13 @@ def _section(
         data=verdict.data,
         verdict=verdict,
         ranking=table,
-        figures=_unique([one for one in drawn if not one.group], stem),
+        figures=single,
         groups=groups,
         gallery=shown,
         pairs=[_pair(row) for row in pairs if len(rows) > 2],
         candidates=[_candidate(row) for row in candidates],
         words=_words(table) | words,
     )
-
-
-def _named_maps(row: MapRow, stem: str) -> MapRow:
-    maps = [
-        replace(one, drawing=replace(one.drawing, name=f"{stem}-{one.drawing.name}"))
-        for one in row.maps
-    ]
-    return replace(row, maps=maps)
-
-
-def _named_made(row: MadeRow, stem: str) -> MadeRow:
-    drawings = [
-        (title, about, replace(drawing, name=f"{stem}-{drawing.name}"))
-        for title, about, drawing in row.drawings
-    ]
-    return replace(row, drawings=drawings)
 
 
 def _words(table: Ranking) -> frozenset[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -26,18 +25,23 @@ from graph_transplant.report.figures import (
     reliability_data,
 )
 from graph_transplant.report.frame import Figure, Table, figure, write_figures
+from graph_transplant.report.names import Names, palette, slug
 from graph_transplant.report.plots import draw_line_panels
 from graph_transplant.report.studies import (
     by_method,
     groups_figure,
-    palette,
     reliability_figure,
     robustness_figures,
     sensitivity_figures,
-    slugged,
 )
 from graph_transplant.report.svg import exact_percent, percent
-from graph_transplant.report.tables import latex_text
+from graph_transplant.report.tables import (
+    latex_frame,
+    latex_row,
+    latex_text,
+    markdown_row,
+    markdown_text,
+)
 
 CSV_COLUMNS = (
     *("experiment", "budget", "data", "model", "readout", "method", "metric"),
@@ -188,24 +192,15 @@ def markdown_table(table: PaperTable) -> str:
         for row in table.rows
         if row.published is not None
     )
-    lines = [f"# {EXPERIMENTS[table.experiment].title}", "", _plain(table.verdict), ""]
-    lines += [_line(headings), _line(["---"] * len(headings))]
-    lines += [_line([_plain(cell) for cell in cells]) for cells in rows]
-    lines += ["", *(f"- {_plain(remark)}" for remark in _remarks(table))]
-    lines += [f"- Published: {_plain(source)}." for source in sources]
+    lines = [f"# {EXPERIMENTS[table.experiment].title}", "", markdown_text(table.verdict), ""]
+    lines += [markdown_row(headings), markdown_row(["---"] * len(headings))]
+    lines += [markdown_row([markdown_text(cell) for cell in cells]) for cells in rows]
+    lines += ["", *(f"- {markdown_text(remark)}" for remark in _remarks(table))]
+    lines += [f"- Published: {markdown_text(source)}." for source in sources]
     lines += ["", "Made from the records by", "", "```console"]
     # On one line each, lest a name end the block.
     lines += [*(f"$ {' '.join(command.splitlines())}" for command in table.commands), "```"]
     return "\n".join(lines) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _plain(text: str) -> str:
-    # Names of data sets come from outside: they must not end a cell or become markup.
-    return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", " ".join(text.split()))
 
 
 def latex_table(table: PaperTable) -> str:
@@ -222,30 +217,18 @@ def latex_table(table: PaperTable) -> str:
     headings, rows = _cells(table)
     words = headings.index("ours")
     caption = f"{EXPERIMENTS[table.experiment].title}. {' '.join(_remarks(table))}"
-    lines = [
-        r"\begin{table}[tb]",
-        r"\centering",
-        r"\small",
-        rf"\caption{{{_latex(caption)}}}",
-        rf"\label{{tab:{slugged(table.experiment, table.budget)}}}",
-        rf"\begin{{tabular}}{{{'l' * words}{'r' * (len(headings) - words)}}}",
-        r"\toprule",
-        _latex_line(headings),
-    ]
+    body = []
     for before, cells in pairwise([[], *rows]):
         if cells[:2] != before[:2]:
-            lines.append(r"\midrule")
-        lines.append(_latex_line(cells))
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    return "\n".join(lines) + "\n"
-
-
-def _latex_line(cells: Sequence[str]) -> str:
-    return " & ".join(_latex(cell) for cell in cells) + r" \\"
-
-
-def _latex(text: str) -> str:
-    return latex_text(text).replace("ψ", r"$\psi$")
+            body.append(r"\midrule")
+        body.append(latex_row([latex_text(cell) for cell in cells]))
+    return latex_frame(
+        caption,
+        slug(table.experiment, table.budget),
+        "l" * words + "r" * (len(headings) - words),
+        headings,
+        body,
+    )
 
 
 def write_table(table: PaperTable, out: str | Path) -> tuple[Path, Path, Path]:
@@ -336,7 +319,7 @@ def paper_figures(table: PaperTable, records: Iterable[Record]) -> list[Figure]:
                 by_method(group),
                 colours,
                 BASELINE,
-                name=slugged("attack", data, model),
+                name=slug("attack", data, model),
                 title=f"{data}, {model.upper()}: accuracy under attack",
             )
     if table.experiment == "table4-calibration":
@@ -347,7 +330,7 @@ def paper_figures(table: PaperTable, records: Iterable[Record]) -> list[Figure]:
             colours,
             _metric(table, data),
             where=f"{data}, {model.upper()}",
-            stem=slugged(data, model),
+            stem=slug(data, model),
         )
     return _named(table, found)
 
@@ -400,15 +383,9 @@ def _metric(table: PaperTable, data: str) -> str:
 
 def _named(table: PaperTable, figures: Sequence[Figure]) -> list[Figure]:
     """Put experiment and budget before the names; where two data sets have one, number them."""
-    found: dict[str, Figure] = {}
-    for one in figures:
-        name = slugged(table.experiment, table.budget, one.name)
-        number = 2
-        while name in found:
-            name = slugged(table.experiment, table.budget, one.name, str(number))
-            number += 1
-        found[name] = replace(one, name=name)
-    return list(found.values())
+    names = Names()
+    stem = slug(table.experiment, table.budget)
+    return [replace(one, name=names.claim(f"{stem}-{one.name}")) for one in figures]
 
 
 def _bar_figures(
@@ -441,7 +418,7 @@ def _bar_figures(
             title=f"{where}: {word}",
             told=f"Test {word} on {where} by {'readout' if readouts else 'model'}{how}",
             axis=f"Test {word}",
-            name=slugged(data, model),
+            name=slug(data, model),
             group="",
             columns=("readout" if readouts else "model", "method"),
             shares=measure.points,
@@ -465,7 +442,7 @@ def _reliability_figures(own: Mapping[Group, Sequence[Record]]) -> list[Figure]:
         reliability_figure(
             reliability_data(methods),
             colours,
-            name=slugged("reliability", data),
+            name=slug("reliability", data),
             title=f"{data}: reliability of {BASELINE} and transplant-ep",
         )
         for data, methods in data_sets.items()

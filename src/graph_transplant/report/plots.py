@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from graph_transplant.report.drawing import shortened
 from graph_transplant.report.figures import BarGroup, Bin, Line, Reliability, Sensitivity, Spread
+from graph_transplant.report.names import short_names
 from graph_transplant.report.svg import (
     NARROW,
     Drawing,
@@ -452,17 +453,18 @@ def draw_lines(
     firsts: dict[str, Line] = {}
     for line in sorted(lines, key=lambda line: line.control):
         firsts.setdefault(line.name, line)
+    short = short_names(names, 30 if narrow else 22)
     if narrow:
         for number, name in enumerate(names):
             y = 36.0 + 20 * number
             drawing.line(left, y - 4, left + 22, y - 4, f"curve {colours[name]}")
-            drawing.text(left + 30, y, name, f"name {colours[name]}", most=30)
+            drawing.text(left + 30, y, short[name], f"name {colours[name]}", full=name)
     else:
         ends = [up(firsts[name].values[-1].mean) for name in names]
         for name, end, y in zip(names, ends, spaced(ends, 18, top, bottom), strict=True):
             if abs(end - y) > 3:
                 drawing.path([(right + 4, end), (right + 11, y)], "leader")
-            drawing.text(right + 14, y + 4, name, f"name {colours[name]}", most=22)
+            drawing.text(right + 14, y + 4, short[name], f"name {colours[name]}", full=name)
     return drawing.render()
 
 
@@ -521,6 +523,7 @@ def draw_line_panels(
     drawing.text(4, 14, titles[1], "title")
     keys.draw(drawing, 34.0)
     low, high = shares(_ends(every))
+    short = short_names(panels, grid.letters())
     for number, (title, lines) in enumerate(panels.items()):
         x, y = grid.corner(number, pitch)
         places = [place for line in (every if shared else lines) for place in line.places]
@@ -535,7 +538,7 @@ def draw_line_panels(
             own = position == len(lines) - 1 or line.name == title
             tip = _tips(line, forms[0], exact)
             _draw_line(drawing, line, across, up, colours[line.name], tip, band=own)
-        drawing.text(x, y - 8, title, f"name {heads[title]}", most=grid.letters())
+        drawing.text(x, y - 8, short[title], f"name {heads[title]}", full=title)
         if grid.lowest(number) or not shared:
             marks = across.marks(48)
             for place in marks:
@@ -553,7 +556,8 @@ class _Legend:
 
     def __init__(self, width: int, names: Sequence[tuple[str, str]], left: float) -> None:
         self._names, self._left = names, left
-        longest = max((min(len(name), 26) for name, _ in names), default=1)
+        self._short = short_names((name for name, _ in names), 26)
+        longest = max((len(text) for text in self._short.values()), default=1)
         self._pitch = 8.0 * longest + 40
         self._columns = max(1, min(len(names), int((width - left + 12) / self._pitch)))
         self.tall = 20.0 * -(-len(names) // self._columns)
@@ -568,7 +572,8 @@ class _Legend:
                 drawing.dot(x + 9, here - 4.5, 4, "published")
             else:
                 drawing.box(x + 4, here - 10, 11, 11, f"column {kind}")
-            drawing.text(x + 25, here, name, "" if kind == "published" else f"name {kind}", most=26)
+            style = "" if kind == "published" else f"name {kind}"
+            drawing.text(x + 25, here, self._short[name], style, full=name)
 
 
 def draw_reliability_panels(
@@ -601,6 +606,7 @@ def draw_reliability_panels(
     drawing = Drawing(width, grid.top + pitch * grid.lines + 18, label)
     drawing.text(4, 14, "Share that is right", "title")
     step = 0.25 if grid.wide > 180 else 0.5
+    short = short_names((one.method for one in found), grid.letters())
     for number, one in enumerate(found):
         x, y = grid.corner(number, pitch)
         kind = colours[one.method]
@@ -614,7 +620,7 @@ def draw_reliability_panels(
         drawing.path([(across(0), up(0)), (across(1), up(1))], "reference")
         _draw_bins(drawing, one.after, across, up, f"hollow {kind}", f"control {kind}")
         _draw_bins(drawing, one.before, across, up, f"bubble {kind}", f"thin {kind}")
-        drawing.text(x, y - 24, one.method, f"name {kind}", most=grid.letters())
+        drawing.text(x, y - 24, short[one.method], f"name {kind}", full=one.method)
         drawing.text(x, y - 8, _calibration_words(one), "small")
         base = bottom + 6 + counts
         most = max(full.count for full in one.before)
@@ -708,6 +714,7 @@ def draw_groups(
     most = max(len(group.bars) for group in groups)
     # Few bars are not drawn as wide as there is room.
     step = min(34.0, room * 0.84 / most)
+    short = short_names((group.name for group in groups), max(4, int(room / 7)))
     for number, group in enumerate(groups):
         centre = left + room * (number + 0.5)
         for place, bar in enumerate(group.bars):
@@ -729,7 +736,7 @@ def draw_groups(
             if bar.published is not None:
                 tip = f"{group.name}, {bar.name}, published: {exact(bar.published)}"
                 drawing.dot(x, up(bar.published), min(4.0, step * 0.36), "published", tip)
-        drawing.text(centre, bottom + 18, group.name, "tick", "middle", most=int(room / 7))
+        drawing.text(centre, bottom + 18, short[group.name], "tick", "middle", full=group.name)
     drawing.line(left, bottom, right, bottom, "axis")
     legend.draw(drawing, bottom + 46, "box")
     return drawing.render()
@@ -806,6 +813,7 @@ def draw_sensitivity(
         for side in (-1, 1)
     ]
     low, high = shares(ends)
+    short = short_names((one.method for one in found), grid.letters())
     for number, one in enumerate(found):
         x, y = grid.corner(number, pitch)
         kind = colours[one.method]
@@ -847,7 +855,7 @@ def draw_sensitivity(
                 drawing.text(here, under, _value(value), "tick", "middle", most=letters)
             elif here in written:
                 drawing.text(here, y + grid.tall + 17, _value(value), "tick", "middle")
-        drawing.text(x, y - 22, one.method, f"name {kind}", most=grid.letters())
+        drawing.text(x, y - 22, short[one.method], f"name {kind}", full=one.method)
         drawing.text(x, y - 7, one.parameter.replace("_", " "), "tick", most=int(grid.wide / 6.6))
     return drawing.render()
 

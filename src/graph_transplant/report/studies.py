@@ -5,12 +5,11 @@ Everything is drawn from the numbers in the records; a figure whose numbers they
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from markupsafe import Markup
 
-from graph_transplant.experiments.protocol import METRICS, Record
+from graph_transplant.experiments.protocol import METRICS, Condition, Record
 from graph_transplant.report.figures import (
     CALIBRATION,
     Bar,
@@ -33,6 +32,7 @@ from graph_transplant.report.figures import (
     spread,
 )
 from graph_transplant.report.frame import Figure, Table, figure
+from graph_transplant.report.names import slug
 from graph_transplant.report.plots import (
     FEW_LINES,
     draw_groups,
@@ -49,6 +49,11 @@ from graph_transplant.report.svg import (
 
 Methods = Mapping[str, Sequence[Record]]
 Colours = Mapping[str, str]
+
+STRONG = (
+    "GradArgmax, which here spends its whole budget on changes (stronger than the paper’s wording)"
+)
+"""The attack that is drawn, as captions call it."""
 
 LINE_COLUMNS = ("method", "series", "x", "mean", "std", "trials")
 """Columns of the numbers of lines."""
@@ -81,7 +86,7 @@ def study_figures(methods: Methods, colours: Colours, *, baseline: str) -> list[
     if not ordered:
         return []
     found = [
-        reliability_figure(reliability_data(ordered), colours),
+        reliability_figure(reliability_data(ordered), colours, entries=_label_entries(ordered)),
         *robustness_figures(ordered, colours, baseline),
         *_saliency_figures(ordered, colours, baseline),
         _samples_figure(ordered, colours),
@@ -100,7 +105,8 @@ def axis_figures(records: Sequence[Record], colours: Colours, metric: str) -> li
         metric: Name of the test measurement.
 
     Returns:
-        For each model and number of layers those figures that have at least two places.
+        For each model and number of layers those figures that have at least two places: one over
+        the label noise for each amount of data, one over the amount of data for each label noise.
 
     Example:
         >>> records = [{"model": "gcs", "layers": 3, "method": "vanilla", "label_noise": noise,
@@ -123,14 +129,11 @@ def axis_figures(records: Sequence[Record], colours: Colours, metric: str) -> li
             if layers is None
             else f"{layers} layer{'s' if layers != 1 else ''}"
         )
-        stem = slugged(model, "chosen" if layers is None else str(layers))
+        stem = slug(model, "chosen" if layers is None else str(layers))
         every = by_method(own)
         named = coloured(every, colours)
-        for one in (
-            _noise_figure(own, named, metric, where, stem),
-            _size_figure(own, named, metric, where, stem),
-        ):
-            found += [] if one is None else [one]
+        found += _noise_figures(own, named, metric, where, stem)
+        found += _size_figures(own, named, metric, where, stem)
         usual = by_method(r for r in own if _noise(r) == 0.0 and _fraction(r) == 1.0)
         found += sensitivity_figures(usual, named, metric, where=where, stem=stem)
         one = readout_figure(own, named, metric, where=where, stem=stem)
@@ -162,35 +165,6 @@ def coloured(methods: Iterable[str], colours: Colours) -> dict[str, str]:
     for name in methods:
         found[name] = colours.get(name) or colours.get(name.partition(":")[0], "c1")
     return {**found, **{name: kind for name, kind in colours.items() if name not in found}}
-
-
-def palette(names: Iterable[str], baseline: str) -> dict[str, str]:
-    """Give each name a colour: grey for the baseline, then eight that come round again.
-
-    Example:
-        >>> palette(["a", "vanilla", "b", "a"], "vanilla")
-        {'a': 'c1', 'vanilla': 'c0', 'b': 'c2'}
-    """
-    found: dict[str, str] = {}
-    number = 0
-    for name in dict.fromkeys(names):
-        if name == baseline:
-            found[name] = "c0"
-        else:
-            found[name] = f"c{number % 8 + 1}"
-            number += 1
-    return found
-
-
-def slugged(*words: str) -> str:
-    """Make the stem of a file's name of some words.
-
-    Example:
-        >>> slugged("GCS", "3"), slugged("../"), slugged("a_b  c")
-        ('gcs-3', 'x', 'a-b-c')
-    """
-    text = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
-    return text or "x"
 
 
 def three(value: float) -> str:
@@ -243,6 +217,7 @@ def reliability_figure(
     *,
     name: str = "reliability",
     title: str = "Is it as sure as it is right?",
+    entries: bool = False,
 ) -> Figure | None:
     """Draw reliability diagrams, before and after temperature scaling.
 
@@ -251,6 +226,7 @@ def reliability_figure(
         colours: CSS class of each method.
         name: Stem of its files.
         title: Its heading.
+        entries: Whether graphs have several labels: then each label of a graph is a prediction.
 
     Returns:
         The figure, or nothing without bins.
@@ -289,9 +265,14 @@ def reliability_figure(
             ]
     return figure(
         title,
-        "Share of test graphs that are classified correctly against the confidence stated, in 15 "
-        "bins pooled over trials; on the dashed diagonal confidence is honest, below it the model "
-        "is too sure. Larger dots are more predictions, the columns below count them."
+        (
+            "Share of labels that are predicted correctly, each label of a test graph by itself, "
+            if entries
+            else "Share of test graphs that are classified correctly "
+        )
+        + "against the confidence stated, in 15 bins pooled over trials; on the dashed diagonal "
+        "confidence is honest, below it the model is too sure. Larger dots are more predictions, "
+        "the columns below count them."
         + (
             " Hollow dots: after temperature scaling on the validation graphs. ECE is the "
             "calibration error before → after, mean over trials."
@@ -308,6 +289,12 @@ def reliability_figure(
             tuple(rows),
         ),
         group="Calibration",
+    )
+
+
+def _label_entries(methods: Methods) -> bool:
+    return any(
+        record.get("task") == "multilabel" for records in methods.values() for record in records
     )
 
 
@@ -371,7 +358,7 @@ def robustness_figures(
     )
     if len(budgets) == 1:
         ((share, rows),) = budgets.items()
-        return [_attacked(rows, series, share, colours, baseline, data, name, title)]
+        return [_attacked(rows, series, share, colours, baseline, data, name, title, letter)]
     drawn = [*series["accuracy"], *series["random"]]
     label = "Test accuracy by budget of the attack. " + _line_words(
         series["accuracy"], percent, exact_percent
@@ -379,9 +366,9 @@ def robustness_figures(
     return [
         figure(
             title,
-            "Test accuracy after the GradArgmax attack against its budget, the share of the mean "
-            "number of edges that it may change; at 0 % nothing is changed. Mean over trials, the "
-            f"band is one standard deviation.{control}{_grey(drawn, baseline)}{letter}",
+            f"Test accuracy after {STRONG}, against its budget, the share of the mean number of "
+            "edges that it may change; at 0 % nothing is changed. Mean over trials, the band is "
+            f"one standard deviation.{control}{_grey(drawn, baseline)}{letter}",
             lambda width: draw_lines(
                 drawn,
                 width=width,
@@ -431,6 +418,7 @@ def _attacked(
     data: Table,
     name: str,
     title: str,
+    letter: str,
 ) -> Figure:
     words = f"{100 * share:g} % of the mean number of edges changed"
     marks = {
@@ -449,9 +437,9 @@ def _attacked(
     )
     return figure(
         title,
-        f"Test accuracy after the GradArgmax attack, {words}, one dot per trial; the thick stroke "
-        "is the mean."
-        + (" Hollow: the mean after as many random changes." if any(marks.values()) else ""),
+        f"Test accuracy after {STRONG}, {words}, one dot per trial; the thick stroke is the mean."
+        + (" Hollow: the mean after as many random changes." if any(marks.values()) else "")
+        + letter,
         lambda width: draw_scores(
             rows,
             width=width,
@@ -472,6 +460,9 @@ def _attacked(
 
 # Saliency ---------------------------------------------------------------------------------------
 
+ORDERED = "ordered by the norm of the gradient of the predicted class"
+"""How nodes are ordered for the curves, as captions say it."""
+
 
 def _saliency_figures(methods: Methods, colours: Colours, baseline: str) -> list[Figure]:
     areas = measured(methods, "saliency")
@@ -482,7 +473,8 @@ def _saliency_figures(methods: Methods, colours: Colours, baseline: str) -> list
             "Taking salient nodes away",
             (
                 "Probability of the predicted class as nodes are taken away, the most salient "
-                "first: the faster it falls, the better saliency finds what the model looks at."
+                f"first, {ORDERED}: the faster it falls, the better saliency finds what the model "
+                "looks at."
             ),
         ),
         (
@@ -490,7 +482,8 @@ def _saliency_figures(methods: Methods, colours: Colours, baseline: str) -> list
             "Putting salient nodes back",
             (
                 "Probability of the predicted class as nodes are put back, the most salient "
-                "first: the faster it rises, the better saliency finds what the model looks at."
+                f"first, {ORDERED}: the faster it rises, the better saliency finds what the model "
+                "looks at."
             ),
         ),
     ):
@@ -596,7 +589,8 @@ def _motif_figure(
             if field == "auroc"
             else "Of as many most salient nodes as the true motif has, the share that belongs to it"
         )
-        + ", mean over trials with one standard deviation. Hollow: chance.",
+        + ", mean over trials with one standard deviation; saliency as training reads it: the "
+        "gradient of the loss at the true class. Hollow: chance.",
         lambda width: draw_measures(
             rows,
             width=width,
@@ -752,40 +746,65 @@ def _fraction(record: Record) -> float:
     return float(record.get("train_fraction", 1.0))
 
 
-def _noise_figure(
+def _noise_figures(
     records: Sequence[Record], colours: Colours, metric: str, where: str, stem: str
-) -> Figure | None:
-    return _axis_figure(
-        [record for record in records if _fraction(record) == 1.0],
-        _noise,
-        colours,
-        metric,
-        title=f"With wrong labels ({where})",
-        told="against the share of training labels that were made wrong; validation and test "
-        "labels are right",
-        axis="Wrong training labels",
-        name=f"label-noise-{stem}",
-        column="label_noise",
-        group="Label noise",
-    )
+) -> list[Figure]:
+    """Draw the score over the label noise, once for each amount of data."""
+    found = []
+    # The whole training set first: what is taken away from it follows.
+    for fraction in sorted({_fraction(record) for record in records}, reverse=True):
+        fixed = Condition(train_fraction=fraction)
+        one = _axis_figure(
+            [record for record in records if _fraction(record) == fraction],
+            _noise,
+            colours,
+            metric,
+            title=f"With wrong labels ({_within(where, fixed)})",
+            told="against the share of training labels that were made wrong; validation and test "
+            f"labels are right{_also(fixed)}",
+            axis="Wrong training labels",
+            name=_axis_name("label-noise", stem, fixed),
+            column="label_noise",
+            group="Label noise",
+        )
+        found += [] if one is None else [one]
+    return found
 
 
-def _size_figure(
+def _size_figures(
     records: Sequence[Record], colours: Colours, metric: str, where: str, stem: str
-) -> Figure | None:
-    return _axis_figure(
-        [record for record in records if _noise(record) == 0.0],
-        _fraction,
-        colours,
-        metric,
-        title=f"With little data ({where})",
-        told="against the share of the training graphs that were used; validation and test graphs "
-        "are all there",
-        axis="Training graphs used",
-        name=f"train-fraction-{stem}",
-        column="train_fraction",
-        group="Little data",
-    )
+) -> list[Figure]:
+    """Draw the score over the amount of data, once for each label noise."""
+    found = []
+    for noise in sorted({_noise(record) for record in records}):
+        fixed = Condition(label_noise=noise)
+        one = _axis_figure(
+            [record for record in records if _noise(record) == noise],
+            _fraction,
+            colours,
+            metric,
+            title=f"With little data ({_within(where, fixed)})",
+            told="against the share of the training graphs that were used; validation and test "
+            f"graphs are all there{_also(fixed)}",
+            axis="Training graphs used",
+            name=_axis_name("train-fraction", stem, fixed),
+            column="train_fraction",
+            group="Little data",
+        )
+        found += [] if one is None else [one]
+    return found
+
+
+def _within(where: str, fixed: Condition) -> str:
+    return f"{where}, {fixed.words}" if fixed.words else where
+
+
+def _also(fixed: Condition) -> str:
+    return f"; all {fixed.words}" if fixed.words else ""
+
+
+def _axis_name(axis: str, stem: str, fixed: Condition) -> str:
+    return f"{axis}-{stem}" + (f"-{slug(fixed.short)}" if fixed.short else "")
 
 
 def _axis_figure(

@@ -21,11 +21,15 @@ from graph_transplant.report.figures import (
     MeasureRow,
     ScoreRow,
 )
+from graph_transplant.report.names import short_names
 
 Format = Callable[[float], str]
 
 WIDE = 720
 NARROW = 350
+
+LEAST_SHARES = 0.05
+"""An axis of shares spans at least so much: five points."""
 
 
 class Drawing:
@@ -88,13 +92,26 @@ class Drawing:
         )
 
     def text(
-        self, x: float, y: float, text: str, kind: str = "", anchor: str = "start", most: int = 0
+        self,
+        x: float,
+        y: float,
+        text: str,
+        kind: str = "",
+        anchor: str = "start",
+        *,
+        most: int = 0,
+        full: str = "",
     ) -> None:
-        """Write text; what is longer than ``most`` characters is cut and shows when pointed at."""
+        """Write text; what is longer than ``most`` characters is cut and shows when pointed at.
+
+        A text that was shortened before has its ``full`` one show.
+        """
         title = Markup("")
+        full = full or text
         if most and len(text) > most:
-            title = Markup("<title>{}</title>").format(text)
             text = text[: most - 1] + "…"
+        if text != full:
+            title = Markup("<title>{}</title>").format(full)
         self._add(
             '<text x="{}" y="{}" text-anchor="{}" class="{}">{}{}</text>',
             *map(_number, (x, y)),
@@ -178,14 +195,25 @@ def padded(
 def shares(values: Sequence[float]) -> tuple[float, float]:
     """Return the range of shares with some room: not beyond 1, and below 0 only for values there.
 
+    It is never smaller than :data:`LEAST_SHARES`, lest chance look like a difference.
+
     Example:
         >>> shares([0.02, 1.0])
         (0.0, 1.0)
+        >>> [round(end, 3) for end in (*shares([0.164, 0.171]), *shares([0.99, 1.0]))]
+        [0.143, 0.193, 0.95, 1.0]
         >>> low, high = shares([-0.5, 0.5])
         >>> round(low, 2), round(high, 2)
         (-0.56, 0.56)
     """
-    return padded(values, low=0.0 if min(values) >= 0 else None, high=1.0)
+    low, high = padded(values, low=0.0 if min(values) >= 0 else None, high=1.0)
+    if high - low < LEAST_SHARES:
+        middle = (low + high) / 2
+        # Shares lie between 0 and 1; R² alone may be below.
+        least = 0.0 if min(values) >= 0 else -math.inf
+        low = max(least, min(middle - LEAST_SHARES / 2, 1.0 - LEAST_SHARES))
+        high = low + LEAST_SHARES
+    return low, high
 
 
 def swarm(places: Sequence[float], distance: float, most: float) -> list[float]:
@@ -261,6 +289,7 @@ class _Rows:
         self._labels = list(zip(names, numbers, self.rows, strict=True))
         self._colours = colours
         self._narrow = narrow
+        self._short = short_names(names, 24 if narrow else 23)
 
     def finish(self) -> Markup:
         """Write the labels over whatever was drawn and return the drawing."""
@@ -268,10 +297,11 @@ class _Rows:
             kind = f"name {self._colours[name]}"
             if self._narrow:
                 above = y - self._above
-                self.drawing.text(self.left, above, name, kind, most=24)
+                self.drawing.text(self.left, above, self._short[name], kind, full=name)
                 self.drawing.text(self.right, above, number, "number", "end")
             else:
-                self.drawing.text(self.left - 14, y + 4.5, name, kind, "end", most=23)
+                short = self._short[name]
+                self.drawing.text(self.left - 14, y + 4.5, short, kind, "end", full=name)
                 self.drawing.text(self.drawing.width - 4, y + 4.5, number, "number", "end")
         return self.drawing.render()
 
@@ -505,6 +535,7 @@ def draw_curves(
     drawing.line(left, bottom, right, bottom, "axis")
     drawing.text(4, 14, axis, "title")
     drawing.text((left + right) / 2, bottom + 37, "Epoch", "title", "middle")
+    short = short_names((curve.method for curve in curves), 30 if narrow else 22)
     for curve in curves:
         points = [
             (across(epoch), up(value))
@@ -516,8 +547,9 @@ def draw_curves(
     if narrow:
         for number, curve in enumerate(curves):
             y = 36.0 + 20 * number
-            drawing.line(left, y - 4, left + 22, y - 4, f"curve {colours[curve.method]}")
-            drawing.text(left + 30, y, curve.method, f"name {colours[curve.method]}", most=30)
+            name, kind = curve.method, colours[curve.method]
+            drawing.line(left, y - 4, left + 22, y - 4, f"curve {kind}")
+            drawing.text(left + 30, y, short[name], f"name {kind}", full=name)
     else:
         ends = [up(curve.values[-1]) for curve in curves]
         for curve, end, y in zip(curves, ends, spaced(ends, 18, top, bottom), strict=True):
@@ -527,7 +559,8 @@ def draw_curves(
             # others.
             if right - x < 6 and abs(end - y) > 3:
                 drawing.path([(right + 4, end), (right + 11, y)], "leader")
-            drawing.text(right + 14, y + 4, curve.method, f"name {colour}", most=22)
+            name = curve.method
+            drawing.text(right + 14, y + 4, short[name], f"name {colour}", full=name)
     return drawing.render()
 
 
@@ -555,8 +588,9 @@ def draw_panels(
     narrow = width <= NARROW
     columns, gap, left, top, tall = (2 if narrow else 3), 16.0, 54.0, 44.0, 90.0
     wide = (width - left - gap * (columns - 1) - 4) / columns
-    most = int(wide / 8)  # letters of a name that fit over a panel
     own = [curve for curve in curves if curve.method != baseline]
+    # As many letters as fit over a panel.
+    short = short_names((curve.method for curve in own), int(wide / 8))
     plain = [curve for curve in curves if curve.method == baseline]
     lines = -(-len(own) // columns)
     pitch = tall + 44
@@ -577,7 +611,8 @@ def draw_panels(
         for shown, colour in [(c, "c0") for c in plain] + [(curve, colours[curve.method])]:
             points = zip(shown.epochs, shown.values, strict=True)
             drawing.path([(across(e), up(v)) for e, v in points], f"curve {colour}")
-        drawing.text(x, y - 8, curve.method, f"name {colours[curve.method]}", most=most)
+        name = curve.method
+        drawing.text(x, y - 8, short[name], f"name {colours[name]}", full=name)
         if number + columns >= len(own):  # nothing below: the axis of the column
             for epoch, anchor in ((across.low, "start"), (across.high, "end")):
                 drawing.text(across(epoch), y + tall + 17, f"{epoch:g}", "tick", anchor)
@@ -637,6 +672,7 @@ def _ranks_on_axis(
     first = axis + 14 + lane * lanes + 14
     drawing = Drawing(width, first + pitch * (left_side - 1) + 12, label)
     scale = Scale(1, count, 206.0, width - 206.0)
+    short = short_names(data.methods, 21)
     _critical_length(drawing, data, scale, 12, count)
     _rank_axis(drawing, scale, axis, count)
     for number, (method, rank) in enumerate(zip(data.methods, data.ranks, strict=True)):
@@ -649,7 +685,7 @@ def _ranks_on_axis(
         drawing.path([(x, axis), (x, y), (end, y)], f"rank {colour}")
         drawing.dot(x, axis, 3.5, f"end {colour}", f"{method}: average rank {rank:.2f}")
         anchor, place = ("end", 164.0) if left else ("start", width - 164.0)
-        drawing.text(place, y + 4.5, method, f"name {colour}", anchor, most=21)
+        drawing.text(place, y + 4.5, short[method], f"name {colour}", anchor, full=method)
         inside, side = (end + 3, "start") if left else (end - 3, "end")
         drawing.text(inside, y - 4, f"{rank:.2f}", "tick", side)
     for (best, worst, _, _), number in zip(data.bars, data.lanes, strict=True):
@@ -668,6 +704,7 @@ def _ranks_in_rows(
     bottom = top + pitch * count
     drawing = Drawing(width, bottom + 8, label)
     scale = Scale(1, count, 10, right - 8)
+    short = short_names(data.methods, 26)
     _critical_length(drawing, data, scale, 12, count)
     _rank_axis(drawing, scale, top - 8, count)
     for number, (method, rank) in enumerate(zip(data.methods, data.ranks, strict=True)):
@@ -675,7 +712,7 @@ def _ranks_in_rows(
         y = top + pitch * number + 28
         drawing.line(scale(1), y, scale(count), y, "grid")
         drawing.dot(scale(rank), y, 5, f"end {colour}", f"{method}: average rank {rank:.2f}")
-        drawing.text(2, y - 10, method, f"name {colour}", most=26)
+        drawing.text(2, y - 10, short[method], f"name {colour}", full=method)
         drawing.text(right, y - 10, f"{rank:.2f}", "number", "end")
     for (_, _, start, end), number in zip(data.bars, data.lanes, strict=True):
         x = width - 8 - lane * number

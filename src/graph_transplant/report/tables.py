@@ -16,6 +16,7 @@ from graph_transplant.experiments.summary import (
     p_cell,
     summary_csv,
 )
+from graph_transplant.report.names import slug
 from graph_transplant.report.svg import signed
 
 FORMATS = ("markdown", "latex", "csv")
@@ -350,16 +351,13 @@ def _cells(row: Ranked, escape: Callable[[str], str], bold: Callable[[str], str]
 
 
 def _markdown(one: Ranking) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cells)} |"
-
     heads = ["Method", *(column.title for column in one.columns)]
     lines = [
         f"### {markdown_text(one.group.data)}: {markdown_text(one.title)}",
         "",
-        line([markdown_text(head) for head in heads]),
-        line(["---", *["---:"] * len(one.columns)]),
-        *(line(_cells(row, markdown_text, "**{}**".format)) for row in one.rows),
+        markdown_row([markdown_text(head) for head in heads]),
+        markdown_row(["---", *["---:"] * len(one.columns)]),
+        *(markdown_row(_cells(row, markdown_text, "**{}**".format)) for row in one.rows),
     ]
     reading = _reading(one)
     return "\n".join([*lines, "", *([markdown_text(reading), ""] if reading else [])])
@@ -368,27 +366,70 @@ def _markdown(one: Ranking) -> str:
 def _latex(one: Ranking) -> str:
     heads = ["Method", *(column.title for column in one.columns)]
     caption = f"{one.group.data}: mean test {one.word}, {one.title}. {_reading(one)}".strip()
-    label = re.sub(r"[^a-z0-9]+", "-", f"{one.group.data} {one.title}".lower()).strip("-")
+    return latex_frame(
+        caption,
+        slug(one.group.data, one.title, most=120),
+        "l" + "r" * len(one.columns),
+        heads,
+        [
+            r"\midrule",
+            *(latex_row(_cells(row, latex_text, r"\textbf{{{}}}".format)) for row in one.rows),
+        ],
+    )
+
+
+def latex_frame(
+    caption: str, label: str, columns: str, heads: Sequence[str], body: Sequence[str]
+) -> str:
+    r"""Give a whole table in LaTeX; it asks for the package ``booktabs``.
+
+    Args:
+        caption: What it shows; it is escaped.
+        label: What it is called, after ``tab:``.
+        columns: How the columns are set, such as ``"lr"``.
+        heads: Their headings; they are escaped.
+        body: The lines below, as they are written: rules and rows (:func:`latex_row`).
+
+    Example:
+        >>> lines = latex_frame("A & b", "a-b", "l", ["Method"], [latex_row(["x"])]).splitlines()
+        >>> lines[3], lines[8]
+        ('\\caption{A \\& b}', 'x \\\\')
+    """
     lines = [
         r"\begin{table}[tb]",
         r"\centering",
         r"\small",
         rf"\caption{{{latex_text(caption)}}}",
         rf"\label{{tab:{label}}}",
-        rf"\begin{{tabular}}{{l{'r' * len(one.columns)}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
-        " & ".join(latex_text(head) for head in heads) + r" \\",
-        r"\midrule",
-        *(
-            " & ".join(_cells(row, latex_text, r"\textbf{{{}}}".format)) + r" \\"
-            for row in one.rows
-        ),
+        latex_row([latex_text(head) for head in heads]),
+        *body,
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
-        "",
     ]
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
+
+
+def latex_row(cells: Sequence[str]) -> str:
+    r"""Give a row of a table in LaTeX, of cells that are escaped.
+
+    Example:
+        >>> print(latex_row(["a", "b"]))
+        a & b \\
+    """
+    return " & ".join(cells) + r" \\"
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """Give a row of a table in Markdown, of cells that are escaped.
+
+    Example:
+        >>> markdown_row(["a", "b"])
+        '| a | b |'
+    """
+    return f"| {' | '.join(cells)} |"
 
 
 def markdown_text(text: str) -> str:
@@ -425,6 +466,7 @@ _LATEX = {
     "±": r"$\pm$",
     "×": r"$\times$",
     "²": "$^2$",
+    "ψ": r"$\psi$",
     "’": "'",
     "…": r"\ldots{}",
     "\N{NO-BREAK SPACE}": "~",

@@ -56,10 +56,11 @@
     });
   }
 
-  // Paper cannot be clicked: what is folded is printed open, and folded again afterwards.
+  // Paper cannot be clicked: what is folded is printed open, and folded again afterwards. Of harder
+  // conditions only what the reader opened is printed: verdict and ranking say what counts.
   let folded = [];
   addEventListener("beforeprint", () => {
-    folded = [...document.querySelectorAll("details:not([open])")];
+    folded = [...document.querySelectorAll("details:not([open])")].filter(one => !one.closest(".harder"));
     for (const one of folded) one.open = true;
   });
   addEventListener("afterprint", () => {
@@ -69,7 +70,8 @@
 
   // A jump to something folded opens it.
   const unfold = () => {
-    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    // Names of our own are plain: nothing is decoded, and a damaged address does no harm.
+    const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
     for (let one = target; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
     if (target) target.scrollIntoView();
   };
