@@ -154,5 +154,5 @@ def test_killed_at_random_moments_and_restarted_it_ends_with_the_same_records(
     assert len({Trial.of_record(item) for item in records}) == len(records) == TRIALS
     assert lines(records) == lines(undisturbed.records)
     left = {item.name for item in out.iterdir()} - {"records.torn"}
-    assert left == {"records.jsonl", "summary.csv", "report.html", ".lock"}
+    assert left == {"records.jsonl", "summary.csv", "report.html", "figures", ".lock"}
     print(f"{killed} of {KILLS} kills hit a running comparison of {TRIALS} trials")
