@@ -1045,3 +1045,13 @@ def test_data_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert listener.notes == []
     with pytest.raises(DataError, match="`data` must name at least one of ogbg-ppa; got none"):
         reproduce.run("table2", data=[], out=tmp_path)
+
+
+def test_a_baseline_alone_is_no_beginning_of_an_experiment(tmp_path: Path) -> None:
+    (run,) = plan("ablation", data=["NCI1"], models=["gcs"])
+    save(tmp_path, run, made_up(run, "gcs", "transplant-ep", PLAIN))
+    table = paper_table("ablation", {"ENZYMES": ["gcs"]}, budget="quick", out=tmp_path)
+    assert {row.data for row in table.rows} == {"ENZYMES"}
+    save(tmp_path, run, made_up(run, "gcs", "transplant-random", PLAIN))
+    table = paper_table("ablation", {"ENZYMES": ["gcs"]}, budget="quick", out=tmp_path)
+    assert {row.data for row in table.rows} == {"ENZYMES", "NCI1"}

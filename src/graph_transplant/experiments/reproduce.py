@@ -326,7 +326,13 @@ def paper_table(
             records, note = _records(single, Path(out))
             found += [note] if note else []
             measured.append(records)
-        there = {record["model"] for records in measured for record in records}
+        # A baseline alone, which other experiments share, is no beginning of this one.
+        there = {
+            record["model"]
+            for records in measured
+            for record in records
+            if method_key(record["method"]) != chosen.baseline
+        }
         models = tuple(model for model in possible if model in wanted or model in there)
         if not models:
             continue
