@@ -326,12 +326,13 @@ def paper_table(
             records, note = _records(single, Path(out))
             found += [note] if note else []
             measured.append(records)
-        # A baseline alone, which other experiments share, is no beginning of this one.
+        # A baseline that is a method of other experiments is no beginning of this one.
+        shared = None if chosen.baseline == BASELINE else chosen.baseline
         there = {
             record["model"]
             for records in measured
             for record in records
-            if method_key(record["method"]) != chosen.baseline
+            if method_key(record["method"]) != shared
         }
         models = tuple(model for model in possible if model in wanted or model in there)
         if not models:
