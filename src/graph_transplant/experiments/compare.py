@@ -42,6 +42,7 @@ from graph_transplant.experiments.splits import (
 from graph_transplant.experiments.summary import (
     SummaryRow,
     Verdict,
+    listed,
     summarise,
     summary_csv,
     verdicts,
@@ -329,14 +330,9 @@ def unused_edge_features(store: GraphStore, models: Sequence[str]) -> str:
     able = [name for name, kind in CONVOLUTIONS.items() if kind.takes_edge_attr]
     features = f"the {count} edge features" if count > 1 else "the edge feature"
     return (
-        f"{_listed(blind)} do{'es' if len(blind) == 1 else ''} not use {features} of {store.name}; "
-        f"{_listed(able)} do"
+        f"{listed(blind)} do{'es' if len(blind) == 1 else ''} not use {features} of {store.name}; "
+        f"{listed(able)} do"
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def check_protocol(

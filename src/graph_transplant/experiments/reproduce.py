@@ -36,6 +36,7 @@ from graph_transplant.experiments.summary import (
     PairedScores,
     chosen_in_words,
     format_p,
+    listed,
     paired_scores,
 )
 
@@ -575,8 +576,7 @@ def _cuts(experiment: str, runs: Sequence[Run], sizes: Mapping[str, int] | None)
 
 def _names(models: Sequence[str]) -> str:
     """List convolutions as one writes them."""
-    *first, last = (name.upper() for name in models)
-    return f"{', '.join(first)} and {last}" if first else last
+    return listed([name.upper() for name in models])
 
 
 def _commands(experiment: str, budget: str, shown: Mapping[str, tuple[str, ...]]) -> list[str]:

@@ -636,7 +636,7 @@ helps significantly on NCI1
         # Only what ends with the place can be said of several at once.
         places.setdefault(shared, []).extend([place] if shared != text else [])
     return "; ".join(
-        f"{text} on {_listed(names)}" if names else text for text, names in places.items()
+        f"{text} on {listed(names)}" if names else text for text, names in places.items()
     )
 
 
@@ -921,7 +921,16 @@ def _signed(row: SummaryRow) -> str:
     return format_points(row.difference or 0.0)
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Join words as in a sentence.
+
+    Args:
+        names: The words, at least one.
+
+    Example:
+        >>> listed(["a"]), listed(["a", "b", "c"])
+        ('a', 'a, b and c')
+    """
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
 

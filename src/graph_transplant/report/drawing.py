@@ -12,11 +12,15 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.report.layout import Place, positions
+
+if TYPE_CHECKING:
+    from graph_transplant.experiments.shown import Structure
 
 MOST_NODES = 500
 """Nodes of a larger graph beyond these are not drawn, and the drawing says so."""
@@ -149,6 +153,33 @@ def picture(
         parts=None if parts is None else parts[:nodes],
         new_edges=frozenset(place[number] for number in new_edges if number in place),
         hidden=len(names) - nodes,
+    )
+
+
+def picture_of(
+    structure: Structure, *, parts: Sequence[str] | None = None, new_edges: Iterable[int] = ()
+) -> GraphPicture:
+    """Lay out a graph that is given in words and numbers; see :func:`picture`.
+
+    Args:
+        structure: The graph.
+        parts: One of :data:`PARTS` for every node.
+        new_edges: Numbers of the edges that join the two parts.
+
+    Example:
+        >>> from graph_transplant.experiments.shown import Structure
+        >>> water = Structure(("O",), (), (), molecule=True, directed=False)
+        >>> picture_of(water).molecule
+        True
+    """
+    return picture(
+        structure.names,
+        structure.edges,
+        orders=structure.orders,
+        molecule=structure.molecule,
+        directed=structure.directed,
+        parts=parts,
+        new_edges=new_edges,
     )
 
 

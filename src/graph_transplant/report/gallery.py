@@ -18,7 +18,7 @@ from graph_transplant.report.drawing import (
     class_word,
     count_of,
     draw_graph,
-    picture,
+    picture_of,
     shortened,
 )
 from graph_transplant.report.frame import Figure, Table
@@ -187,7 +187,7 @@ def _map_row(
 ) -> MapRow:
     first = next(iter(models.values()))
     # Laid out once: models differ in what they see, not in the graph.
-    bare = _laid_out(first.structure)
+    bare = picture_of(first.structure)
 
     def drawn(name: str, about: str, one: Salient, saliency: Sequence[float]) -> Figure:
         same = one.structure == first.structure
@@ -272,16 +272,6 @@ def _made_row(one: Mixture | Made, method: str, number: int, short: str) -> Made
     )
 
 
-def _laid_out(structure: Structure) -> GraphPicture:
-    return picture(
-        structure.names,
-        structure.edges,
-        orders=structure.orders,
-        molecule=structure.molecule,
-        directed=structure.directed,
-    )
-
-
 def _drawing(
     structure: Structure,
     name: str,
@@ -294,21 +284,13 @@ def _drawing(
 ) -> Figure:
     """Draw a graph; ``bare`` is its layout where that is known."""
     if bare is None and saliency is not None:
-        bare = _laid_out(structure)
+        bare = picture_of(structure)
     if bare is not None and saliency is not None:
         total = sum(saliency) or 1.0
         seen = saliency[: len(bare.places)]
         shown = replace(bare, saliency=seen, shares=[value / total for value in seen])
     else:
-        shown = picture(
-            structure.names,
-            structure.edges,
-            orders=structure.orders,
-            molecule=structure.molecule,
-            directed=structure.directed,
-            parts=parts,
-            new_edges=new_edges,
-        )
+        shown = picture_of(structure, parts=parts, new_edges=new_edges)
     columns: tuple[str, ...] = ("node", "name")
     values: list[Sequence[str | float]] = [range(1, len(structure.names) + 1), structure.names]
     for column, given in (("saliency", saliency), ("part", parts)):

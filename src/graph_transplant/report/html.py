@@ -32,6 +32,7 @@ from graph_transplant.experiments.summary import (
     SummaryRow,
     Verdict,
     group_records,
+    listed,
     notes,
     p_cell,
     pairwise,
@@ -71,7 +72,6 @@ from graph_transplant.report.gallery import Gallery, gallery
 from graph_transplant.report.names import COLOURS, Names, palette, short_names, slug
 from graph_transplant.report.studies import axis_figures, study_figures
 from graph_transplant.report.svg import (
-    caption_list,
     draw_critical_difference,
     draw_curves,
     draw_differences,
@@ -607,7 +607,7 @@ def _across_headline(found: Sequence[Across]) -> str:
         if row.p_holm is not None and row.p_holm < SIGNIFICANT and row.wins > row.losses
     ]
     if better:
-        names = caption_list(list(dict.fromkeys(better)))
+        names = listed(list(dict.fromkeys(better)))
         verb = "beats" if len(set(better)) == 1 else "beat"
         return f"{names} {verb} {BASELINE} across {count} data sets"
     if any(one.wilcoxon for one in found):
@@ -638,7 +638,7 @@ def _across_section(one: Across, colours: Mapping[str, str]) -> AcrossSection:
         f"{one.critical_difference:.2f}. "
         + "; ".join(f"{name} {rank:.2f}" for name, rank in zip(one.methods, one.ranks, strict=True))
         + ". Not significantly different: "
-        + ("; ".join(caption_list(clique) for clique in one.cliques) or "none")
+        + ("; ".join(listed(clique) for clique in one.cliques) or "none")
     )
     drawn = figure(
         "Who ranks where?",
@@ -671,7 +671,7 @@ def _across_section(one: Across, colours: Mapping[str, str]) -> AcrossSection:
         figures=[drawn],
         data=one.data,
         scores=scores,
-        left_out=caption_list(one.left_out) if one.left_out else "",
+        left_out=listed(one.left_out) if one.left_out else "",
     )
 
 
@@ -1116,7 +1116,7 @@ def _figures(
     figures += study_figures(methods, colours, baseline=BASELINE)
     predictor = curves_data(methods, "edge_predictor_accuracy")
     if predictor:
-        names = caption_list([curve.method for curve in predictor])
+        names = listed([curve.method for curve in predictor])
         figures.append(
             figure(
                 "The edge predictor",

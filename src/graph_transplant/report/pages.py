@@ -31,7 +31,7 @@ from graph_transplant.report.drawing import (
     draw_scale,
     most_salient,
     node_word,
-    picture,
+    picture_of,
     shortened,
 )
 from graph_transplant.report.frame import Figure, brief, figure, render
@@ -217,13 +217,7 @@ def _card(one: Explanation) -> _Card:
     structure = one.structure
     node, edge = ("atom", "bond") if structure.molecule else ("node", "edge")
     # Laid out once: models differ in what they see, not in the graph.
-    bare = picture(
-        structure.names,
-        structure.edges,
-        orders=structure.orders,
-        molecule=structure.molecule,
-        directed=structure.directed,
-    )
+    bare = picture_of(structure)
     return _Card(
         id=one.id,
         # The block of an SDF record is no line to read.
@@ -323,15 +317,7 @@ def _row(one: Mixture) -> _Row:
     def drawn(
         structure: Structure, parts: Sequence[str], title: str, new_edges: Sequence[int] = ()
     ) -> Markup:
-        shown = picture(
-            structure.names,
-            structure.edges,
-            orders=structure.orders,
-            molecule=structure.molecule,
-            directed=structure.directed,
-            parts=parts,
-            new_edges=new_edges,
-        )
+        shown = picture_of(structure, parts=parts, new_edges=new_edges)
         return draw_graph(shown, title, _THIRD)
 
     source, destination = one.source, one.destination

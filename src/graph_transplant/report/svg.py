@@ -802,13 +802,3 @@ def signed(value: float, digits: int | None = None) -> str:
 def _number(value: float) -> str:
     text = f"{value:.1f}"
     return text.removesuffix(".0")
-
-
-def caption_list(items: Sequence[str]) -> str:
-    """Join words as in a sentence.
-
-    Example:
-        >>> caption_list(["a"]), caption_list(["a", "b", "c"])
-        ('a', 'a, b and c')
-    """
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
