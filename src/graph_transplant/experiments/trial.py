@@ -162,8 +162,8 @@ def run_trial(
     of numbers to predict from the training graphs alone; predicted numbers are measured in the
     units of the data. Label noise and training fraction change the training graphs alone:
     validation and test graphs are all there and have their true labels, so that the choice of a
-    checkpoint sees no wrong label. The record depends on the arguments alone, apart from its
-    ``seconds``.
+    checkpoint sees no wrong label. The record depends on the arguments alone, apart from its times,
+    ``seconds`` and ``cost``.
 
     Args:
         store: The whole data set; for a split by scaffold, with that split.
