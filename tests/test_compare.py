@@ -408,6 +408,23 @@ def test_summary_by_hand() -> None:
     assert unsure.p_holm == pytest.approx(unsure.p_value)
 
 
+def test_times_are_the_processors_when_all_trials_of_a_table_have_them() -> None:
+    plain = made_up("vanilla", PLAIN, cost={"fit_seconds": 0.5})
+    other = made_up("a", BETTER, cost={"fit_seconds": 1.5})
+    assert [row.seconds_mean for row in summarise(plain + other)] == [1.5, 0.5]
+    # One trial without: durations of 2, 3, 4, 5 and 6 seconds for all of this table ...
+    del other[3]["cost"]
+    assert [row.seconds_mean for row in summarise(plain + other)] == [4.0, 4.0]
+    # ... and for this one alone.
+    elsewhere = made_up("vanilla", PLAIN, model="gin", cost={"fit_seconds": 0.25})
+    rows = summarise(plain + other + elsewhere)
+    assert [(row.model, row.seconds_mean) for row in rows] == [
+        ("gcs", 4.0),
+        ("gcs", 4.0),
+        ("gin", 0.25),
+    ]
+
+
 def test_differences_are_taken_over_the_folds_both_have() -> None:
     records = made_up("vanilla", PLAIN[:4]) + made_up("a", BETTER)[1:]
     (better, _) = summarise(records)

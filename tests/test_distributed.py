@@ -227,7 +227,10 @@ def endings(rank: int) -> dict[str, Any]:
 
 SETTINGS = Settings(folds=3, epochs=3, batch_size=16, hidden=16, parts=2, learning_rate=0.01)
 TRIALS = [
-    Trial(method, "gcs", 2, 0, fold) for fold in range(2) for method in ("vanilla", "transplant-ep")
+    Trial("vanilla", "gcs", 2, 0, 0),
+    Trial("transplant-ep", "gcs", 2, 0, 0),
+    Trial("vanilla", "gcs", 2, 0, 1),
+    Trial("transplant-ep", "gcs", 2, 0, 1, label_noise=0.25, train_fraction=0.75),
 ]
 
 

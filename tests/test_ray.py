@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ SETTINGS = Settings(folds=3, epochs=2, batch_size=16, hidden=16)
 TRIALS = list(
     all_trials(methods=["vanilla", "transplant-dp"], models=["gcs"], layers=[2], repeats=2, folds=3)
 )
+# The condition must travel to the workers, too.
+TRIALS.append(replace(TRIALS[-1], label_noise=0.25, train_fraction=0.5))
 CULPRIT = TRIALS[3]
 
 

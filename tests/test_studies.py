@@ -285,10 +285,14 @@ def test_curves_of_saliency_are_means_at_each_share() -> None:
     assert found.values[0].mean == pytest.approx(np.mean([0.75, 0.55, 0.2]))
 
 
+def cost(epoch: float, best: float | None) -> dict[str, float | None]:
+    return {"fit_seconds": 9 * epoch, "epoch_seconds": epoch, "best_seconds": best}
+
+
 def test_cost_is_the_ratio_of_means() -> None:
     given = {
-        "vanilla": [trial(cost={"epoch_seconds": s, "best_seconds": 10 * s}) for s in (1.0, 3.0)],
-        "slow": [trial(cost={"epoch_seconds": s, "best_seconds": None}) for s in (4.0, 8.0)],
+        "vanilla": [trial(cost=cost(s, 10 * s)) for s in (1.0, 3.0)],
+        "slow": [trial(cost=cost(s, None)) for s in (4.0, 8.0)],
     }
     plain, slow = cost_data(given, "vanilla")
     assert (plain.epoch_ratio, plain.best_ratio) == (1.0, 1.0)
@@ -535,8 +539,8 @@ def test_all_numbers_of_samples_are_in_the_table() -> None:
 
 def test_bars_are_as_long_as_their_numbers() -> None:
     given = {
-        "vanilla": [trial(cost={"epoch_seconds": 1.0, "best_seconds": 9.0})],
-        "m": [trial("m", cost={"epoch_seconds": 2.5, "best_seconds": 9.0})],
+        "vanilla": [trial(cost=cost(1.0, 9.0))],
+        "m": [trial("m", cost=cost(2.5, 9.0))],
     }
     for root in drawings(figures(given)["cost"]):
         one, other = (float(bar.get("width", "")) for bar in of_class(root, "rect", "column"))

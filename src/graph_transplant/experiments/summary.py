@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Literal, NamedTuple
 
 from graph_transplant.experiments.protocol import (
@@ -92,7 +92,7 @@ class SummaryRow:
         p_holm: The same after Holm's correction over the methods of this model.
         effect: The difference in standard deviations of the paired differences
             (:func:`~graph_transplant.experiments.statistics.effect_size`).
-        seconds_mean: Mean duration of a trial.
+        seconds_mean: Mean time of a training (:func:`training_seconds`).
         pairs: Number of folds the difference is taken over.
         folds: Number of folds of the protocol; 1 for one split, official or by scaffold.
         repeats: Number of repeats that have a finished trial.
@@ -234,6 +234,37 @@ def scores(records: Iterable[Record], name: str) -> list[float]:
     return [] if None in values else values
 
 
+def processor_timed(records: Iterable[Record]) -> bool:
+    """Tell whether all trials have their processor time measured.
+
+    Example:
+        >>> processor_timed([{"cost": {"fit_seconds": 8.0}}, {"seconds": 9.0}])
+        False
+    """
+    return all(
+        isinstance(record.get("cost", {}).get("fit_seconds"), int | float) for record in records
+    )
+
+
+def training_seconds(record: Record, *, processor: bool) -> float:
+    """Give the time that a trial took.
+
+    Processor time of the training is what methods should be compared by: it hardly depends on what
+    else the machine does. Records made before it was measured have the duration of the trial alone;
+    where one of them stands beside others, all are given that, so that like is compared with like.
+
+    Args:
+        record: A finished trial.
+        processor: Whether to give processor time (:func:`processor_timed`).
+
+    Example:
+        >>> record = {"seconds": 30.0, "cost": {"fit_seconds": 12.5}}
+        >>> training_seconds(record, processor=True), training_seconds(record, processor=False)
+        (12.5, 30.0)
+    """
+    return float(record["cost"]["fit_seconds"] if processor else record["seconds"])
+
+
 def paired_differences(
     records: Sequence[Record],
     baseline: Sequence[Record],
@@ -304,6 +335,7 @@ def summarise(records: Iterable[Record], selection: str = "none") -> list[Summar
             paired_scores(methods[name], baseline if name != BASELINE else []) for name in names
         ]
         corrected = holm([paired.p_value for paired in compared])
+        processor = processor_timed(chain.from_iterable(methods.values()))
         for name, paired, p_holm in zip(names, compared, corrected, strict=True):
             trials = methods[name]
             metric, settings = metric_of(trials[0]), trials[0]["settings"]
@@ -329,7 +361,7 @@ def summarise(records: Iterable[Record], selection: str = "none") -> list[Summar
                     p_value=paired.p_value,
                     p_holm=p_holm,
                     effect=paired.effect,
-                    seconds_mean=mean([record["seconds"] for record in trials]),
+                    seconds_mean=mean([training_seconds(r, processor=processor) for r in trials]),
                     pairs=paired.pairs,
                     folds=1 if one_split(settings) else settings["folds"],
                     repeats=len({record["repeat"] for record in trials}),

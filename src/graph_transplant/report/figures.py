@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,12 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.across import Across
 from graph_transplant.experiments.protocol import Record
 from graph_transplant.experiments.statistics import mean, standard_deviation
-from graph_transplant.experiments.summary import SIGNIFICANT, SummaryRow, paired_differences
+from graph_transplant.experiments.summary import (
+    SIGNIFICANT,
+    SummaryRow,
+    paired_differences,
+    processor_timed,
+)
 
 GRID_POINTS = 60
 """Number of epochs at which mean learning curves are given."""
@@ -610,7 +616,7 @@ def cost_data(methods: Mapping[str, Sequence[Record]], baseline: str) -> list[Co
 
     Example:
         >>> def record(epoch, best):
-        ...     return {"cost": {"epoch_seconds": epoch, "best_seconds": best}}
+        ...     return {"cost": {"fit_seconds": 9, "epoch_seconds": epoch, "best_seconds": best}}
         >>> costs = cost_data({"vanilla": [record(0.5, 10)], "m": [record(1.5, 20)]}, "vanilla")
         >>> [(cost.epoch_ratio, cost.best_ratio) for cost in costs]
         [(1.0, 1.0), (3.0, 2.0)]
@@ -619,7 +625,7 @@ def cost_data(methods: Mapping[str, Sequence[Record]], baseline: str) -> list[Co
         >>> cost.epoch.mean, cost.best.mean
         (3.0, 15.0)
     """
-    read = _timed if processor_timed(methods) else _shared
+    read = _timed if processor_timed(chain.from_iterable(methods.values())) else _shared
     found: dict[str, tuple[Spread, Spread | None]] = {}
     for method, records in methods.items():
         epoch, best = (spread(values) for values in zip(*map(read, records), strict=True))
@@ -642,22 +648,8 @@ def cost_data(methods: Mapping[str, Sequence[Record]], baseline: str) -> list[Co
     ]
 
 
-def processor_timed(methods: Mapping[str, Sequence[Record]]) -> bool:
-    """Tell whether all trials have their processor time measured.
-
-    Example:
-        >>> processor_timed({"vanilla": [{"cost": {"epoch_seconds": 0.1}}, {"seconds": 9.0}]})
-        False
-    """
-    return all(
-        finite(record.get("cost", {}).get("epoch_seconds")) is not None
-        for records in methods.values()
-        for record in records
-    )
-
-
 def _timed(record: Record) -> tuple[float | None, float | None]:
-    return record["cost"]["epoch_seconds"], record["cost"].get("best_seconds")
+    return record["cost"].get("epoch_seconds"), record["cost"].get("best_seconds")
 
 
 def _shared(record: Record) -> tuple[float | None, float | None]:

@@ -36,7 +36,9 @@ from graph_transplant.experiments.summary import (
     notes,
     p_cell,
     pairwise,
+    processor_timed,
     summarise,
+    training_seconds,
     verdict_line,
     verdicts,
 )
@@ -225,7 +227,10 @@ GLOSSARY = {
         "How far the degrees of the graphs that a method makes lie from those of the originals "
         "(Wasserstein distance). The control is the distance of two halves of the originals."
     ),
-    "Time": "Mean duration of one trial on one thread, and its ratio to vanilla.",
+    "Time": (
+        "Mean processor time of one training, and its ratio to vanilla; the duration of a whole "
+        "trial where records have no processor time."
+    ),
 }
 """What the words of a page mean; a page shows those that stand on it."""
 
@@ -890,7 +895,8 @@ def _facts(records: Sequence[Record]) -> list[tuple[str, str]]:
     sizes = first["sizes"]
     folds = first["settings"]["folds"]
     repeats = max(record["repeat"] for record in records) + 1
-    seconds = sum(record["seconds"] for record in records)
+    processor = processor_timed(records)
+    seconds = sum(training_seconds(record, processor=processor) for record in records)
     place = ("folds", f"{folds}" if repeats == 1 else f"{folds} × {repeats}")
     if one_split(first["settings"]):
         place = (f"runs of the {first['settings']['split']} split", f"{repeats}")

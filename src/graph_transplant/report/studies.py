@@ -6,10 +6,13 @@ Everything is drawn from the numbers in the records; a figure whose numbers they
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from graph_transplant.experiments.protocol import METRICS, Condition, Record
+from graph_transplant.experiments.summary import processor_timed
 from graph_transplant.report.figures import (
     CALIBRATION,
     Bar,
@@ -24,7 +27,6 @@ from graph_transplant.report.figures import (
     axis_data,
     cost_data,
     measured,
-    processor_timed,
     reliability_data,
     robustness_data,
     saliency_curves_data,
@@ -132,9 +134,9 @@ def axis_figures(records: Sequence[Record], colours: Colours, metric: str) -> li
         stem = slug(model, "chosen" if layers is None else str(layers))
         every = by_method(own)
         named = coloured(every, colours)
-        found += _noise_figures(own, named, metric, where, stem)
-        found += _size_figures(own, named, metric, where, stem)
-        usual = by_method(r for r in own if _noise(r) == 0.0 and _fraction(r) == 1.0)
+        for axis in _AXES:
+            found += _axis_figures(own, axis, named, metric, where, stem)
+        usual = by_method(record for record in own if Condition.of(record) == Condition())
         found += sensitivity_figures(usual, named, metric, where=where, stem=stem)
         one = readout_figure(own, named, metric, where=where, stem=stem)
         found += [] if one is None else [one]
@@ -685,7 +687,7 @@ def _cost_figure(methods: Methods, colours: Colours, baseline: str) -> Figure | 
         return "-" if value is None else f"×\N{NO-BREAK SPACE}{value:.1f}"
 
     plain = next(cost for cost in costs if cost.method == baseline)
-    kind = "Processor time" if processor_timed(methods) else "Time"
+    kind = "Processor time" if processor_timed(chain.from_iterable(methods.values())) else "Time"
     rows = []
     for cost in compared:
         std = None if cost.epoch.std is None else cost.epoch.std / plain.epoch.mean
@@ -738,58 +740,66 @@ def _cost_figure(methods: Methods, colours: Colours, baseline: str) -> Figure | 
 # Axes -------------------------------------------------------------------------------------------
 
 
-def _noise(record: Record) -> float:
-    return float(record.get("label_noise", 0.0))
+class _Axis(NamedTuple):
+    """What the score is drawn over.
+
+    Args:
+        field: Field of a condition, and column of the numbers.
+        title: Begin of the heading.
+        told: The axis in the middle of a sentence.
+        label: What stands below it.
+        group: Where the figure stands in the report.
+    """
+
+    field: str
+    title: str
+    told: str
+    label: str
+    group: str
 
 
-def _fraction(record: Record) -> float:
-    return float(record.get("train_fraction", 1.0))
+_AXES = (
+    _Axis(
+        "label_noise",
+        "With wrong labels",
+        "against the share of training labels that were made wrong; validation and test labels are "
+        "right",
+        "Wrong training labels",
+        "Label noise",
+    ),
+    _Axis(
+        "train_fraction",
+        "With little data",
+        "against the share of the training graphs that were used; validation and test graphs are "
+        "all there",
+        "Training graphs used",
+        "Little data",
+    ),
+)
 
 
-def _noise_figures(
-    records: Sequence[Record], colours: Colours, metric: str, where: str, stem: str
+def _axis_figures(
+    records: Sequence[Record], axis: _Axis, colours: Colours, metric: str, where: str, stem: str
 ) -> list[Figure]:
-    """Draw the score over the label noise, once for each amount of data."""
+    """Draw the score over one field of the condition, once for each value of the other."""
+    default = Condition()._asdict()[axis.field]
+    others: dict[Condition, list[Record]] = {}
+    for record in records:
+        fixed = Condition.of(record)._replace(**{axis.field: default})
+        others.setdefault(fixed, []).append(record)
     found = []
-    # The whole training set first: what is taken away from it follows.
-    for fraction in sorted({_fraction(record) for record in records}, reverse=True):
-        fixed = Condition(train_fraction=fraction)
+    for fixed, own in sorted(others.items(), key=lambda item: item[0].order):
         one = _axis_figure(
-            [record for record in records if _fraction(record) == fraction],
-            _noise,
+            own,
+            lambda record: float(getattr(Condition.of(record), axis.field)),
             colours,
             metric,
-            title=f"With wrong labels ({_within(where, fixed)})",
-            told="against the share of training labels that were made wrong; validation and test "
-            f"labels are right{_also(fixed)}",
-            axis="Wrong training labels",
-            name=_axis_name("label-noise", stem, fixed),
-            column="label_noise",
-            group="Label noise",
-        )
-        found += [] if one is None else [one]
-    return found
-
-
-def _size_figures(
-    records: Sequence[Record], colours: Colours, metric: str, where: str, stem: str
-) -> list[Figure]:
-    """Draw the score over the amount of data, once for each label noise."""
-    found = []
-    for noise in sorted({_noise(record) for record in records}):
-        fixed = Condition(label_noise=noise)
-        one = _axis_figure(
-            [record for record in records if _noise(record) == noise],
-            _fraction,
-            colours,
-            metric,
-            title=f"With little data ({_within(where, fixed)})",
-            told="against the share of the training graphs that were used; validation and test "
-            f"graphs are all there{_also(fixed)}",
-            axis="Training graphs used",
-            name=_axis_name("train-fraction", stem, fixed),
-            column="train_fraction",
-            group="Little data",
+            title=f"{axis.title} ({_within(where, fixed)})",
+            told=f"{axis.told}{_also(fixed)}",
+            axis=axis.label,
+            name=_axis_name(slug(axis.field), stem, fixed),
+            column=axis.field,
+            group=axis.group,
         )
         found += [] if one is None else [one]
     return found
@@ -949,7 +959,7 @@ def readout_figure(
     """
     readouts: dict[str, list[Record]] = {}
     for record in records:
-        if _noise(record) == 0.0 and _fraction(record) == 1.0:
+        if Condition.of(record) == Condition():
             readouts.setdefault(record["settings"].get("readout", "mean"), []).append(record)
     if len(readouts) < 2:
         return None
