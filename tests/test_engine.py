@@ -22,8 +22,9 @@ from graph_transplant.experiments.engine import ENGINES, TrialError, run_trials,
 from graph_transplant.experiments.progress import Silent
 from graph_transplant.experiments.protocol import Record, Settings, Trial, all_trials
 from graph_transplant.experiments.records import RecordStore, record_line
+from graph_transplant.experiments.trial import split_of
 from graph_transplant.experiments.worker import Attempts, failure_of, load_store
-from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs import GraphStore, Rows
 from strategies import rings_and_stars
 
 SETTINGS = Settings(folds=3, epochs=2, batch_size=8, seed=3, hidden=16)
@@ -93,6 +94,32 @@ def lines(records: Sequence[Record]) -> list[bytes]:
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """The records of all trials, run one after another in this process."""
     return lines(run(tmp_path_factory.mktemp("here"), workers=1))
+
+
+def test_graphs_have_their_ids_in_all_examples(tmp_path: Path) -> None:
+    store = tiny_store()
+    store.rows = Rows(torch.arange(1, 25), tuple(f"id {n}" for n in range(24)), ("",) * 24)
+    here, there = (
+        run(tmp_path / str(workers), trials=TRIALS[:2], store=store, workers=workers)
+        for workers in (1, 2)
+    )
+    assert lines(here) == lines(there)
+    # Fold 0: a test graph is called what it is.
+    split = split_of(store, TRIALS[0], SETTINGS)
+    saliency, mixtures = (
+        [one for record in here for one in record["examples"] if one["kind"] == kind]
+        for kind in ("saliency", "mixture")
+    )
+    tested = {f"id {number}" for number in split.test.tolist()}
+    trained = {f"id {number}" for number in split.train.tolist()}
+    assert saliency
+    assert {one["graph"] for one in saliency} <= tested
+    assert mixtures
+    for one in mixtures:
+        assert {one["source"]["id"], one["destination"]["id"]} <= trained
+    for one in saliency:
+        number = int(one["graph"].removeprefix("id "))
+        assert len(one["names"]) == int(store.node_counts[number])
 
 
 def test_in_this_process_the_reporter_hears_of_trials_and_epochs(

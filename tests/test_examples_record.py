@@ -292,6 +292,13 @@ def test_small_graphs_are_shown_and_huge_ones_never() -> None:
     assert examples(*ready("drop-nodes", huge), huge, huge, method="drop-nodes", seed=0) == []
 
 
+def test_large_graphs_too_are_shown_of_different_classes() -> None:
+    store = paths([SMALL_NODES + 1] * 6 + [SMALL_NODES + 9] * 6)
+    store = store.with_targets(torch.tensor([0] * 6 + [1] * 6), num_outputs=2)
+    shown = choose(store, 4, torch.Generator().manual_seed(0))
+    assert sorted(store.labels[shown].tolist()) == [0, 0, 1, 1]
+
+
 @pytest.mark.data
 def test_examples_of_enzymes_are_short(data_dir: Path) -> None:
     store = gt.load("ENZYMES", root=data_dir)

@@ -448,12 +448,17 @@ def test_robust_accuracy_is_read_from_the_attack_of_the_paper(tmp_path: Path) ->
     assert (unpublished.mean, unpublished.published, unpublished.reproduced) == (None, None, "")
 
 
-def test_trials_that_were_not_attacked_count_as_missing(tmp_path: Path) -> None:
+def test_finished_trials_without_the_figure_are_counted_apart(tmp_path: Path) -> None:
     (run,) = plan("table3-robustness", data=["NCI1"], models=["gin"])
     save(tmp_path, run, made_up(run, "gin", "vanilla", PLAIN))
     table = paper_table("table3-robustness", {"NCI1": ["gin"]}, budget="quick", out=tmp_path)
-    assert {row.finished for row in table.rows} == {0}
-    assert table.verdict == "Nothing is measured yet: 40 of 40 trials are missing."
+    assert [(row.finished, row.lacking, row.trials) for row in table.rows] == [
+        (5, 5, 0) if row.method == "vanilla" else (0, 0, 0) for row in table.rows
+    ]
+    # They would not run again, so they are not among those missing.
+    assert table.verdict == (
+        "35 of 40 trials are missing. 5 of 5 finished trials lack this figure."
+    )
 
 
 def test_the_edge_predictor_is_read_at_the_end_of_the_curve(tmp_path: Path) -> None:
@@ -541,15 +546,28 @@ def test_only_trials_of_the_plan_count(tmp_path: Path) -> None:
     assert rows["ENZYMES", "gcs", "drop-nodes"].mean is None
 
 
-def test_records_with_other_settings_are_named_and_not_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "planned"),
+    [
+        ("epochs", 30, "400"),
+        ("hidden", 8, "128"),
+        ("balance", True, "False"),
+        ("stop_patience", 50, "1500"),
+        ("metric", "auroc", "accuracy"),
+    ],
+)
+def test_records_with_other_settings_are_named_and_not_shown(
+    tmp_path: Path, name: str, value: Any, planned: str
+) -> None:
     (run,) = plan("table1", data=["ENZYMES"], models=["gcs"])
     other = made_up(run, "gcs", "vanilla", PLAIN)
     for record in other:
-        record["settings"]["epochs"] = 30
+        record["settings"][name] = value
     save(tmp_path, run, other)
     table = paper_table("table1", {"ENZYMES": ["gcs"]}, budget="quick", out=tmp_path)
     assert table.verdict.startswith("Nothing is measured yet: 45 of 45")
-    assert "quick/ENZYMES are not shown: their `epochs` is 30, not 400." in text_table(table)
+    words = f"quick/ENZYMES are not shown: their `{name}` is {value}, not {planned}."
+    assert words in text_table(table)
 
 
 def test_records_made_before_a_setting_existed_count(tmp_path: Path) -> None:

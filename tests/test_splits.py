@@ -173,6 +173,12 @@ def test_a_label_rarer_than_the_folds_does_not_stop_a_comparison() -> None:
     assert strata(labelled(y, "multilabel"), 5).unique().tolist() == [1]
 
 
+@pytest.mark.parametrize("y", [torch.zeros(2, 2), torch.eye(2)])
+def test_fewer_graphs_of_several_labels_than_folds_are_refused(y: Tensor) -> None:
+    with pytest.raises(GraphTransplantError, match="`folds` is 3, but class 0 has only 2 graphs"):
+        strata(labelled(y, "multilabel"), 3)
+
+
 @pytest.mark.parametrize("missing", [0, 3, 40])
 def test_folds_of_numbers_have_low_and_high_ones_alike(missing: int) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -204,6 +210,12 @@ def test_a_few_numbers_make_few_groups() -> None:
     message = "`folds` is 3, but only 2 graphs of mine have a target: there must be at least"
     with pytest.raises(GraphTransplantError, match=message):
         strata(labelled(few, "regression"), 3)
+
+
+def test_numbers_are_stratified_by_the_first_target_that_enough_graphs_have() -> None:
+    y = torch.stack((torch.full((7,), float("nan")), torch.arange(7.0), torch.arange(7.0) * -1), 1)
+    y[:2, 0] = 1.0
+    assert strata(labelled(y, "regression"), 3).tolist() == [1, 1, 1, 1, 2, 2, 2]
 
 
 def test_a_split_by_scaffold_needs_molecules() -> None:

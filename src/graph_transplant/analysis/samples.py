@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from graph_transplant.analysis.explanations import spread
 from graph_transplant.augment import Augmentation, CleanPass, MixedGraphs, VirtualGraphs
 from graph_transplant.augment.sub_mix import SubMixedGraphs
 from graph_transplant.errors import GraphTransplantError
@@ -111,8 +112,7 @@ def sample_quality(
         return {}
     count = min(graphs, len(store))
     generator = torch.Generator().manual_seed(seed)
-    chosen = torch.arange(count) * len(store) // count
-    order = chosen[torch.randperm(count, generator=generator)]
+    order = spread(len(store), count)[torch.randperm(count, generator=generator)]
     # Before anything else is drawn, so that they are the same for every method.
     halves = [torch.randperm(count, generator=generator).numpy() for _ in range(_HALVINGS)]
     predictor = as_predictor(model)

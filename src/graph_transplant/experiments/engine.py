@@ -20,9 +20,10 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 
 from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.experiments.examples import with_ids
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Record, Settings, Trial
-from graph_transplant.experiments.trial import run_trial
+from graph_transplant.experiments.trial import run_trial, split_of
 from graph_transplant.experiments.worker import (
     Attempts,
     Failure,
@@ -113,6 +114,8 @@ def run_trials(
         TrialError: If a trial fails; the others are stopped.
     """
     check_engine(engine, address)
+    if store.rows is not None:
+        finish = _with_ids(finish, store, settings)
     if engine == "torchrun":
         from graph_transplant.experiments.distributed import run_distributed
 
@@ -149,6 +152,20 @@ def run_trials(
             _run_in_workers(
                 path, trials, settings, fingerprint, source, workers, finish, Attempts(reporter)
             )
+
+
+def _with_ids(
+    finish: Callable[[Record], None], store: GraphStore, settings: Settings
+) -> Callable[[Record], None]:
+    """Have records name graphs by their ids, which files for workers do not hold."""
+
+    def named(record: Record) -> None:
+        if record.get("examples"):
+            split = split_of(store, Trial.of_record(record), settings)
+            record = {**record, "examples": with_ids(record["examples"], store, split)}
+        finish(record)
+
+    return named
 
 
 @contextmanager

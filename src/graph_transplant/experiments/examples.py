@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,7 @@ from graph_transplant.experiments.shown import Part as Part
 from graph_transplant.experiments.shown import Salient as Salient
 from graph_transplant.experiments.shown import Structure as Structure
 from graph_transplant.experiments.shown import read_example as read_example
+from graph_transplant.experiments.splits import Split
 from graph_transplant.experiments.structures import (
     LABELLED,
     NO_LABEL,
@@ -163,7 +164,7 @@ def choose(store: GraphStore, count: int, generator: torch.Generator) -> Tensor:
     if small.numel() < count:
         by_size = torch.argsort(nodes + edges, stable=True)
         fits = (nodes <= LARGEST_NODES) & (edges <= LARGEST_EDGES)
-        return order[by_size[fits[by_size]]][:count]
+        small = order[by_size[fits[by_size]]]
     if store.task == "multiclass":
         # The first of every class, then the second of every class, and so on.
         label, by_label = torch.sort(store.labels.index_select(0, small), stable=True)
@@ -175,9 +176,47 @@ def choose(store: GraphStore, count: int, generator: torch.Generator) -> Tensor:
     return small[:count]
 
 
-def _name(store: GraphStore, number: int, part: str) -> str:
-    """What a graph is called: its id, or its number among the training or test graphs."""
-    return f"{part}-{number + 1}" if store.rows is None else graph_id(store, number)
+def with_ids(
+    found: Sequence[Mapping[str, Any]], store: GraphStore, split: Split
+) -> list[dict[str, Any]]:
+    """Call the graphs of a trial's examples what their file calls them.
+
+    A trial knows its graphs by their number among its training or test graphs: where it runs there
+    may be nothing but the graphs.
+
+    Args:
+        found: As :func:`examples` gives them.
+        store: The whole data set, with the rows that it was read from.
+        split: The graphs of the trial.
+
+    Example:
+        >>> from graph_transplant.graphs import Rows
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs", graphs=6)
+        >>> store.rows = Rows(torch.arange(1, 7), tuple("abcdef"), ("",) * 6)
+        >>> split = Split(torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([4, 5]))
+        >>> with_ids([{"graph": "test-2", "source": {"id": "train-1"}}], store, split)
+        [{'graph': 'f', 'source': {'id': 'a'}}]
+    """
+
+    def named(text: str) -> str:
+        part, _, number = text.rpartition("-")
+        return graph_id(store, int(getattr(split, part)[int(number) - 1]))
+
+    renamed = []
+    for one in found:
+        other = dict(one)
+        if "graph" in one:
+            other["graph"] = named(one["graph"])
+        for part in ("source", "destination"):
+            if part in one:
+                other[part] = {**one[part], "id": named(one[part]["id"])}
+        renamed.append(other)
+    return renamed
+
+
+def _name(number: int, part: Literal["train", "test"]) -> str:
+    return f"{part}-{number + 1}"
 
 
 # -------------------------------------------------------------------- saliency
@@ -309,7 +348,7 @@ def _salient(
             continue  # training has failed: there is nothing to see
         found.append(
             Salient(
-                graph=_name(store, number, "test"),
+                graph=_name(number, "test"),
                 truth=label_words(store, number),
                 predicted=words[place],
                 confidence=confidence[place],
@@ -378,9 +417,7 @@ def _mixtures(
     method: str,
 ) -> list[Example]:
     numbers = shown.tolist()
-    found = taken_apart(
-        store, shown, batch, mixed, lambda place: _name(store, numbers[place], "train")
-    )
+    found = taken_apart(store, shown, batch, mixed, lambda place: _name(numbers[place], "train"))
     weights, sources = mixed.label_weight.tolist(), mixed.source_of.tolist()
     return [
         Mixture(*parts, *label, weight=weight, method=method, data=store.name, note="")

@@ -89,7 +89,7 @@ def cost(processor: float, epochs: int, best_epoch: int) -> dict[str, float]:
     """Give what a training took, in processor time, which trials beside it do not change.
 
     Args:
-        processor: Seconds of the whole training.
+        processor: Seconds of the whole training; under torchrun those of the first process.
         epochs: Epochs that were trained.
         best_epoch: The epoch whose weights were kept.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from graph_transplant.errors import GraphTransplantError, check_choice
@@ -19,6 +19,7 @@ from graph_transplant.experiments.protocol import (
     BASELINE,
     SCALES,
     Record,
+    Settings,
     scale_of,
     score,
 )
@@ -306,6 +307,26 @@ class Run:
             *("seed", "select", "metric", "scale", "split", "readout", "attack"),
         )
         return {name: getattr(self, name) for name in names}
+
+    def settings(self) -> dict[str, Any]:
+        """Give the settings that its records have, but for those that may differ.
+
+        These are the budgets of the attack, the number of pieces that torchrun cuts batches into,
+        and the metric where the data decide it.
+        """
+        made = SCALES[self.scale].apply(
+            Settings(
+                folds=self.folds,
+                epochs=self.epochs,
+                seed=self.seed,
+                readout=self.readout,
+                metric=self.metric or "accuracy",
+                split=self.split,
+            ),
+            self.batch_size,
+        )
+        free = {"attack", "parts"} if self.metric else {"attack", "parts", "metric"}
+        return {name: value for name, value in asdict(made).items() if name not in free}
 
     @property
     def trials(self) -> int:

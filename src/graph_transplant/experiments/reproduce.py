@@ -74,6 +74,7 @@ class PaperRow:
             reproduce.
         chosen: The candidate chosen by validation, in words.
         reason: Why the method cannot serve the data, or nothing.
+        lacking: Finished trials that do not have the figure.
     """
 
     data: str
@@ -96,6 +97,7 @@ class PaperRow:
     reproduced: str
     chosen: str
     reason: str = ""
+    lacking: int = 0
 
     @property
     def status(self) -> str:
@@ -391,11 +393,11 @@ def _records(planned: Run, out: Path) -> tuple[list[Record], str]:
     if not records:
         return [], ""
     settings = Settings.complete(records[0]["settings"])
-    for name in ("folds", "epochs", "batch_size", "seed", "readout", "split"):
-        if settings[name] != getattr(planned, name):
+    for name, value in planned.settings().items():
+        if settings[name] != value:
             return [], (
                 f"The records in {planned.directory} are not shown: their `{name}` is "
-                f"{settings[name]}, not {getattr(planned, name)}."
+                f"{settings[name]}, not {value}."
             )
     wanted = set(
         all_trials(
@@ -441,6 +443,7 @@ def _rows(
         metric = metric_of(records[0]) if records else planned.metric or "accuracy"
     rows = []
     for name, method, p_holm in zip(names, planned.methods, corrected, strict=True):
+        own = [record for record in records if method_key(record["method"]) == name]
         values = [number for record in trials[name] if (number := value(record)) is not None]
         figure = published(experiment, planned.data, model, name)
         ours = mean(values)
@@ -457,10 +460,7 @@ def _rows(
                 method=name,
                 metric=metric,
                 trials=len(values),
-                finished=sum(
-                    method_key(record["method"]) == name and value(record) is not None
-                    for record in records
-                ),
+                finished=len(own),
                 planned=planned.trials * candidates,
                 mean=ours,
                 std=standard_deviation(values),
@@ -474,6 +474,7 @@ def _rows(
                 reproduced=_reproduced(gain, p_holm, theirs_gain, figure, name == chosen.baseline),
                 chosen=chosen_in_words(trials[name]),
                 reason=reasons.get((planned.data, name), ""),
+                lacking=sum(value(record) is None for record in own),
             )
         )
     return rows
@@ -639,6 +640,9 @@ def _verdict(experiment: Experiment, rows: Sequence[PaperRow]) -> str:
         )
     if not judged and not gains and any(row.status == "chart" for row in rows):
         sentences.append("Published as a chart only: there is no number to compare with.")
+    lacking = sum(row.lacking for row in rows)
+    if lacking:
+        sentences.insert(0, f"{lacking:,} of {finished:,} finished trials lack this figure.")
     if finished < planned:
         sentences.insert(0, f"{planned - finished:,} of {planned:,} trials are missing.")
     return " ".join(sentences) or f"All {planned:,} trials are there; nothing is published beside."

@@ -195,7 +195,7 @@ def strata(store: GraphStore, folds: int) -> Tensor:
     classes = rarest_label(store.y)
     small = torch.bincount(classes, minlength=store.num_outputs + 1) < folds
     classes = torch.where(small[classes], 0, classes)
-    if 0 < int((classes == 0).sum()) < folds:
+    if 0 < int((classes == 0).sum()) < min(folds, len(classes)):
         # Too few are left over for a class of their own: they join the largest one.
         largest = torch.bincount(classes[classes > 0]).argmax()
         classes = torch.where(classes == 0, largest, classes)
@@ -204,18 +204,19 @@ def strata(store: GraphStore, folds: int) -> Tensor:
 
 
 def _quantiles(store: GraphStore, folds: int) -> Tensor:
-    """Group graphs by the rank of their first target; 0 is for those that lack it."""
-    values = store.y[:, 0]
-    present = (~values.isnan()).nonzero().flatten()
-    count = len(present)
-    if count < folds:
+    """Group graphs by the rank of the first target that enough have; 0 is for those without."""
+    counts = (~store.y.isnan()).sum(0).tolist()
+    column = next((number for number, there in enumerate(counts) if there >= folds), None)
+    if column is None:
+        count = max(counts)
         raise GraphTransplantError(
             f"`folds` is {folds}, but only {count} graph{'s' if count != 1 else ''} of "
             f"{store.name} ha{'ve' if count != 1 else 's'} a target: there must be at least as many"
             " as there are folds"
         )
+    count = counts[column]
     groups = min(QUANTILES, count // folds)
-    classes = _by_rank(values, groups)
+    classes = _by_rank(store.y[:, column], groups)
     if len(store) - count < folds:
         # Too few for a group of their own.
         classes.clamp_(min=1)

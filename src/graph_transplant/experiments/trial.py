@@ -38,7 +38,8 @@ def trial_seed(trial: Trial, seed: int) -> int:
     The method does not enter: all methods of a fold start from the same weights and see the same
     batch order, so that their difference is the method's. Nor do label noise and training fraction:
     all conditions of a fold start from the same weights, and with the same number of graphs batches
-    are drawn in the same order.
+    are drawn in the same order. (Without node features the first layer is as wide as the largest
+    degree of the graphs that are used, and a fraction of them may have other weights.)
 
     Args:
         trial: The trial.
