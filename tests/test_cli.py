@@ -130,6 +130,38 @@ def test_the_directory_of_another_comparison_is_refused(
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
 
 
+def test_a_refused_comparison_leaves_what_was_skipped(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("rdkit")
+    out = tmp_path / "out"
+    table = tmp_path / "mine.csv"
+    rows = [f"{'C' * (n % 5 + 1)}{'O' if n % 2 else 'N'},{n % 2}" for n in range(24)]
+    table.write_text("\n".join(["smiles,y", "not a molecule,1", *rows]) + "\n")
+    words = ["compare", str(table), "--target", "y", "--methods", "vanilla", *QUICK]
+    words += ["--out", str(out)]
+    assert main(words) == 0
+    skipped = (out / "skipped.csv").read_text()
+    assert skipped.splitlines()[1].startswith("1,")
+    assert main(["compare", "motifs", "--methods", "vanilla", *QUICK, "--out", str(out)]) == 2
+    assert "holds records of another comparison" in capfd.readouterr().err
+    assert (out / "skipped.csv").read_text() == skipped
+    (tmp_path / "afile").write_text("mine")
+    assert main([*words[:-1], str(tmp_path / "afile")]) == 2
+    assert (tmp_path / "afile").read_text() == "mine"
+
+
+def test_logs_that_cannot_be_written_are_refused_before_training(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tensorboard")
+    (tmp_path / "afile").write_text("mine")
+    words = ["--tensorboard", str(tmp_path / "afile"), "--out", str(tmp_path / "out")]
+    assert main(["compare", "--methods", "vanilla", *QUICK, *words]) == 2
+    assert f"cannot log to {tmp_path / 'afile'}" in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_failing_trial_is_status_1_and_names_the_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

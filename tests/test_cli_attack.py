@@ -169,6 +169,16 @@ def test_every_graph_is_written(place: Path, tmp_path: Path, capfd: Captured) ->
 # ------------------------------------------------------------------ classes
 
 
+def test_a_table_that_cannot_be_written_does_not_take_the_result_away(
+    place: Path, tmp_path: Path, capfd: Captured
+) -> None:
+    words = [str(place / "model"), str(place / "graphs.safetensors"), "--out", str(tmp_path)]
+    assert main(["attack", *words]) != 0
+    printed = capfd.readouterr()
+    assert "the attack took" in printed.out
+    assert str(tmp_path) in printed.err
+
+
 def test_classes_are_known_by_their_names(
     place: Path, store: gt.GraphStore, tmp_path: Path, capfd: Captured
 ) -> None:
@@ -242,8 +252,10 @@ def test_models_that_read_edge_features_are_refused(
     ("words", "message"),
     [
         (["--budget", "much"], "`budget` must be numbers separated by commas, got 'much'"),
-        (["--budget", "0.2,0"], "`budget` must be positive shares of the edges, got 0"),
-        (["--budget", "nan"], "`budget` must be positive shares of the edges, got nan"),
+        (["--budget", "0.2,0"], "`budget` must be shares in (0, 1], got 0"),
+        (["--budget", "20"], "`budget` must be shares in (0, 1], got 20"),
+        (["--budget", "nan"], "`budget` must be shares in (0, 1], got nan"),
+        (["--budget", "1e300"], "`budget` must be shares in (0, 1], got 1e+300"),
         (["--hops", "0"], "`hops` must be at least 1, got 0"),
         (["--device", "toaster"], "`device` must be one that torch knows"),
     ],

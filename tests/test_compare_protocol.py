@@ -535,6 +535,16 @@ def test_a_fresh_start_keeps_the_old_records_beside_the_new_ones(tmp_path: Path)
     assert len(RecordStore(tmp_path).read()) == len(new) == len(old)
 
 
+def test_budgets_of_an_attack_count_once_in_any_order(tmp_path: Path) -> None:
+    begun = run(tmp_path, methods=["vanilla"], attack=[0.5, 0.25, 0.5], epochs=1)
+    for record in begun.records:
+        assert [item["budget"] for item in record["attacked"]] == [0.25, 0.5]
+    again = run(tmp_path, methods=["vanilla"], attack=[0.25, 0.5], epochs=1)
+    assert again.records == begun.records
+    # Records made before budgets were sorted go on as well.
+    assert Settings.complete({"attack": [0.5, 0.25, 0.5]})["attack"] == [0.25, 0.5]
+
+
 def test_an_attack_is_measured_on_the_test_graphs(tmp_path: Path) -> None:
     comparison = run(tmp_path, methods=["vanilla"], attack=[0.25, 1.0], epochs=20)
     # Rings have five edges and stars four.

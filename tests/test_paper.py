@@ -535,6 +535,32 @@ def test_a_grid_that_is_not_finished_says_so(tmp_path: Path) -> None:
     assert "(15 of 45 trials)" in text_table(table)
 
 
+def test_a_method_of_another_experiment_is_no_beginning(tmp_path: Path) -> None:
+    """The ablation trains transplant-ep with GIN, which the other tables have, too."""
+    (run,) = plan("ablation", data=["ENZYMES"], models=["gin"])
+    save(tmp_path, run, made_up(run, "gin", "transplant-ep", PLAIN))
+    asked = {"ENZYMES": ["gcs"]}
+    (plain,) = plan("table1", data=["ENZYMES"], models=["gcs"])
+    save(tmp_path, plain, made_up(plain, "gcs", "vanilla", PLAIN))
+    table = paper_table("table1", asked, budget="quick", out=tmp_path)
+    assert {row.model for row in table.rows} == {"gcs"}
+    assert {
+        row.model for row in paper_table("ablation", {}, budget="quick", out=tmp_path).rows
+    } == (set())
+    save(tmp_path, run, made_up(run, "gin", "transplant-random", PLAIN))
+    ablation = paper_table("ablation", {}, budget="quick", out=tmp_path)
+    assert {row.model for row in ablation.rows} == {"gin"}
+    # Plain training is a beginning of what is compared with it.
+    save(tmp_path, plain, made_up(plain, "gin", "vanilla", PLAIN))
+    table = paper_table("table1", asked, budget="quick", out=tmp_path)
+    assert {row.model for row in table.rows} == {"gcs", "gin"}
+    # What is cut differs between data sets, and is told of each.
+    asked = {"ENZYMES": ["gcs", "gin"], "COIL-DEL": ["gcs"]}
+    cuts = " ".join(paper_table("table1", asked, budget="quick", out=tmp_path).cuts)
+    assert "GCS without GIN and GAT on COIL-DEL." in cuts
+    assert "GCS and GIN without GAT on ENZYMES." in cuts
+
+
 def test_only_trials_of_the_plan_count(tmp_path: Path) -> None:
     (run,) = plan("table1", data=["ENZYMES"], models=["gcs"])
     save(tmp_path, run, made_up(run, "gcs", "vanilla", PLAIN))

@@ -45,6 +45,7 @@ from graph_transplant.report.gallery import gallery
 from graph_transplant.report.html import (
     GLOSSARY,
     METHOD_NOTES,
+    _content,
     headline,
     repeat_command,
     repeat_commands,
@@ -844,6 +845,96 @@ def test_conditions_are_sections_and_the_plain_one_is_the_verdict() -> None:
     assert finding.headline in hard.text
 
 
+@given(
+    st.sets(
+        st.tuples(
+            st.sampled_from(["vanilla", "a", "b:c=1"]),
+            st.sampled_from(["gcs", "gin"]),
+            st.sampled_from([3, 4]),
+            st.sampled_from([0.0, 0.2]),
+            st.sampled_from([1, 2]),
+        ),
+        min_size=1,
+    )
+)
+def test_the_commands_make_these_trials_and_no_others(
+    wanted: set[tuple[str, str, int, float, int]],
+) -> None:
+    (one,) = made_up("vanilla", [0.5])
+    records = [
+        one
+        | {"method": method, "model": model, "layers": layers, "repeat": repeat}
+        | ({"label_noise": noise} if noise else {})
+        for method, model, layers, noise, repeats in wanted
+        for repeat in range(repeats)
+    ]
+    expected = {}
+    for method, model, layers, noise, repeats in wanted:
+        place = method, model, layers, noise
+        expected[place] = max(expected.get(place, 0), repeats)
+    made: dict[tuple[str, str, int, float], int] = {}
+    for command in repeat_commands(records):
+        told = dict(option.removeprefix("--").split(" ", 1) for option in command[1:])
+        for method in told["methods"].split(","):
+            for model in told["models"].split(","):
+                for layers in told["layers"].split(","):
+                    for noise in told.get("label-noise", "0").split(","):
+                        place = method, model, int(layers), float(noise)
+                        assert place not in made
+                        made[place] = int(told["repeats"])
+    assert made.keys() == expected.keys()
+    # Conditions of one method share a command, and so its number of repeats.
+    assert all(made[place] >= repeats for place, repeats in expected.items())
+
+
+def test_one_command_is_enough_for_one_comparison() -> None:
+    records = [
+        record
+        for model in ("gcs", "gin")
+        for layers in (3, 4)
+        for method in ("vanilla", "a")
+        for record in made_up(method, PLAIN, model=model, layers=layers)
+    ]
+    assert len(repeat_commands(records)) == 1
+    # Half of it stopped: the method that is missing for one model has it named apart.
+    assert len(repeat_commands(records[: -len(PLAIN)])) > 1
+
+
+def test_the_command_starts_torchrun_where_it_was_started() -> None:
+    (record,) = made_up("vanilla", [0.5])
+    record["settings"] |= {"parts": 4}
+    (command,) = repeat_commands([record])
+    assert command[0] == "torchrun --nproc-per-node 4 -m graph_transplant compare toy"
+    assert "--engine torchrun" in command
+
+
+def test_numbers_below_the_floor_are_drawn_there_and_written_as_they_are() -> None:
+    records = made_up("vanilla", PLAIN) + made_up("a", BETTER)
+    for record in records:
+        record["settings"] |= {"metric": "r2"}
+        record["test"] = {"r2": 0.5}
+        record["curve"] = [
+            {"epoch": epoch, "validation_score": score} for epoch, score in ((1, -7.25), (2, 0.25))
+        ]
+    drawn = {figure.name: figure for figure in _content(records, "none").figures}
+    learning = drawn["gcs-3-learning"]
+    assert learning.data is not None
+    assert "-7.25" in learning.data.csv()
+    assert "is drawn there" in learning.caption
+
+
+def test_the_headline_does_not_credit_what_was_taken_away() -> None:
+    def words(*methods: str) -> str:
+        records = []
+        for method, model in zip(methods, ("gcs", "gin"), strict=True):
+            records += made_up("vanilla", PLAIN, model=model)
+            records += made_up(method, BETTER, model=model)
+        return headline(verdicts(summarise(records)))
+
+    assert words("transplant-dp", "transplant-ep:alpha=2.0").startswith("Graph Transplant beats")
+    assert words("transplant-random", "transplant-disconnected").startswith("A method beats")
+
+
 def test_the_command_names_the_conditions() -> None:
     def options(conditions: Sequence[tuple[float, float]]) -> list[list[str]]:
         records = rich_records(("vanilla",), conditions=conditions, folds=2, points=2)
@@ -1072,7 +1163,7 @@ def test_figures_are_checked(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "figures").write_text("a file")
     with pytest.raises(GraphTransplantError, match="cannot write"):
-        write_figures([drawn], tmp_path)
+        write_figures([drawn], tmp_path / "figures")
 
 
 @pytest.mark.parametrize("full", ["paper", "all methods"])

@@ -316,6 +316,24 @@ def test_old_records_are_never_compared_with_new_ones() -> None:
     assert "Processor time" in figures(methods("vanilla", "m"))["cost"].caption
 
 
+@pytest.mark.parametrize(
+    ("places", "told"), [((0.01, 0.05, 1.0), True), ((0.1, 0.5, 1.0), False), ((0.0, 0.01), False)]
+)
+def test_a_log_scale_is_told(places: tuple[float, ...], told: bool) -> None:
+    line = Line("vanilla", places, tuple(Spread(0.5, None, 1) for _ in places))
+    drawn = draw_lines(
+        [line],
+        width=720,
+        colours={"vanilla": "c0"},
+        titles=("Training graphs used", "Accuracy"),
+        forms=(str, str),
+        exact=str,
+        label="",
+        baseline="vanilla",
+    )
+    assert ("Training graphs used (log scale)" in drawn) is told
+
+
 def test_sensitivity_takes_one_parameter_at_a_time() -> None:
     def score(value: float) -> list[Record]:
         return [{"test": {"accuracy": value + add}} for add in (-0.1, 0.1)]

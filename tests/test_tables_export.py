@@ -17,7 +17,7 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Record
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.reproduce import paper_table
-from graph_transplant.experiments.summary import summarise
+from graph_transplant.experiments.summary import summarise, summary_csv
 from graph_transplant.report import ranking_table
 from graph_transplant.report.paper import latex_table, markdown_table
 from graph_transplant.report.tables import latex_text, markdown_text, rankings
@@ -166,7 +166,7 @@ def test_conditions_are_named_in_the_titles() -> None:
     assert len(set(re.findall(r"\\label\{([^}]*)\}", latex))) == 2
 
 
-def test_csv_has_every_number_in_full() -> None:
+def test_csv_has_every_number_with_six_digits() -> None:
     rows = summarise(rich_records(points=2))
     sheet = list(csv.DictReader(io.StringIO(ranking_table(rows, "csv"))))
     assert [line["method"] for line in sheet] == [row.method for row in rows]
@@ -214,9 +214,29 @@ def test_report_writes_the_page_and_its_figures(
     said = capsys.readouterr().out
     assert "report.html" in said
     assert "figures" in said
-    other = directory / "page.html"
+    # The table beside it is that of the page.
+    rows = summarise(RecordStore(directory).read())
+    assert (directory / "summary.csv").read_text(encoding="utf-8") == summary_csv(rows)
+    assert report(directory, select=True) == 0
+    (line, *_) = csv.DictReader(io.StringIO((directory / "summary.csv").read_text()))
+    assert line["chosen"]
+
+
+def test_pages_side_by_side_have_their_own_figures(directory: Path) -> None:
+    assert report(directory) == 0
+    before = {path: path.read_bytes() for path in (directory / "figures").iterdir()}
+    other = directory / "other.html"
+    assert report(directory, out=other, select=True) == 0
+    assert {path: path.read_bytes() for path in (directory / "figures").iterdir()} == before
+    drawn = {path.stem for path in (directory / "other-figures").glob("*.svg")}
+    page = other.read_text(encoding="utf-8")
+    assert "<code>other-figures</code>" in page
+    assert drawn
+    assert all(f"<code>{name}</code>" in page for name in drawn)
+    # The same page under another name differs in that alone.
     assert report(directory, out=other) == 0
-    assert other.read_bytes() == (directory / "report.html").read_bytes()
+    page = other.read_text(encoding="utf-8").replace("other-figures", "figures")
+    assert page == (directory / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("form", ["markdown", "latex", "csv"])
@@ -248,6 +268,13 @@ def test_report_says_what_is_wrong(directory: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(GraphTransplantError, match="there are no records in"):
         report(tmp_path / "empty")
+    # Nothing was run for nested selection: no table is replaced by an empty one.
+    out = directory / "table.md"
+    out.write_text("good")
+    for form in ("html", "markdown", "latex", "csv"):
+        with pytest.raises(GraphTransplantError, match="nested selection has all it asks for"):
+            report(directory, format=form, nested=True, out=out)
+    assert out.read_text() == "good"
 
 
 def test_a_wrong_format_is_said_before_torch_is_loaded() -> None:

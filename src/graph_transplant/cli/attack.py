@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -70,10 +69,8 @@ def attack(
     """
     budgets = list(dict.fromkeys(split_numbers("budget", budget, float)))
     for share in budgets:
-        if not (math.isfinite(share) and share > 0):
-            raise GraphTransplantError(
-                f"`budget` must be positive shares of the edges, got {share:g}"
-            )
+        if not 0 < share <= 1:
+            raise GraphTransplantError(f"`budget` must be shares in (0, 1], got {share:g}")
     if hops < 1:
         raise GraphTransplantError(f"`hops` must be at least 1, got {hops}")
 
@@ -99,8 +96,11 @@ def attack(
         found[kind] = nested_attacks(loaded.network, store, edges, kind=kind, hops=hops, seed=seed)
         seconds[kind] = time.perf_counter() - begin
     rows = [row_of(share, place, found) for place, share in enumerate(budgets)]
-    if out is not None:
-        write_graphs(out, loaded, store, clean.logits, found["strong"], budgets)
+
+    def write_table() -> None:
+        if out is not None:
+            write_graphs(out, loaded, store, clean.logits, found["strong"], budgets)
+
     if as_json:
         document = {
             "model": str(model),
@@ -118,6 +118,7 @@ def attack(
         }
         json.dump(document, sys.stdout, indent=1, allow_nan=False)
         print()
+        write_table()
         return 0
     console = output()
     console.print()
@@ -130,6 +131,8 @@ def attack(
         )
     )
     console.print()
+    # What was found is told first: a table that cannot be written does not take it away.
+    write_table()
     if out is not None:
         print_files(console, {out: "what became of every graph"})
     return 0

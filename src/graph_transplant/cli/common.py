@@ -16,7 +16,7 @@ from graph_transplant.errors import GraphTransplantError
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.progress import Reporter
-    from graph_transplant.experiments.protocol import Record
+    from graph_transplant.experiments.protocol import Record, Trial
 
 Number = TypeVar("Number", bound=float)
 
@@ -41,18 +41,50 @@ def progress_display() -> Reporter:
     return Display(errors) if errors.is_interactive else Plain(errors)
 
 
+class Beginning:
+    """A :class:`~graph_transplant.experiments.progress.Reporter` that does something at the start.
+
+    Args:
+        reporter: Told everything besides.
+        begin: Called when a comparison has been accepted and begins.
+    """
+
+    def __init__(self, reporter: Reporter, begin: Callable[[], None]) -> None:
+        self._begin, self._start = begin, reporter.start
+        self.note, self.stop = reporter.note, reporter.stop
+        self.trial_started = reporter.trial_started
+        self.epoch_finished = reporter.epoch_finished
+        self.trial_finished = reporter.trial_finished
+
+    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
+        """The trials that will run, the records there are already, and how many run at once."""
+        self._begin()
+        self._start(trials=trials, finished=finished, workers=workers)
+
+
 class Logged:
     """A :class:`~graph_transplant.experiments.progress.Reporter` that logs trials to TensorBoard.
 
     Args:
         reporter: Told everything besides.
         directory: Where the event files go.
+
+    Raises:
+        GraphTransplantError: If the directory cannot be written to.
     """
 
     def __init__(self, reporter: Reporter, directory: Path) -> None:
         from graph_transplant.tensorboard import check_installed
 
         check_installed()
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise GraphTransplantError(
+                f"cannot log to {directory}: {problem.strerror or problem}"
+            ) from problem
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise GraphTransplantError(f"cannot log to {directory}: Permission denied")
         self._directory = directory
         self.start, self.note, self.stop = reporter.start, reporter.note, reporter.stop
         self.trial_started = reporter.trial_started

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graph_transplant.cli.common import (
+    Beginning,
     Logged,
     cell,
     output,
@@ -20,7 +21,13 @@ from graph_transplant.cli.common import (
     split_list,
     split_numbers,
 )
-from graph_transplant.cli.data import NO_OPTIONS, DataOptions, load_data, tell_skipped
+from graph_transplant.cli.data import (
+    NO_OPTIONS,
+    DataOptions,
+    load_data,
+    tell_skipped,
+    write_skipped,
+)
 from graph_transplant.errors import GraphTransplantError
 
 if TYPE_CHECKING:
@@ -126,7 +133,10 @@ def compare(
         store = load_data(data, columns)
         directory = out or Path("comparisons") / slug(store.name)
         directories.append(directory)
-        tell_skipped(store, directory / "skipped.csv")
+        skipped = directory / "skipped.csv"
+        tell_skipped(store, skipped)
+        # Not before it is clear that this is the comparison that the directory holds.
+        reporter = Beginning(reporter, lambda: write_skipped(store, skipped))
         comparison = run(
             store,
             out=directory,
@@ -158,6 +168,7 @@ def compare(
             # Those too that were there before; what is logged already is not logged again.
             for record in comparison.records:
                 write_record(record, tensorboard)
+        write_skipped(store, skipped)
         write_report(comparison.records, directory / "report.html", comparison.selection)
         print_comparison(comparison)
         return 0
@@ -237,14 +248,17 @@ def paper(
         for path in write_paper_figures(table, out):
             if path.suffix == ".svg":
                 files[path] = "a figure, its numbers beside it as CSV"
-        for directory in table.directories:
-            page = directory / "report.html"
-            write_report(RecordStore(directory).read(), page, selection(budget == "full", False))
-            files[page] = "the report"
         console = output()
         console.print()
         console.print(text_table(table), soft_wrap=True, markup=False)
         console.print()
+        for directory in table.directories:
+            records = RecordStore(directory).read()
+            # The table may have columns that nothing is measured of yet.
+            if records:
+                page = directory / "report.html"
+                write_report(records, page, selection(budget == "full", False))
+                files[page] = "the report"
         print_files(console, files)
         return 0
 

@@ -96,8 +96,8 @@ def load_data(data: str, options: DataOptions) -> GraphStore:
     return load(data, options.root, **options.of_table())
 
 
-def tell_skipped(store: GraphStore, path: Path) -> None:
-    """Write the rows that were left out to a table and say how many they are.
+def write_skipped(store: GraphStore, path: Path) -> None:
+    """Write the rows that were left out to a table, or remove the table where there are none.
 
     Args:
         store: What was read.
@@ -115,6 +115,17 @@ def tell_skipped(store: GraphStore, path: Path) -> None:
     writer.writerows(store.skipped)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text.getvalue())
+
+
+def tell_skipped(store: GraphStore, path: Path) -> None:
+    """Say how many rows were left out, and why the first ones were.
+
+    Args:
+        store: What was read.
+        path: The table of all of them.
+    """
+    if not store.skipped:
+        return
     count, rows = len(store.skipped), len(store.skipped) + len(store)
     errors = Console(stderr=True, highlight=False)
     errors.print(

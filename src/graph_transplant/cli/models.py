@@ -32,6 +32,7 @@ from graph_transplant.cli.data import (
     InputOptions,
     load_data,
     tell_skipped,
+    write_skipped,
 )
 from graph_transplant.errors import GraphTransplantError
 
@@ -133,6 +134,7 @@ def train(
             "it with --fresh"
         )
     directory.mkdir(parents=True, exist_ok=True)
+    write_skipped(store, directory / "skipped.csv")
     tell_skipped(store, directory / "skipped.csv")
     if fresh:
         checkpoint.unlink(missing_ok=True)
@@ -412,6 +414,7 @@ def show(
     network = TrainedModel.load(trained) if trained else None
     store = load_data(data, columns)
     out.parent.mkdir(parents=True, exist_ok=True)
+    write_skipped(store, out.with_suffix(".skipped.csv"))
     tell_skipped(store, out.with_suffix(".skipped.csv"))
     gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed, model=network)
     write_gallery(gallery, out)

@@ -34,9 +34,10 @@ def report(
 
     from graph_transplant.cli.comparisons import selection
     from graph_transplant.experiments.records import RecordStore
-    from graph_transplant.experiments.summary import summarise
+    from graph_transplant.experiments.summary import summarise, summary_csv
     from graph_transplant.files import write_atomically
-    from graph_transplant.report import FOLDER, ranking_table, write_report
+    from graph_transplant.report import ranking_table, write_report
+    from graph_transplant.report.html import NOTHING_SELECTED, figures_folder
 
     if not directory.is_dir():
         raise GraphTransplantError(f"there is no directory {directory}")
@@ -47,11 +48,18 @@ def report(
     if format == "html":
         page = directory / "report.html" if out is None else out
         write_report(records, page, how)
-        print_files(
-            output(), {page: "the report", page.parent / FOLDER: "its figures, as SVG and CSV"}
-        )
+        files = {page: "the report", figures_folder(page): "its figures, as SVG and CSV"}
+        if out is None:
+            # The table beside the page has what the page shows.
+            table = directory / "summary.csv"
+            write_atomically(table, summary_csv(summarise(records, how)))
+            files[table] = "the ranking"
+        print_files(output(), files)
         return 0
-    text = ranking_table(summarise(records, how), format)
+    rows = summarise(records, how)
+    if not rows:
+        raise GraphTransplantError(NOTHING_SELECTED.format(selection=how, trials=len(records)))
+    text = ranking_table(rows, format)
     if out is None:
         # Not by the console: it would wrap long lines.
         sys.stdout.write(text)

@@ -202,7 +202,7 @@ def compare(
             metric=metric or metric_for(store),
             split=split,
             parts=current_group().size if engine == "torchrun" else 1,
-            attack=tuple(attack),
+            attack=tuple(sorted(set(attack))),
             balance=balance,
         ),
         batch_size,

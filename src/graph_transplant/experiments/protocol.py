@@ -141,7 +141,10 @@ class Settings:
             >>> Settings.complete({"folds": 3, "version": "0.1.0"})["metric"]
             'accuracy'
         """
-        return {**asdict(Settings()), "attack": [], **settings}
+        complete = {**asdict(Settings()), "attack": [], **settings}
+        # Records made before budgets were sorted have them in any order.
+        complete["attack"] = sorted(set(complete["attack"]))
+        return complete
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ _NEEDED: dict[str, tuple[type, ...]] = {
 """What every record must have for the tables to be made, with its type."""
 
 _NEEDED_INSIDE: dict[str, tuple[str, ...]] = {
-    "sizes": ("train", "test"),
+    "sizes": ("train", "validation", "test"),
     "settings": ("folds", "epochs"),
 }
 """What some of those must have in turn; other settings may be of a later version."""
@@ -142,7 +142,7 @@ class RecordStore:
         >>> record = {"data": "motifs", "fingerprint": "1f", "method": "vanilla", "model": "gcs",
         ...           "layers": 3, "repeat": 0, "fold": 0, "validation": {"accuracy": 0.7},
         ...           "test": {"accuracy": 0.75}, "epochs": 50, "best_epoch": 20, "seconds": 2.5,
-        ...           "sizes": {"train": 60, "test": 20}, "settings": settings}
+        ...           "sizes": {"train": 60, "validation": 20, "test": 20}, "settings": settings}
         >>> with store.writing({"data": "motifs", "fingerprint": "1f"}, settings) as writer:
         ...     writer.append(record)
         >>> store.read() == [record]
@@ -421,6 +421,9 @@ def _faults(record: Record) -> Iterator[str]:
     for name, default in Settings.complete({}).items():
         kinds = _NUMBER if isinstance(default, float) else (type(default),)
         yield from _wrong_types(settings, {name: kinds}, "settings.")
+    attack = settings.get("attack", [])
+    if isinstance(attack, list) and any(type(budget) not in _NUMBER for budget in attack):
+        yield "field `settings.attack` has something else than numbers"
     if settings.get("metric", "accuracy") not in METRICS:
         yield f"field `settings.metric` is {settings['metric']!r}"
     noise, fraction = Condition.of(record)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -329,15 +330,14 @@ def paper_table(
             records, note = _records(single, Path(out))
             found += [note] if note else []
             measured.append(records)
-        # A baseline that is a method of other experiments is no beginning of this one.
-        shared = None if chosen.baseline == BASELINE else chosen.baseline
-        there = {
-            record["model"]
-            for records in measured
-            for record in records
-            if method_key(record["method"]) != shared
-        }
-        models = tuple(model for model in possible if model in wanted or model in there)
+        there: dict[str, set[str]] = {}
+        for record in chain.from_iterable(measured):
+            there.setdefault(record["model"], set()).add(method_key(record["method"]))
+        models = tuple(
+            model
+            for model in possible
+            if model in wanted or _begun(chosen, there.get(model, set()))
+        )
         if not models:
             continue
         shown[name] = models
@@ -361,6 +361,18 @@ def paper_table(
         _commands(experiment, budget, shown),
         tuple(dict.fromkeys(Path(out) / single.directory for single in runs)),
     )
+
+
+def _begun(experiment: Experiment, methods: Set[str]) -> bool:
+    """Tell whether trials of these methods are a beginning of an experiment.
+
+    One method alone may have been trained for another experiment, unless it is plain training,
+    which all others are compared with.
+    """
+    own = methods & {method_key(name) for name in experiment.methods}
+    if experiment.baseline == BASELINE and BASELINE in own:
+        return True
+    return len(own) >= min(2, len(experiment.methods))
 
 
 def _stronger(
@@ -546,6 +558,7 @@ def _cuts(experiment: str, runs: Sequence[Run], sizes: Mapping[str, int] | None)
     """Say in which points the runs do less than the paper's protocol."""
     cuts: dict[str, None] = {}
     epochs = []
+    without: dict[str, dict[str, None]] = {}
     for quick in runs:
         full = next(
             candidate
@@ -564,9 +577,15 @@ def _cuts(experiment: str, runs: Sequence[Run], sizes: Mapping[str, int] | None)
             ] = None
         missing = [name for name in full.models if name not in quick.models]
         if missing:
-            cuts[f"{_names(quick.models)} without {_names(missing)}."] = None
+            sentence = f"{_names(quick.models)} without {_names(missing)}"
+            without.setdefault(sentence, {})[quick.data] = None
         if quick.epochs < full.epochs:
             epochs.append(f"{quick.data} {quick.epochs} epochs")
+    every = {quick.data for quick in runs}
+    for sentence, data in without.items():
+        cuts[f"{sentence}." if set(data) == every else f"{sentence} on {listed(list(data))}."] = (
+            None
+        )
     if epochs:
         cuts[
             f"About {STEPS:,} optimiser steps, in whole epochs "

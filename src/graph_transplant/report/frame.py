@@ -262,13 +262,13 @@ def check_figures(figures: Sequence[Figure]) -> None:
 
 
 def write_figures(
-    figures: Sequence[Figure], directory: str | Path, *, manifest: str = ""
+    figures: Sequence[Figure], folder: str | Path, *, manifest: str = ""
 ) -> list[Path]:
     """Write every figure as SVG and its numbers as CSV.
 
     Args:
         figures: The figures, no two of one name.
-        directory: Where the folder ``figures`` lies, or is made.
+        folder: Where to; it is made where it is not there.
         manifest: Name of a file in that folder which lists what was written. What it listed before
             and is not written again is removed; nothing else ever is.
 
@@ -291,7 +291,7 @@ def write_figures(
         contents[f"{shown.name}.svg"] = standalone(shown)
         if shown.data is not None:
             contents[f"{shown.name}.csv"] = plain(shown.data.csv())
-    folder = Path(directory) / FOLDER
+    folder = Path(folder)
     if not contents and not folder.is_dir():
         return []
     try:

@@ -234,6 +234,12 @@ GLOSSARY = {
 }
 """What the words of a page mean; a page shows those that stand on it."""
 
+NOTHING_SELECTED = (
+    "a report needs at least one fold in which {selection} selection has all it asks for, got "
+    "{trials} trials without any"
+)
+"""What is said where selection leaves nothing to report."""
+
 FIGURE_WORDS = {
     "calibration-error": ("ECE",),
     "reliability": ("Adaptive ECE and Brier score", "Temperature"),
@@ -343,17 +349,33 @@ def write_report(
         path: The file; it is replaced in one step.
         selection: How one candidate per method is chosen, see
             :func:`~graph_transplant.experiments.selection.select`.
-        figures: Whether to write every figure to the folder ``figures`` beside the page, as SVG and
-            its numbers as CSV. What an earlier page of this name left there is removed.
+        figures: Whether to write every figure to a folder beside the page
+            (:func:`figures_folder`), as SVG and its numbers as CSV. What an earlier page of this
+            name left there is removed.
     """
     content = _content(records, selection)
-    page = _render(records, selection, content, figures)
     path = Path(path)
+    folder = figures_folder(path)
+    page = _render(records, selection, content, folder.name if figures else "")
     if figures:
         check_figures(content.figures)
     write_atomically(path, page)
     if figures:
-        write_figures(content.figures, path.parent, manifest=f"{path.stem}.txt")
+        write_figures(content.figures, folder, manifest=f"{path.stem}.txt")
+
+
+def figures_folder(page: str | Path) -> Path:
+    """Give the folder for the figures of a page, so that two pages side by side have their own.
+
+    Args:
+        page: File of the page.
+
+    Example:
+        >>> figures_folder("a/report.html").as_posix(), figures_folder("a/chosen.html").as_posix()
+        ('a/figures', 'a/chosen-figures')
+    """
+    page = Path(page)
+    return page.parent / (FOLDER if page.stem == "report" else f"{page.stem}-{FOLDER}")
 
 
 def render_report(
@@ -374,7 +396,7 @@ def render_report(
     Raises:
         GraphTransplantError: If there are no records, or none that selection can use.
     """
-    return _render(records, selection, _content(records, selection), figures)
+    return _render(records, selection, _content(records, selection), FOLDER if figures else "")
 
 
 def _content(records: Sequence[Record], selection: str) -> Content:
@@ -384,8 +406,7 @@ def _content(records: Sequence[Record], selection: str) -> Content:
     groups = group_records(selected)
     if not groups:
         raise GraphTransplantError(
-            f"a report needs at least one fold in which {selection} selection has all it asks for, "
-            f"got {len(records)} trials without any"
+            NOTHING_SELECTED.format(selection=selection, trials=len(records))
         )
     rows = summarise(records, selection)
     pairs = pairwise(records, selection)
@@ -419,7 +440,7 @@ def _content(records: Sequence[Record], selection: str) -> Content:
     )
 
 
-def _render(records: Sequence[Record], selection: str, content: Content, figures: bool) -> str:
+def _render(records: Sequence[Record], selection: str, content: Content, folder: str) -> str:
     first = _first(records)
     methods = sorted(
         {row.method for section in content.sections for row in section.ranking.rows},
@@ -448,8 +469,8 @@ def _render(records: Sequence[Record], selection: str, content: Content, figures
         glossary=_glossary(words),
         scale=draw_scale(),
         marks={part: draw_mark(part) for part in (TRANSPLANTED, REMAINING, LEFT_OUT, "new edge")},
-        files=content.figures if figures else [],
-        folder=FOLDER,
+        files=content.figures if folder else [],
+        folder=folder,
         version=first["settings"].get("version", ""),
         fingerprint=first["fingerprint"],
     )
@@ -760,7 +781,8 @@ def _tied(text: str) -> str:
 
 
 def _only_ours(names: Sequence[str]) -> bool:
-    return all(name.startswith("transplant-") for name in names)
+    # Its ablations are not it: a gain without saliency is none of saliency's.
+    return all(name.partition(":")[0] in ("transplant-dp", "transplant-ep") for name in names)
 
 
 def repeat_command(records: Sequence[Record], selection: str = "none") -> list[str]:
@@ -818,7 +840,12 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
     scale = _scale(first)
     if scale is not None:
         options["scale"] = scale
-    command = shlex.join(["graph-transplant", "compare", source])
+    program = ["graph-transplant"]
+    if complete["parts"] > 1:
+        processes = str(complete["parts"])
+        program = ["torchrun", "--nproc-per-node", processes, "-m", "graph_transplant"]
+        options["engine"] = "torchrun"
+    command = shlex.join([*program, "compare", source])
     flags = {"validation": ["--select"], "nested": ["--nested"]}.get(selection, [])
     if settings.get("balance"):
         flags = ["--balance", *flags]
@@ -832,8 +859,8 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
 def repeat_commands(records: Sequence[Record], selection: str = "none") -> list[list[str]]:
     """Give the commands that make these records and no others.
 
-    A command runs every label noise with every amount of data. Records that are no such product
-    take several commands.
+    A command runs every method with every model, number of layers, label noise and amount of data.
+    Records that are no such product take several commands.
 
     Args:
         records: The finished trials, at least one.
@@ -850,6 +877,43 @@ def repeat_commands(records: Sequence[Record], selection: str = "none") -> list[
         >>> [command[9:] for command in repeat_commands([record, noisy, small])]
         [['--label-noise 0,0.2'], ['--train-fraction 0.5']]
     """
+    return [
+        repeat_command([one for one in part if Condition.of(one) in conditions], selection)
+        for part in _products(records)
+        for conditions in _condition_products(part)
+    ]
+
+
+_Kind = frozenset[tuple[Condition, int]]
+
+
+def _products(records: Sequence[Record]) -> list[list[Record]]:
+    """Sort records into parts, each of which has all its methods with all its models and layers."""
+    # Of every method with a model and layers: how many repeats it has under which conditions.
+    found: dict[tuple[str, int, str], dict[Condition, int]] = {}
+    for record in records:
+        repeats = found.setdefault((record["model"], record["layers"], record["method"]), {})
+        condition = Condition.of(record)
+        repeats[condition] = max(repeats.get(condition, 0), record["repeat"])
+    methods: dict[tuple[str, int, _Kind], set[str]] = {}
+    for (model, layers, method), repeats in found.items():
+        methods.setdefault((model, layers, frozenset(repeats.items())), set()).add(method)
+    layered: dict[tuple[str, _Kind, frozenset[str]], set[int]] = {}
+    for (model, layers, kind), own in methods.items():
+        layered.setdefault((model, kind, frozenset(own)), set()).add(layers)
+    parts: dict[tuple[_Kind, frozenset[str], frozenset[int]], int] = {}
+    place: dict[tuple[str, int, str], int] = {}
+    for (model, kind, names), deep in layered.items():
+        number = parts.setdefault((kind, names, frozenset(deep)), len(parts))
+        place |= {(model, layers, method): number for layers in deep for method in names}
+    cut: list[list[Record]] = [[] for _ in parts]
+    for record in records:
+        cut[place[record["model"], record["layers"], record["method"]]].append(record)
+    return cut
+
+
+def _condition_products(records: Sequence[Record]) -> list[set[Condition]]:
+    """Sort conditions into parts, each of which has every label noise with every fraction."""
     conditions = {Condition.of(record) for record in records}
     # Values of one axis that go with the same values of the other share a command.
     ways = []
@@ -863,11 +927,7 @@ def repeat_commands(records: Sequence[Record], selection: str = "none") -> list[
             products.setdefault(others, set()).update(own)
         ways.append(sorted(products.values(), key=lambda own: min(one.order for one in own)))
     # Of two ways with as many commands, that which keeps the whole training set together.
-    best = min(reversed(ways), key=len)
-    return [
-        repeat_command([one for one in records if Condition.of(one) in part], selection)
-        for part in best
-    ]
+    return min(reversed(ways), key=len)
 
 
 def _exact(value: float) -> str:
@@ -1034,7 +1094,7 @@ def _figures(
                 ),
                 name="differences",
                 data=Table(
-                    ("method", "difference", "low", "high", "p_holm"),
+                    ("method", "difference_points", "low_points", "high_points", "p_holm"),
                     tuple(
                         (row.method, row.mean, row.low, row.high, row.p_holm) for row in differences
                     ),
@@ -1069,8 +1129,9 @@ def _figures(
     if not curves and metric == "accuracy":
         curves = curves_data(methods, "validation_accuracy")
     floored = metric == "r2" and any(min(curve.values) < FLOOR for curve in curves)
+    drawn = curves
     if floored:
-        curves = [
+        drawn = [
             replace(curve, values=[max(FLOOR, value) for value in curve.values]) for curve in curves
         ]
     if curves:
@@ -1083,7 +1144,7 @@ def _figures(
                 + (" Grey is vanilla." if crowded and BASELINE in methods else "")
                 + (f" What is below {percent(FLOOR)} is drawn there." if floored else ""),
                 lambda width: (draw_panels if crowded else draw_curves)(
-                    curves,
+                    drawn,
                     width=width,
                     colours=colours,
                     axis=f"Validation {word}",

@@ -24,7 +24,7 @@ from graph_transplant.report.figures import (
     curves_data,
     reliability_data,
 )
-from graph_transplant.report.frame import Figure, Table, figure, write_figures
+from graph_transplant.report.frame import FOLDER, Figure, Table, figure, write_figures
 from graph_transplant.report.names import Names, palette, slug
 from graph_transplant.report.plots import draw_line_panels
 from graph_transplant.report.studies import (
@@ -280,7 +280,7 @@ def write_paper_figures(table: PaperTable, out: str | Path) -> list[Path]:
         []
     """
     records = [record for place in table.directories for record in RecordStore(place).read()]
-    return write_figures(paper_figures(table, records), out)
+    return write_figures(paper_figures(table, records), Path(out) / FOLDER)
 
 
 def paper_figures(table: PaperTable, records: Iterable[Record]) -> list[Figure]:

@@ -280,6 +280,11 @@ class _Across:
         self.powers = first > 0 and len(gaps) in range(1, 8) and min(gaps) < (last - first) / 8
         self._scale = Scale(self._warped(first), self._warped(last), start, end)
 
+    @property
+    def note(self) -> str:
+        """What must be told with the name of the axis."""
+        return " (log scale)" if self.powers else ""
+
     def _warped(self, place: float) -> float:
         return math.log(place) if self.powers else place
 
@@ -447,7 +452,7 @@ def draw_lines(
         drawing.text(across(place), bottom + 17, forms[0](place), "tick", "middle")
     drawing.line(left, bottom, right, bottom, "axis")
     drawing.text(4, 14, titles[1], "title")
-    drawing.text((left + right) / 2, bottom + 37, titles[0], "title", "middle")
+    drawing.text((left + right) / 2, bottom + 37, titles[0] + across.note, "title", "middle")
     for line in sorted(lines, key=lambda line: line.name != baseline):
         _draw_line(drawing, line, across, up, colours[line.name], _tips(line, forms[0], exact))
     firsts: dict[str, Line] = {}
@@ -547,7 +552,8 @@ def draw_line_panels(
                     # Numbers at the ends stay within their panel.
                     anchor = {marks[0]: "start", marks[-1]: "end"}.get(place, "middle")
                 drawing.text(across(place), y + grid.tall + 17, forms[0](place), "tick", anchor)
-    drawing.text(grid.middle, grid.top + pitch * grid.lines + 14, titles[0], "title", "middle")
+    title = titles[0] + (across.note if shared else "")
+    drawing.text(grid.middle, grid.top + pitch * grid.lines + 14, title, "title", "middle")
     return drawing.render()
 
 
@@ -856,7 +862,8 @@ def draw_sensitivity(
             elif here in written:
                 drawing.text(here, y + grid.tall + 17, _value(value), "tick", "middle")
         drawing.text(x, y - 22, short[one.method], f"name {kind}", full=one.method)
-        drawing.text(x, y - 7, one.parameter.replace("_", " "), "tick", most=int(grid.wide / 6.6))
+        parameter = one.parameter.replace("_", " ") + (across.note if one.numeric else "")
+        drawing.text(x, y - 7, parameter, "tick", most=int(grid.wide / 6.6))
     return drawing.render()
 
 

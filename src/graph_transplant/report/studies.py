@@ -12,7 +12,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from graph_transplant.experiments.protocol import METRICS, Condition, Record
-from graph_transplant.experiments.summary import processor_timed
+from graph_transplant.experiments.summary import listed, processor_timed
 from graph_transplant.report.figures import (
     CALIBRATION,
     Bar,
@@ -360,7 +360,8 @@ def robustness_figures(
     )
     if len(budgets) == 1:
         ((share, rows),) = budgets.items()
-        return [_attacked(rows, series, share, colours, baseline, data, name, title, letter)]
+        told = _changes(methods) + letter
+        return [_attacked(rows, series, share, colours, baseline, data, name, title, told)]
     drawn = [*series["accuracy"], *series["random"]]
     label = "Test accuracy by budget of the attack. " + _line_words(
         series["accuracy"], percent, exact_percent
@@ -370,7 +371,7 @@ def robustness_figures(
             title,
             f"Test accuracy after {STRONG}, against its budget, the share of the mean number of "
             "edges that it may change; at 0 % nothing is changed. Mean over trials, the band is "
-            f"one standard deviation.{control}{_grey(drawn, baseline)}{letter}",
+            f"one standard deviation.{_changes(methods)}{control}{_grey(drawn, baseline)}{letter}",
             lambda width: draw_lines(
                 drawn,
                 width=width,
@@ -386,6 +387,20 @@ def robustness_figures(
             group="Robustness",
         )
     ]
+
+
+def _changes(methods: Methods) -> str:
+    """Say how many pairs of nodes the budgets are, where that is the same for all trials."""
+    pairs: dict[float, set[int]] = {}
+    for record in chain.from_iterable(methods.values()):
+        for attack in record.get("attacked", ()):
+            pairs.setdefault(attack["budget"], set()).add(attack.get("edges", 0))
+    if not pairs or any(len(counts) > 1 for counts in pairs.values()) or {0} in pairs.values():
+        return ""
+    counts = [min(pairs[budget]) for budget in sorted(pairs)]
+    noun = "pair of nodes" if counts == [1] else "pairs of nodes"
+    budgets = "budget is" if len(counts) == 1 else "budgets are"
+    return f" The {budgets} {listed([str(count) for count in counts])} {noun} of each graph."
 
 
 def _grey(lines: Sequence[Line], baseline: str) -> str:
@@ -420,7 +435,7 @@ def _attacked(
     data: Table,
     name: str,
     title: str,
-    letter: str,
+    told: str,
 ) -> Figure:
     words = f"{100 * share:g} % of the mean number of edges changed"
     marks = {
@@ -441,7 +456,7 @@ def _attacked(
         title,
         f"Test accuracy after {STRONG}, {words}, one dot per trial; the thick stroke is the mean."
         + (" Hollow: the mean after as many random changes." if any(marks.values()) else "")
-        + letter,
+        + told,
         lambda width: draw_scores(
             rows,
             width=width,

@@ -308,7 +308,7 @@ def ranking_table(rows: Sequence[SummaryRow], form: str) -> str:
         form: ``"markdown"``, ``"latex"`` (needs the package ``booktabs``) or ``"csv"``.
 
     Returns:
-        One table per model and condition; of CSV one sheet for all, every number in full.
+        One table per model and condition; of CSV one sheet for all, with six digits.
 
     Example:
         >>> row = SummaryRow("my_data", "gcs", 3, "vanilla", "accuracy", 2, .5, .1, .3, .7, .5, .1,

@@ -28,7 +28,7 @@ from graph_transplant.experiments.structures import (
     structures,
 )
 from graph_transplant.graphs import GraphStore, Skipped, layout_of
-from graph_transplant.saliency import NodeSaliency
+from graph_transplant.saliency import KINDS, NodeSaliency
 from graph_transplant.trained.model import LABEL_THRESHOLD, Predictions, TrainedModel
 
 # What a reading says about where things stand, not about what they become.
@@ -209,6 +209,7 @@ def explain_rows(
     if count < 1:
         raise GraphTransplantError(f"`count` must be at least 1, got {count}")
     if not isinstance(saliency, NodeSaliency):
+        check_choice("saliency", saliency, KINDS)
         saliency = NodeSaliency(kind=saliency)
     first = next(iter(named.values()))
     if label is not None:
