@@ -547,6 +547,23 @@ def test_without_a_terminal_there_is_one_line_per_trial(tmp_path: Path) -> None:
     assert "\x1b" not in text.getvalue()
 
 
+@pytest.mark.parametrize("kind", [Plain, Display])
+def test_one_comparison_after_another_is_counted_from_the_start(
+    kind: type[Plain | Display], undisturbed: Comparison
+) -> None:
+    text = io.StringIO()
+    reporter = kind(Console(file=text, width=110))
+    record = undisturbed.records[0]
+    for _ in range(2):
+        reporter.start(trials=[Trial.of_record(record)] * 2, finished=[], workers=1)
+        reporter.trial_finished(record)
+        reporter.stop()
+    if isinstance(reporter, Plain):
+        assert [line[:5] for line in text.getvalue().splitlines()] == ["[1/2]", "[1/2]"]
+    else:
+        assert reporter._progress.tasks[0].completed == 1
+
+
 def test_the_live_display_shows_trials_epochs_and_means(undisturbed: Comparison) -> None:
     text = io.StringIO()
     console = Console(file=text, width=110, force_terminal=True, color_system=None)

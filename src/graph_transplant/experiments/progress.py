@@ -164,7 +164,8 @@ class Plain:
 
     def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
         """The trials that will run, the records there are already, and how many run at once."""
-        self._total = len(trials)
+        # Of one comparison after another each counts from the start.
+        self._total, self._done = len(trials), 0
         self._remaining = RemainingTime(trials, finished, workers)
 
     def note(self, text: str) -> None:
@@ -231,7 +232,7 @@ class Display:
         self._remaining = RemainingTime(trials, finished, workers)
         self._means = RunningMeans(finished)
         self._started = self._latest = time.monotonic()
-        self._progress.update(self._all, total=len(trials))
+        self._progress.update(self._all, total=len(trials), completed=0)
         self._live.start()
 
     def note(self, text: str) -> None:
