@@ -280,6 +280,16 @@ def test_several_models_get_a_section_and_a_finding_each() -> None:
     assert len(ids) == len(set(ids))
 
 
+def test_models_that_were_tested_lead_the_page() -> None:
+    records = made_up("vanilla", PLAIN) + made_up("a", PLAIN[::-1])
+    records += made_up("a", PLAIN, model="gcn") + made_up("b", BETTER, model="gcn")
+    content = _content(records, "none")
+    assert [section.verdict.model for section in content.main] == ["gcs", "gcn"]
+    found = [section.verdict for section in content.main]
+    assert headline(found) == found[0].headline
+    assert found[0].headline == "a does not differ significantly from vanilla on toy"
+
+
 def test_headline_of_several_models() -> None:
     def on(model: str, *records: list[Record]) -> list[Record]:
         return [record | {"model": model} for part in records for record in part]

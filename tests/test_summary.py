@@ -426,7 +426,9 @@ def test_verdict_line_of_what_is_worse_or_open() -> None:
     worse = made_up("a", [value - 0.2 for value in BETTER])
     assert line(plain + worse) == ("no method helps on toy, a is worse by 9.6 points, p < 0.001")
     assert line(plain) == "vanilla is alone on toy"
-    assert line(made_up("a", PLAIN)) == "a has the highest accuracy on toy"
+    assert line(made_up("a", PLAIN)) == "a is alone on toy"
+    two = made_up("a", PLAIN) + made_up("b", BETTER)
+    assert line(two) == "b has the highest accuracy on toy"
     assert line(plain + made_up("a", PLAIN)) == "no difference can be tested on toy"
     assert line(plain + made_up("a", PLAIN, repeat=1)) == "there is nothing to compare yet on toy"
     assert line([]) == ""

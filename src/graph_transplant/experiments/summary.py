@@ -676,6 +676,18 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
     data = group[0]
     metric = METRICS[rows[0].metric]
     names = [row.method for row in rows]
+    if len(rows) == 1:
+        (row,) = rows
+        return Verdict(
+            **group._asdict(),
+            headline=f"{row.method} reaches {_percent(row.score_mean)} on {data}",
+            sentence=(
+                f"{row.method} reaches a mean {metric} of {_percent(row.score_mean)} on {data} "
+                f"over {_trials(row.trials)}; there is no other method to compare it with."
+            ),
+            clause=f"{row.method} is alone on {data}",
+            kind="open",
+        )
     if BASELINE not in names:
         best = rows[0]
         headline = f"{best.method} has the highest {metric} on {data}"
@@ -688,18 +700,6 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
                 "among the methods no difference is tested."
             ),
             clause=headline,
-            kind="open",
-        )
-    if len(rows) == 1:
-        (row,) = rows
-        return Verdict(
-            **group._asdict(),
-            headline=f"{BASELINE} reaches {_percent(row.score_mean)} on {data}",
-            sentence=(
-                f"{BASELINE} reaches a mean {metric} of {_percent(row.score_mean)} on {data} "
-                f"over {_trials(row.trials)}; there is no other method to compare it with."
-            ),
-            clause=f"{BASELINE} is alone on {data}",
             kind="open",
         )
     compared = [row for row in rows if row.difference is not None]

@@ -429,7 +429,8 @@ def _content(records: Sequence[Record], selection: str) -> Content:
         for verdict in verdicts(rows)
     ]
     plain = [one for one in sections if one.verdict.group.condition == Condition()]
-    main = plain or sections
+    # What is tested comes before what cannot be.
+    main = sorted(plain or sections, key=lambda one: one.verdict.kind == "open")
     # Candidates that were not chosen are left out, as everywhere on the page.
     ordered = [record for one in groups.values() for trials in one.values() for record in trials]
     axes = axis_figures(ordered, colours, rows[0].metric)
@@ -707,6 +708,8 @@ def headline(found: Sequence[Verdict]) -> str:
     Args:
         found: The verdicts, at least one.
     """
+    # Where something is tested, what is not has nothing to add.
+    found = [verdict for verdict in found if verdict.kind != "open"] or found
     if len(found) == 1:
         return found[0].headline
     data = found[0].data
