@@ -483,9 +483,9 @@ def test_a_drawing_by_itself_is_readable_in_an_image(
     chromium: Any, folder: Path, scheme: str
 ) -> None:
     names = ["rich-figures.html"]
-    drawings = sorted((folder / "figures").glob("gcs-3-*.svg"))
+    drawings = sorted((folder / "rich-figures").glob("gcs-3-*.svg"))
     assert len(drawings) > 10
-    images = "".join(f'<img src="figures/{path.name}" alt="{path.stem}">' for path in drawings)
+    images = "".join(f'<img src="rich-figures/{path.name}" alt="{path.stem}">' for path in drawings)
     (folder / names[0]).write_text(f"<!doctype html><title>x</title>{images}")
     context = chromium.new_context(color_scheme=scheme)
     page = context.new_page()
@@ -494,7 +494,7 @@ def test_a_drawing_by_itself_is_readable_in_an_image(
         "[...document.images].filter(e => !e.complete || !e.naturalWidth).map(e => e.alt)"
     )
     assert broken == []
-    page.goto((folder / "figures" / "gcs-3-scores.svg").as_uri())
+    page.goto((folder / "rich-figures" / "gcs-3-scores.svg").as_uri())
     back = page.evaluate(
         "getComputedStyle(document.documentElement).backgroundColor.match(/[0-9]+/g).map(Number)"
     )

@@ -594,7 +594,7 @@ def test_what_cannot_be_explained_is_an_error(table: Path) -> None:
         explain_rows(model, table, rows=[])
     with pytest.raises(GraphTransplantError, match="`count` must be at least 1, got 0"):
         explain_rows(model, table, count=0)
-    with pytest.raises(GraphTransplantError, match="`kind` must be one of gradient"):
+    with pytest.raises(GraphTransplantError, match="`saliency` must be one of gradient"):
         explain_rows(model, table, saliency="magic")
     with pytest.raises(DataError, match="no such"):
         explain_rows(model, table.parent / "no such.csv")

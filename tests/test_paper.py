@@ -24,7 +24,7 @@ from graph_transplant.augment import METHODS, expand_methods
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments import paper, reproduce
 from graph_transplant.experiments.paper import EXPERIMENTS, MEASURES, Run, plan
-from graph_transplant.experiments.protocol import Record, Settings, Trial
+from graph_transplant.experiments.protocol import SCALES, Record, Settings, Trial
 from graph_transplant.experiments.published import all_published, data_sizes, published
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.reproduce import PaperRow, PaperTable, paper_table
@@ -245,13 +245,15 @@ def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> N
 
 def made_up(run: Run, model: str, method: str, values: list[float], **more: Any) -> list[Record]:
     """Make the records of one candidate, one per value, in the order of repeats and folds."""
-    settings = Settings(
-        epochs=run.epochs,
-        batch_size=run.batch_size,
-        readout=run.readout,
-        attack=run.attack,
-        split=run.split,
-        metric=run.metric or "accuracy",
+    settings = SCALES[run.scale].apply(
+        Settings(
+            epochs=run.epochs,
+            readout=run.readout,
+            attack=run.attack,
+            split=run.split,
+            metric=run.metric or "accuracy",
+        ),
+        run.batch_size,
     )
     folds = 1 if run.split == "official" else run.folds
     records = []

@@ -37,7 +37,7 @@ def record(fold: int = 0, **changes: Any) -> Record:
         "epochs": 5,
         "best_epoch": 2,
         "seconds": 1.5,
-        "sizes": {"train": 6, "test": 2},
+        "sizes": {"train": 6, "validation": 2, "test": 2},
         "settings": dict(SETTINGS),
         **changes,
     }
@@ -152,8 +152,14 @@ def test_a_malformed_line_in_the_middle_is_named_and_nothing_is_touched(
         ({"test": {"accuracy": [0.5]}}, "field `test.accuracy` has the type list"),
         ({"validation": [0.5]}, "field `validation` has the type list"),
         ({"validation": {"nll": {}}}, "field `validation.nll` has the type dict"),
-        ({"sizes": {"train": 6.5, "test": 2}}, "field `sizes.train` has the type float"),
-        ({"sizes": {"train": None, "test": 2}}, "field `sizes.train` has the type NoneType"),
+        (
+            {"sizes": {"train": 6.5, "validation": 2, "test": 2}},
+            "field `sizes.train` has the type float",
+        ),
+        (
+            {"sizes": {"train": None, "validation": 2, "test": 2}},
+            "field `sizes.train` has the type NoneType",
+        ),
         ({"settings": SETTINGS | {"folds": "3"}}, "field `settings.folds` has the type str"),
         ({"settings": SETTINGS | {"attack": 0.2}}, "field `settings.attack` has the type float"),
         ({"settings": SETTINGS | {"metric": "luck"}}, "field `settings.metric` is 'luck'"),
@@ -210,7 +216,8 @@ def test_a_field_of_the_wrong_type_is_named_wherever_it_is(
     "path",
     [
         *("data", "fingerprint", "method", "model", "layers", "repeat", "fold", "validation"),
-        *("test", "epochs", "best_epoch", "seconds", "sizes", "sizes.train", "sizes.test"),
+        *("test", "epochs", "best_epoch", "seconds", "sizes", "sizes.train"),
+        *("sizes.validation", "sizes.test"),
         *("settings", "settings.folds", "settings.epochs"),
     ],
 )

@@ -118,7 +118,8 @@ def test_auroc_words() -> None:
     assert "vanilla reaches a mean AUROC of 29.0 %" in alone.sentence
     (same,) = verdicts(summarise(plain + made_up("a", PLAIN, settings=auroc)))
     assert "a and vanilla have the same AUROC on toy" in same.sentence
-    (best,) = verdicts(summarise(made_up("a", PLAIN, settings=auroc)))
+    two = made_up("a", BETTER, settings=auroc) + made_up("b", PLAIN, settings=auroc)
+    (best,) = verdicts(summarise(two))
     assert best.headline == "a has the highest AUROC on toy"
 
 
@@ -226,7 +227,7 @@ def test_words_about_numbers_name_the_unit() -> None:
     assert gain.headline == "a beats vanilla on toy by 10.4 points of R²"
     (same,) = verdicts(summarise(numbers("vanilla", PLAIN) + numbers("a", PLAIN)))
     assert "have the same R² on toy" in same.sentence
-    (best,) = verdicts(summarise(numbers("a", PLAIN)))
+    (best,) = verdicts(summarise(numbers("a", BETTER) + numbers("b", PLAIN)))
     assert best.headline == "a has the highest R² on toy"
 
 

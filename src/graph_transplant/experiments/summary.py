@@ -569,6 +569,7 @@ class Verdict:
         best: The method that beats the baseline, or nothing.
         label_noise: Share of the training labels that are wrong.
         train_fraction: Share of the training graphs that are used.
+        compared: Whether there is plain training and another method to compare.
     """
 
     data: str
@@ -581,6 +582,7 @@ class Verdict:
     best: str | None = None
     label_noise: float = 0.0
     train_fraction: float = 1.0
+    compared: bool = True
 
     @property
     def group(self) -> Group:
@@ -687,6 +689,7 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
             ),
             clause=f"{row.method} is alone on {data}",
             kind="open",
+            compared=False,
         )
     if BASELINE not in names:
         best = rows[0]
@@ -701,6 +704,7 @@ def _verdict(group: Group, rows: list[SummaryRow]) -> Verdict:
             ),
             clause=headline,
             kind="open",
+            compared=False,
         )
     compared = [row for row in rows if row.difference is not None]
     if not compared:

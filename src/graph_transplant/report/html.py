@@ -429,8 +429,8 @@ def _content(records: Sequence[Record], selection: str) -> Content:
         for verdict in verdicts(rows)
     ]
     plain = [one for one in sections if one.verdict.group.condition == Condition()]
-    # What is tested comes before what cannot be.
-    main = sorted(plain or sections, key=lambda one: one.verdict.kind == "open")
+    # What is compared comes before what stands alone.
+    main = sorted(plain or sections, key=lambda one: not one.verdict.compared)
     # Candidates that were not chosen are left out, as everywhere on the page.
     ordered = [record for one in groups.values() for trials in one.values() for record in trials]
     axes = axis_figures(ordered, colours, rows[0].metric)
@@ -708,8 +708,8 @@ def headline(found: Sequence[Verdict]) -> str:
     Args:
         found: The verdicts, at least one.
     """
-    # Where something is tested, what is not has nothing to add.
-    found = [verdict for verdict in found if verdict.kind != "open"] or found
+    # Where something is compared, what stands alone has nothing to add.
+    found = [verdict for verdict in found if verdict.compared] or found
     if len(found) == 1:
         return found[0].headline
     data = found[0].data
