@@ -41,7 +41,29 @@ def progress_display() -> Reporter:
     return Display(errors) if errors.is_interactive else Plain(errors)
 
 
-class Beginning:
+class _Beside:
+    """A :class:`~graph_transplant.experiments.progress.Reporter` that hands everything on.
+
+    Args:
+        reporter: Told everything.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self.note, self.stop = reporter.note, reporter.stop
+        self.trial_started = reporter.trial_started
+        self.epoch_finished = reporter.epoch_finished
+
+    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
+        """The trials that will run, the records there are already, and how many run at once."""
+        self.reporter.start(trials=trials, finished=finished, workers=workers)
+
+    def trial_finished(self, record: Record) -> None:
+        """A trial is finished and its record is on disk."""
+        self.reporter.trial_finished(record)
+
+
+class Beginning(_Beside):
     """A :class:`~graph_transplant.experiments.progress.Reporter` that does something at the start.
 
     Args:
@@ -50,19 +72,16 @@ class Beginning:
     """
 
     def __init__(self, reporter: Reporter, begin: Callable[[], None]) -> None:
-        self._begin, self._start = begin, reporter.start
-        self.note, self.stop = reporter.note, reporter.stop
-        self.trial_started = reporter.trial_started
-        self.epoch_finished = reporter.epoch_finished
-        self.trial_finished = reporter.trial_finished
+        super().__init__(reporter)
+        self._begin = begin
 
     def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
         """The trials that will run, the records there are already, and how many run at once."""
         self._begin()
-        self._start(trials=trials, finished=finished, workers=workers)
+        super().start(trials=trials, finished=finished, workers=workers)
 
 
-class Logged:
+class Logged(_Beside):
     """A :class:`~graph_transplant.experiments.progress.Reporter` that logs trials to TensorBoard.
 
     Args:
@@ -85,17 +104,14 @@ class Logged:
             ) from problem
         if not os.access(directory, os.W_OK | os.X_OK):
             raise GraphTransplantError(f"cannot log to {directory}: Permission denied")
+        super().__init__(reporter)
         self._directory = directory
-        self.start, self.note, self.stop = reporter.start, reporter.note, reporter.stop
-        self.trial_started = reporter.trial_started
-        self.epoch_finished = reporter.epoch_finished
-        self._trial_finished = reporter.trial_finished
 
     def trial_finished(self, record: Record) -> None:
         """A trial is finished and its record is on disk."""
         from graph_transplant.tensorboard import write_record
 
-        self._trial_finished(record)
+        super().trial_finished(record)
         write_record(record, self._directory)
 
 

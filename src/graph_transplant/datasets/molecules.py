@@ -839,9 +839,24 @@ def node_names(x: Tensor, reading: Mapping[str, Any]) -> list[str]:
             f"`x` must have shape [nodes, features] with at least {len(symbols)} features; "
             f"got {list(x.shape)}"
         )
-    value, place = x[:, : len(symbols)].max(1)
+    return one_hot_names(x[:, : len(symbols)], symbols, "?")
+
+
+def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
+    """Name nodes by the one feature that is set.
+
+    Args:
+        x: One-hot features, ``[nodes, names]``.
+        names: What each of the features means.
+        masked: What nodes are called that have none of them.
+
+    Example:
+        >>> one_hot_names(torch.tensor([[0.0, 1.0], [0.0, 0.0]]), ["C", "O"], "?")
+        ['O', '?']
+    """
+    value, place = x.max(1)
     return [
-        symbols[index] if is_set else "?"
+        names[index] if is_set else masked
         for index, is_set in zip(place.tolist(), (value > 0).tolist(), strict=True)
     ]
 

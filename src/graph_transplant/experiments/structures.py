@@ -233,10 +233,10 @@ def _node_names(batch: Data, store: GraphStore) -> tuple[list[str], bool]:
     x: Tensor | None = batch.x
     if x is None:
         return [""] * nodes, False
+    from graph_transplant.datasets.molecules import node_names, one_hot_names
+
     x = x.cpu()
     if reading.get("kind") == "molecules":
-        from graph_transplant.datasets.molecules import node_names
-
         try:
             return node_names(x, reading), True
         except DataError:
@@ -245,7 +245,7 @@ def _node_names(batch: Data, store: GraphStore) -> tuple[list[str], bool]:
             return [""] * nodes, False
     elements = _TU_ELEMENTS.get(store.name)
     if elements is not None and x.shape[1] == len(elements):
-        return _of_one_hot(x, elements, "?"), True
+        return one_hot_names(x, elements, "?"), True
     labels, numbers = reading.get("node_labels"), reading.get("node_numbers") or 0
     # As above: a reading that does not fit the features names nothing.
     if (
@@ -256,17 +256,8 @@ def _node_names(batch: Data, store: GraphStore) -> tuple[list[str], bool]:
         and labels
         and x.shape[1] - numbers == len(labels)
     ):
-        return _of_one_hot(x[:, numbers:], [str(label) for label in labels], ""), False
+        return one_hot_names(x[:, numbers:], [str(label) for label in labels], ""), False
     return [""] * nodes, False
-
-
-def _of_one_hot(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
-    """Names of nodes by the one feature that is set, and something else where none is."""
-    value, place = x.max(1)
-    return [
-        names[index] if is_set else masked
-        for index, is_set in zip(place.tolist(), (value > 0).tolist(), strict=True)
-    ]
 
 
 def _orders(batch: Data, store: GraphStore) -> list[float] | None:
