@@ -46,6 +46,8 @@ demo: setup  ## compare Graph Transplant with plain training on the data set tha
 	  --workers 2 --out $(DEMO_OUT)
 
 test: setup  ## all tests, two processes
+	@echo "kernels: compiled once, then from their cache; seconds:"
+	@$(ONE_THREAD) $(BIN)/python benchmarks/bench.py --compile
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 bench: setup  ## time of one training step beside plain PyTorch Geometric, writes bench.json; two workers beside one; prediction and attack beside PyG

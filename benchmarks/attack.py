@@ -90,7 +90,7 @@ class Wrapped(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
         graph = Data(x=x, edge_index=edge_index, edge_weight=edge_weight)
-        logits: Tensor = self.model(graph).logits
+        logits: Tensor = self.model.run(graph).logits
         return logits
 
 

@@ -1,51 +1,36 @@
-"""Time of one training step beside plain PyTorch Geometric, and of every augmentation by itself.
+"""Speed and memory beside plain PyTorch Geometric, and what every augmentation costs by itself.
 
-Every figure is a ratio, to one plain PyG step or to one plain step of ours, on the same batches:
-CPU, one torch thread, medians of one interleaved run. See README.md in this folder for what each
-contender does.
+Every time is a ratio, to one plain PyG step or to one plain step of ours, on the same batches: CPU,
+one torch thread, medians of one interleaved run. README.md in this folder says what each contender
+does.
 
-    python benchmarks/bench.py                              # table, and bench.json
-    python benchmarks/bench.py --quick                      # a first impression in seconds
+    python benchmarks/bench.py                              # tables, and bench.json
+    python benchmarks/bench.py --quick                      # a first impression in a minute
     python benchmarks/bench.py --profile transplant-ep NCI1 # where the time goes
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch_geometric
-from methods import (
-    CLIP_NORM,
-    DROPOUT,
-    HIDDEN,
-    LAYERS,
-    LEARNING_RATE,
-    METHOD_ROUNDS,
-    QUICK_METHOD_ROUNDS,
-    WARM_UP,
-    interleave,
-    make_model,
-    measure_methods,
-    methods_table,
-    ours,
-    random_batches,
-)
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -55,9 +40,17 @@ from torch_geometric.nn import GCNConv, global_mean_pool
 from torch_geometric.transforms import OneHotDegree
 
 import graph_transplant as gt
-from graph_transplant.augment import METHODS
-from graph_transplant.augment.subgraphs import PartialKHop
-from graph_transplant.targets import as_targets, graph_losses
+from graph_transplant.augment import METHODS, CleanPass, VirtualGraphs, build_method
+from graph_transplant.nn import evaluating
+from graph_transplant.targets import Loss, as_targets
+from graph_transplant.training import take_step
+
+LAYERS, HIDDEN, DROPOUT = 3, 128, 0.5
+LEARNING_RATE, CLIP_NORM = 5e-4, 2.0
+WARM_UP = 3
+
+MOST_AUGMENTATION = 0.15
+"""Wanted: an augmentation by itself, as a ratio to our plain step; ψ's network not counted."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +62,49 @@ class Setting:
     wanted: Mapping[str, float]
 
 
-_SMALL_WANTED = {"transplant-dp": 1.0, "transplant-ep": 1.3}
 SETTINGS = {
-    "ENZYMES": Setting(128, 100, _SMALL_WANTED),
-    "NCI1": Setting(128, 100, _SMALL_WANTED),
-    "COLLAB": Setting(64, 24, {"transplant-dp": 0.15, "transplant-ep": 0.4}),
+    "ENZYMES": Setting(128, 100, {"transplant-dp": 0.72, "transplant-ep": 1.0}),
+    "NCI1": Setting(128, 100, {"transplant-dp": 0.87, "transplant-ep": 1.15}),
+    "COLLAB": Setting(64, 24, {"transplant-dp": 0.06, "transplant-ep": 0.1}),
     "motifs": Setting(128, 100, {}),
 }
-QUICK_ROUNDS = {"ENZYMES": 20, "NCI1": 20, "COLLAB": 4, "motifs": 20}
+
+
+def random_batches(store: gt.GraphStore, batch_size: int, count: int) -> list[Tensor]:
+    """Draw batches of graph numbers, every graph at most once in a batch."""
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randperm(len(store), generator=generator)[:batch_size] for _ in range(count)]
+
+
+def interleave(
+    runs: Mapping[str, Callable[[], object]],
+    rounds: int,
+    before: Mapping[str, Callable[[], object]] | None = None,
+) -> dict[str, list[float]]:
+    """Call everything in turn, round by round, so that a busy moment hits all alike.
+
+    Args:
+        runs: What to time, by name.
+        rounds: How many times, after a few rounds that do not count.
+        before: What some of them need done before each call; this is not timed.
+
+    Returns:
+        The milliseconds of every call that counts, by name.
+    """
+    names = list(runs)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(-WARM_UP, rounds):
+        # Each round begins with another one, so that none always pays for the first place.
+        start = number % len(names)
+        for name in names[start:] + names[:start]:
+            if before and name in before:
+                before[name]()
+            # Processor time of the one thread leaves out what other programs took meanwhile.
+            begin = time.process_time()
+            runs[name]()
+            if number >= 0:
+                times[name].append(1e3 * (time.process_time() - begin))
+    return times
 
 
 # -------------------------------------------------------------------- contenders
@@ -92,7 +120,7 @@ class PygClassifier(nn.Module):
         super().__init__()
         widths = [features] + [HIDDEN] * LAYERS
         self.convolutions = nn.ModuleList(
-            GCNConv(narrow, wide) for narrow, wide in itertools.pairwise(widths)
+            GCNConv(narrow, wide) for narrow, wide in pairwise(widths)
         )
         self.head = nn.Sequential(
             nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Dropout(DROPOUT), nn.Linear(HIDDEN, outputs)
@@ -159,27 +187,85 @@ def pyg_vanilla(store: gt.GraphStore, batches: Sequence[Tensor]) -> Iterator[Ten
         yield loss.detach()
 
 
+def make_model(store: gt.GraphStore) -> gt.GraphClassifier:
+    """Make our model for a data set."""
+    return gt.GraphClassifier.for_data(
+        store, conv="gcn", layers=LAYERS, hidden=HIDDEN, dropout=DROPOUT, seed=0
+    )
+
+
 def floor(store: gt.GraphStore, batches: Sequence[Tensor]) -> Iterator[Tensor]:
     """The dense layers of our model alone, twice; the features are laid out beforehand."""
     model = make_model(store).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
     dense = [layer for layer in model.convolutions.modules() if isinstance(layer, nn.Linear)]
-    transform = standardised(store)
-    for batch in [transform(store.batch(numbers)) for numbers in batches]:
+    transform, loss_of = standardised(store), Loss(store.task)
+    laid_out = [store.batch(numbers) for numbers in batches]
+    for batch, x in [(one, transform(one.to_pyg()).x) for one in laid_out]:
         optimizer.zero_grad(set_to_none=True)
+        assert batch.y is not None
         targets = as_targets(batch.y, store.num_outputs)
-        passes = []
+        losses = []
         for _ in range(2):
-            x = batch.x
+            hidden = x
             for layer in dense:
-                x = layer(x).relu()
-            logits = model.classify(model.readout(x, batch))
-            passes.append(graph_losses(logits, targets, store.task).mean())
-        loss = passes[0] + passes[1]
-        loss.backward()  # type: ignore[no-untyped-call]
+                hidden = layer(hidden).relu()
+            logits = model.classify(model.readout(hidden, batch))
+            losses.append(loss_of(logits, targets).mean())
+        loss = losses[0] + losses[1]
+        loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
         optimizer.step()
         yield loss.detach()
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A model and a method's augmentations, as they are after the first epoch of a training."""
+
+    model: gt.GraphClassifier
+    augmentations: tuple[gt.Augmentation, ...]
+    generator: torch.Generator
+
+    @classmethod
+    def of(cls, method: str, store: gt.GraphStore) -> Ready:
+        """Build a method for a data set; one that cannot serve the data raises its own error."""
+        model = make_model(store).train()
+        augmentations = build_method(method, model, seed=0)
+        generator = torch.Generator().manual_seed(0)
+        for augmentation in augmentations:
+            augmentation.check(model, store)
+            augmentation.prepare(store, generator)
+        # What a method does only once it has seen validation graphs is part of its cost.
+        validation = store.subset(random_batches(store, 128, 1)[0])
+        with evaluating(model):
+            for augmentation in augmentations:
+                augmentation.after_epoch(model, validation)
+        return cls(model, augmentations, generator)
+
+    def steps(self, store: gt.GraphStore, batches: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Train, one step per batch, as :func:`graph_transplant.fit` does."""
+        modules = (self.model, *self.augmentations)
+        parameters = [p for module in modules for p in module.parameters()]
+        optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
+        loss_of = Loss(store.task)
+        for numbers in batches:
+            losses = take_step(
+                self.model,
+                store.batch(numbers),
+                self.augmentations,
+                optimizer,
+                loss_of=loss_of,
+                clip_norm=CLIP_NORM,
+                generator=self.generator,
+            )
+            assert losses is not None
+            yield losses.total.detach()
+
+
+def ours(method: str, store: gt.GraphStore, batches: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Train with a method of this package, one step per batch."""
+    yield from Ready.of(method, store).steps(store, batches)
 
 
 Contender = Callable[[gt.GraphStore, Sequence[Tensor]], Iterator[Tensor]]
@@ -193,25 +279,155 @@ CONTENDERS: dict[str, Contender] = {
 }
 
 
-# -------------------------------------------------------------------- measuring
-
-
-def measure_steps(store: gt.GraphStore, batch_size: int, rounds: int) -> dict[str, list[float]]:
-    """Time training steps of all contenders on the same batches, in milliseconds."""
+def measure_steps(store: gt.GraphStore, batch_size: int, rounds: int) -> dict[str, float]:
+    """Median time of a training step of all contenders on the same batches, in milliseconds."""
     batches = random_batches(store, batch_size, WARM_UP + rounds)
     steps = {name: make(store, batches) for name, make in CONTENDERS.items()}
-    return interleave({name: steps[name].__next__ for name in steps}, rounds)
+    times = interleave({name: steps[name].__next__ for name in steps}, rounds)
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
-def ratios(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Divide the medians by that of the plain PyG step."""
-    one = statistics.median(times["pyg-vanilla"])
-    return {name: round(statistics.median(values) / one, 4) for name, values in times.items()}
+# -------------------------------------------------------------------- memory and compilation
 
 
-def random_store(graphs: int, nodes: int, degree: int = 6, seed: int = 0) -> gt.GraphStore:
+def status(key: str) -> float:
+    """A figure of this process in MiB, as Linux tells it."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.split(f"{key}:")[1].split()[0]) / 1024
+
+
+def step_memory(contender: str, data: str) -> float:
+    """Peak memory of training steps beyond what was there before them, in MiB; in a new process."""
+    warm = gt.load("motifs")
+    next(CONTENDERS[contender](warm, random_batches(warm, 64, 1)))
+    store = gt.load(data)
+    steps = CONTENDERS[contender](store, random_batches(store, SETTINGS[data].batch_size, 4))
+    # The first step makes the model; its data are laid out in it too.
+    next(steps)
+    begin = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    for _ in steps:
+        pass
+    return status("VmHWM") - begin
+
+
+def in_new_process(*arguments: str, cache: str | None = None) -> float:
+    """Run this script again and return the number it prints."""
+    environment = {**os.environ, **({} if cache is None else {"NUMBA_CACHE_DIR": cache})}
+    command = [sys.executable, str(Path(__file__).resolve()), *arguments]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+    return float(done.stdout.split()[-1])
+
+
+def compile_seconds() -> float:
+    """Processor time that the first use of all kernels takes beyond the second."""
+    store = gt.load("motifs", graphs=24)
+    seconds = []
+    for _ in range(2):
+        begin = time.process_time()
+        for name in METHODS:
+            try:
+                next(ours(name, store, [torch.arange(24)]))
+            except gt.DataError:
+                continue  # a method that motifs cannot serve
+        seconds.append(time.process_time() - begin)
+    return seconds[0] - seconds[1]
+
+
+# -------------------------------------------------------------------- every method
+
+
+class AugmentationOnly:
+    """Calls a method's augmentations on finished clean passes, each pass used once.
+
+    Saliency, which is read within the call, is counted; ψ's network and a filter's pass on the
+    virtual graphs, which the step does not repeat, are kept apart in ``networks``.
+    """
+
+    def __init__(self, ready: Ready, store: gt.GraphStore, batches: Sequence[Tensor]) -> None:
+        self.ready = ready
+        self.store = store
+        self.batches = iter(batches)
+        self.clean: CleanPass | None = None
+        self.networks: list[float] = []
+        for owner, name in self._networks():
+            setattr(owner, name, partial(self._timed, getattr(owner, name)))
+
+    def _networks(self) -> Iterator[tuple[object, str]]:
+        yield self.ready.model, "embed_graphs"
+        for augmentation in self.ready.augmentations:
+            if isinstance(augmentation, gt.GraphTransplant) and augmentation.edge_predictor:
+                yield augmentation.edge_predictor, "draw"
+                yield augmentation.edge_predictor, "supervise"
+
+    def _timed(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        begin = time.process_time()
+        result = function(*arguments)
+        self.networks[-1] += 1e3 * (time.process_time() - begin)
+        return result
+
+    def predict(self) -> None:
+        """Make the clean pass of the next batch."""
+        batch = self.store.batch(next(self.batches))
+        assert batch.y is not None
+        targets = as_targets(batch.y, self.store.num_outputs)
+        self.clean = CleanPass(batch, targets, self.ready.model.run(batch))
+        _ = self.clean.loss  # computed when first asked for
+        self.networks.append(0.0)
+
+    def __call__(self) -> list[VirtualGraphs]:
+        """Make the virtual samples."""
+        return [
+            augmentation(self.clean, model=self.ready.model, generator=self.ready.generator)
+            for augmentation in self.ready.augmentations
+        ]
+
+
+def measure_methods(store: gt.GraphStore, batch_size: int, rounds: int) -> dict[str, Any]:
+    """Time the augmentation and the whole step of every method on the same batches.
+
+    Returns, by method, ratios to our plain step: ``augmentation``, the ``network`` within it that
+    was left out (ψ, or the pass of a filter), and the ``step``; and the reasons of those that
+    refuse the data.
+    """
+    batches = random_batches(store, batch_size, WARM_UP + rounds)
+    ready: dict[str, Ready] = {}
+    refused: dict[str, str] = {}
+    for name in METHODS:
+        try:
+            ready[name] = Ready.of(name, store)
+        except gt.GraphTransplantError as error:
+            refused[name] = str(error)
+    runs: dict[str, Callable[[], object]] = {}
+    before: dict[str, Callable[[], object]] = {}
+    alone = {name: AugmentationOnly(Ready.of(name, store), store, batches) for name in ready}
+    for name, one in ready.items():
+        runs[f"{name} augmentation"] = alone[name]
+        before[f"{name} augmentation"] = alone[name].predict
+        runs[f"{name} step"] = one.steps(store, batches).__next__
+    times = interleave(runs, rounds, before)
+    vanilla = statistics.median(times["vanilla step"])
+
+    def ratio(values: Sequence[float]) -> float:
+        return round(statistics.median(values) / vanilla, 4)
+
+    found = {}
+    for name in ready:
+        whole, networks = times[f"{name} augmentation"], alone[name].networks[WARM_UP:]
+        found[name] = {
+            "augmentation": ratio([a - b for a, b in zip(whole, networks, strict=True)]),
+            "network": ratio(networks),
+            "step": ratio(times[f"{name} step"]),
+        }
+    return {"vanilla_milliseconds": round(vanilla, 3), "ratios": found, "refused": refused}
+
+
+# -------------------------------------------------------------------- scaling
+
+
+def random_store(graphs: int, nodes: int, degree: int = 6) -> gt.GraphStore:
     """Make random undirected graphs of one size and mean degree."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     ends = torch.randint(nodes, (graphs, nodes * degree // 2, 2), generator=generator)
     graph = torch.arange(graphs).view(-1, 1).expand(ends.shape[:2])
     graph, first, second = (part.flatten() for part in (graph, ends[..., 0], ends[..., 1]))
@@ -227,57 +443,45 @@ def random_store(graphs: int, nodes: int, degree: int = 6, seed: int = 0) -> gt.
     )
 
 
-def measure_scaling(
-    rounds: int, graphs: int = 128, nodes: int = 64
-) -> dict[str, list[dict[str, float | int]]]:
+def measure_scaling(rounds: int) -> dict[str, list[dict[str, float]]]:
     """Time one degree-preserving mixing for three sizes, grown in two ways.
 
-    ``relative`` is the time per node and edge, divided by that of the smallest size: it stays at or
-    below 1 when the cost is linear in nodes + edges. K and p are held fixed, because their chance
-    would drown the comparison.
+    ``relative`` is the time per node and edge, divided by that of the smallest size: it stays near
+    1 when the cost is linear in nodes + edges. K and p are held fixed, because their chance would
+    drown the comparison.
     """
-    cut = PartialKHop(hops=(2,), alpha=1e6)
-    transplant = gt.GraphTransplant("degree", cut=cut)
+    transplant = gt.GraphTransplant("degree", hops=2, alpha=1e6)
     sizes = {
-        "larger graphs": [(graphs, nodes * factor) for factor in (1, 2, 4)],
-        "more graphs": [(graphs * factor, nodes) for factor in (1, 2, 4)],
+        "larger graphs": [(128, 64 * factor) for factor in (1, 2, 4)],
+        "more graphs": [(128 * factor, 64) for factor in (1, 2, 4)],
     }
-    result: dict[str, list[dict[str, float | int]]] = {}
+    result: dict[str, list[dict[str, float]]] = {}
     for way, cases in sizes.items():
-        runs: dict[str, Callable[[], object]] = {}
-        batches = []
-        for number, (count, size) in enumerate(cases):
-            batch = random_store(count, size).batch(range(count))
-            generator = torch.Generator().manual_seed(0)
-            saliency = torch.rand(int(batch.num_nodes), generator=generator)
-            batches.append(batch)
-
-            def run(
-                batch: Batch = batch,
-                saliency: Tensor = saliency,
-                generator: torch.Generator = generator,
-            ) -> object:
-                return transplant.mix(batch, saliency, generator=generator)
-
-            runs[str(number)] = run
-        times = interleave(runs, rounds)
-        entries: list[dict[str, float | int]] = []
-        unit = 0.0
-        for (count, size), batch, values in zip(cases, batches, times.values(), strict=True):
-            milliseconds = statistics.median(values)
-            items = int(batch.num_nodes) + int(batch.num_edges)
-            unit = unit or milliseconds / items
-            entries.append(
-                {
-                    "graphs": count,
-                    "nodes_per_graph": size,
-                    "nodes_and_edges": items,
-                    "milliseconds": round(milliseconds, 3),
-                    "relative": round(milliseconds / items / unit, 3),
-                }
+        batches = [random_store(count, nodes).batch(range(count)) for count, nodes in cases]
+        generator = torch.Generator().manual_seed(0)
+        runs = {
+            str(number): partial(
+                transplant.mix,
+                batch,
+                torch.rand(batch.num_nodes, generator=generator),
+                generator=generator,
             )
-        result[way] = entries
+            for number, batch in enumerate(batches)
+        }
+        times = [statistics.median(values) for values in interleave(runs, rounds).values()]
+        items = [batch.num_nodes + batch.num_edges for batch in batches]
+        result[way] = [
+            {
+                "nodes_and_edges": size,
+                "milliseconds": round(taken, 3),
+                "relative": round(taken / size / (times[0] / items[0]), 3),
+            }
+            for taken, size in zip(times, items, strict=True)
+        ]
     return result
+
+
+# -------------------------------------------------------------------- output
 
 
 def machine() -> dict[str, str | int | float]:
@@ -294,51 +498,72 @@ def machine() -> dict[str, str | int | float]:
     }
 
 
-# -------------------------------------------------------------------- output
+def marked(value: float, wanted: float | None) -> str:
+    """A ratio, and whether it is as wanted, which must show without colours too."""
+    if wanted is None:
+        return f"{value:.2f}"
+    return f"[green]{value:.2f}[/]" if value <= wanted else f"[red]{value:.2f} > {wanted:g}[/]"
 
 
-def step_table(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
-    """Lay out the ratios, with the wanted ones, and the milliseconds."""
+def step_table(document: Mapping[str, Any]) -> Table:
+    """Ratios of the steps, with the wanted ones, and peak memory."""
     table = Table(
-        title="One training step, as a ratio to the plain PyG step",
+        title="One training step, as a ratio to the plain PyG step; peak memory of a step",
         caption=f"GCN, {LAYERS} layers × {HIDDEN}; processor time of one thread; medians",
         box=box.SIMPLE_HEAD,
     )
-    table.add_column("data")
-    for name in CONTENDERS:
-        table.add_column(name, justify="right")
-    for data, times in measured.items():
-        cells = []
-        for name, ratio in ratios(times).items():
-            wanted = SETTINGS[data].wanted.get(name)
-            cell = f"{ratio:.2f}"
-            if wanted is not None:
-                colour = "green" if ratio <= wanted else "red"
-                cell = f"[{colour}]{cell}[/] [dim]≤ {wanted:g}[/]"
-            cells.append(f"{cell}\n[dim]{statistics.median(times[name]):.1f} ms[/]")
-        table.add_row(f"{data}\n[dim]{SETTINGS[data].batch_size} graphs[/]", *cells)
+    for name in ("data", *CONTENDERS):
+        table.add_column(name, justify="left" if name == "data" else "right")
+    for data, found in document["steps"].items():
+        cells = [
+            f"{marked(ratio, SETTINGS[data].wanted.get(name))}"
+            + (f"\n[dim]{found['memory'][name]:.0f} MiB[/]" if name in found["memory"] else "")
+            for name, ratio in found["ratios"].items()
+        ]
+        table.add_row(f"{data}\n[dim]{found['pyg_milliseconds']:.1f} ms = 1[/]", *cells)
     return table
 
 
-def scaling_table(scaling: Mapping[str, Sequence[Mapping[str, float | int]]]) -> Table:
-    """Lay out the time of one mixing by size."""
+def methods_table(document: Mapping[str, Any]) -> Table:
+    """Every augmentation by itself, as a ratio to our plain step on the same data."""
     table = Table(
-        title="One degree-preserving mixing by size",
-        caption="time per node and edge, relative to the smallest: linear is 1 or below",
+        title=f"Every augmentation by itself (wanted: at most {MOST_AUGMENTATION:g}) and the step",
+        caption="ratios to our plain step; in brackets: the network within it, not counted",
         box=box.SIMPLE_HEAD,
     )
-    for heading in ("", "graphs", "nodes each", "nodes + edges", "time", "relative"):
+    table.add_column("method")
+    for data in document["methods"]:
+        table.add_column(data, justify="right")
+    for name in METHODS:
+        cells = []
+        for found in document["methods"].values():
+            ratios = found["ratios"].get(name)
+            if ratios is None:
+                cells.append("[dim]refused[/]")
+                continue
+            network = f" ({ratios['network']:.2f})" if ratios["network"] else ""
+            alone = marked(ratios["augmentation"], MOST_AUGMENTATION)
+            cells.append(f"{alone}{network} [dim]{ratios['step']:.2f}[/]")
+        table.add_row(name, *cells)
+    return table
+
+
+def scaling_table(scaling: Mapping[str, Sequence[Mapping[str, float]]]) -> Table:
+    """Time of one mixing by size."""
+    table = Table(
+        title="One degree-preserving mixing by size",
+        caption="relative: time per node and edge against the smallest; linear is about 1",
+        box=box.SIMPLE_HEAD,
+    )
+    for heading in ("", "nodes + edges", "time", "relative"):
         table.add_column(heading, justify="right" if heading else "left")
     for way, entries in scaling.items():
-        for number, entry in enumerate(entries):
+        for entry in entries:
             table.add_row(
-                "" if number else way,
-                str(entry["graphs"]),
-                str(entry["nodes_per_graph"]),
+                way if entry is entries[0] else "",
                 f"{entry['nodes_and_edges']:,}",
                 f"{entry['milliseconds']:.1f} ms",
                 f"{entry['relative']:.2f}",
-                end_section=number == len(entries) - 1,
             )
     return table
 
@@ -364,47 +589,45 @@ def load_stores(console: Console) -> dict[str, gt.GraphStore]:
 
 def run_bench(quick: bool, out: Path, console: Console) -> None:
     """Measure everything, show it and write it."""
-    measured: dict[str, dict[str, list[float]]] = {}
-    stores = load_stores(console)
-    for name, store in stores.items():
+    document: dict[str, Any] = {"steps": {}, "methods": {}, "machine": machine()}
+    with tempfile.TemporaryDirectory() as folder:
+        console.print("kernels: first compilation, then from the cache ...")
+        document["compilation_seconds"] = {
+            name: round(in_new_process("--compile", cache=folder), 2) for name in ("first", "cache")
+        }
+    seconds = document["compilation_seconds"]
+    console.print(f"  {seconds['first']:.1f} s, {seconds['cache']:.1f} s")
+    for name, store in load_stores(console).items():
         setting = SETTINGS[name]
-        rounds = QUICK_ROUNDS[name] if quick else setting.rounds
-        begin = time.perf_counter()
-        console.print(f"{name}: {rounds} rounds of {len(CONTENDERS)} steps ...", end=" ")
-        measured[name] = measure_steps(store, setting.batch_size, rounds)
-        console.print(f"{time.perf_counter() - begin:.0f} s")
-    store = stores["ENZYMES"] if "ENZYMES" in stores else gt.load("motifs")
-    rounds = QUICK_METHOD_ROUNDS if quick else METHOD_ROUNDS
-    begin = time.perf_counter()
-    console.print(f"{len(METHODS)} methods on {store.name}: {rounds} rounds ...", end=" ")
-    methods = measure_methods(store, rounds)
-    console.print(f"{time.perf_counter() - begin:.0f} s")
-    scaling = measure_scaling(5 if quick else 25)
-    document: dict[str, Any] = {name: ratios(times) for name, times in measured.items()}
-    document["methods"] = methods
-    document["scaling"] = scaling
-    document["milliseconds"] = {
-        name: round(statistics.median(times["pyg-vanilla"]), 3) for name, times in measured.items()
-    }
-    document["machine"] = found = machine()
-    document["settings"] = {
-        "conv": "gcn",
-        "layers": LAYERS,
-        "hidden": HIDDEN,
-        "batch_size": {name: SETTINGS[name].batch_size for name in measured},
-        "rounds": {name: len(times["floor"]) for name, times in measured.items()},
-    }
+        rounds = max(4, setting.rounds // 5) if quick else setting.rounds
+        console.print(f"{name}: {rounds} rounds of {len(CONTENDERS)} steps ...")
+        times = measure_steps(store, setting.batch_size, rounds)
+        memory = {}
+        if Path("/proc/self/clear_refs").exists():
+            for contender in ("pyg-vanilla", "vanilla", "transplant-dp", "transplant-ep"):
+                memory[contender] = round(in_new_process("--memory", contender, name), 1)
+        document["steps"][name] = {
+            "ratios": {key: round(value / times["pyg-vanilla"], 4) for key, value in times.items()},
+            "pyg_milliseconds": round(times["pyg-vanilla"], 3),
+            "memory": memory,
+            "batch_size": setting.batch_size,
+            "rounds": rounds,
+        }
+        console.print(f"{name}: every method, {rounds // 2} rounds ...")
+        document["methods"][name] = measure_methods(store, setting.batch_size, rounds // 2)
+    document["scaling"] = measure_scaling(5 if quick else 25)
     out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    console.print(step_table(measured))
-    console.print(methods_table(methods))
-    for name, reason in methods["refused"].items():
-        console.print(f"[yellow]{name} is left out:[/] {escape(reason)}", highlight=False)
-    console.print(scaling_table(scaling))
+    for table in (
+        step_table(document),
+        methods_table(document),
+        scaling_table(document["scaling"]),
+    ):
+        console.print(table)
     # This process is one of those that the load counts.
-    if float(found["load"]) > 1.5:
+    if float(document["machine"]["load"]) > 1.5:
         console.print(
-            f"[yellow]The machine was busy (load {found['load']}): the ratios are off, mostly in "
-            "our favour, because the large arrays of the PyG step suffer most.[/]"
+            f"[yellow]The machine was busy (load {document['machine']['load']}): the ratios are "
+            "off, mostly in our favour, because the large arrays of the PyG step suffer most.[/]"
         )
     console.print(f"written to {out}")
 
@@ -414,8 +637,7 @@ def run_profile(method: str, data: str, steps: int = 20) -> str:
     store = gt.load(data)
     setting = SETTINGS.get(data, SETTINGS["motifs"])
     batches = random_batches(store, setting.batch_size, WARM_UP + steps)
-    make = CONTENDERS.get(method, partial(ours, method))
-    contender = make(store, batches)
+    contender = CONTENDERS.get(method, partial(ours, method))(store, batches)
     for _ in range(WARM_UP):
         next(contender)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
@@ -429,9 +651,7 @@ def run_profile(method: str, data: str, steps: int = 20) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(
-        description="Time of one training step beside plain PyG, and of every augmentation."
-    )
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     profiled = list(dict.fromkeys((*CONTENDERS, *METHODS)))
     parser.add_argument("--quick", action="store_true", help="few rounds, rough figures")
     parser.add_argument("--out", type=Path, default=Path("bench.json"), help="where to write")
@@ -441,15 +661,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar=("METHOD", "DATA"),
         help=f"print where the time goes; METHOD is one of {', '.join(profiled)}",
     )
+    parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--compile", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     torch.manual_seed(0)
     try:
-        if options.profile is not None:
+        if options.memory is not None:
+            print(step_memory(*options.memory))
+        elif options.compile:
+            print(compile_seconds())
+        elif options.profile is not None:
             method, data = options.profile
             if method not in profiled:
                 parser.error(f"METHOD must be one of {', '.join(profiled)}; got {method!r}")
-            sys.stdout.write(run_profile(method, data) + "\n")
+            print(run_profile(method, data))
         else:
             run_bench(options.quick, options.out, Console())
     except gt.GraphTransplantError as error:

@@ -41,6 +41,7 @@ import torch
 import graph_transplant as gt
 from graph_transplant.augment import build_method
 from graph_transplant.graphs import GraphStore, StoreWriter
+from graph_transplant.targets import Loss
 from graph_transplant.training import take_step
 
 MIB = 1 << 20
@@ -153,7 +154,6 @@ def in_memory(store: GraphStore) -> GraphStore:
         num_outputs=store.num_outputs,
         num_continuous=store.num_continuous,
         official=store.official,
-        undirected=store.undirected,
     )
 
 
@@ -201,10 +201,11 @@ def train(path: Path, method: str, steps: int, limit: int) -> dict[str, Any]:
             batch,
             augment,
             optimizer,
-            task="multiclass",
+            loss_of=Loss(),
             clip_norm=2.0,
             generator=generator,
         )
+        assert found is not None
         losses.append(float(found.total.detach()))
         seconds.append(time.perf_counter() - start)
         processor.append(time.process_time() - start_processor)

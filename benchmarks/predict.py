@@ -186,7 +186,7 @@ def pyg_table(model: TrainedModel, table: Path, out: Path) -> None:
         writer.writerow(["row", "id", "p(0)", "p(1)", "label", "confidence", "error"])
         number = 0
         for batch in loader:
-            logits = model.network(encoded(batch)).logits.double()
+            logits = model.network.run(encoded(batch)).logits.double()
             for p in (logits / model.temperature).softmax(1).tolist():
                 number += 1
                 cells = [f"{value:.6g}" for value in p]
@@ -198,7 +198,7 @@ def pyg_graphs(model: TrainedModel, graphs: Sequence[Data]) -> Tensor:
     """Predict ready graphs with PyG's DataLoader."""
     loader = DataLoader(graphs, batch_size=BATCH_SIZE)
     with evaluating(model.network), torch.inference_mode():
-        return torch.cat([model.network(batch).logits for batch in loader])
+        return torch.cat([model.network.run(batch).logits for batch in loader])
 
 
 # -------------------------------------------------------------------- measuring

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import pkgutil
 import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
-
-import graph_transplant
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
@@ -45,12 +44,13 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!graph_transplant).*")]
 
 
 def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
-    """Lead a reference to ``graph_transplant.Name`` to the module where the name lives."""
-    package, _, name = node.get("reftarget", "").rpartition(".")
-    if package != "graph_transplant" or name not in graph_transplant.__all__:
+    """Lead a reference to ``graph_transplant.graphs.GraphStore`` to the module that defines it."""
+    try:
+        found = pkgutil.resolve_name(node.get("reftarget", ""))
+    except (ImportError, AttributeError, ValueError):
         return None
-    target = f"{getattr(graph_transplant, name).__module__}.{name}"
-    where = (env, node["refdoc"], app.builder, node["reftype"], target, node, content)
+    module, name = (getattr(found, key, None) for key in ("__module__", "__qualname__"))
+    where = (env, node["refdoc"], app.builder, node["reftype"], f"{module}.{name}", node, content)
     return env.get_domain("py").resolve_xref(*where)
 
 

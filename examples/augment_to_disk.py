@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch_geometric.data import Data
 
 import graph_transplant as gt
+from graph_transplant.graphs import StoreWriter
 
 COPIES = 2
 BATCH = 64
@@ -41,14 +42,10 @@ def mixtures(graphs: gt.GraphStore, seed: int) -> Iterator[gt.GraphStore]:
     for _ in range(COPIES):
         order = torch.randperm(len(graphs), generator=generator)
         for batch in graphs.batches(order, BATCH):
-            alike = torch.ones(batch.num_nodes)
-            mixed = transplant.mix(batch, saliency=alike, generator=generator)
-            made = mixed.batch.to_data_list()
-            for data, target in zip(made, mixed.targets, strict=True):
-                data.y = target
+            mixed = transplant.mix(batch, generator=generator).batch.to_pyg()
             # What else is known of nodes goes along with them.
             yield gt.GraphStore.from_pyg(
-                made, task="regression", node_fields=tuple(graphs.node_fields)
+                mixed.to_data_list(), task="regression", node_fields=tuple(graphs.node_fields)
             )
 
 
@@ -82,7 +79,7 @@ def main(out: Path) -> None:
     soft = with_soft_labels(originals)
     path, lines = out / "augmented.safetensors", out / "augmented.jsonl"
     # The writer keeps one piece in memory at a time, however large the data set becomes.
-    with gt.StoreWriter(
+    with StoreWriter(
         path, name="motifs, augmented", task="regression", label_names=originals.label_names
     ) as writer:
         writer.append(soft)
@@ -104,7 +101,7 @@ def main(out: Path) -> None:
     # Any loop takes it from here: cross-entropy of PyTorch takes probabilities as targets.
     model = gt.GraphClassifier.for_data(augmented, hidden=16, seed=0)
     batch = augmented.batch(range(100, 140))
-    loss = cross_entropy(model(batch).logits, batch.y)
+    loss = cross_entropy(model.run(batch).logits, batch.y)
     print(f"loss of a fresh model: {float(loss.detach()):.2f}")
 
 

@@ -85,9 +85,9 @@ class GINE(nn.Module):
 
 def bonds_stay_categories(batch: Batch, augment: gt.GraphTransplant) -> bool:
     """Whether every bond of the mixed molecules is described like one of the batch's."""
-    mixed = augment.mix(batch, saliency=torch.ones(batch.num_nodes)).batch
+    mixed = augment.mix(batch).batch
     known = {tuple(row) for row in batch.edge_attr.tolist()}
-    one_each = len(mixed.edge_attr) == mixed.edge_index.shape[1]
+    one_each = len(mixed.edge_attr) == mixed.num_edges
     return one_each and all(tuple(row) in known for row in mixed.edge_attr.tolist())
 
 

@@ -40,7 +40,7 @@ def main(out: Path, epochs: int) -> None:
     others = gt.load("motifs", graphs=60, seed=1)
     worst = 0.0
     for sizes in ([0], [1, 2, 3], range(60)):
-        batch = others.batch(sizes)
+        batch = others.batch(sizes).to_pyg()
         given = {field.name: batch[field.name].numpy() for field in session.get_inputs()}
         (probabilities,) = session.run(["outputs"], given)
         expected = model.predict(others.subset(sizes)).outputs.numpy()

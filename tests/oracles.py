@@ -2,7 +2,7 @@
 
 Nothing here looks at how the package does its work. Graphs are ``networkx.MultiDiGraph`` objects
 whose nodes are the numbers of the nodes in the batch and whose edges carry their number in the
-batch's edge list, so that what the package says about provenance can be held against them.
+batch, so that what the package says about provenance can be held against them.
 """
 
 from __future__ import annotations
@@ -17,24 +17,35 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
+from graph_transplant.graphs import GraphBatch
+from graph_transplant.graphs.batch import CODE
+
 # ------------------------------------------------------------------ graphs of a batch
 
 
-def graphs_of(batch: Data) -> list[nx.MultiDiGraph]:
-    """The graphs of a batch; an edge's ``number`` is its place in the batch's edge list."""
+def edges_of(batch: GraphBatch | Data) -> list[tuple[int, int]]:
+    """Sender and receiver of every edge, in the batch's order."""
+    if isinstance(batch, GraphBatch):
+        row = np.repeat(np.arange(batch.num_nodes), np.diff(batch.row_ptr))
+        return list(zip(batch.column.tolist(), row.tolist(), strict=True))
+    return [(u, v) for u, v in batch.edge_index.t().tolist()]
+
+
+def graphs_of(batch: GraphBatch | Data) -> list[nx.MultiDiGraph]:
+    """The graphs of a batch; an edge's ``number`` is its place in the batch."""
     segment = batch.batch.tolist()
-    graphs = [nx.MultiDiGraph() for _ in range(max(segment) + 1)]
+    graphs = [nx.MultiDiGraph() for _ in range(batch.num_graphs)]
     for node, graph in enumerate(segment):
         graphs[graph].add_node(node)
-    for number, (tail, head) in enumerate(batch.edge_index.t().tolist()):
+    for number, (tail, head) in enumerate(edges_of(batch)):
         assert segment[tail] == segment[head]
         graphs[segment[tail]].add_edge(tail, head, number=number)
     return graphs
 
 
-def is_undirected(batch: Data) -> bool:
+def is_undirected(batch: GraphBatch | Data) -> bool:
     """Whether every edge stands in the list as often as its reverse."""
-    edges = [tuple(edge) for edge in batch.edge_index.t().tolist()]
+    edges = edges_of(batch)
     return Counter(edges) == Counter((head, tail) for tail, head in edges)
 
 
@@ -49,28 +60,6 @@ def neighbours(graph: nx.MultiDiGraph, nodes: set[int]) -> set[int]:
 def floor_share(ratio: float, count: int) -> int:
     """max(1, floor(ratio · count)), the product not spoilt by binary fractions."""
     return max(1, math.floor(round(ratio * count, 9)))
-
-
-# ------------------------------------------------------------------ Algorithm 1
-
-
-def partial_khop(
-    graph: nx.MultiDiGraph, anchors: set[int], ratio: float, keys: np.ndarray
-) -> set[int]:
-    """Algorithm 1: in step k take p % of N(H), those with the smallest ``keys[k]``."""
-    grown, here = set(anchors), set(anchors)
-    for step in keys:
-        near = neighbours(graph, here)
-        take = floor_share(ratio, len(near)) if near else 0
-        here = set(sorted(near, key=lambda node: step[node])[:take])
-        grown |= here
-    return grown
-
-
-def salient_pool(graph: nx.MultiDiGraph, saliency: np.ndarray, ratio: float) -> set[int]:
-    """The top 2R % of the nodes by saliency, which must have no ties."""
-    ranked = sorted(graph.nodes, key=lambda node: -saliency[node])
-    return set(ranked[: floor_share(2 * ratio, len(ranked))])
 
 
 # ------------------------------------------------------------------ Algorithm 2
@@ -109,24 +98,20 @@ class Mixed:
     edges: Counter[tuple[Node, Node, int]]
 
 
-def transplant(
-    source: Part, destination: Part, pairs: list[tuple[int, int]], undirected: bool
-) -> Mixed:
+def transplant(source: Part, destination: Part, pairs: list[tuple[int, int, bool, bool]]) -> Mixed:
     """Algorithm 2, merge: both parts and the new edges, which have the number -1.
 
-    In a directed graph a new edge has one direction; it is entered from source to destination and
-    the comparison allows for the other.
+    A pair is a source node, a destination node, and whether there is an edge to either of them.
     """
     nodes = {(SOURCE, v) for v in source.graph} | {(DESTINATION, v) for v in destination.graph}
     edges: Counter[tuple[Node, Node, int]] = Counter()
     for side, part in ((SOURCE, source), (DESTINATION, destination)):
         for tail, head, number in part.graph.edges(data="number"):
             edges[(side, tail), (side, head), number] += 1
-    for u, v in pairs:
-        edges[(SOURCE, u), (DESTINATION, v), -1] += 1
-        if undirected:
-            edges[(DESTINATION, v), (SOURCE, u), -1] += 1
-    return Mixed(nodes, edges)
+    for u, v, into_source, into_destination in pairs:
+        edges[(DESTINATION, v), (SOURCE, u), -1] += into_source
+        edges[(SOURCE, u), (DESTINATION, v), -1] += into_destination
+    return Mixed(nodes, +edges)
 
 
 # ------------------------------------------------------------------ labels
@@ -212,13 +197,28 @@ def dense_gat(
 # ------------------------------------------------------------------ what a valid batch is
 
 
-def same_content(first: Data, second: Data) -> bool:
+def _fields(batch: GraphBatch | Data) -> dict[str, object]:
+    if isinstance(batch, Data):
+        return {key: batch[key] for key in batch.keys()}  # noqa: SIM118 - a Data is not a dict
+    structure = {name: torch.from_numpy(getattr(batch, name)) for name in ("ptr", "row_ptr")}
+    return {
+        **structure,
+        "column": torch.from_numpy(batch.column),
+        "symmetric": batch.symmetric,
+        "y": batch.y,
+        **{f"nodes {name}": value for name, value in batch.nodes.items()},
+        **{f"edges {name}": value for name, value in batch.edges.items()},
+    }
+
+
+def same_content(first: GraphBatch | Data, second: GraphBatch | Data) -> bool:
     """Whether two batches hold the same fields with the same values and types."""
-    if set(first.keys()) != set(second.keys()):
+    ones, others = _fields(first), _fields(second)
+    if ones.keys() != others.keys():
         return False
-    for key in first.keys():  # noqa: SIM118 - a Data is not a dict
-        one, other = first[key], second[key]
-        if isinstance(one, Tensor):
+    for key, one in ones.items():
+        other = others[key]
+        if isinstance(one, Tensor) and isinstance(other, Tensor):
             if one.dtype != other.dtype or not torch.equal(
                 torch.nan_to_num(one.detach(), nan=-7.5), torch.nan_to_num(other.detach(), nan=-7.5)
             ):
@@ -228,37 +228,59 @@ def same_content(first: Data, second: Data) -> bool:
     return True
 
 
-def snapshot(batch: Data) -> Data:
-    """A copy that shares no memory with the batch."""
-    return batch.clone()
+def assert_valid(batch: GraphBatch, *, classes: bool = True) -> None:
+    """Assert all that kernels and models rely on.
+
+    With ``classes``, rows of soft targets are distributions.
+    """
+    ptr, row_ptr, column = batch.ptr, batch.row_ptr, batch.column
+    for array in (ptr, row_ptr, column):
+        assert array.dtype == np.int64
+        assert array.ndim == 1
+        assert array.flags.c_contiguous
+    assert ptr[0] == row_ptr[0] == 0
+    assert (np.diff(ptr) > 0).all(), "a graph has no nodes"
+    assert ptr[-1] == row_ptr.size - 1
+    assert (np.diff(row_ptr) >= 0).all()
+    assert row_ptr[-1] == column.size
+    row = np.repeat(np.arange(batch.num_nodes), np.diff(row_ptr))
+    assert ((column >= 0) & (column < batch.num_nodes)).all()
+    assert ((np.diff(column) >= 0) | (np.diff(row) > 0)).all(), "a row does not ascend"
+    graph = np.repeat(np.arange(batch.num_graphs), np.diff(ptr))
+    assert (graph[row] == graph[column]).all(), "an edge crosses graphs"
+    assert all(len(value) == batch.num_nodes for value in batch.nodes.values())
+    assert all(len(value) == batch.num_edges for value in batch.edges.values())
+    assert all(bool(torch.isfinite(value).all()) for value in batch.edges.values())
+    if batch.codes:
+        code = batch.nodes[CODE]
+        assert bool(((code >= 0) & (code < batch.codes)).all())
+    if batch.symmetric:
+        # Entries by column, then row, then place: the k-th copy of an edge meets its reverse.
+        reverse = np.lexsort((row, column))
+        assert (row[reverse] == column).all(), "an edge has lost its reverse"
+        assert (column[reverse] == row).all(), "an edge has lost its reverse"
+        weight = batch.edges.get("edge_weight")
+        assert weight is None or torch.equal(weight, weight[torch.from_numpy(reverse)])
+    if batch.y is not None:
+        assert len(batch.y) == batch.num_graphs
+        if classes and batch.y.is_floating_point() and batch.y.dim() == 2:
+            total = batch.y.detach().sum(1)
+            assert bool((batch.y >= 0).all())
+            torch.testing.assert_close(total, torch.ones_like(total))
 
 
-def check_valid_batch(batch: Batch, *, graphs: int, undirected: bool) -> None:
+def check_valid_batch(batch: GraphBatch | Batch, *, graphs: int, undirected: bool) -> None:
     """Assert all that PyG and a model may rely on."""
+    if isinstance(batch, GraphBatch):
+        assert_valid(batch, classes=False)
+        assert batch.symmetric or not undirected
+        batch = batch.to_pyg()
     assert isinstance(batch, Batch)
     assert batch.num_graphs == graphs
-    segment, ptr = batch.batch, batch.ptr
-    assert bool((segment.diff() >= 0).all()), "`batch` is not sorted"
-    assert ptr.tolist() == [0, *np.cumsum(np.bincount(segment.numpy(), minlength=graphs)).tolist()]
-    assert bool((ptr.diff() > 0).all()), "a graph has no nodes"
-    nodes = segment.numel()
-    assert batch.num_nodes == nodes
-    edge_index = batch.edge_index
-    assert edge_index.dtype == torch.long
-    assert edge_index.shape[0] == 2
-    if edge_index.numel():
-        assert int(edge_index.min()) >= 0
-        assert int(edge_index.max()) < nodes
-    assert torch.equal(segment[edge_index[0]], segment[edge_index[1]]), "an edge crosses graphs"
-    for name in ("edge_attr", "edge_weight"):
-        if name in batch:
-            assert len(batch[name]) == edge_index.shape[1]
-            assert bool(torch.isfinite(batch[name]).all())
+    assert batch.num_nodes == len(batch.batch)
+    assert bool((batch.ptr.diff() > 0).all()), "a graph has no nodes"
     if undirected:
         assert is_undirected(batch), "an edge has lost its reverse"
     parts = batch.to_data_list()
-    assert len(parts) == graphs
-    for number, part in enumerate(parts):
-        assert part.num_nodes == int(ptr[number + 1] - ptr[number])
-    again = Batch.from_data_list(parts)
-    assert same_content(batch, again), "to_data_list() does not round-trip"
+    assert [part.num_nodes for part in parts] == batch.ptr.diff().tolist()
+    assert same_content(batch, Batch.from_data_list(parts)), "to_data_list() does not round-trip"

@@ -10,8 +10,13 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
-from graph_transplant.augment import refusal
 from graph_transplant.graphs import GraphStore
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    """A seeded generator."""
+    return torch.Generator().manual_seed(seed)
+
 
 SHAPES = ("single", "edgeless", "complete", "random", "parts", "star")
 
@@ -185,6 +190,8 @@ def featured_motifs(graphs: int) -> gt.GraphStore:
 
 def motifs_for(method: str, graphs: int) -> gt.GraphStore:
     """The motifs as they are, or with features for a method that cannot do without."""
+    from graph_transplant.augment import refusal
+
     plain = gt.load("motifs", graphs=graphs)
     model = gt.GraphClassifier.for_data(plain, layers=1, hidden=4)
     return plain if refusal(method, model, plain) is None else featured_motifs(graphs)

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -273,7 +272,7 @@ def test_training_gets_what_the_condition_says_and_validation_stays_clean(seen: 
                 assert set(kept) <= ids(whole.train)
                 # The graphs themselves are those of the data, edge by edge.
                 original, trained = store.batch(kept), train.batch(range(len(train)))
-                assert torch.equal(trained.ptr, original.ptr)
+                assert np.array_equal(trained.ptr, original.ptr)
                 assert torch.equal(trained.edge_index, original.edge_index)
                 assert validation.y.tolist() == store.labels[whole.validation].tolist()
                 assert record["sizes"]["test"] == len(whole.test)
@@ -717,8 +716,6 @@ def test_trials_of_all_conditions_fold_by_fold() -> None:
     assert [trial for trial in trials if trial.condition == Condition()] == list(
         all_trials(methods=["a", "b"], **arguments)
     )
-    for trial in trials:  # as torchrun sends them
-        assert Trial(**json.loads(json.dumps(asdict(trial)))) == trial
 
 
 def test_names_and_values_of_conditions() -> None:

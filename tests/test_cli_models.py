@@ -118,7 +118,7 @@ def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
         text=True,
         start_new_session=True,
     )
-    checkpoint = model / ".checkpoint.safetensors"
+    checkpoint = model / ".checkpoint.pt"
     end = time.monotonic() + 120
     while not checkpoint.exists() and child.poll() is None and time.monotonic() < end:
         time.sleep(0.05)

@@ -5,223 +5,113 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chisquare
-from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-import graph_transplant as gt
+from edits import agree, both_ways, copies, drawn, edited
 from graph_transplant.augment import EditedGraphs, SwapOpenTriads
-from graph_transplant.errors import GraphTransplantError
-from graph_transplant.graphs import GraphStore
-from oracles import check_valid_batch, graphs_of, is_undirected, same_content
-from strategies import batches, random_batch, seeds
+from graph_transplant.graphs import GraphBatch
+from oracles import edges_of, graphs_of
+from strategies import batches, seeds
 
-# A correct sampler fails a test at this level once in 100,000 runs; the seeds are fixed.
-LEVEL = 1e-5
-
-MODEL = gt.GraphClassifier(3, 3, hidden=4)
+Edge = tuple[int, int]
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def both_ways(*edges: tuple[int, int]) -> Tensor:
-    listed = [e for u, v in edges for e in ((u, v), (v, u))]
-    return torch.tensor(listed, dtype=torch.long).reshape(-1, 2).t().contiguous()
-
-
-def copies(data: Data, count: int) -> Batch:
-    """The same graph many times: one call draws a whole sample."""
-    data.y = torch.tensor([0])
-    return GraphStore.from_pyg([data]).batch([0] * count)
-
-
-def no_prediction() -> Any:
-    raise AssertionError("swaps need no prediction")
-
-
-def swapped(batch: Batch, ratio: float, seed: int = 0) -> EditedGraphs:
-    targets = torch.rand(batch.num_graphs, 3, generator=generator(1))
-    clean = gt.CleanPass(batch, targets, no_prediction)
-    virtual = SwapOpenTriads(ratio)(clean, model=MODEL, generator=generator(seed))
-    assert torch.equal(virtual.targets, targets)
-    return virtual
-
-
-def pair_numbers(batch: Batch) -> Tensor:
-    """A number for every edge, which an undirected edge shares with its reverse."""
-    if not is_undirected(batch):
-        return torch.arange(batch.num_edges)
-    number = torch.empty(batch.num_edges, dtype=torch.long)
-    waiting: dict[tuple[int, int], list[int]] = {}
-    for edge, (u, v) in enumerate(batch.edge_index.t().tolist()):
-        mates = waiting.get((v, u), [])
-        if mates and u != v:
-            number[edge] = mates.pop(0)  # repeated edges in their order
-        else:
-            number[edge] = edge
-            if u != v:
-                waiting.setdefault((u, v), []).append(edge)
-    return number
-
-
-def swaps_of(virtual: EditedGraphs, batch: Batch) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Pairs of a removed and a new edge; ``batch.edge_attr`` numbers the edges.
-
-    The new edge carries the number of the one removed for it.
-    """
-    undirected = is_undirected(batch)
-    numbers = batch.edge_attr[:, 0].to(torch.long).tolist()
-    kept = set(virtual.edge_origin.tolist())
-    old = {
-        number: edge
-        for place, (number, edge) in enumerate(
-            zip(numbers, batch.edge_index.t().tolist(), strict=True)
-        )
-        if place not in kept
-    }
-    new = (virtual.edge_origin == -1).nonzero().flatten()
-    added = [
-        (int(virtual.batch.edge_attr[e, 0]), tuple(virtual.batch.edge_index[:, e].tolist()))
-        for e in new.tolist()
-    ]
-    if undirected:
-        assert Counter(added) == Counter((n, (v, u)) for n, (u, v) in added)
-        added = [(n, e) for n, e in added if e[0] < e[1]]
-    assert sorted(n for n, _ in added) == sorted(old)  # one to one
-    return [((old[n][0], old[n][1]), (e[0], e[1])) for n, e in added]
+def swaps_of(virtual: EditedGraphs, batch: GraphBatch) -> list[tuple[Edge, Edge]]:
+    """Removed and new edges, one to one: ``edge_attr`` numbers the edges of the batch."""
+    old, new = edges_of(batch), edges_of(virtual.batch)
+    number = {float(value): e for e, value in enumerate(batch.edges["edge_attr"][:, 0])}
+    moved = np.flatnonzero(virtual.edge_origin < 0)
+    like = [number[float(virtual.batch.edges["edge_attr"][e, 0])] for e in moved]
+    assert set(like) == set(range(batch.num_edges)) - set(virtual.edge_origin.tolist())
+    swaps = {like_e: (old[like_e], new[e]) for like_e, e in zip(like, moved, strict=True)}
+    if not batch.symmetric:
+        return list(swaps.values())
+    for e, ((u, v), (a, b)) in swaps.items():  # with the reverse goes the reverse
+        assert swaps[batch.reverse[e]] == ((v, u), (b, a))
+    return [swap for e, swap in swaps.items() if e < batch.reverse[e]]
 
 
 @settings(max_examples=60)
 @given(batches(), st.sampled_from([0.0, 0.1, 0.2, 0.4, 0.9]), seeds())
 def test_a_swap_closes_an_open_triad_and_removes_an_edge_of_it(
-    batch: Batch, ratio: float, seed: int
+    data: Batch, ratio: float, seed: int
 ) -> None:
-    undirected = is_undirected(batch)
-    batch.edge_attr = pair_numbers(batch).to(torch.double).unsqueeze(1)
-    before = batch.clone()
-    virtual = swapped(batch, ratio, seed)
-    assert same_content(batch, before)
-    check_valid_batch(virtual.batch, graphs=batch.num_graphs, undirected=undirected)
-    assert set(virtual.batch.keys()) == set(batch.keys())
-    assert virtual.batch.num_edges == batch.num_edges  # the degree sum, too, is kept
-    assert torch.equal(virtual.node_origin, torch.arange(int(batch.num_nodes)))
-    kept = virtual.edge_origin >= 0
-    origin = virtual.edge_origin[kept]
-    assert torch.equal(virtual.batch.edge_index[:, kept], batch.edge_index[:, origin])
-    assert torch.equal(virtual.batch.edge_attr[kept], batch.edge_attr[origin])
-
+    data.edge_attr = torch.arange(data.num_edges).double().unsqueeze(1)
+    batch = GraphBatch.from_pyg(data)
+    virtual = edited(SwapOpenTriads(ratio), batch, seed)
+    assert virtual.batch.num_edges == batch.num_edges
+    assert (virtual.node_origin == np.arange(batch.num_nodes)).all()
+    graph = nx.compose_all([nx.Graph(each) for each in graphs_of(batch)])
     swaps = swaps_of(virtual, batch)
-    added = [frozenset(new) for _, new in swaps]
-    assert len(set(added)) == len(added)
-    removed = [frozenset(old) for old, _ in swaps]
-    assert len(set(removed)) == len(removed)
-    graphs = [nx.Graph(graph) for graph in graphs_of(batch)]
-    owner = {node: graph for graph in graphs for node in graph}
     for old, new in swaps:
-        graph = owner[new[0]]
-        assert new[0] != new[1]
-        assert graph is owner[new[1]]
-        assert not graph.has_edge(*new)
-        (stays,) = set(old) & set(new)
-        (centre,) = set(old) - {stays}
-        (comes,) = set(new) - {stays}
+        (stays,), (centre,), (comes,) = (
+            set(old) & set(new),
+            set(old) - set(new),
+            set(new) - set(old),
+        )
         assert graph.has_edge(stays, centre)
         assert graph.has_edge(centre, comes)
-        if not undirected:  # the end that stays sends or receives as before
-            assert (old[0] == stays) == (new[0] == stays)
-    for number in range(batch.num_graphs):
-        edges = pair_numbers(batch)[batch.batch[batch.edge_index[0]] == number]
-        here = sum(int(batch.batch[new[0]]) == number for _, new in swaps)
-        assert here <= math.ceil(round(ratio * len(set(edges.tolist())), 9))
+        assert not graph.has_edge(stays, comes)
+        assert (old[0] == stays) == (new[0] == stays)  # it sends or receives as before
+    for ends in zip(*swaps, strict=True):
+        assert len({frozenset(edge) for edge in ends}) == len(swaps)
+    owner = batch.batch.tolist()
+    made = Counter(owner[new[0]] for _, new in swaps)
+    reverse = batch.reverse if batch.symmetric else np.arange(batch.num_edges)
+    edges = Counter(owner[u] for e, (u, _) in enumerate(edges_of(batch)) if e <= reverse[e])
+    assert all(made[g] <= math.ceil(round(ratio * edges[g], 9)) for g in made)
 
 
-def test_weights_move_with_the_edges() -> None:
-    batch = random_batch(generator(5), graphs=6, edge_weight=True)
-    batch.edge_attr = pair_numbers(batch).to(torch.double).unsqueeze(1)
-    virtual = swapped(batch, 0.4, 1)
-    new = virtual.edge_origin == -1
-    assert bool(new.any())
-    number = virtual.batch.edge_attr[:, 0].to(torch.long)
-    assert torch.equal(virtual.batch.edge_weight, batch.edge_weight[number])
+def swapped_by_graph(virtual: EditedGraphs) -> list[int]:
+    """Undirected edges that moved in each graph."""
+    receiver = virtual.batch.edge_index[1, virtual.edge_origin < 0]
+    graphs = virtual.batch.batch[receiver]
+    return (torch.bincount(graphs, minlength=virtual.batch.num_graphs) // 2).tolist()
 
 
-# ------------------------------------------------------------------ how many
-
-
-@pytest.mark.parametrize(("ratio", "expected"), [(0.0, 0), (0.01, 1), (0.2, 8), (0.29, 12)])
-def test_so_many_edges_are_swapped(ratio: float, expected: int) -> None:
-    ring = Data(edge_index=both_ways(*((v, (v + 1) % 40) for v in range(40))), num_nodes=40)
-    virtual = swapped(copies(ring, 30), ratio)
-    new = virtual.batch.batch[virtual.batch.edge_index[0, virtual.edge_origin == -1]]
-    assert torch.bincount(new, minlength=30).tolist() == [2 * expected] * 30
-
-
-def test_a_product_that_is_whole_is_not_rounded_up() -> None:
-    # 0.55 · 100 is a little more than 55 in binary fractions, which rounding up must not see.
-    assert math.ceil(0.55 * 100) == 56
-    ring = Data(edge_index=both_ways(*((v, (v + 1) % 100) for v in range(100))), num_nodes=100)
-    virtual = swapped(copies(ring, 20), 0.55)
-    new = virtual.batch.batch[virtual.batch.edge_index[0, virtual.edge_origin == -1]]
-    assert int(torch.bincount(new).max()) == 2 * 55
+# 0.55 · 100 is a little more than 55 in binary fractions, which rounding up must not see.
+@pytest.mark.parametrize(
+    ("ratio", "nodes", "expected"), [(0.01, 40, 1), (0.2, 40, 8), (0.29, 40, 12), (0.55, 100, 55)]
+)
+def test_so_many_edges_are_swapped(ratio: float, nodes: int, expected: int) -> None:
+    ring = Data(edge_index=both_ways(*((v, (v + 1) % nodes) for v in range(nodes))))
+    ring.num_nodes = nodes
+    assert swapped_by_graph(drawn(SwapOpenTriads(ratio), copies(ring, 30))) == [expected] * 30
 
 
 def test_few_swaps_are_missed_in_sparse_graphs() -> None:
-    items = []
-    for k in range(40):
-        graph = nx.gnm_random_graph(30, 55, seed=k)
-        items.append(Data(edge_index=both_ways(*graph.edges), num_nodes=30, y=torch.tensor([0])))
-    virtual = swapped(Batch.from_data_list(items), 0.4)
-    made = int((virtual.edge_origin == -1).sum()) // 2
-    assert 0.95 * 40 * 22 <= made <= 40 * 22
+    items = [
+        Data(edge_index=both_ways(*nx.gnm_random_graph(30, 55, seed=k).edges), num_nodes=30)
+        for k in range(40)
+    ]
+    virtual = drawn(SwapOpenTriads(0.4), GraphBatch.from_pyg(Batch.from_data_list(items)))
+    made = swapped_by_graph(virtual)
+    assert max(made) <= 22
+    assert sum(made) >= 0.99 * 40 * 22
 
 
 def test_graphs_without_open_triads_stay_as_they_are() -> None:
-    def graph(nodes: int, *edges: tuple[int, int]) -> Data:
-        return Data(edge_index=both_ways(*edges), num_nodes=nodes, y=torch.tensor([0]))
+    def graph(nodes: int, *edges: Edge) -> Data:
+        return Data(edge_index=both_ways(*edges), num_nodes=nodes)
 
-    triangles = [(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)]
-    batch = Batch.from_data_list(
-        [
-            graph(1),
-            graph(4),
-            graph(2, (0, 1)),
-            graph(5, *itertools.combinations(range(5), 2)),
-            graph(6, *triangles),
-            graph(2, (0, 1), (0, 1)),
-            Data(edge_index=torch.tensor([[0], [0]]), num_nodes=2, y=torch.tensor([0])),
-        ]
-    )
-    virtual = swapped(batch, 0.9)
-    assert bool((virtual.edge_origin >= 0).all())
-    assert virtual.batch.num_edges == batch.num_edges
-    alone = Batch.from_data_list([graph(1)])
-    assert swapped(alone, 0.9).batch.num_edges == 0
-
-
-# ------------------------------------------------------------------ how distributed
-
-Outcome = tuple[frozenset[int], frozenset[int]]
-
-
-def agree(observed: Counter[Any], expected: dict[Any, float]) -> None:
-    """A chi-square test of counts against probabilities."""
-    total = sum(observed.values())
-    assert set(observed) <= set(expected)
-    assert sum(expected.values()) == pytest.approx(1)
-    test = chisquare(
-        [observed[outcome] for outcome in expected],
-        [chance * total for chance in expected.values()],
-    )
-    assert test.pvalue > LEVEL
+    items = [
+        graph(1),
+        graph(4),
+        graph(2, (0, 1)),
+        graph(5, *itertools.combinations(range(5), 2)),
+        graph(6, (0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)),
+        graph(3, (0, 1), (0, 1), (0, 0), (1, 1)),
+    ]
+    batch = GraphBatch.from_pyg(Batch.from_data_list(items))
+    virtual = edited(SwapOpenTriads(0.9), batch)
+    assert (virtual.edge_origin == np.arange(batch.num_edges)).all()
 
 
 SHAPES = {
@@ -231,22 +121,20 @@ SHAPES = {
 }
 
 
-def single_swaps(edges: list[tuple[int, int]]) -> dict[Outcome, float]:
+def single_swaps(graph: nx.Graph) -> dict[tuple[frozenset[int], frozenset[int]], float]:
     """Chances of what one swap adds and removes.
 
-    Ends are drawn by their resource-allocation index, as networkx gives it; the centre contributes
-    to it by 1 / degree, and either edge of the triad goes.
+    Ends are drawn by their resource-allocation index; a centre contributes 1 / degree to it, and
+    either edge of the triad goes.
     """
-    graph = nx.Graph(edges)
     index = {(u, v): s for u, v, s in nx.resource_allocation_index(graph) if s > 0}
     total = sum(index.values())
-    chances: dict[Outcome, float] = {}
-    for (u, v), similarity in index.items():
-        for centre in nx.common_neighbors(graph, u, v):
-            share = similarity / total * (1 / graph.degree(centre)) / similarity
-            for end in (u, v):
-                chances[frozenset((u, v)), frozenset((centre, end))] = share / 2
-    return chances
+    return {
+        (frozenset((u, v)), frozenset((centre, end))): 1 / graph.degree(centre) / total / 2
+        for u, v in index
+        for centre in nx.common_neighbors(graph, u, v)
+        for end in (u, v)
+    }
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -255,41 +143,37 @@ def test_pairs_are_drawn_by_their_similarity(shape: str, directed: bool) -> None
     edges = SHAPES[shape]
     index = torch.tensor(edges).t().contiguous() if directed else both_ways(*edges)
     batch = copies(Data(edge_index=index, num_nodes=6), 8000)
-    virtual = swapped(batch, 0.01, 2)  # one swap each
-    gone = torch.ones(batch.num_edges, dtype=torch.bool)
-    gone[virtual.edge_origin[virtual.edge_origin >= 0]] = False
-    new = virtual.batch.edge_index[:, virtual.edge_origin == -1]
+    virtual = drawn(SwapOpenTriads(0.01), batch, 2)  # one swap each
+    old, new = edges_of(batch), edges_of(virtual.batch)
+    gone = set(range(len(old))) - set(virtual.edge_origin.tolist())
 
-    def by_graph(ends: Tensor) -> dict[int, frozenset[int]]:
-        return {u // 6: frozenset((u % 6, v % 6)) for u, v in ends.t().tolist()}
+    def ends(found: list[Edge]) -> dict[int, frozenset[int]]:
+        return {u // 6: frozenset((u % 6, v % 6)) for u, v in found}
 
-    added, removed = by_graph(new), by_graph(batch.edge_index[:, gone])
+    added = ends([new[e] for e in np.flatnonzero(virtual.edge_origin < 0)])
+    removed = ends([old[e] for e in gone])
     assert added.keys() == removed.keys()
-    assert len(added) > 7500  # in a few graphs no draw finds an open triad
-    agree(Counter((added[g], removed[g]) for g in added), single_swaps(edges))
+    assert len(added) == 8000
+    agree(Counter((added[g], removed[g]) for g in added), single_swaps(nx.Graph(edges)))
+
+
+def test_pairs_are_drawn_without_replacement() -> None:
+    # A star with three leaves: three pairs of leaves, equally similar; two of them are joined.
+    star = Data(edge_index=both_ways((0, 1), (0, 2), (0, 3)), num_nodes=4)
+    virtual = drawn(SwapOpenTriads(0.6), copies(star, 3000))
+    assert swapped_by_graph(virtual) == [2] * 3000
+    rows: list[set[Edge]] = [set() for _ in range(3000)]
+    for u, v in virtual.batch.edge_index[:, virtual.edge_origin < 0].t().tolist():
+        rows[u // 4].add((min(u, v) % 4, max(u, v) % 4))
+    pairs = [(1, 2), (1, 3), (2, 3)]
+    sets = [frozenset(c) for c in itertools.combinations(pairs, 2)]
+    agree(Counter(map(frozenset, rows)), dict.fromkeys(sets, 1 / 3))
 
 
 def test_of_repeated_edges_any_may_go() -> None:
     # Two edges between 0 and 1, of different values; the triad 0 - 1 - 2 is open.
-    edges = both_ways((0, 1), (0, 1), (1, 2))
     attr = torch.tensor([[5.0], [5.0], [7.0], [7.0], [9.0], [9.0]])
-    batch = copies(Data(edge_index=edges, edge_attr=attr, num_nodes=3), 3000)
-    virtual = swapped(batch, 0.1)
-    values = virtual.batch.edge_attr[virtual.edge_origin == -1, 0][::2].tolist()
-    agree(Counter(values), {5.0: 0.25, 7.0: 0.25, 9.0: 0.5})
-
-
-def test_self_loops_make_no_triads() -> None:
-    edges = torch.cat((both_ways((0, 1)), torch.tensor([[0, 1], [0, 1]])), 1)
-    batch = Batch.from_data_list([Data(edge_index=edges, num_nodes=2, y=torch.tensor([0]))])
-    assert bool((swapped(batch, 0.9).edge_origin >= 0).all())
-
-
-@pytest.mark.parametrize("wrong", [-0.2, 1.0, float("nan")])
-def test_ratios_out_of_range_are_refused(wrong: float) -> None:
-    with pytest.raises(GraphTransplantError, match=rf"`ratio` must be in \[0, 1\), got {wrong}"):
-        SwapOpenTriads(wrong)
-
-
-def test_it_says_its_ratio() -> None:
-    assert repr(SwapOpenTriads(0.4)) == "SwapOpenTriads(ratio=0.4)"
+    data = Data(edge_index=both_ways((0, 1), (0, 1), (1, 2)), edge_attr=attr, num_nodes=3)
+    virtual = drawn(SwapOpenTriads(0.1), copies(data, 3000))
+    values = virtual.batch.edges["edge_attr"][virtual.edge_origin < 0, 0]
+    agree(Counter(values.tolist()), {5.0: 0.25, 7.0: 0.25, 9.0: 0.5})

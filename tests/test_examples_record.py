@@ -19,7 +19,14 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 import graph_transplant as gt
-from graph_transplant.augment import METHODS, Augmentation, DropNodes, Sequential, build_method
+from graph_transplant.augment import (
+    METHODS,
+    Augmentation,
+    CleanPass,
+    DropNodes,
+    Sequential,
+    build_method,
+)
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.examples import (
     LARGEST_NODES,
@@ -133,7 +140,7 @@ def test_saliency_maps_say_what_the_model_says(motifs: GraphStore) -> None:
         assert isinstance(one, Salient)
         number = int(one.graph.removeprefix("test-")) - 1
         with evaluating(model):
-            probability = model(test.batch([number])).logits.softmax(1)[0]
+            probability = model.run(test.batch([number])).logits.softmax(1)[0]
         assert one.predicted == output_names(test)[int(probability.argmax())]
         assert one.confidence == pytest.approx(float(probability.max()), abs=5e-5)
         assert one.truth == output_names(test)[int(test.y[number])]
@@ -190,12 +197,12 @@ def test_pairs_that_the_edge_predictor_left_apart_are_not_drawn(motifs: GraphSto
     shown = torch.arange(12)
     batch = motifs.batch(shown)
     with evaluating(model), torch.enable_grad():
-        clean = gt.CleanPass(batch, torch.eye(6)[batch.y], model(batch))
+        clean = CleanPass(batch, torch.eye(6)[batch.y], model.run(batch))
         soft = transplant(clean, model=model, generator=torch.Generator().manual_seed(0))
     assert bool((soft.batch.edge_weight == 0).any())
-    saliency = clean.saliency(transplant.saliency)
-    hard = transplant.apply_plan(soft.plan, batch, clean.targets, saliency)
-    assert "edge_weight" not in hard.batch
+    saliency = clean.saliency(transplant.saliency).numpy()
+    hard = transplant.carry_out(soft.plan, batch, clean.targets, saliency)
+    assert hard.batch.edge_weight is None
     assert taken_apart(motifs, shown, batch, soft, str) == taken_apart(
         motifs, shown, batch, hard, str
     )
@@ -226,7 +233,7 @@ def test_numbers_are_in_the_units_of_the_data(motifs: GraphStore) -> None:
     for record in found[:4]:
         number = int(record["graph"].removeprefix("test-")) - 1
         with evaluating(model):
-            value = float(scale.undo(model(test.batch([number])).logits)[0, 0])
+            value = float(scale.undo(model.run(test.batch([number])).logits)[0, 0])
         assert record["predicted"] == f"mass {value:.4g}"
         assert record["truth"] == f"mass {float(test.y[number, 0]):.4g}"
         assert record["confidence"] is record["correct"] is None
@@ -244,7 +251,7 @@ def test_labels_that_were_not_measured_do_not_count(motifs: GraphStore) -> None:
     for record in made("vanilla", store):
         number = int(record["graph"].removeprefix("test-")) - 1
         with evaluating(model):
-            p, q = model(parts(store)[1].batch([number])).logits.sigmoid()[0].tolist()
+            p, q = model.run(parts(store)[1].batch([number])).logits.sigmoid()[0].tolist()
         assert record["truth"] == "none of the labels"
         assert record["correct"] == (p < 0.5)
         assert record["confidence"] == pytest.approx((max(p, 1 - p) + max(q, 1 - q)) / 2, abs=5e-5)

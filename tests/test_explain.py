@@ -114,7 +114,7 @@ def test_saliency_is_the_gradient_found_by_finite_differences(task: str, readout
         found = explain(model, store, saliency=NodeSaliency(activation=side))
         for number, one in enumerate(found):
             with torch.no_grad():
-                prediction = network(store.batch([number]))
+                prediction = network.run(store.batch([number]))
             output = 0 if task == "regression" else int(prediction.logits.argmax())
             assert one.views[0].output == f"name {output}"
             gradient = numerical(network, store, number, output)
@@ -135,7 +135,7 @@ def test_a_head_without_bends_is_differentiated_by_hand() -> None:
     model = wrapped(network, ["a", "b", "c"])
     found = explain(model, store, saliency=NodeSaliency(activation="before"))
     for number, one in enumerate(found):
-        prediction = network(store.batch([number]))
+        prediction = network.run(store.batch([number]))
         logits = prediction.logits[0].detach()
         chosen = int(logits.argmax())
         pull = torch.zeros_like(logits)

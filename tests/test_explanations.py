@@ -33,8 +33,7 @@ from graph_transplant.analysis.explanations import (
     salient_order,
     spread,
 )
-from graph_transplant.graphs import Layout, layout_of
-from graph_transplant.segments import offsets, segment_ids
+from graph_transplant.saliency import as_predictor
 
 CONTINUOUS = gt.NodeSaliency("gradient-x-activation")
 Model = Callable[[Data], Tensor]
@@ -90,15 +89,14 @@ def marked(store: gt.GraphStore, mask: Tensor) -> gt.GraphStore:
     return gt.GraphStore.from_pyg(graphs, node_fields=["motif_mask"], num_outputs=3)
 
 
-def layout(*counts: int) -> Layout:
-    sizes = torch.tensor(counts)
-    return Layout(segment_ids(sizes), offsets(sizes))
+def ptr(*counts: int) -> Tensor:
+    return torch.tensor([0, *itertools.accumulate(counts)])
 
 
 def plain(model: nn.Module) -> Model:
     """Logits of one graph, as anybody would compute them."""
     if isinstance(model, gt.GraphClassifier):
-        return lambda data: model(data).logits
+        return lambda data: model.run(data).logits
     return lambda data: model(data.x, data.edge_index, torch.zeros(data.num_nodes).long())
 
 
@@ -121,7 +119,7 @@ def test_scores_by_hand() -> None:
     # Graph 1: marked nodes are first and third of five. Pairs won: 3 and 2 of 3 each.
     saliency = torch.tensor([0.9, 0.5, 0.7, 0.1, 0.2, 4.0, 4.0])
     mask = torch.tensor([True, False, False, False, True, True, False])
-    scores = motif_scores(saliency, mask, layout(5, 2))
+    scores = motif_scores(saliency, mask, ptr(5, 2))
     assert scores.auroc.tolist() == pytest.approx([(3 + 1) / 6, 0.5])
     assert scores.precision.tolist() == pytest.approx([0.5, 0.5])
     assert scores.chance.tolist() == pytest.approx([0.4, 0.5])
@@ -133,7 +131,7 @@ def test_scores_match_sklearn_and_all_orders_of_ties(levels: int) -> None:
     counts = [int(n) for n in rng.integers(2, 7, size=40)]
     saliency = torch.from_numpy(rng.integers(0, levels, size=sum(counts))).float()
     mask = torch.from_numpy(rng.random(sum(counts)) < 0.4)
-    scores = motif_scores(saliency, mask, layout(*counts))
+    scores = motif_scores(saliency, mask, ptr(*counts))
     auroc, precision, chance = [], [], []
     parts = zip(torch.split(saliency, counts), torch.split(mask, counts), strict=True)
     for value, inside in ((v.numpy(), m.numpy()) for v, m in parts):
@@ -157,14 +155,9 @@ def test_scores_match_sklearn_and_all_orders_of_ties(levels: int) -> None:
 
 def test_scores_of_undefined_saliency_are_undefined() -> None:
     saliency = torch.tensor([torch.nan, 1.0, 2.0, 1.0])
-    scores = motif_scores(saliency, torch.tensor([True, False, True, False]), layout(2, 2))
+    scores = motif_scores(saliency, torch.tensor([True, False, True, False]), ptr(2, 2))
     assert scores.auroc.isnan().tolist() == [True, False]
     assert scores.precision.isnan().tolist() == [True, False]
-
-
-def test_marks_must_fit_the_nodes() -> None:
-    with pytest.raises(gt.DataError, match=r"`marked` must have one entry per node, \[2\]; got"):
-        motif_scores(torch.ones(2), torch.ones(3, dtype=torch.bool), layout(2))
 
 
 def test_graphs_without_anything_to_find_are_left_out() -> None:
@@ -200,7 +193,7 @@ def test_classes_that_take_turns_are_all_there() -> None:
 def test_equally_salient_nodes_come_in_the_order_of_the_keys() -> None:
     saliency = torch.tensor([1.0, 3.0, 1.0, 2.0, 2.0])
     keys = torch.tensor([0.8, 0.9, 0.2, 0.7, 0.1], dtype=torch.double)
-    assert salient_order(saliency, layout(3, 2), keys).tolist() == [2, 0, 1, 1, 0]
+    assert salient_order(saliency, ptr(3, 2), keys).tolist() == [2, 0, 1, 1, 0]
 
 
 # ------------------------------------------------------------------ curves
@@ -208,7 +201,7 @@ def test_equally_salient_nodes_come_in_the_order_of_the_keys() -> None:
 
 def slow_saliency(model: nn.Module, data: Data, reading: gt.NodeSaliency) -> Tensor:
     """Of the class that the model predicts, whether it is right or not."""
-    prediction = gt.saliency.as_predictor(model)(data)
+    prediction = as_predictor(model).run(data)
     return reading.read(cross_entropy(prediction.logits, prediction.logits.argmax(1)), prediction)
 
 
@@ -325,23 +318,6 @@ def test_labels_are_followed_by_the_most_probable_one() -> None:
         values = [point[name] for point in found["saliency_curve"]]
         np.testing.assert_allclose(values, expected[name], atol=2e-6)
     assert all(np.isfinite(value) for value in found["saliency"].values())
-
-
-def test_whole_graphs_stand_at_both_ends() -> None:
-    store = random_store()
-    model = model_for(store, "gcs")
-    curve = saliency_quality(model, store, seed=0)["saliency_curve"]
-    whole = gt.evaluate(model, store).logits.softmax(1).amax(1).mean()
-    ends = [curve[0]["deletion"], curve[0]["deletion_random"]]
-    ends += [curve[-1]["insertion"], curve[-1]["insertion_random"]]
-    assert ends == pytest.approx([float(whole)] * 4, abs=1e-6)
-
-
-def test_graphs_of_one_node_never_change() -> None:
-    store = random_store(sizes=(1, 1, 1))
-    curve = saliency_quality(model_for(store, "gcs"), store, seed=0)["saliency_curve"]
-    values = [point[name] for point in curve for name in CURVES]
-    assert values == pytest.approx([values[0]] * len(values), abs=1e-6)
 
 
 def test_regression_has_no_class_to_follow() -> None:
@@ -469,12 +445,14 @@ def test_scores_of_a_trained_model_match_sklearn(
     measured = saliency_quality(model, part, seed=0)["saliency"]
     batch = part.batch(range(30))
     frozen = copy.deepcopy(model).eval()
-    prediction = frozen(batch)
+    prediction = frozen.run(batch)
     saliency = gt.NodeSaliency().read(
         cross_entropy(prediction.logits, batch.y, reduction="sum"), prediction
     )
     counts = part.node_counts.tolist()
-    parts = zip(torch.split(saliency, counts), torch.split(batch.motif_mask, counts), strict=True)
+    parts = zip(
+        torch.split(saliency, counts), torch.split(batch.nodes["motif_mask"], counts), strict=True
+    )
     scores = [roc_auc_score(mask.numpy(), value.numpy()) for value, mask in parts]
     assert measured["auroc"] == pytest.approx(np.mean(scores), abs=1e-6)
 
@@ -489,13 +467,13 @@ def test_rank_correlation_matches_scipy(levels: int) -> None:
     one, other = (torch.from_numpy(rng.integers(0, levels, size=36)).float() for _ in range(2))
     one[:3] = torch.tensor([0.0, 1.0, 1.0])
     other[:3] = torch.tensor([0.0, 1.0, 2.0])
-    found = rank_correlation(one, other, layout(*counts))
+    found = rank_correlation(one, other, ptr(*counts))
     pairs = zip(torch.split(one, counts), torch.split(other, counts), strict=True)
     np.testing.assert_allclose(found, [spearmanr(a, b).statistic for a, b in pairs])
 
 
 def test_rank_correlation_of_equal_values_is_undefined() -> None:
-    found = rank_correlation(torch.ones(3), torch.tensor([1.0, 2.0, 3.0]), layout(3))
+    found = rank_correlation(torch.ones(3), torch.tensor([1.0, 2.0, 3.0]), ptr(3))
     assert found.isnan().tolist() == [True]
 
 
@@ -517,7 +495,7 @@ def test_integrated_gradients_add_up(kind: str, options: dict[str, int]) -> None
         edge_attr = graph.edge_attr if kind == "gine" else None
         with torch.no_grad():
             nothing = explained(torch.zeros_like(x), graph.edge_index, graph.batch, edge_attr)
-            whole = frozen(graph).logits.log_softmax(1)
+            whole = frozen.run(graph).logits.log_softmax(1)
         label = int(graph.y)
         difference = float(whole[0, label] - nothing[0, label])
         assert abs(difference) > 0.01
@@ -533,7 +511,7 @@ def test_agreement_on_a_trained_model(
     part = test.subset(spread(len(test), 2))
     batch = part.batch(range(2))
     frozen = copy.deepcopy(model).eval()
-    prediction = frozen(batch)
+    prediction = frozen.run(batch)
     saliency = CONTINUOUS.read(cross_entropy(prediction.logits, batch.y), prediction)
     ours = torch.split(saliency, part.node_counts.tolist())
     for name, value in found.items():
@@ -575,10 +553,3 @@ def test_what_cannot_be_compared_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     needed = r"integrated-gradients needs captum: pip install graph-transplant\[explain\]"
     with pytest.raises(gt.GraphTransplantError, match=needed):
         agreement(model, store, seed=0)
-
-
-def test_layouts_of_batches_are_those_of_the_helper() -> None:
-    store = random_store(sizes=(2, 3))
-    given = layout_of(store.batch(range(2)))
-    assert torch.equal(given.ptr, layout(2, 3).ptr)
-    assert torch.equal(given.segment, layout(2, 3).segment)

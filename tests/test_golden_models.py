@@ -14,6 +14,7 @@ import pytest
 
 import graph_transplant as gt
 from golden.make import MODEL_NAMES, MODELS, inputs
+from graph_transplant.trained import predict_table
 
 
 def predictions(name: str) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def test_a_saved_model_reads_a_table_as_it_did(tmp_path: Path) -> None:
     golden = predictions("molecules")
     model = gt.TrainedModel.load(MODELS / "molecules")
     out = tmp_path / "predictions.csv"
-    assert gt.predict_table(model, MODELS / "molecules" / "inputs.csv", out).predicted == 8
+    assert predict_table(model, MODELS / "molecules" / "inputs.csv", out).predicted == 8
     with out.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["label"] for row in rows] == golden["labels"]

@@ -1,38 +1,29 @@
-"""The flat store: batches against PyG's own collation, checks of bad data, files."""
+"""The store: batches against PyG's own collation, graphs from PyG in every form, bad data."""
 
 from __future__ import annotations
 
 import copy
-from pathlib import Path
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch_geometric.data import Batch, Data
+from torch.utils.data import Subset
+from torch_geometric.data import Batch, Data, Dataset, HeteroData, InMemoryDataset
 
-from graph_transplant.datasets import load
+import graph_transplant as gt
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import GraphStore, adjacency_of, layout_of, make_batch
-from graph_transplant.nn import GraphClassifier
-from oracles import check_valid_batch, is_undirected, same_content
-from strategies import batches, random_batch
+from graph_transplant.graphs import GraphBatch, GraphStore
+from oracles import assert_valid, is_undirected, same_content
+from strategies import batches, generator, random_batch
+
+EDGES = torch.tensor([[0, 1], [1, 0]])
 
 
-def sorted_edges(data: Data) -> Data:
-    """The same graph with its edges sorted, as a store keeps them."""
-    data = data.clone()
-    order = torch.argsort(
-        data.edge_index[0] * (data.num_nodes + 1) + data.edge_index[1], stable=True
-    )
-    data.edge_index = data.edge_index[:, order]
-    if "edge_attr" in data:
-        data.edge_attr = data.edge_attr[order]
-    return data
-
-
-def arguments() -> dict[str, object]:
+def arguments(**changes: Any) -> dict[str, Any]:
     """Two graphs: an edge, and a path of three nodes."""
     return {
         "x": torch.arange(10.0).view(5, 2),
@@ -40,82 +31,102 @@ def arguments() -> dict[str, object]:
         "y": torch.tensor([0, 1]),
         "node_counts": torch.tensor([2, 3]),
         "edge_counts": torch.tensor([2, 4]),
-    }
+    } | changes
+
+
+def by_receiver(data: Data) -> Data:
+    """The same graph with its edges sorted by receiver, then sender, as a store keeps them."""
+    data = data.clone()
+    order = torch.from_numpy(np.lexsort(data.edge_index.numpy()))
+    data.edge_index = data.edge_index[:, order]
+    for name in ("edge_attr", "edge_weight"):
+        if name in data:
+            data[name] = data[name][order]
+    return data
+
+
+def graphs_of(batch: Batch) -> list[Data]:
+    """The graphs of a batch, without weights, which stores do not keep."""
+    graphs = batch.to_data_list()
+    for graph in graphs:
+        graph.pop("edge_weight", None)
+    return graphs
 
 
 # ------------------------------------------------------------------ batches
 
 
-@settings(max_examples=60)
+@settings(max_examples=80)
 @given(batches(), st.data())
-def test_a_batch_of_a_store_is_what_pyg_collates(batch: Batch, data: st.DataObject) -> None:
-    graphs = batch.to_data_list()
-    for graph in graphs:
-        if "edge_weight" in graph:
-            del graph.edge_weight
+def test_a_batch_is_what_pyg_collates(batch: Batch, data: st.DataObject) -> None:
+    graphs = graphs_of(batch)
     store = GraphStore.from_pyg(graphs, num_outputs=9)
-    assert len(store) == len(graphs)
     chosen = data.draw(st.lists(st.integers(0, len(graphs) - 1), min_size=1, max_size=6))
     gathered = store.batch(chosen)
-    expected = Batch.from_data_list([sorted_edges(graphs[i]) for i in chosen])
-    assert same_content(gathered, expected)
-    undirected = all(is_undirected(Batch.from_data_list([g])) for g in graphs)
-    check_valid_batch(gathered, graphs=len(chosen), undirected=undirected)
-    if "edge_attr" not in graphs[0]:
-        assert store.undirected == undirected
+    assert_valid(gathered)
+    expected = Batch.from_data_list([by_receiver(graphs[i]) for i in chosen])
+    assert same_content(gathered.to_pyg(), expected)
+    sorted_here = GraphBatch.from_pyg(Batch.from_data_list([graphs[i] for i in chosen]))
+    for name in ("ptr", "row_ptr", "column"):
+        np.testing.assert_array_equal(getattr(gathered, name), getattr(sorted_here, name))
+    assert gathered.symmetric == sorted_here.symmetric == is_undirected(expected)
     part = store.subset(chosen)
-    assert same_content(part.batch(range(len(chosen))), gathered)
+    assert same_content(part.batch(range(len(chosen))).to_pyg(), expected)
     assert part.labels.tolist() == chosen
-    adjacency = adjacency_of(gathered)
-    again = adjacency_of(expected)
-    for name in ("row_ptr", "row", "column", "symmetric"):
-        one, other = getattr(adjacency, name), getattr(again, name)
-        assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+    for found in (part.to_pyg(), list(part), [part[i] for i in range(len(part))]):
+        assert same_content(Batch.from_data_list(found), expected)
 
 
-def test_batches_cover_the_order_given() -> None:
-    store = GraphStore.from_pyg(random_batch(torch.Generator().manual_seed(0)).to_data_list())
-    order = torch.tensor([5, 0, 7, 2, 3])
-    parts = list(store.batches(order, 2))
-    assert [part.y.tolist() for part in parts] == [[5, 0], [7, 2], [3]]
+@pytest.mark.parametrize("continuous", [0, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_one_hot_features_are_codes_and_come_back(continuous: int, dtype: torch.dtype) -> None:
+    kinds = torch.randint(40, (5,), generator=generator())
+    x = torch.cat((torch.arange(5 * continuous).view(5, -1), torch.eye(40)[kinds]), 1).to(dtype)
+    store = GraphStore(**arguments(x=x), num_continuous=continuous)
+    batch = store.batch([1, 0])
+    assert batch.codes == 40
+    expected = x[[2, 3, 4, 0, 1]].float()
+    for found in (batch.x, batch.dense().nodes["x"], batch.to_pyg().x):
+        assert torch.equal(found, expected)
+    assert store.x is not None
+    assert torch.equal(store.x, x.float())
+    # A node that is of no kind, or of two, has features like any other.
+    x[3, continuous:] = 0
+    assert GraphStore(**arguments(x=x), num_continuous=continuous).batch([0]).codes == 0
 
 
-def test_subset_of_subset_and_masks() -> None:
-    store = GraphStore.from_pyg(random_batch(torch.Generator().manual_seed(0)).to_data_list())
-    part = store.subset([6, 1, 4, 3]).subset([2, 0])
+def test_edges_are_symmetric_although_their_features_differ() -> None:
+    store = GraphStore(**arguments(), edge_attr=torch.arange(6.0).view(6, 1))
+    assert not store.undirected
+    assert store.batch([0, 1]).symmetric
+    # Row v lists the senders to v: features move along.
+    assert store.edge_index.tolist() == [[1, 0, 1, 0, 2, 1], [0, 1, 0, 1, 1, 2]]
+    assert store.edge_attr is not None
+    assert store.edge_attr.flatten().tolist() == [1, 0, 3, 2, 5, 4]
+
+
+def test_orders_masks_and_parts_of_parts() -> None:
+    store = GraphStore.from_pyg(random_batch(generator()).to_data_list())
+    parts = list(store.batches(torch.tensor([5, 0, 7, 2, 3]), 2))
+    assert [part.y.tolist() for part in parts if part.y is not None] == [[5, 0], [7, 2], [3]]
+    part = store.subset([6, 1, 4, 3]).subset(np.array([2, 0]))
     assert part.y.tolist() == [4, 6]
+    assert part.num_outputs == 8  # the number of classes is the data set's, not the part's
+    assert same_content(part.batch([0, 1]), store.batch([4, 6]))
     mask = torch.zeros(8, dtype=torch.bool)
     mask[[1, 5]] = True
     assert store.subset(mask).y.tolist() == [1, 5]
-    assert same_content(part.batch([0, 1]), store.batch([4, 6]))
-    assert part.num_outputs == 8  # the number of classes is the data set's, not the part's
 
 
-def test_flat_views_of_a_subset() -> None:
-    store = GraphStore(**arguments(), edge_attr=torch.arange(6.0).view(6, 1))
-    part = store.subset([1])
-    assert part.x is not None
-    assert part.x.tolist() == [[4.0, 5.0], [6.0, 7.0], [8.0, 9.0]]
-    assert part.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
-    assert part.edge_attr is not None
-    assert part.edge_attr.flatten().tolist() == [2.0, 3.0, 4.0, 5.0]
-    assert part.node_ptr.tolist() == [0, 3]
-    assert part.edge_ptr.tolist() == [0, 4]
+def test_node_fields_travel_with_their_nodes() -> None:
+    mask = torch.tensor([True, False, False, True, True])
+    store = GraphStore(**arguments(), node_fields={"motif_mask": mask})
+    batch = store.batch([1, 0]).to_pyg()
+    assert batch.motif_mask.tolist() == [False, True, True, True, False]
+    assert store.subset([1])[0].motif_mask.tolist() == [False, True, True]
 
 
-def test_edges_are_sorted_and_their_features_move_along() -> None:
-    given_arguments = arguments() | {
-        "edge_index": torch.tensor([[1, 0, 2, 1, 0, 1], [0, 1, 1, 2, 1, 0]]),
-        "edge_attr": torch.tensor([10.0, 1, 21, 12, 1, 10]).view(6, 1),
-    }
-    store = GraphStore(**given_arguments)
-    assert store.edge_index.tolist() == [[0, 1, 0, 1, 1, 2], [1, 0, 1, 0, 2, 1]]
-    assert store.edge_attr is not None
-    assert store.edge_attr.flatten().tolist() == [1.0, 10, 1, 10, 12, 21]
-    assert not store.undirected  # an edge and its reverse differ in their features
-
-
-def test_statistics_and_repr() -> None:
+def test_statistics() -> None:
     loop = torch.tensor([[0, 1, 0], [1, 0, 0]])
     graphs = [Data(x=torch.ones(2, 3), edge_index=loop, y=torch.tensor([k])) for k in (0, 1)]
     store = GraphStore.from_pyg(graphs, name="loops", num_continuous=1)
@@ -131,113 +142,171 @@ def test_statistics_and_repr() -> None:
     assert store.max_degree() == 2
     text = repr(store)
     assert all(part in text for part in ("loops", "2 graphs", "2 classes", "1 continuous"))
-    directed = GraphStore.from_pyg(
-        [Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0]))]
-    )
+    directed = GraphStore.from_pyg([Data(edge_index=EDGES[:, :1], num_nodes=2, y=0)])
     assert directed.statistics()["mean_edges"] == 1.0
-    assert "directed" in repr(directed)
+    assert "directed |E| 1.0" in repr(directed)
 
 
-def test_node_fields_travel_with_their_nodes() -> None:
-    mask = torch.tensor([True, False, False, True, True])
-    store = GraphStore(**arguments(), node_fields={"motif_mask": mask})
-    batch = store.batch([1, 0])
-    assert batch.motif_mask.tolist() == [False, True, True, True, False]
-    assert [g.motif_mask.tolist() for g in batch.to_data_list()] == [
-        [False, True, True],
-        [True, False],
-    ]
+# ------------------------------------------------------------------ targets
 
 
-def test_multilabel_with_missing_entries_and_regression() -> None:
-    graphs = random_batch(torch.Generator().manual_seed(0), graphs=2).to_data_list()
-    for graph, y in zip(graphs, ([[1.0, float("nan")]], [[0.0, 1.0]]), strict=True):
-        graph.y = torch.tensor(y)
-    store = GraphStore.from_pyg(graphs)
-    assert (store.task, store.num_outputs) == ("multilabel", 2)
-    assert store.batch([1, 0]).y.nan_to_num(7.0).tolist() == [[0.0, 1.0], [1.0, 7.0]]
-    with pytest.raises(DataError, match="multilabel"):
-        _ = store.labels
-    for graph, value in zip(graphs, (0.5, 2.0), strict=True):
-        graph.y = torch.tensor([value])
-    assert GraphStore.from_pyg(graphs).task == "regression"
+def test_the_task_is_found_from_all_targets() -> None:
+    graphs = random_batch(generator(), graphs=2).to_data_list()
+    for targets, task, outputs in (
+        ([0, [3]], "multiclass", 4),
+        ([torch.tensor([[1.0, float("nan")]]), [0.0, 1.0]], "multilabel", 2),
+        ([0.0, 2.5], "regression", 1),
+        ([np.int64(1), torch.tensor(0)], "multiclass", 2),
+    ):
+        for graph, y in zip(graphs, targets, strict=True):
+            graph.y = y
+        store = GraphStore.from_pyg(graphs)
+        assert (store.task, store.num_outputs) == (task, outputs)
+    with pytest.raises(DataError, match="multilabel data set: it has targets"):
+        _ = GraphStore(**arguments(y=torch.ones(2, 3)), task="multilabel").labels
 
 
-def test_to_pyg_and_back() -> None:
-    batch = random_batch(torch.Generator().manual_seed(1), edge_attr=True, simple=False)
-    store = GraphStore.from_pyg(batch.to_data_list())
-    assert GraphStore.from_pyg(store.to_pyg()).fingerprint() == store.fingerprint()
+def test_other_targets_and_splits_for_the_same_graphs() -> None:
+    store = gt.load("motifs", graphs=12)
+    other = store.with_targets(torch.rand(12), task="regression", label_names=["size"])
+    assert (other.task, other.num_outputs, other.label_names) == ("regression", 1, ("size",))
+    assert other.with_targets(torch.arange(12) % 6, task="multiclass").label_names is None
+    same = store.with_targets(store.y.flip(0))
+    assert same.label_names == store.label_names
+    assert same.y.tolist() == store.y.tolist()[::-1]
+    split = store.with_official(torch.arange(12) % 3)
+    assert split.official is not None
+    assert (split.official.tolist(), store.official) == ([0, 1, 2] * 4, None)
+    with pytest.raises(DataError, match="must have 12 entries"):
+        store.with_targets(torch.zeros(3))
+    with pytest.raises(DataError, match="none for test"):
+        store.with_official(torch.arange(12) % 2)
 
 
-# ------------------------------------------------------------------ layout and adjacency
+# ------------------------------------------------------------------ graphs of PyG
 
 
-def test_layout_of_data_with_a_batch_vector() -> None:
-    nothing = torch.empty(2, 0, dtype=torch.long)
-    data = Data(x=torch.zeros(3, 1), edge_index=nothing, batch=torch.tensor([0, 0, 1]))
-    layout = layout_of(data)
-    assert layout.ptr.tolist() == [0, 2, 3]
-    assert layout.num_graphs == 2
-    with pytest.raises(DataError, match="sorted"):
-        layout_of(Data(x=torch.zeros(2, 1), edge_index=nothing, batch=torch.tensor([1, 0])))
+class InMemory(InMemoryDataset):
+    def __init__(self, graphs: list[Data], transform: Any = None) -> None:
+        super().__init__(transform=transform)
+        self.data, self.slices = self.collate(graphs)
 
 
-def test_adjacency_is_rebuilt_when_edges_are_replaced() -> None:
-    batch = random_batch(torch.Generator().manual_seed(2))
-    first = adjacency_of(batch)
-    assert adjacency_of(batch) is first
-    other = copy.copy(batch)
-    other.edge_index = batch.edge_index[:, :2]
-    assert adjacency_of(other).row.numel() == 2
-    assert adjacency_of(batch) is first
-    batch.edge_weight = torch.full((batch.num_edges,), 2.0)
-    weighted = adjacency_of(batch)
-    assert weighted.weight is not None
-    assert float(weighted.degree.sum()) == 2.0 * batch.num_edges
+class Doubled(InMemory):
+    """Gives other graphs than its tensors hold."""
+
+    def get(self, idx: int) -> Data:
+        data = super().get(idx)
+        data.x = 2 * data.x
+        return data
 
 
-def test_batches_work_in_inference_mode() -> None:
-    store = GraphStore.from_pyg(random_batch(torch.Generator().manual_seed(0)).to_data_list())
-    model = GraphClassifier.for_data(store, layers=2, hidden=8, seed=0).eval()
-    outside = store.batch([0, 1, 2])
-    with torch.inference_mode():
-        inside = model(store.batch([0, 1, 2])).logits
-        again = model(outside).logits
-    after = model(outside).logits  # what was kept inside must not spoil a pass with gradients
-    after.sum().backward()
-    torch.testing.assert_close(inside, after.detach())
-    torch.testing.assert_close(again, after.detach())
+class OneByOne(Dataset):
+    def __init__(self, graphs: list[Data]) -> None:
+        super().__init__()
+        self.graphs = graphs
+
+    def len(self) -> int:
+        return len(self.graphs)
+
+    def get(self, idx: int) -> Data:
+        return self.graphs[idx]
 
 
-def test_edges_changed_in_place_are_seen() -> None:
-    batch = random_batch(torch.Generator().manual_seed(2), undirected=False)
-    before = adjacency_of(batch).row.clone()
-    batch.edge_index[:, 0] = batch.edge_index[:, 0].flip(0)
-    assert not torch.equal(adjacency_of(batch).row, before)
+def same_store(found: GraphStore, expected: GraphStore) -> bool:
+    return (found.fingerprint(), found.undirected) == (expected.fingerprint(), expected.undirected)
 
 
-def test_keeping_the_adjacency_adds_no_field() -> None:
-    batch = random_batch(torch.Generator().manual_seed(2))
-    before = batch.clone()
-    adjacency_of(batch)
-    assert same_content(batch, before)
+@settings(max_examples=40)
+@given(batches(), st.data())
+def test_every_form_gives_the_same_store(batch: Batch, data: st.DataObject) -> None:
+    graphs = graphs_of(batch)
+    whole = GraphStore.from_pyg(graphs)
+    dataset = InMemory(graphs)
+    forms: list[Iterable[Data]] = [dataset, iter(graphs), OneByOne(graphs), whole]
+    if len(graphs) > 1:
+        forms.append(Batch.from_data_list(graphs))
+    assert all(same_store(GraphStore.from_pyg(form), whole) for form in forms)
+    chosen = data.draw(st.lists(st.integers(0, len(graphs) - 1), min_size=1, max_size=6))
+    part = GraphStore.from_pyg([graphs[i] for i in chosen])
+    subsets = [dataset[chosen], Subset(dataset, chosen), Subset(graphs, chosen)]
+    subsets.append(Subset(Subset(dataset, range(len(graphs))), torch.tensor(chosen)))
+    assert all(same_store(GraphStore.from_pyg(form), part) for form in subsets)
 
 
-def test_make_batch_without_features() -> None:
-    batch = make_batch(
-        edge_index=torch.tensor([[0, 1, 2], [1, 0, 2]]),
-        node_counts=torch.tensor([2, 1, 2]),
-        edge_counts=torch.tensor([2, 1, 0]),
-        node_fields={},
-        edge_fields={"edge_weight": torch.tensor([1.0, 1.0, 3.0])},
-        graph_fields={"y": torch.tensor([0, 1, 2])},
-    )
-    check_valid_batch(batch, graphs=3, undirected=True)
-    assert [g.edge_index.tolist() for g in batch.to_data_list()] == [
-        [[0, 1], [1, 0]],
-        [[0], [0]],
-        [[], []],
-    ]
+def test_data_sets_that_change_their_graphs() -> None:
+    graphs = random_batch(generator(), edge_attr=True).to_data_list()
+    for graph in graphs:
+        graph.mask = graph.x[:, 0] > 0
+        graph.y = torch.rand(1, 3, generator=generator(graph.num_nodes))
+    plain = GraphStore.from_pyg(graphs, node_fields=["mask"])
+    assert same_store(GraphStore.from_pyg(InMemory(graphs), node_fields=["mask"]), plain)
+
+    def double(data: Data) -> Data:
+        data.x = 2 * data.x
+        return data
+
+    for dataset in (Doubled(graphs), InMemory(graphs, double)):
+        store = GraphStore.from_pyg(dataset)
+        assert store.x is not None
+        assert plain.x is not None
+        assert torch.equal(store.x, 2 * plain.x)
+
+
+def test_features_without_columns_are_none() -> None:
+    graphs = [Data(x=torch.ones(k + 1, 0), edge_index=torch.empty(2, 0), y=k) for k in (0, 1)]
+    for form in (graphs, InMemory(graphs)):
+        store = GraphStore.from_pyg(form)
+        assert store.x is None
+        assert store.node_counts.tolist() == [1, 2]
+        assert store.edge_index.shape == (2, 0)
+
+
+@pytest.mark.parametrize("form", [list, InMemory])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": [[1.0], [2.0]]}, r"an `x` that is a tensor \[nodes, features\]; got list"),
+        ({"x": torch.ones(3, 1), "num_nodes": 2}, "an `x` of 2 rows; got 3"),
+        ({"edge_attr": torch.ones(3, 1)}, "an `edge_attr` of 2 rows; got 3"),
+        ({"edge_index": EDGES.float()}, r"tensor \[2, edges\] of whole .* got float32 \[2, 2\]"),
+        ({"y": "toxic"}, "a `y` of numbers; got str"),
+        ({"y": torch.empty(0)}, r"a `y` of numbers; got float32 \[0\]"),
+    ],
+)
+def test_bad_graphs_of_pyg_are_named(form: Any, changes: dict[str, Any], message: str) -> None:
+    good = Data(x=torch.ones(2, 1), edge_index=EDGES, edge_attr=torch.ones(2, 1), y=0)
+    bad = copy.copy(good)
+    for field, value in changes.items():
+        setattr(bad, field, value)
+    number = 1 if form is list else 0
+    items = [good, bad] if form is list else [bad, copy.copy(bad)]
+    with pytest.raises(DataError, match=f"mine: graph {number} must have .*{message}"):
+        GraphStore.from_pyg(form(items), name="mine")
+
+
+def test_graphs_of_pyg_that_do_not_fit_together() -> None:
+    good = Data(x=torch.ones(2, 1), edge_index=EDGES, y=torch.tensor([0]))
+
+    def without(field: str) -> Data:
+        return Data(**{key: value for key, value in good if key != field})
+
+    several = HeteroData()
+    several["atom"].x = torch.ones(2, 1)
+    for graphs, message in (
+        ([], "there are no graphs"),
+        ([good, without("y")], "graph 1 has no `y`"),
+        ([good, without("edge_index")], "graph 1 has no `edge_index`"),
+        ([good, Data(edge_index=EDGES, y=0, num_nodes=2)], "graph 1 has no `x`"),
+        ([good, Data(x=torch.ones(2, 2), edge_index=EDGES, y=0)], "`x` do not fit together"),
+        ([good, Data(x=torch.ones(2, 1), edge_index=EDGES, y=[0, 1])], "1 to 2 entries per graph"),
+        ([good, several], r"graph 1 has several types of nodes .*to_homogeneous\(\)"),
+        ([good, "CCO"], "graph 1 must be a PyG `Data`; got str"),
+    ):
+        with pytest.raises(DataError, match=message):
+            GraphStore.from_pyg(graphs)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="no `motif_mask`"):
+        GraphStore.from_pyg([good], node_fields=["motif_mask"])
 
 
 # ------------------------------------------------------------------ bad data
@@ -247,254 +316,46 @@ def test_make_batch_without_features() -> None:
     ("changes", "message"),
     [
         ({"x": torch.tensor([[1.0, 2]] * 4 + [[float("nan"), 1]])}, "node 2 of graph 1 .*finite"),
-        ({"x": torch.full((5, 2), float("inf"))}, "node 0 of graph 0 .*finite"),
-        ({"x": torch.ones(4, 2)}, r"`x` must have 5 rows.*got 4"),
-        ({"x": torch.ones(5)}, r"`x` must have shape \[nodes, features\]"),
-        ({"x": torch.ones(5, 0)}, "at least one feature"),
-        ({"y": torch.tensor([0, -1])}, "label of graph 1 is -1"),
+        ({"x": torch.ones(4, 2)}, r"`x` must have shape \[5, features\].*got \[4, 2\]"),
+        ({"x": torch.ones(5, 0)}, r"`x` must have shape \[5, features\]"),
         ({"num_outputs": 1}, "label of graph 1 is 1; labels must lie between 0 and 0"),
         ({"y": torch.tensor([0.0, 1.0])}, "must be integers"),
         ({"y": torch.tensor([0, 1, 1])}, "one entry per graph; got 2, 2 and 3"),
         ({"edge_index": torch.tensor([[0, 1, 0, 1, 1, 3]] * 2)}, "edge of graph 1 joins .*0 to 2"),
-        ({"edge_index": torch.tensor([[0, 2, 0, 1, 1, 2]] * 2)}, "edge of graph 0 joins .*0 to 1"),
-        ({"edge_index": torch.tensor([[0, -1, 0, 1, 1, 2]] * 2)}, "edge of graph 0 joins"),
+        ({"edge_index": torch.tensor([[0, -1, 0, 1, 1, 2]] * 2)}, "edge of graph 0 joins .*0 to 1"),
         ({"edge_index": torch.zeros(2, 3, dtype=torch.long)}, r"shape \[2, 6\].*got \[2, 3\]"),
-        (
-            {"node_counts": torch.tensor([5, 0]), "edge_counts": torch.tensor([6, 0])},
-            "graph 1 has no nodes",
-        ),
-        ({"edge_attr": torch.ones(5, 1)}, r"`edge_attr` must have shape \[6, features\]"),
-        ({"edge_attr": torch.tensor([[1.0]] * 5 + [[float("nan")]])}, "edge of graph 1 .*finite"),
+        ({"edge_index": torch.zeros(2, 6)}, "`edge_index` must be integers"),
+        ({"node_counts": torch.tensor([5, 0])}, "graph 1 has no nodes"),
+        ({"edge_attr": torch.tensor([[1.0]] * 5 + [[float("inf")]])}, "edge of graph 1 .*finite"),
         ({"label_names": ["a"]}, "`label_names` must have 2 names.*got 1"),
         ({"num_continuous": 3}, "`num_continuous`.*got 3"),
-        ({"node_fields": {"mask": torch.ones(3)}}, "`mask` must have 5 rows"),
+        ({"node_fields": {"mask": torch.ones(3)}}, r"`mask` must have shape \[5\]"),
         ({"task": "ranking"}, "`task` must be one of multiclass, multilabel, regression"),
-        (
-            {"task": "regression", "y": torch.tensor([[1.0], [float("inf")]])},
-            "target of graph 1 is infinite",
-        ),
+        ({"task": "regression", "y": torch.tensor([1.0, float("inf")])}, "graph 1 is infinite"),
+        ({"task": "regression", "num_outputs": 2}, r"must have shape \[graphs, 2\]"),
+        ({"official": torch.tensor([0, 3])}, r"0 \(train\).*got 3 for graph 1"),
+        ({"official": torch.tensor([0, 2])}, "got none for validation"),
     ],
 )
-def test_bad_data_is_named(changes: dict[str, object], message: str) -> None:
+def test_bad_data_are_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        GraphStore(**(arguments() | changes))
+        GraphStore(**arguments(**changes))
 
 
 @pytest.mark.parametrize(
     ("indices", "message"),
     [
         ([], "must not be empty"),
-        (torch.zeros(2, dtype=torch.bool), "must not be empty"),
-        ([0, 2], "between 0 and 1; got 2"),
-        ([-1], "between 0 and 1; got -1"),
-        (torch.tensor([True]), r"mask .*shape \[2\]"),
+        ([0, 2], "between 0 and 1; got .*2"),
+        ([-1], "between 0 and 1; got .*-1"),
+        (torch.tensor([True]), r"shape \[2\] as a mask"),
+        ([0.5], "must be integers"),
     ],
 )
-@pytest.mark.parametrize("method", ["subset", "batch"])
-def test_bad_indices_are_named(method: str, indices: object, message: str) -> None:
+def test_bad_indices_are_named(indices: Any, message: str) -> None:
     store = GraphStore(**arguments())
-    with pytest.raises(DataError, match=message):
-        getattr(store, method)(indices)
-
-
-def test_bad_pyg_graphs_are_named() -> None:
-    good = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0]))
-    without_y = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]))
-    without_edges = Data(x=torch.ones(2, 1), y=torch.tensor([0]))
-    without_x = Data(edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0]), num_nodes=2)
-    wider = Data(x=torch.ones(2, 2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0]))
-    two = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1]))
-    for graphs, message in (
-        ([], "there are no graphs"),
-        ([good, without_y], "graph 1 has no `y`"),
-        ([good, without_edges], "graph 1 has no `edge_index`"),
-        ([good, without_x], "graph 1 has no `x`"),
-        ([good, wider], "`x` do not fit together"),
-        ([good, two], "1 to 2 entries per graph"),
-    ):
+    for take in (store.subset, store.batch, lambda order: list(store.batches(order, 2))):
         with pytest.raises(DataError, match=message):
-            GraphStore.from_pyg(graphs)
-    with pytest.raises(DataError, match="no `motif_mask`"):
-        GraphStore.from_pyg([good], node_fields=["motif_mask"])
-
-
-EDGES = torch.tensor([[0, 1], [1, 0]])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"x": [[1.0], [2.0]]}, r"an `x` that is a tensor \[nodes, features\]; got list"),
-        ({"x": "CC"}, "an `x` that is a tensor .* got str"),
-        ({"x": torch.ones(2, 1, 1)}, r"an `x` that is a tensor .* got float32 \[2, 1, 1\]"),
-        ({"x": torch.ones(2, 1).to_sparse()}, "an `x` that is a tensor"),
-        ({"x": torch.ones(3, 1), "num_nodes": 2}, "an `x` of 2 rows; got 3"),
-        ({"num_nodes": 2.5}, "a `num_nodes` that is a whole number; got float"),
-        ({"edge_attr": [1, 2]}, r"an `edge_attr` that is a tensor \[edges, features\]; got list"),
-        ({"edge_attr": torch.ones(3, 1)}, "an `edge_attr` of 2 rows; got 3"),
-        ({"edge_index": EDGES.float()}, r"tensor \[2, edges\] of whole .* got float32 \[2, 2\]"),
-        ({"edge_index": EDGES.bool()}, "got bool"),
-        ({"edge_index": EDGES.tolist()}, "of whole numbers; got list"),
-        ({"edge_index": EDGES[0]}, r"got int64 \[2\]"),
-        ({"y": "toxic"}, "a `y` of numbers; got str"),
-        ({"y": ["toxic"]}, "a `y` of numbers; got list"),
-        ({"y": [[1], [1, 2]]}, "a `y` of numbers; got list"),
-        ({"y": torch.empty(0)}, r"a `y` of numbers; got float32 \[0\]"),
-        ({"y": 10**30}, "a `y` of numbers; got int"),
-    ],
-)
-def test_pyg_graphs_that_are_no_tensors_are_named(changes: dict[str, object], message: str) -> None:
-    good = Data(x=torch.ones(2, 1), edge_index=EDGES, y=torch.tensor([0]))
-    bad = copy.copy(good)
-    for field, value in changes.items():
-        setattr(bad, field, value)
-    with pytest.raises(DataError, match=f"mine: graph 1 must have .*{message}"):
-        GraphStore.from_pyg([good, bad], name="mine")
-
-
-def test_pyg_graphs_may_have_plain_targets_and_no_edges() -> None:
-    graphs = [Data(x=torch.ones(2, 1), edge_index=EDGES, y=y) for y in (0, [1], np.int64(2))]
-    # This is float.
-    graphs[1].edge_index = torch.empty(2, 0)
-    store = GraphStore.from_pyg(graphs)
-    assert store.y.tolist() == [0, 1, 2]
-    assert store.edge_counts.tolist() == [2, 0, 2]
-    assert store.edge_index.tolist() == [[0, 1, 0, 1], [1, 0, 1, 0]]
-
-
-# ------------------------------------------------------------------ files
-
-
-@pytest.mark.parametrize(
-    ("reading", "message"),
-    [
-        ({"kind": 5}, "'kind' must be a text"),
-        ({"kind": None}, "'kind' must be a text"),
-        ({"elements": ["C", 5]}, "'elements' must be a list of texts"),
-        ({"elements": None}, "'elements' must be a list of texts"),
-        ({"targets": "y"}, "'targets' must be a list of texts"),
-        ({"id": ["name"]}, "'id' must be a text or null"),
-        ({"node_labels": {"C": 0}}, "'node_labels' must be a list of texts or null"),
-        ({"node_numbers": 1.5}, "'node_numbers' must be a whole number"),
-        ({"edge_numbers": True}, "'edge_numbers' must be a whole number"),
-        ({"directed": 0}, "'directed' must be true or false"),
-        ({"ignored": ["mass"]}, "'ignored' must be an object of lists of texts"),
-        ({"ignored": {"node": ["mass", 1], "edge": []}}, "'ignored' must be an object of lists"),
-        ({"other": {"a": "b"}}, "'other' must be a text, a list of texts, a whole number, true"),
-        ({"other": 0.5}, "'other' must be a text"),
-    ],
-)
-def test_a_store_from_elsewhere_has_a_sound_reading(
-    reading: dict[str, object], message: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "store.safetensors"
-    GraphStore(**arguments(), reading=reading).save(path)
-    assert GraphStore.load(path).reading == reading
-    with pytest.raises(DataError, match=f"{path} cannot be read .* in its `reading`, {message}"):
-        GraphStore.load(path, check=True)
-
-
-@pytest.mark.parametrize(
-    "reading",
-    [
-        None,
-        {},
-        {"kind": "molecules", "features": "elements", "elements": ["C"], "smiles": None,
-         "targets": ["y"], "id": "CID"},
-        {"kind": "graphs", "node_labels": ["C"], "node_numbers": 1, "edge_labels": None,
-         "edge_numbers": 0, "directed": True, "ignored": {"node": ["mass"]}},
-        {"other": ["a"], "another": None, "number": 3, "flag": True},
-    ],
-)  # fmt: skip
-def test_a_sound_reading_is_kept(reading: dict[str, object] | None, tmp_path: Path) -> None:
-    GraphStore(**arguments(), reading=reading).save(tmp_path / "store.safetensors")
-    assert GraphStore.load(tmp_path / "store.safetensors", check=True).reading == reading
-
-
-def full_store() -> GraphStore:
-    return GraphStore(
-        **arguments(),
-        edge_attr=torch.tensor([1.0, 1, 2, 2, 3, 3]).view(6, 1),
-        name="täst",
-        label_names=["a", "b"],
-        num_continuous=1,
-        node_fields={"motif_mask": torch.tensor([True, False, True, False, True])},
-    )
-
-
-def test_save_and_load(tmp_path: Path) -> None:
-    store = full_store()
-    path = tmp_path / "new" / "store.safetensors"
-    store.save(path)
-    assert [p.name for p in path.parent.iterdir()] == ["store.safetensors"]
-    again = GraphStore.load(path)
-    assert repr(again) == repr(store)
-    assert again.fingerprint() == store.fingerprint()
-    assert again.label_names == ("a", "b")
-    assert (again.num_continuous, again.undirected, again.task) == (1, True, "multiclass")
-    assert same_content(again.batch([1, 0]), store.batch([1, 0]))
-
-
-def test_fingerprint_tells_contents_apart() -> None:
-    store = full_store()
-    prints = {store.fingerprint(), store.subset([0]).fingerprint(), store.subset([1]).fingerprint()}
-    changed = arguments()
-    assert isinstance(changed["x"], torch.Tensor)
-    changed["x"] = changed["x"] + torch.eye(5, 2) * 1e-3
-    prints |= {GraphStore(**arguments()).fingerprint(), GraphStore(**changed).fingerprint()}
-    assert len(prints) == 5
-    assert store.subset([0, 1]).fingerprint() == store.fingerprint()
-
-
-def test_a_part_saves_as_a_whole(tmp_path: Path) -> None:
-    part = full_store().subset([1])
-    part.save(tmp_path / "part")
-    assert GraphStore.load(tmp_path / "part").fingerprint() == part.fingerprint()
-
-
-def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "store"
-    store = full_store()
-    store.save(path)
-    content = path.read_bytes()
-
-    def fail(*args: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr("graph_transplant.graphs._bytes_of", fail)
-    with pytest.raises(OSError, match="disk full"):
-        store.subset([0]).save(path)
-    assert path.read_bytes() == content
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_files_that_are_no_stores(tmp_path: Path) -> None:
-    from safetensors.torch import save_file
-
-    with pytest.raises(DataError, match="there is no file"):
-        GraphStore.load(tmp_path / "missing")
-    (tmp_path / "text").write_text("not a store")
-    save_file({"x": torch.ones(1)}, tmp_path / "other")
-    store = full_store()
-    store.save(tmp_path / "cut")
-    content = (tmp_path / "cut").read_bytes()
-    (tmp_path / "cut").write_bytes(content[: len(content) // 2])
-    for name in ("text", "other", "cut", "."):
-        with pytest.raises(DataError, match="store"):
-            GraphStore.load(tmp_path / name)
-
-
-def test_one_graph_is_taken_as_data_and_all_are_gone_through() -> None:
-    store = load("motifs", graphs=12)
-    listed = store.to_pyg()
-    assert len(list(store)) == 12
-    for place in (0, 5, -1):
-        one, same = store[place], listed[place]
-        assert torch.equal(one.edge_index, same.edge_index)
-        assert torch.equal(one.y, same.y)
-        assert torch.equal(one.motif_mask, same.motif_mask)
-        assert one.num_nodes == same.num_nodes
-    with pytest.raises(IndexError, match="motifs has 12 graphs; there is no graph 12"):
-        store[12]
-    with pytest.raises(TypeError):
-        store["0"]  # type: ignore[index]
+            take(indices)
+    with pytest.raises(IndexError, match="has 2 graphs; there is no graph 2"):
+        store[2]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from math import prod
 
 import pytest
 
 import graph_transplant as gt
-from graph_transplant.augment import METHODS, build_method, expand_methods, refusal, search_space
+from graph_transplant.augment import (
+    METHODS,
+    DropNodes,
+    LabelSmoothing,
+    OriginalGraphs,
+    build_method,
+    expand_methods,
+    refusal,
+    search_space,
+)
 from graph_transplant.augment.methods import method_name, parse_method
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.compare import compare
-from graph_transplant.experiments.progress import Silent
 
 # The paper's appendix, "Baselines" and "Implementation details": what is tuned, among what.
 PAPER_SEARCH = {
@@ -27,16 +34,14 @@ PAPER_SEARCH = {
 }
 
 
-def model(features: int = 3) -> gt.GraphClassifier:
-    return gt.GraphClassifier(features, 2, hidden=4, layers=1, seed=0)
+def model() -> gt.GraphClassifier:
+    return gt.GraphClassifier(3, 2, hidden=4, layers=1, seed=0)
 
 
 def test_the_search_spaces_are_those_of_the_paper() -> None:
     listed = {name: dict(method.search) for name, method in METHODS.items() if method.in_paper}
     assert listed == PAPER_SEARCH
-
-
-def test_ablations_and_controls_may_try_as_many_values_as_what_they_are_held_against() -> None:
+    # Ablations and controls may try as many values as what they are held against.
     for name, method in METHODS.items():
         if name.startswith("transplant-") or name == "saliency-shuffled":
             assert dict(method.search) == PAPER_SEARCH["transplant-ep"], name
@@ -46,145 +51,79 @@ def test_ablations_and_controls_may_try_as_many_values_as_what_they_are_held_aga
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_a_search_space_is_the_method_with_each_value(name: str) -> None:
-    presets = search_space(name)
-    count = 1
-    for values in METHODS[name].search.values():
-        count *= len(values)
-    assert len(presets) == len(set(presets)) == count
+    presets, search = search_space(name), METHODS[name].search
+    assert len(presets) == len(set(presets)) == prod(len(values) for values in search.values())
+    assert name in presets  # the default is one of the paper's values
     for preset in presets:
         assert parse_method(preset)[0] == name
         assert len(build_method(preset, model())) == (0 if name == "vanilla" else 1)
-    if METHODS[name].search:
-        assert name in presets  # the default is one of the paper's values
-
-
-def test_parameters_reach_the_augmentation() -> None:
-    (dropped,) = build_method("drop-nodes:ratio=0.4", model())
-    assert isinstance(dropped, gt.DropNodes)
-    assert dropped.ratio == 0.4
-    (mixed,) = build_method("transplant-ep:anchor_ratio=0.05:pairing=minority", model())
-    assert isinstance(mixed, gt.GraphTransplant)
-    assert mixed.pairing.policy == "minority"
-    assert mixed.cut.anchor_ratio == 0.05
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_a_parameter_at_its_default_changes_nothing(name: str) -> None:
+    # A parameter at its default changes nothing.
     written = method_name(name, METHODS[name].parameters)
     assert expand_methods([written, name]) == [name]
 
 
+def test_parameters_reach_the_augmentation() -> None:
+    (dropped,) = build_method("drop-nodes:ratio=0.4", model())
+    assert isinstance(dropped, DropNodes)
+    assert dropped.ratio == 0.4
+    settings = "anchor_ratio=0.05:pairing=minority:max_hops=2:alpha=0.5"
+    (mixed,) = build_method(f"transplant-ep:{settings}:saliency=gradient-x-activation", model())
+    assert isinstance(mixed, gt.GraphTransplant)
+    assert (mixed.anchor_ratio, mixed.hops, mixed.alpha) == (0.05, (1, 2), 0.5)
+    assert (mixed.pairing.policy, mixed.connect) == ("minority", "predict")
+    assert mixed.saliency == gt.NodeSaliency("gradient-x-activation")
+    # By default they are those of the class.
+    (plain,) = build_method("transplant-dp", model())
+    names = ("connect", "anchor_ratio", "hops", "alpha", "anchors", "cut", "importance", "saliency")
+    written = gt.GraphTransplant()
+    assert all(getattr(plain, name) == getattr(written, name) for name in names)
+
+
 @pytest.mark.parametrize(
-    "name", [name for name, method in METHODS.items() if "pairing" in method.parameters]
+    ("name", "differs"),
+    [
+        ("transplant-disconnected", {"connect": "none"}),
+        ("transplant-size-label", {"connect": "predict", "importance": "size"}),
+        ("transplant-scattered", {"connect": "predict", "cut": "scattered"}),
+        ("transplant-random", {"connect": "predict", "anchors": "random"}),
+        ("saliency-shuffled", {"connect": "predict", "shuffle_saliency": True}),
+    ],
 )
+def test_ablations_change_one_part(name: str, differs: dict[str, object]) -> None:
+    (found,), (plain,) = (build_method(each, model()) for each in (name, "transplant-dp"))
+    parts = ("connect", "importance", "cut", "anchors", "shuffle_saliency")
+    changed = {part for part in parts if getattr(found, part) != getattr(plain, part)}
+    assert {part: getattr(found, part) for part in changed} == differs
+
+
+def test_controls_stand_among_the_methods() -> None:
+    kinds = {"label-smoothing": LabelSmoothing, "vanilla-x2": OriginalGraphs}
+    assert {name: type(build_method(name, model())[0]) for name in kinds} == kinds
+
+
 @pytest.mark.parametrize("policy", ["same-class", "cross-class", "minority"])
-def test_every_mixing_method_takes_every_pairing(name: str, policy: str) -> None:
-    (augmentation,) = build_method(f"{name}:pairing={policy}", model())
-    wrapped = isinstance(augmentation, gt.ShuffledSaliency)
-    inner = augmentation.transplant if wrapped else augmentation
-    assert inner.pairing.policy == policy
-
-
-def test_all_mixing_methods_have_a_pairing() -> None:
-    mixing = {name for name in METHODS if "mix" in name or name.startswith("transplant")}
+def test_every_mixing_method_takes_every_pairing(policy: str) -> None:
+    mixing = [name for name in METHODS if "mix" in name or name.startswith("transplant")]
     assert len(mixing) == 10
-    assert mixing <= {n for n, method in METHODS.items() if "pairing" in method.parameters}
+    for name in [*mixing, "saliency-shuffled"]:
+        (augmentation,) = build_method(f"{name}:pairing={policy}", model())
+        assert augmentation.pairing.policy == policy
 
 
 def test_groups() -> None:
     assert expand_methods(["all"]) == list(METHODS)
     assert expand_methods(["paper"]) == list(PAPER_SEARCH)
-    assert expand_methods(["vanilla", "drop-nodes:paper", "all"])[:3] == [
-        "vanilla",
-        "drop-nodes",
-        "drop-nodes:ratio=0.4",
-    ]
-    assert expand_methods(["vanilla", "vanilla"]) == ["vanilla"]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("transplant", "must be one of all, paper, vanilla"),
-        ("drop-nodes:rate=0.4", "drop-nodes has no parameter 'rate'; it has ratio"),
-        ("drop-nodes:ratio", "written NAME=VALUE"),
-        ("drop-nodes:ratio=", "written NAME=VALUE"),
-        ("drop-nodes:ratio=much", "`ratio` must be a number, got 'much'"),
-        ("drop-nodes:ratio=0.4:ratio=0.2", "`ratio` is set twice"),
-        ("vanilla:ratio=0.4", "vanilla has no parameters to set"),
-        ("unknown:paper", "`methods` must be one of all, paper, vanilla"),
-        ("ALL", "`methods` must be one of all, paper, vanilla"),
-        ("all:paper", "`all` stands for several methods and takes no parameters"),
-        ("drop-nodes:paper:ratio=0.4", "`paper` after a method stands alone"),
-        ("drop-nodes:ratio=0.4:paper", "`paper` after a method stands alone"),
-    ],
-)
-def test_a_name_that_cannot_be_read_is_told(text: str, said: str) -> None:
-    with pytest.raises(GraphTransplantError, match=said):
-        expand_methods([text])
-
-
-@pytest.mark.parametrize("value", ["-0.1", "1.5", "nan"])
-@pytest.mark.parametrize("name", [f"{n}:{key}" for n, m in METHODS.items() for key in m.search])
-def test_values_out_of_range_are_refused(name: str, value: str) -> None:
-    with pytest.raises(GraphTransplantError, match=name.partition(":")[2]):
-        build_method(f"{name}={value}", model())
-
-
-class Notes(Silent):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
-def test_a_named_method_that_cannot_serve_is_an_error_before_training(tmp_path: Path) -> None:
-    store = gt.load("motifs", graphs=24)
-    with pytest.raises(GraphTransplantError, match="mask-nodes needs node features, but motifs"):
-        compare(store, out=tmp_path / "x", methods=["vanilla", "mask-nodes"], folds=3, epochs=1)
-    assert not (tmp_path / "x").exists()
-
-
-def test_of_a_group_it_is_left_out_and_said(tmp_path: Path) -> None:
-    store, notes = gt.load("motifs", graphs=24), Notes()
-    result = compare(store, out=tmp_path, methods=["paper"], folds=3, epochs=1, reporter=notes)
-    ran = {record["method"] for record in result.records}
-    assert ran == set(PAPER_SEARCH) - {"mask-nodes"}
-    assert notes.notes == [
-        "mask-nodes is left out: mask-nodes needs node features, but motifs has none"
-    ]
-
-
-def test_a_preset_is_a_method_of_its_own_in_the_records(tmp_path: Path) -> None:
-    store = gt.load("motifs", graphs=24)
-    names = ["vanilla", "drop-nodes:paper"]
-    result = compare(store, out=tmp_path, methods=names, folds=3, epochs=2)
-    ran = [row.method for row in result.rows]
-    assert sorted(ran) == ["drop-nodes", "drop-nodes:ratio=0.4", "vanilla"]
-    before = (tmp_path / "records.jsonl").read_bytes()
-    again = compare(
-        store, out=tmp_path, methods=["drop-nodes:ratio=0.40", *names], folds=3, epochs=2
-    )
-    assert (tmp_path / "records.jsonl").read_bytes() == before
-    assert [row.method for row in again.rows] == ran
-
-
-def test_refusal_is_none_for_what_can_be_served() -> None:
-    motifs = gt.load("motifs", graphs=12)
-    ours = gt.GraphClassifier.for_data(motifs, hidden=4, layers=1)
-    assert refusal("transplant-ep", ours, motifs) is None
+    expected = ["vanilla", "drop-nodes", "drop-nodes:ratio=0.4"]
+    assert expand_methods(["vanilla", "drop-nodes:paper", "vanilla", "all"])[:3] == expected
 
 
 def test_sensitivity_changes_one_parameter_at_a_time() -> None:
-    names = expand_methods(["transplant-ep:sensitivity"])
-    assert names[0] == "transplant-ep"
-    changed = [parse_method(name)[1] for name in names[1:]]
-    assert all(len(one) == 1 for one in changed)
+    name, *variants = expand_methods(["transplant-ep:sensitivity"])
+    assert name == "transplant-ep"
     values: dict[str, list[object]] = {}
-    for one in changed:
-        for parameter, value in one.items():
-            values.setdefault(parameter, []).append(value)
+    for variant in variants:
+        ((parameter, value),) = parse_method(variant)[1].items()
+        values.setdefault(parameter, []).append(value)
     # The defaults (0.1, 3, 2 and the gradient) stand for themselves, once.
     assert values == {
         "anchor_ratio": [0.05, 0.2, 0.3],
@@ -194,41 +133,46 @@ def test_sensitivity_changes_one_parameter_at_a_time() -> None:
     }
 
 
-def test_parameters_of_graph_transplant_reach_its_parts() -> None:
-    (mixed,) = build_method(
-        "transplant-dp:max_hops=2:alpha=0.5:saliency=gradient-x-activation", model()
-    )
-    assert isinstance(mixed, gt.GraphTransplant)
-    assert tuple(mixed.cut.hops) == (1, 2)
-    assert mixed.cut.alpha == 0.5
-    assert mixed.saliency == gt.NodeSaliency("gradient-x-activation")
-    (plain,) = build_method("transplant-dp", model())
-    written = gt.GraphTransplant("degree")
-    assert isinstance(plain, gt.GraphTransplant)
-    assert tuple(plain.cut.hops) == tuple(written.cut.hops)
-    assert (plain.cut.alpha, plain.saliency) == (written.cut.alpha, written.saliency)
-
-
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "said"),
     [
-        ("transplant-dp:max_hops=0", "`max_hops` must be at least 1, got 0"),
-        ("transplant-dp:saliency=norm", "`saliency` must be one of"),
-        ("transplant-dp:alpha=0", "`alpha` must be positive"),
-    ],
-)
-def test_parameters_of_graph_transplant_are_checked(text: str, message: str) -> None:
-    with pytest.raises(GraphTransplantError, match=message):
-        build_method(text, model())
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+        ("transplant", "must be one of all, paper, vanilla"),
+        ("drop-nodes:rate=0.4", "drop-nodes has no parameter 'rate'; it has ratio"),
+        ("drop-nodes:ratio", "written NAME=VALUE"),
+        ("drop-nodes:ratio=much", "`ratio` must be a number, got 'much'"),
+        ("drop-nodes:ratio=0.4:ratio=0.2", "`ratio` is set twice"),
+        ("vanilla:ratio=0.4", "vanilla has no parameters to set"),
+        ("unknown:paper", "`methods` must be one of all, paper, vanilla"),
+        ("all:paper", "`all` stands for several methods and takes no parameters"),
+        ("drop-nodes:ratio=0.4:paper", "`paper` after a method stands alone"),
         ("drop-nodes:sensitivity", "which drop-nodes does not have"),
         ("transplant-dp:sensitivity:alpha=1", "`sensitivity` after a method stands alone"),
     ],
 )
-def test_sensitivity_is_refused_where_it_has_no_meaning(text: str, message: str) -> None:
-    with pytest.raises(GraphTransplantError, match=message):
+def test_a_name_that_cannot_be_read_is_told(text: str, said: str) -> None:
+    with pytest.raises(GraphTransplantError, match=said):
         expand_methods([text])
+
+
+VALUES = [
+    f"{n}:{key}={value}" for n, m in METHODS.items() for key in m.search for value in (-0.1, 1.5)
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [*VALUES, "transplant-dp:max_hops=0", "transplant-dp:saliency=norm", "transplant-dp:alpha=0"],
+)
+def test_values_out_of_range_are_refused(text: str) -> None:
+    parameter = text.partition(":")[2].partition("=")[0]
+    with pytest.raises(GraphTransplantError, match=f"`{parameter}` must be"):
+        build_method(text, model())
+
+
+def test_a_refusal_says_why_a_method_cannot_serve() -> None:
+    store = gt.load("motifs", graphs=12)
+    ours = gt.GraphClassifier.for_data(store, hidden=4, layers=1)
+    assert refusal("transplant-ep", ours, store) is None
+    assert refusal("mask-nodes", ours, store) == (
+        "mask-nodes needs node features, but motifs has none"
+    )

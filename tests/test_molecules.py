@@ -98,7 +98,7 @@ def ogb_graph(ogb_utils: ModuleType, smiles: str) -> tuple[np.ndarray, np.ndarra
     """What OGB makes of a molecule, its edges sorted."""
     with rdBase.BlockLogs():
         graph = ogb_utils.smiles2graph(smiles)
-    order = np.lexsort(graph["edge_index"][::-1])
+    order = np.lexsort(graph["edge_index"])
     return graph["node_feat"], graph["edge_index"][:, order], graph["edge_feat"][order]
 
 
@@ -161,8 +161,7 @@ def test_the_store_is_as_one_that_is_checked_and_sorted() -> None:
     assert checked.undirected
     assert torch.equal(checked.edge_index, store.edge_index)
     assert checked.fingerprint() == store.fingerprint()
-    assert store._x is not None
-    assert store._x.dtype == torch.uint8
+    assert store.field("x").dtype == torch.uint8
 
 
 def test_elements_are_those_that_occur_by_atomic_number() -> None:

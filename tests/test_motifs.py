@@ -45,7 +45,7 @@ def as_networkx(store: GraphStore) -> Iterator[tuple[Any, set[int], str]]:
         graph: nx.Graph[int] = nx.Graph()
         graph.add_nodes_from(range(int(batch.num_nodes)))
         graph.add_edges_from(batch.edge_index.t().tolist())
-        inside = set(batch.motif_mask.nonzero().flatten().tolist())
+        inside = set(batch.nodes["motif_mask"].nonzero().flatten().tolist())
         yield graph, inside, store.label_names[int(batch.y)]
 
 
@@ -111,7 +111,7 @@ def test_nodes_of_the_motif_lie_anywhere(store: GraphStore) -> None:
 def test_a_seed_means_the_same_graphs_on_every_machine(store: GraphStore) -> None:
     """A fixed value: a change here changes a published data set, and every result on it."""
     content = hashlib.sha256()
-    for part in (store.node_counts, store.edge_counts, store.edge_index, store.labels):
+    for part in (store.node_counts, store.edge_counts, store.field("edge_index"), store.labels):
         content.update(part.numpy().astype("<i4").tobytes())
     content.update(store.node_fields["motif_mask"].numpy().tobytes())
     assert content.hexdigest() == SHA256

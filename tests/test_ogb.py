@@ -102,7 +102,7 @@ def zipped(folder: Path, target: Path, inside: str) -> Path:
 
 
 def expected_graphs(name: str, tables: Tables) -> list[dict[str, np.ndarray]]:
-    """The graphs by plain numpy, one after the other; edges sorted."""
+    """The graphs by plain numpy, one after the other; edges sorted by receiver."""
     graphs = []
     node_widths, edge_widths = WIDTHS[name]
     node, edge = 0, 0
@@ -110,7 +110,7 @@ def expected_graphs(name: str, tables: Tables) -> list[dict[str, np.ndarray]]:
         pairs = tables["raw/edge"][edge : edge + edges]
         features = tables["raw/edge-feat"][edge : edge + edges]
         both = np.concatenate((pairs, pairs[:, ::-1]))
-        order = np.lexsort((both[:, 1], both[:, 0]))
+        order = np.lexsort((both[:, 0], both[:, 1]))
         graph = {"edge_index": both[order].T}
         if name == "ogbg-ppa":
             x = np.zeros((nodes, 7))
@@ -172,8 +172,7 @@ def test_graphs_are_those_of_the_tables(
         assert store.num_edge_features == 13
         assert store.label_names == ("inactive", "active")
         # One-hot columns take a byte each.
-        assert store._x is not None
-        assert store._x.dtype == torch.uint8
+        assert store.field("x").dtype == torch.uint8
 
 
 @pytest.mark.parametrize("name", ["ogbg-molhiv", "ogbg-ppa"])
@@ -512,7 +511,7 @@ def check_against_ogb(store: GraphStore, reader: Any, raw: Path, edges: int) -> 
     assert len(graphs) == len(store)
     for data, graph in zip(store.to_pyg(), graphs, strict=True):
         assert data.num_nodes == graph["num_nodes"]
-        order = np.lexsort((graph["edge_index"][1], graph["edge_index"][0]))
+        order = np.lexsort(graph["edge_index"])
         np.testing.assert_array_equal(data.edge_index.numpy(), graph["edge_index"][:, order])
         if "edge_attr" not in data:
             # Means over the edges that arrive, both directions being there.

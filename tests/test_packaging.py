@@ -61,7 +61,7 @@ def test_wheel_holds_the_whole_package(wheel: Path) -> None:
     wanted = {
         path.relative_to(source).as_posix()
         for path in source.rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
+        if path.is_file() and "__pycache__" not in path.parts
     }
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == wanted

@@ -602,7 +602,7 @@ def test_records_made_before_a_setting_existed_count(tmp_path: Path) -> None:
     (run,) = plan("table1", data=["ENZYMES"], models=["gcs"])
     old = made_up(run, "gcs", "vanilla", PLAIN)
     for record in old:
-        for name in ("metric", "split", "attack", "parts", "patience_unit"):
+        for name in ("metric", "split", "attack", "shards", "ties", "numerics", "patience_unit"):
             del record["settings"][name]
     save(tmp_path, run, old)
     rows = rows_of(paper_table("table1", {"ENZYMES": ["gcs"]}, budget="quick", out=tmp_path))

@@ -33,7 +33,8 @@ from graph_transplant.experiments.protocol import (
         ({"patience_unit": "steps"}, "`patience_unit` must be one of iterations, epochs"),
         ({"attack": (0.2, 0.0)}, r"`attack` must be shares in \(0, 1\], got 0.0"),
         ({"attack": (1.5,)}, r"`attack` must be shares in \(0, 1\], got 1.5"),
-        ({"parts": 0}, "`parts` must be at least 1, got 0"),
+        ({"shards": 0}, "`shards` must be at least 1, got 0"),
+        ({"ties": "last"}, "`ties` must be one of first, loss, reset; got 'last'"),
     ],
 )
 def test_settings_that_cannot_be_are_named(changed: dict[str, Any], message: str) -> None:
@@ -44,8 +45,8 @@ def test_settings_that_cannot_be_are_named(changed: dict[str, Any], message: str
 def test_a_record_of_before_a_setting_existed_had_its_default() -> None:
     old = {"folds": 5, "epochs": 400, "version": "0.1.0"}
     complete = Settings.complete(old)
-    assert complete == Settings(epochs=400).as_record("0.1.0")
-    assert "metric" not in old
+    assert complete == {**Settings(epochs=400).as_record("0.1.0"), "numerics": 1}
+    assert Settings.complete({**old, "parts": 2})["shards"] == 2  # as it was called then
 
 
 # The paper, appendix "Evaluation protocol".

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import graph_transplant as gt
+from graph_transplant import training
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import ray_engine
 from graph_transplant.experiments.compare import compare
@@ -22,6 +23,8 @@ from graph_transplant.experiments.engine import TrialError, run_trials
 from graph_transplant.experiments.progress import Silent
 from graph_transplant.experiments.protocol import Record, Settings, Trial, all_trials
 from graph_transplant.experiments.records import record_line
+from graph_transplant.experiments.trial import Job
+from graph_transplant.training import EpochLog
 
 pytestmark = [
     pytest.mark.cluster,
@@ -212,14 +215,21 @@ class Asked:
 def test_a_private_ray_gives_the_same_records_in_any_order_with_a_worker_killed(
     tmp_path: Path, expected: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flag = tmp_path / "flag"
+    flag, epochs = tmp_path / "flag", tmp_path / "epochs"
     real = ray_engine._run_there
 
-    def killed_once(data: list[Any], trial: Trial, *rest: Any) -> Any:
-        if trial == CULPRIT and not flag.exists():
-            flag.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(data, trial, *rest)
+    def killed_once(data: list[Any], trial: Trial, job: Job) -> Any:
+        def watch(log: EpochLog) -> None:
+            with epochs.open("a") as file:
+                file.write(f"{log.epoch} ")
+            if log.epoch == 2 and not flag.exists():
+                flag.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        if trial != CULPRIT:
+            return real(data, trial, job)
+        training.CHECKPOINT_SECONDS = 0  # of this worker
+        return job.run(ray_engine._load(job.fingerprint, data[0]), trial, [watch])
 
     # Defined in this function, it travels to the workers as code.
     monkeypatch.setattr(ray_engine, "_run_there", killed_once)
@@ -227,7 +237,7 @@ def test_a_private_ray_gives_the_same_records_in_any_order_with_a_worker_killed(
     (tmp_path / "out").mkdir()
     shuffled = random.Random(0).sample(TRIALS, len(TRIALS))
     records = run(tmp_path / "out", trials=shuffled, reporter=reporter)
-    assert flag.exists()
+    assert epochs.read_text() == "1 2 2 ", "it goes on from its checkpoint"
     assert lines(records) == expected
     (note,) = reporter.notes
     assert note == f"a worker on Ray was lost (WorkerCrashedError); running again: {CULPRIT}"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import Record, Settings, Trial
+from graph_transplant.experiments.protocol import NUMERICS, Record, Settings, Trial
 from graph_transplant.experiments.records import RecordStore, record_line
 from graph_transplant.files import write_atomically
 
@@ -317,28 +317,42 @@ def test_records_of_another_comparison_are_refused_and_each_difference_is_named(
     assert not (tmp_path / "records.torn").exists()
 
 
+def test_records_of_other_numerics_can_be_read_and_are_not_added_to(tmp_path: Path) -> None:
+    old = {"folds": 5, "epochs": 1000, "parts": 2}  # as records were before there were versions
+    (tmp_path / "records.jsonl").write_bytes(record_line(record(0, settings=old)))
+    assert RecordStore(tmp_path).read() == [record(0, settings=old)]
+    now = Settings(shards=2).as_record("0.1.0")
+    message = r"another version of the methods .*numerics 1, here 2.* start over with --fresh"
+    with (
+        pytest.raises(GraphTransplantError, match=message),
+        RecordStore(tmp_path).writing(IDENTITY, now),
+    ):
+        pass
+    with RecordStore(tmp_path).writing(IDENTITY, now, fresh=True) as writer:
+        assert not writer.records
+
+
 def test_records_made_before_a_setting_existed_fit_its_default_and_nothing_else(
     tmp_path: Path,
 ) -> None:
-    old = {"folds": 5, "epochs": 1000, "seed": 0, "version": "0.1.0"}
+    old = {"folds": 5, "epochs": 1000, "seed": 0, "numerics": NUMERICS, "version": "0.1.0"}
     (tmp_path / "records.jsonl").write_bytes(record_line(record(0, settings=old)))
-    now = Settings(seed=0).as_record("0.1.0")
+    now = Settings(seed=0).as_record("0.2.0")  # another version does not matter
     assert len(now) > len(old)
     with RecordStore(tmp_path).writing(IDENTITY, now) as writer:
         writer.append(record(1, settings=now))
     with RecordStore(tmp_path).writing(IDENTITY, old) as writer:
         assert len(writer.records) == 2
-    other = Settings(seed=0, metric="auroc", attack=(0.2,)).as_record("0.1.0")
-    with (
-        pytest.raises(GraphTransplantError, match="`metric` is accuracy there and auroc here"),
-        RecordStore(tmp_path).writing(IDENTITY, other),
+    for changed, message in (
+        ({"metric": "auroc"}, "`metric` is accuracy there and auroc here"),
+        ({"shards": 2}, "`shards` is 1 there and 2 here"),
+        ({"ties": "loss"}, "`ties` is first there and loss here"),
     ):
-        pass
-    with (
-        pytest.raises(GraphTransplantError, match=r"`version` is 0\.1\.0 there and 0\.2\.0 here"),
-        RecordStore(tmp_path).writing(IDENTITY, {**now, "version": "0.2.0"}),
-    ):
-        pass
+        with (
+            pytest.raises(GraphTransplantError, match=message),
+            RecordStore(tmp_path).writing(IDENTITY, now | changed),
+        ):
+            pass
     # The same values as tuple and as list, as a setting comes from Python and from JSON.
     attacked = Settings(attack=(0.2, 0.4)).as_record("0.1.0")
     path = tmp_path / "attacked"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ import graph_transplant as gt
 from graph_transplant.analysis import samples
 from graph_transplant.analysis.samples import (
     degree_distance,
-    edges_there,
     sample_quality,
     valence_limits,
 )
@@ -34,7 +34,7 @@ from graph_transplant.augment import (
 )
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.structures import atoms_of
-from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.saliency import Predictor
 
 NO_GRAPHS = {"vanilla", "manifold-mixup", "label-smoothing"}
@@ -82,9 +82,9 @@ class Recording(Augmentation):
         return virtual
 
 
-def plain_graphs(batch: Data) -> list[nx.Graph]:
+def plain_graphs(batch: GraphBatch) -> list[nx.Graph]:
     """The graphs of a batch for networkx: an edge of more than half its weight is there."""
-    there = batch.edge_weight > 0.5 if "edge_weight" in batch else None
+    there = None if batch.edge_weight is None else batch.edge_weight > 0.5
     found = []
     for number in range(int(batch.batch.max()) + 1):
         nodes = (batch.batch == number).nonzero().flatten().tolist()
@@ -146,7 +146,7 @@ def label_shares(made: list[Any]) -> tuple[np.ndarray, np.ndarray]:
     weights, shares = [], []
     for mixed in made:
         for number, weight in enumerate(mixed.label_weight.tolist()):
-            inside = mixed.node_from_source[mixed.batch.batch == number].tolist()
+            inside = mixed.node_from_source[mixed.batch.batch.numpy() == number].tolist()
             weights.append(weight)
             shares.append(sum(inside) / len(inside))
     return np.array(weights), np.array(shares)
@@ -252,10 +252,10 @@ def test_wrong_arguments_are_refused() -> None:
 def test_directions_repeats_and_loops_do_not_count() -> None:
     edges = torch.tensor([[0, 1, 0, 0, 2], [1, 0, 1, 0, 2]])
     graph = Data(edge_index=edges, num_nodes=4, y=torch.tensor([0]))
-    shape = samples._Shape.of(GraphStore.from_pyg([graph, graph]).batch([0, 1]), None)
-    assert shape.degree.tolist() == [1, 1, 0, 0] * 2
-    assert shape.edges.tolist() == [1, 1]
-    assert shape.components.tolist() == [3, 3]
+    store = GraphStore.from_pyg([graph, graph], num_outputs=2)
+    found = sample_quality(*ready("vanilla-x2", store), store, seed=0)
+    assert found["components_original"] == found["components"] == 3
+    assert found["isolated_original"] == found["isolated"] == 0.5
 
 
 def test_graphs_without_edges_have_no_ratio_of_edges() -> None:
@@ -266,18 +266,6 @@ def test_graphs_without_edges_have_no_ratio_of_edges() -> None:
     assert found["isolated"] == found["isolated_original"] == 1
     assert found["degree_distance"] == 0
     json.dumps(found, allow_nan=False)
-
-
-def test_a_correlation_without_variation_is_not_defined() -> None:
-    labels = samples._Labels(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
-    assert samples._label_fit([labels]) == {"label_gap": 0.25, "label_share_correlation": None}
-
-
-def test_a_weight_of_half_is_no_edge() -> None:
-    assert edges_there(Data()) is None
-    there = edges_there(Data(edge_weight=torch.tensor([0.0, 0.5, 0.51, 1.0])))
-    assert there is not None
-    assert there.tolist() == [False, False, True, True]
 
 
 # -------------------------------------------------------------------- molecules
@@ -347,10 +335,10 @@ def test_valence_agrees_with_the_sanitisation_of_rdkit() -> None:
         assert {text: chem.MolFromSmiles(text) is not None for text in SMILES} == SMILES
     finally:
         RDLogger.EnableLog("rdApp.*")
-    store = molecules(list(SMILES))
-    found = samples._Shape.of(store.batch(range(len(store))), reader(store)).violates
-    assert found is not None
-    assert dict(zip(SMILES, (~found).tolist(), strict=True)) == SMILES
+    for text, allowed in SMILES.items():
+        store = molecules([text])
+        found = sample_quality(*ready("vanilla-x2", store), store, seed=0, atoms=reader(store))
+        assert found["valence_violations"] == (not allowed), text
 
 
 def test_valence_of_a_single_mistake_by_hand() -> None:
@@ -378,8 +366,8 @@ def test_masked_atoms_have_no_element_and_no_valence() -> None:
         name="Mutagenicity",
         num_outputs=2,
     )
-    masked = other.batch([0])
-    masked.x[1] = 0
+    masked = other.batch([0]).dense()
+    masked.nodes["x"][1] = 0
     found = atoms_of(masked, other)
     assert found is not None
     assert found[0] == ["C", "?", "O", "O", "C"]
@@ -387,16 +375,23 @@ def test_masked_atoms_have_no_element_and_no_valence() -> None:
     assert made["valence_violations"] == made["valence_violations_original"] == 0
 
 
-def test_a_part_of_an_edge_is_no_bond() -> None:
+class Weighted(Augmentation):
+    """The same graphs, all edges but the first pair of each with a weight of one half."""
+
+    def forward(
+        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
+    ) -> VirtualGraphs:
+        weight = torch.where(clean.batch.edge_index.sum(0) == 1, 1.0, 0.5)
+        batch = replace(clean.batch, edges={**clean.batch.edges, "edge_weight": weight})
+        return VirtualGraphs(batch=batch, targets=clean.targets)
+
+
+def test_half_an_edge_is_none() -> None:
     store = molecules(["F(C)C"])
-    batch = store.batch([0])
-    whole = samples._Shape.of(batch, reader(store)).violates
-    assert whole is not None
-    assert whole.all()
-    batch.edge_weight = torch.where(batch.edge_index.sum(0) == 1, 1.0, 0.4)
-    found = samples._Shape.of(batch, reader(store)).violates
-    assert found is not None
-    assert not found.any()
+    model, _ = ready("vanilla", store)
+    found = sample_quality(model, [Weighted()], store, seed=0, atoms=reader(store))
+    assert (found["valence_violations_original"], found["valence_violations"]) == (1, 0)
+    assert (found["edges_ratio"], found["components"]) == (0.5, 2)
 
 
 def test_nothing_is_said_of_valence_without_molecules_or_without_rdkit(

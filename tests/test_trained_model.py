@@ -86,7 +86,7 @@ def test_predictions_are_the_network_heated_or_in_units(
     model, store = models[task]
     model.network.eval()
     with torch.no_grad():
-        logits = model.network(store.batch(range(len(store)))).logits.double()
+        logits = model.network.run(store.batch(range(len(store)))).logits.double()
     if task == "multiclass":
         expected = torch.exp(logits / model.temperature)
         expected = expected / expected.sum(1, keepdim=True)

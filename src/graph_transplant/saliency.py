@@ -8,17 +8,19 @@ its message-passing modules are recorded by hooks that are removed as soon as th
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.graphs import layout_of
-from graph_transplant.nn import GraphClassifier, LayerOutput, Prediction
+from graph_transplant.graphs import GraphBatch, as_batch
+from graph_transplant.nn import Convolution, GraphClassifier, LayerOutput, Prediction
 from graph_transplant.segments import segment_sum
 
 KINDS = ("gradient", "gradient-x-activation")
@@ -88,21 +90,30 @@ class NodeSaliency:
         return (gradient * embedding.detach()).sum(1).abs()
 
 
-def varies_within_graphs(saliency: Tensor, batch: Data) -> bool:
-    """Whether saliency tells the nodes of at least one graph apart.
-
-    Args:
-        saliency: float ``[nodes]``.
-        batch: The batch of the nodes.
-    """
-    layout = layout_of(batch)
-    total = segment_sum(saliency, layout.segment, layout.ptr)
-    mean = total / layout.counts.clamp(min=1)
-    deviation = (saliency - mean.index_select(0, layout.segment)).abs()
-    several = layout.counts.gt(1).index_select(0, layout.segment)
+def varies_within_graphs(saliency: Tensor, batch: GraphBatch) -> bool:
+    """Whether saliency tells the nodes of at least one graph apart."""
+    counts = batch.offsets.diff()
+    mean = segment_sum(saliency, batch.batch, batch.offsets) / counts.clamp(min=1)
+    mean = mean.index_select(0, batch.batch)
+    several = counts.gt(1).index_select(0, batch.batch)
     if not bool(several.any()):
         return True
-    return bool((several & (deviation > 1e-4 * mean.index_select(0, layout.segment))).any())
+    return bool((several & ((saliency - mean).abs() > 1e-4 * mean)).any())
+
+
+def _uncompiled(model: nn.Module) -> nn.Module:
+    """The module inside ``torch.compile``."""
+    while isinstance(model, torch._dynamo.eval_frame.OptimizedModule):
+        model = model._orig_mod
+    return model
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module inside ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel``."""
+    model = _uncompiled(model)
+    while isinstance(model, DataParallel | DistributedDataParallel):
+        model = _uncompiled(model.module)
+    return model
 
 
 class ModuleAdapter:
@@ -113,24 +124,37 @@ class ModuleAdapter:
     the batch counts as a layer, in the order they run; what follows it is not known, so that its
     output is taken for both sides of the activation.
 
+    Of a wrapped model the inner module says what its parameters and layers are.
+    ``DistributedDataParallel`` is called through its wrapper, which averages gradients;
+    ``DataParallel`` is not; a compiled model runs eagerly where its layers are looked at.
+
     Args:
         module: The model. Its ``forward`` returns logits ``[graphs, outputs]``.
         layer_module: Where saliency and node embeddings are read instead: a submodule whose output
             is ``[nodes, width]``, or its name.
+        output: Picks the logits out of what the model returns.
     """
 
     FIELDS = ("x", "edge_index", "edge_weight", "edge_attr", "batch", "batch_size")
 
-    def __init__(self, module: nn.Module, layer_module: nn.Module | str | None = None) -> None:
-        self.module = module
-        parameters = inspect.signature(module.forward).parameters
-        usable = {
+    def __init__(
+        self,
+        module: nn.Module,
+        layer_module: nn.Module | str | None = None,
+        output: Callable[[Any], Tensor] | None = None,
+    ) -> None:
+        outer = _uncompiled(module)
+        self.module = unwrapped(module)
+        self.eager = outer if isinstance(outer, DistributedDataParallel) else self.module
+        self.called = self.module if isinstance(outer, DataParallel) else module
+        self.output = output
+        self.parameters = {
             name: parameter
-            for name, parameter in parameters.items()
+            for name, parameter in inspect.signature(self.module.forward).parameters.items()
             if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         }
-        self.parameters = usable
-        self.whole_batch = len(usable) == 1 and next(iter(usable)) not in self.FIELDS[:4]
+        first = next(iter(self.parameters), "")
+        self.whole_batch = len(self.parameters) == 1 and first not in self.FIELDS[:4]
         self.layer_modules = self._find_layers(layer_module)
 
     @property
@@ -156,56 +180,65 @@ class ModuleAdapter:
             if all(named is not module for module in self.module.modules()):
                 raise GraphTransplantError("`saliency_module` must be a submodule of the model")
             return [named]
-        return [m for m in self.module.modules() if isinstance(m, MessagePassing)]
+        kinds = MessagePassing | Convolution
+        return [module for module in self.module.modules() if isinstance(module, kinds)]
 
-    def _arguments(self, batch: Data) -> dict[str, Any]:
+    def _arguments(self, data: Data, batch: GraphBatch) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
         for name, parameter in self.parameters.items():
             if name == "batch_size":
-                arguments[name] = layout_of(batch).num_graphs
+                arguments[name] = batch.num_graphs
             elif name == "batch":
-                arguments[name] = layout_of(batch).segment
-            elif name in batch:
-                arguments[name] = batch[name]
+                arguments[name] = batch.batch
+            elif name in data:
+                arguments[name] = data[name]
+            elif name == "edge_weight":
+                edges = data.edge_index.shape[1]
+                arguments[name] = torch.ones(edges, device=data.edge_index.device)
+            elif name == "x" and isinstance(self.module, GraphClassifier):
+                arguments[name] = None  # it counts degrees
             elif parameter.default is parameter.empty:
                 raise GraphTransplantError(
                     f"{type(self.module).__name__}.forward needs `{name}`, which the batch does "
-                    f"not have; it has {', '.join(batch.keys())}"
+                    f"not have; it has {', '.join(data.keys())}"
                 )
         return arguments
 
-    def __call__(self, batch: Data) -> Prediction:
+    def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
         """Run the model on a batch.
 
         Args:
-            batch: A PyG batch.
+            batch: The graphs.
+            layers: Whether to record the outputs of the layers.
         """
+        batch = as_batch(batch)
+        data = batch.pyg()
         outputs: list[LayerOutput] = []
-        nodes = layout_of(batch).num_nodes
 
         def record(module: nn.Module, inputs: Any, output: Any) -> None:
             first = output[0] if isinstance(output, tuple) else output
-            if isinstance(first, Tensor) and first.shape[:1] == (nodes,):
-                outputs.append(LayerOutput(first, rectified=False))
+            if isinstance(first, Tensor) and first.shape[:1] == (batch.num_nodes,):
+                # Our own layers are rectified in place right after.
+                outputs.append(LayerOutput(first, rectified=isinstance(module, Convolution)))
 
-        handles = [module.register_forward_hook(record) for module in self.layer_modules]
+        hooked = self.layer_modules if layers else []
+        handles = [module.register_forward_hook(record) for module in hooked]
+        model = self.eager if layers else self.called
         try:
-            if self.whole_batch:
-                logits = self.module(batch)
-            else:
-                logits = self.module(**self._arguments(batch))
+            returned = model(data) if self.whole_batch else model(**self._arguments(data, batch))
         finally:
             for handle in handles:
                 handle.remove()
-        graphs = layout_of(batch).num_graphs
-        if not isinstance(logits, Tensor) or logits.shape[:1] != (graphs,):
+        logits = returned if self.output is None else self.output(returned)
+        if not isinstance(logits, Tensor) or logits.shape[:1] != (batch.num_graphs,):
             given = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise GraphTransplantError(
-                f"the model must return a row of logits per graph, [{graphs}, outputs]; got {given}"
+                f"the model must return a row of logits per graph, [{batch.num_graphs}, outputs]; "
+                f"got {given}; `output` can pick them out of what it returns"
             )
         if logits.dim() == 1:
             logits = logits.unsqueeze(1)
-        last = outputs[-1].nodes if outputs else logits.new_empty(nodes, 0)
+        last = outputs[-1].nodes if outputs else logits.new_empty(batch.num_nodes, 0)
         return Prediction(last, None, logits, tuple(outputs))
 
 
@@ -213,23 +246,26 @@ Predictor = GraphClassifier | ModuleAdapter
 
 
 def as_predictor(
-    model: Predictor | nn.Module, layer_module: nn.Module | str | None = None
+    model: Predictor | nn.Module,
+    layer_module: nn.Module | str | None = None,
+    output: Callable[[Any], Tensor] | None = None,
 ) -> Predictor:
     """Return something that gives a :class:`Prediction` for a batch.
 
     Args:
         model: Any module over a PyG batch; what gives predictions already is returned as it is.
-        layer_module: See :class:`ModuleAdapter`.
+        layer_module: See :class:`ModuleAdapter`, also for ``output``.
+        output: Picks the logits out of what the model returns.
     """
-    if isinstance(model, GraphClassifier | ModuleAdapter):
+    if isinstance(model, ModuleAdapter):
         return model
-    return ModuleAdapter(model, layer_module)
+    inner = unwrapped(model)
+    averaged = isinstance(_uncompiled(model), DistributedDataParallel)
+    if isinstance(inner, GraphClassifier) and not averaged:
+        return inner
+    return ModuleAdapter(model, layer_module, output)
 
 
 def module_of(model: Predictor) -> nn.Module:
-    """Return the module that has the parameters and the mode of a predictor.
-
-    Args:
-        model: The predictor.
-    """
+    """Return the module that has the parameters and the mode of a predictor."""
     return model.module if isinstance(model, ModuleAdapter) else model

@@ -257,23 +257,34 @@ def gather_rows(values: Tensor, index: Tensor) -> Tensor:
     return taken
 
 
-def segment_max(values: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
+class _SegmentMax(torch.autograd.Function):
+    """Largest value of each segment; where several are equal, they share its gradient."""
+
+    # Torch's own backward pass gives each of them the whole gradient where that is negative.
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, ptr: Tensor) -> Tensor:
+        largest = torch.segment_reduce(values.detach(), "max", offsets=ptr, axis=0)
+        ctx.save_for_backward(values, largest, ptr)
+        return largest.masked_fill(ptr.diff().eq(0).unsqueeze(1), 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        values, largest, ptr = ctx.saved_tensors
+        segment = segment_ids(ptr.diff())
+        reached = (values == largest.index_select(0, segment)).to(values.dtype)
+        share = gradients[0] / segment_sum(reached, segment, ptr)
+        return share.index_select(0, segment) * reached, None
+
+
+def segment_max(values: Tensor, ptr: Tensor) -> Tensor:
     """Take the largest value of each segment, column by column, differentiably.
 
-    Args:
-        values: float ``[items, columns]``.
-        segment: Segment of each item, sorted int64 ``[items]``.
-        ptr: Offsets of the segments, int64 ``[segments + 1]``.
-
-    Returns:
-        ``[segments, columns]``; zero for an empty segment.
-
     Example:
-        >>> segment, ptr = torch.tensor([0, 0, 1]), torch.tensor([0, 2, 3])
-        >>> segment_max(torch.tensor([[1.0, 4.0], [2.0, 3.0], [-1.0, -2.0]]), segment, ptr)
+        >>> values = torch.tensor([[1.0, 4.0], [2.0, 3.0], [-1.0, -2.0]])
+        >>> segment_max(values, torch.tensor([0, 2, 3]))
         tensor([[ 2.,  4.],
                 [-1., -2.]])
     """
-    del segment  # the reduction needs only the offsets; the signature matches segment_sum
-    largest = torch.segment_reduce(values.contiguous(), "max", offsets=ptr, axis=0)
-    return largest.masked_fill(ptr.diff().eq(0).unsqueeze(1), 0.0)
+    largest: Tensor = _SegmentMax.apply(values.contiguous(), ptr)  # type: ignore[no-untyped-call]
+    return largest

@@ -25,129 +25,39 @@ with warnings.catch_warnings():
 
 
 class Adjacency:
-    """The edges of a batch of graphs in compressed rows.
+    """The edges of a batch of graphs in compressed rows, on the device of the model.
 
     Args:
         row_ptr: Offsets of the rows, int64 ``[nodes + 1]``.
-        row: Receiving node of every edge, sorted int64 ``[edges]``.
-        column: Sending node of every edge, int64 ``[edges]``, ascending within a row.
+        column: Sending node of every edge, int64 ``[edges]``; the row is the receiving one.
         symmetric: Whether every edge has its reverse of equal weight, as in undirected graphs. Then
             the matrix is its own transpose, and the backward pass needs no second structure.
         weight: Weight of every edge, float ``[edges]``; ``None`` stands for ones.
-        order: For every edge here, its number in the edge list it was built from, int64
-            ``[edges]``; ``None`` when the order is the same.
 
     Example:
-        >>> path = Adjacency.from_edges(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), 3)
+        >>> path = Adjacency(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]), symmetric=True)
         >>> path.degree
         tensor([1., 2., 1.])
-        >>> path.symmetric
-        True
     """
 
     def __init__(
-        self,
-        row_ptr: Tensor,
-        row: Tensor,
-        column: Tensor,
-        *,
-        symmetric: bool,
-        weight: Tensor | None = None,
-        order: Tensor | None = None,
+        self, row_ptr: Tensor, column: Tensor, *, symmetric: bool, weight: Tensor | None = None
     ) -> None:
         self.row_ptr = row_ptr
-        self.row = row
         self.column = column
         self.symmetric = symmetric
         self.weight = weight
-        self.order = order
-
-    @classmethod
-    def from_edges(
-        cls,
-        edge_index: Tensor,
-        num_nodes: int,
-        weight: Tensor | None = None,
-        *,
-        symmetric: bool | None = None,
-    ) -> Adjacency:
-        """Build the adjacency of an edge list in PyG's convention (senders, receivers).
-
-        Args:
-            edge_index: int64 ``[2, edges]``.
-            num_nodes: Number of nodes.
-            weight: Weight of every edge, float ``[edges]``.
-            symmetric: What is known of the edges. ``True`` promises that they are sorted by their
-                first row, then their second, and that every edge has its reverse of equal weight;
-                nothing is sorted then. The rows are then the senders, which gives the same matrix,
-                and an edge's weight takes the gradient of its reverse: both must be one variable.
-                ``None`` finds it out.
-        """
-        sender, receiver = edge_index
-        if symmetric:
-            row_ptr = offsets(torch.bincount(sender, minlength=num_nodes))
-            return cls(row_ptr, sender, receiver, symmetric=True, weight=weight)
-        order = torch.argsort(receiver * num_nodes + sender, stable=True)
-        if symmetric is None:
-            symmetric = _is_symmetric(edge_index, num_nodes, weight, order)
-        row, column = receiver.index_select(0, order), sender.index_select(0, order)
-        weight = None if weight is None else weight.index_select(0, order)
-        row_ptr = offsets(torch.bincount(row, minlength=num_nodes))
-        return cls(row_ptr, row, column, symmetric=symmetric, weight=weight, order=order)
-
-    @property
-    def rows_send(self) -> bool:
-        """Whether rows stand for senders, as they may when symmetry and order were promised."""
-        return self.symmetric and self.order is None
-
-    def edge_values(self, values: Tensor) -> Tensor:
-        """Bring what an edge list says of its edges into the order of the rows.
-
-        Entry ``k`` of the result belongs to the message that node ``column[k]`` sends to node
-        ``row[k]``, also where rows stand for senders and an edge and its reverse differ.
-
-        Args:
-            values: In the order of the edge list this was built from, ``[edges, …]``.
-
-        Returns:
-            ``[edges, …]``, with its gradient.
-
-        Example:
-            >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-            >>> promised = Adjacency.from_edges(path, 3, symmetric=True)
-            >>> promised.column.tolist(), promised.row.tolist()
-            ([1, 0, 2, 1], [0, 1, 1, 2])
-            >>> promised.edge_values(torch.tensor([0.1, 1.0, 1.2, 2.1]))
-            tensor([1.0000, 0.1000, 2.1000, 1.2000])
-        """
-        if self.order is not None:
-            return values.index_select(0, self.order)
-        # Without an order the entry at (u, v) is the edge u → v of the list, and the message from v
-        # to u is its reverse: of equal weight as promised, but nobody promised equal attributes.
-        return values.index_select(0, self.transposed[2]) if self.rows_send else values
-
-    def reweighted(self, weight: Tensor | None) -> Adjacency:
-        """Return the same structure with other weights.
-
-        Args:
-            weight: In the order of the edge list this was built from, float ``[edges]``; symmetric
-                if this is.
-        """
-        if weight is not None and self.order is not None:
-            weight = weight.index_select(0, self.order)
-        return Adjacency(
-            self.row_ptr,
-            self.row,
-            self.column,
-            symmetric=self.symmetric,
-            weight=weight,
-            order=self.order,
-        )
 
     @property
     def num_nodes(self) -> int:
         """Number of nodes."""
         return self.row_ptr.numel() - 1
+
+    @cached_property
+    def row(self) -> Tensor:
+        """Receiving node of every edge, sorted int64 ``[edges]``."""
+        nodes = torch.arange(self.num_nodes, device=self.column.device)
+        return torch.repeat_interleave(nodes, self.counts, output_size=self.column.numel())
 
     @cached_property
     def counts(self) -> Tensor:
@@ -169,8 +79,8 @@ class Adjacency:
     def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Row offsets, columns and the edge number of each entry of the transposed matrix."""
         order = torch.argsort(self.column, stable=True)
-        row_ptr = offsets(torch.bincount(self.column, minlength=self.num_nodes))
-        return row_ptr, self.row.index_select(0, order), order
+        counts = torch.bincount(self.column, minlength=self.num_nodes)
+        return offsets(counts), self.row.index_select(0, order), order
 
     @cached_property
     def _loop_places(self) -> tuple[Tensor, Tensor]:
@@ -185,9 +95,6 @@ class Adjacency:
         Args:
             edges: In the order of the rows, ``[edges, …]``.
             loops: One per node, ``[nodes, …]``.
-
-        Returns:
-            ``[edges + nodes, …]``, with the gradients of both.
         """
         loop_places, edge_places = self._loop_places
         laid = edges.new_zeros(len(edges) + len(loops), *edges.shape[1:])
@@ -196,28 +103,16 @@ class Adjacency:
     @cached_property
     def with_self_loops(self) -> Adjacency:
         """The same edges and one loop of weight one at every node, first in its row."""
-        nodes = torch.arange(self.num_nodes, device=self.row.device)
-        loops, edges = self._loop_places
-        total = self.row.numel() + self.num_nodes
-        row = self.row.new_empty(total).scatter_(0, loops, nodes).scatter_(0, edges, self.row)
-        column = self.row.new_empty(total).scatter_(0, loops, nodes)
-        column.scatter_(0, edges, self.column)
+        nodes = torch.arange(self.num_nodes, device=self.column.device)
         weight = self.weight
         if weight is not None:
-            weight = weight.new_ones(total).scatter(0, edges, weight)
-        row_ptr = self.row_ptr + torch.arange(self.num_nodes + 1, device=self.row.device)
-        return Adjacency(row_ptr, row, column, symmetric=self.symmetric, weight=weight)
-
-
-def _is_symmetric(
-    edge_index: Tensor, num_nodes: int, weight: Tensor | None, by_receiver: Tensor
-) -> bool:
-    """Whether reversing every edge gives the same weighted edge list."""
-    by_sender = torch.argsort(edge_index[0] * num_nodes + edge_index[1], stable=True)
-    forward, backward = edge_index[:, by_sender], edge_index[:, by_receiver]
-    if not torch.equal(forward, backward.flip(0)):
-        return False
-    return weight is None or torch.equal(weight[by_sender], weight[by_receiver])
+            weight = self.beside_loops(weight, weight.new_ones(self.num_nodes))
+        return Adjacency(
+            self.row_ptr + torch.arange(self.num_nodes + 1, device=self.column.device),
+            self.beside_loops(self.column, nodes),
+            symmetric=self.symmetric,
+            weight=weight,
+        )
 
 
 def _weighted_sum(row_ptr: Tensor, column: Tensor, x: Tensor, values: Tensor | None) -> Tensor:
@@ -271,7 +166,7 @@ def sampled_product(adjacency: Adjacency, left: Tensor, right: Tensor) -> Tensor
         float ``[edges]`` in the order of the adjacency.
 
     Example:
-        >>> path = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), 2)
+        >>> path = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
         >>> sampled_product(path, torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.eye(2))
         tensor([2., 3.])
     """
@@ -310,7 +205,7 @@ def spmm(
         float ``[nodes, columns]``; zero for a node without edges.
 
     Example:
-        >>> path = Adjacency.from_edges(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), 3)
+        >>> path = Adjacency(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]), symmetric=True)
         >>> spmm(path, torch.tensor([[1.0], [10.0], [100.0]]))
         tensor([[ 10.],
                 [101.],
@@ -366,14 +261,14 @@ def rectified_sum(
         adjacency: The structure. Its own ``weight`` is not applied.
         x: Node features, float ``[nodes, columns]``.
         edges: What every edge adds to its message, float ``[edges, columns]`` in the adjacency's
-            order; see :meth:`Adjacency.edge_values`.
+            order.
         values: Value of every edge, float ``[edges]`` in the adjacency's order; ones by default.
 
     Returns:
         float ``[nodes, columns]``; zero for a node without edges. Differentiable once.
 
     Example:
-        >>> path = Adjacency.from_edges(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), 3)
+        >>> path = Adjacency(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]), symmetric=True)
         >>> x = torch.tensor([[1.0], [10.0], [100.0]])
         >>> rectified_sum(path, x, torch.tensor([[1.0], [2.0], [-200.0], [3.0]]))
         tensor([[11.],

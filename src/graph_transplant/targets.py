@@ -7,17 +7,16 @@ some may be missing (NaN), or regression values. Mixing is linear in all of them
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, log_softmax, one_hot
-from torch_geometric.data import Data
 
-from graph_transplant.errors import DataError, check_choice
-from graph_transplant.graphs import TASKS, GraphStore
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.graphs import TASKS, GraphBatch, GraphStore
 
 
 def as_targets(y: Tensor, num_outputs: int) -> Tensor:
@@ -52,63 +51,107 @@ def as_targets(y: Tensor, num_outputs: int) -> Tensor:
     return one_hot(labels.to(torch.long), num_outputs).to(torch.get_default_dtype())
 
 
-def batch_targets(batch: Data, num_outputs: int | None = None) -> Tensor:
+def batch_targets(batch: GraphBatch, num_outputs: int | None = None) -> Tensor:
     """Return the targets of a batch.
 
     Args:
-        batch: A PyG batch with ``y``.
+        batch: Graphs with ``y``.
         num_outputs: Number of outputs. By default what the batch's store says, else what its ``y``
             shows: for classes the largest label of *this* batch.
 
     Returns:
         float ``[graphs, outputs]``.
     """
-    y = batch.y if "y" in batch else None
-    if not isinstance(y, Tensor):
-        raise DataError("the batch has no targets: `batch.y` must be a tensor")
-    if num_outputs is None:
-        num_outputs = getattr(batch, "_num_outputs", None)
+    y = targets_of(batch)
+    num_outputs = num_outputs or batch.num_outputs
     if num_outputs is None:
         wide = y.dim() == 2 and y.shape[1] > 1
         num_outputs = y.shape[1] if wide else 1 if y.is_floating_point() else int(y.max()) + 1
     return as_targets(y, num_outputs)
 
 
+def targets_of(batch: GraphBatch) -> Tensor:
+    """Return ``y`` of a batch, which must have one."""
+    if batch.y is None:
+        raise DataError(
+            "the batch has no targets: give every graph a `y`, a tensor with its class or values"
+        )
+    return batch.y
+
+
 def graph_losses(logits: Tensor, targets: Tensor, task: str = "multiclass") -> Tensor:
-    """Compute the loss of every graph.
+    """Compute the loss of every graph; see :class:`Loss`."""
+    return Loss(task)(logits, targets)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of every graph.
 
     Cross-entropy with soft targets equals the paper's ``λ L(G', y_π) + (1 - λ) L(G', y)``.
 
     Args:
-        logits: float ``[graphs, outputs]``.
-        targets: float ``[graphs, outputs]``; for ``"multilabel"`` and ``"regression"`` NaN marks an
-            entry that is missing and does not count.
         task: ``"multiclass"`` (cross-entropy), ``"multilabel"`` (binary cross-entropy) or
             ``"regression"`` (squared error).
-
-    Returns:
-        float ``[graphs]``.
+        class_weight: Weight of every class or label, float ``[outputs]``, as ``weight`` of
+            ``torch.nn.functional.cross_entropy``.
+        loss_fn: Used in their place: gets logits and soft targets, both ``[graphs, outputs]``, and
+            returns one loss per graph; ``F.cross_entropy`` with ``reduction="none"`` is one.
 
     Example:
-        >>> logits = torch.tensor([[0.0, 0.0]])
-        >>> graph_losses(logits, torch.tensor([[0.25, 0.75]]))
+        >>> Loss()(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.25, 0.75]]))
         tensor([0.6931])
     """
-    if logits.shape != targets.shape:
-        raise DataError(
-            f"the model gives outputs of shape {list(logits.shape)}, the targets have shape "
-            f"{list(targets.shape)}"
-        )
-    check_choice("task", task, TASKS)
-    if task == "multiclass":
-        return -(targets * log_softmax(logits, dim=1)).sum(1)
-    present = ~targets.isnan()
-    filled = targets.masked_fill(~present, 0.0)
-    if task == "multilabel":
-        each = binary_cross_entropy_with_logits(logits, filled, reduction="none")
-    else:
-        each = (logits - filled).square()
-    return (each * present).sum(1) / present.sum(1).clamp(min=1)
+
+    task: str = "multiclass"
+    class_weight: Tensor | None = None
+    loss_fn: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("task", self.task, TASKS)
+        if self.class_weight is not None and (self.loss_fn or self.task == "regression"):
+            reason = "`loss_fn` is given" if self.loss_fn else "the task is regression"
+            raise GraphTransplantError(f"`class_weight` cannot be used where {reason}")
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the losses, float ``[graphs]``.
+
+        Args:
+            logits: float ``[graphs, outputs]``.
+            targets: float ``[graphs, outputs]``; for ``"multilabel"`` and ``"regression"`` NaN
+                marks an entry that is missing and does not count.
+        """
+        if logits.shape != targets.shape:
+            raise DataError(
+                f"the model gives outputs of shape {list(logits.shape)}, the targets have shape "
+                f"{list(targets.shape)}"
+            )
+        if self.loss_fn is not None:
+            losses = self.loss_fn(logits, targets)
+            if losses.shape != logits.shape[:1]:
+                raise GraphTransplantError(
+                    f"`loss_fn` must return one loss per graph, [{len(logits)}]; got "
+                    f'{list(losses.shape)}: use reduction="none"'
+                )
+            return losses
+        weight = self.class_weight
+        if weight is not None and weight.shape != logits.shape[1:]:
+            raise GraphTransplantError(
+                f"`class_weight` must have {logits.shape[1]} entries, one per output; got "
+                f"{list(weight.shape)}"
+            )
+        if self.task == "multiclass":
+            if weight is not None:
+                targets = targets * weight.to(targets)
+            return -(targets * log_softmax(logits, dim=1)).sum(1)
+        present = ~targets.isnan()
+        filled = targets.masked_fill(~present, 0.0)
+        if self.task == "multilabel":
+            each = binary_cross_entropy_with_logits(logits, filled, reduction="none")
+            each = each if weight is None else each * weight.to(each)
+        else:
+            each = (logits - filled).square()
+        return (each * present).sum(1) / present.sum(1).clamp(min=1)
 
 
 def rarest_label(y: Tensor) -> Tensor:

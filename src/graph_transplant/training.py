@@ -1,8 +1,4 @@
-"""Training: one step, the fit loop of the paper's protocol, and evaluation.
-
-A batch may be cut into pieces, whose gradients are averaged before a step is taken, and the pieces
-may be shared out among the processes of ``torch.distributed``.
-"""
+"""Training: one step, the fit loop of the paper's protocol, and evaluation."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ import copy
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,20 +16,22 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch_geometric.data import Batch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch_geometric.data import Data
 
+from graph_transplant import checkpoints
 from graph_transplant.augment import Augmentation, CleanPass
 from graph_transplant.augment.base import merged_measurements
-from graph_transplant.checkpoints import Checkpoint, load_module, module_state, settings_of
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import GraphStore, task_of
+from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.metrics import mean_area_under_roc, mean_average_precision, mean_r2
 from graph_transplant.nn import GraphClassifier, evaluating
-from graph_transplant.saliency import Predictor, as_predictor, module_of
-from graph_transplant.segments import offsets
-from graph_transplant.targets import as_targets, graph_losses, rarest_label
+from graph_transplant.saliency import ModuleAdapter, Predictor, as_predictor, module_of, unwrapped
+from graph_transplant.targets import Loss, as_targets, graph_losses, rarest_label, targets_of
 
 Augmentations = Augmentation | Sequence[Augmentation]
+LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 METRICS = ("accuracy", "auroc", "average_precision", "r2")
 """What training can be stopped and weights be chosen by."""
@@ -47,8 +45,8 @@ _SCORES: Final[dict[str, Callable[[Tensor, Tensor, str], float]]] = {
 PATIENCE_UNITS = ("iterations", "epochs")
 """What patience can be counted in."""
 
-TIES = ("first", "loss")
-"""Which of several epochs with the same validation score is the best."""
+TIES = ("first", "loss", "reset")
+"""Which of several epochs with the same validation score is the best; see :func:`fit`."""
 
 CHECKPOINT_SECONDS = 10.0
 """Least time between two checkpoints of a training."""
@@ -62,12 +60,12 @@ EVALUATED_ITEMS = 1 << 20
 
 @dataclass(frozen=True)
 class StepLosses:
-    """The losses of one step.
+    """The losses of one step, each a scalar.
 
     Attributes:
-        clean: Of the original graphs, a scalar.
-        virtual: Of the virtual samples of all augmentations, a scalar.
-        auxiliary: Of the augmentations' own parameters, a scalar.
+        clean: Of the original graphs.
+        virtual: Of the virtual samples of all augmentations.
+        auxiliary: Of the augmentations' own parameters.
     """
 
     clean: Tensor
@@ -82,10 +80,10 @@ class StepLosses:
 
 def step_losses(
     model: Predictor,
-    batch: Batch,
+    batch: GraphBatch,
     augment: Sequence[Augmentation],
     *,
-    task: str,
+    loss_of: Loss,
     generator: torch.Generator | None,
 ) -> StepLosses:
     """Run the model on a batch and on its virtual samples.
@@ -94,16 +92,18 @@ def step_losses(
         model: The model, in training mode.
         batch: Original graphs.
         augment: Augmentations; none is plain training.
-        task: What the targets are.
+        loss_of: The loss of every graph.
         generator: Source of the augmentations' randomness.
     """
-    prediction = model(batch)
-    targets = as_targets(batch.y, prediction.logits.shape[1])
-    clean = CleanPass(batch, targets, prediction, task)
+    prediction = model.run(batch)
+    targets = _targets(batch, prediction.logits, loss_of.task)
+    if isinstance(model, ModuleAdapter) and loss_of.task == "multiclass" and not loss_of.loss_fn:
+        _check_logits(prediction.logits)
+    clean = CleanPass(batch, targets, prediction, loss_of)
     virtual = auxiliary = clean.loss.new_zeros(())
     for augmentation in augment:
         samples = augmentation(clean, model=model, generator=generator)
-        virtual = virtual + samples.loss(model, task)
+        virtual = virtual + samples.loss(model, loss_of)
         if samples.auxiliary_loss is not None:
             auxiliary = auxiliary + samples.auxiliary_loss
     return StepLosses(clean.loss, virtual, auxiliary)
@@ -111,44 +111,73 @@ def step_losses(
 
 def take_step(
     model: Predictor,
-    batch: Batch,
+    batch: GraphBatch | None,
     augment: Sequence[Augmentation],
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     *,
-    task: str,
+    loss_of: Loss,
     clip_norm: float,
     generator: torch.Generator | None,
-) -> StepLosses:
-    """Take one optimiser step on a batch and its virtual samples.
+    share: float = 1.0,
+    ranks: _Ranks | None = None,
+) -> StepLosses | None:
+    """Take one optimiser step on a batch and its virtual samples; returns the losses before it.
 
-    Args:
-        model: The model, in training mode.
-        batch: Original graphs.
-        augment: Augmentations; none is plain training.
-        optimizer: Of the parameters of the model and the augmentations.
-        task: What the targets are.
-        clip_norm: Limit of the gradient's norm.
-        generator: Source of the augmentations' randomness.
-
-    Returns:
-        The losses before the step.
+    The gradient of the model is limited to ``clip_norm``; that of the augmentations is not. Where
+    several processes share a batch, ``share`` is the part of its graphs that this one has; it may
+    have none.
     """
     optimizer.zero_grad(set_to_none=True)
-    losses = step_losses(model, batch, augment, task=task, generator=generator)
-    torch.autograd.backward(losses.total)
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    nn.utils.clip_grad_norm_(parameters, clip_norm)
+    losses = None
+    if batch is not None:
+        losses = step_losses(model, batch, augment, loss_of=loss_of, generator=generator)
+        torch.autograd.backward(losses.total * share)
+    if ranks is not None:
+        ranks.add_gradients(p for group in optimizer.param_groups for p in group["params"])
+    nn.utils.clip_grad_norm_(module_of(model).parameters(), clip_norm)
     optimizer.step()
     return losses
 
 
+def _targets(batch: GraphBatch, logits: Tensor, task: str) -> Tensor:
+    """Targets of a batch as float ``[graphs, outputs]``, checked against what the model gives."""
+    y = targets_of(batch)
+    graphs, outputs = logits.shape
+    if task != "multiclass":
+        if not y.is_floating_point():  # labels 0 and 1, or whole numbers
+            y = y.to(logits.dtype)
+        if y.dim() == 1 and y.numel() == graphs * outputs:
+            y = y.view(graphs, outputs)  # PyG lays rows [outputs] of several graphs end to end
+    if len(y) != graphs:
+        raise DataError(f"`y` must have {graphs} rows, one per graph; got {list(y.shape)}")
+    if task == "multiclass" and outputs == 1:
+        raise DataError(
+            "the model gives one output per graph, but classes need one logit each: let it give "
+            "two, or make `y` float and pass task='multilabel'"
+        )
+    return as_targets(y, outputs)
+
+
+def _check_logits(logits: Tensor) -> None:
+    """Refuse probabilities, which a softmax inside the model gives."""
+    rows = logits.detach()
+    if len(rows) > 1 and bool((rows >= 0).all()) and bool(((rows.sum(1) - 1).abs() < 1e-5).all()):
+        raise GraphTransplantError(
+            "the model returns probabilities, but the loss expects logits: leave out the softmax "
+            "at its end, or pass a `loss_fn` that takes probabilities"
+        )
+
+
 def augmented_loss(
     model: nn.Module,
-    batch: Batch,
+    batch: GraphBatch | Data,
     augment: Augmentations,
     *,
-    generator: torch.Generator | None = None,
+    loss_fn: LossFunction | None = None,
+    class_weight: Tensor | None = None,
     task: str | None = None,
+    output: Callable[[Any], Tensor] | None = None,
+    generator: torch.Generator | None = None,
     saliency_module: nn.Module | str | None = None,
 ) -> Tensor:
     """Return the training loss of a batch with augmentation, ready for ``.backward()``.
@@ -161,11 +190,17 @@ def augmented_loss(
         model: A :class:`~graph_transplant.GraphClassifier` or any ``nn.Module`` over a PyG batch:
             fields are passed to its ``forward`` by parameter name (``x``, ``edge_index``,
             ``edge_weight``, ``edge_attr``, ``batch``, ``batch_size``); a ``forward`` with one
-            single parameter gets the batch. It must return logits ``[graphs, outputs]``.
-        batch: A PyG batch with ``y``.
+            single parameter gets the batch. ``torch.compile``, ``DataParallel`` and
+            ``DistributedDataParallel`` are looked through.
+        batch: A PyG batch with ``y``, or one of a :class:`~graph_transplant.GraphStore`.
         augment: One augmentation or several.
+        loss_fn: Loss in the place of cross-entropy: gets logits and soft targets, both
+            ``[graphs, outputs]``, and returns one loss per graph.
+        class_weight: Weight of every class or label, float ``[outputs]``.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``. Integer ``y`` is classes;
+            float ``y`` needs it.
+        output: Picks the logits ``[graphs, outputs]`` out of what the model returns.
         generator: Source of the augmentation's randomness; ``None`` is torch's own.
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``; found from ``y`` by default.
         saliency_module: For foreign models, where saliency is read: a submodule or its name. By
             default at the message-passing modules.
 
@@ -179,15 +214,30 @@ def augmented_loss(
         >>> loss = gt.augmented_loss(model, store.batch(range(8)), gt.GraphTransplant())
         >>> loss.backward()
     """
-    task = task or (model.task if isinstance(model, GraphClassifier) else task_of(batch.y))
+    graphs = as_batch(batch)
+    task = task or _task_of(model, targets_of(graphs))
     losses = step_losses(
-        as_predictor(model, saliency_module),
-        batch,
+        as_predictor(model, saliency_module, output),
+        graphs,
         _several(augment),
-        task=task,
+        loss_of=Loss(task, class_weight, loss_fn),
         generator=generator,
     )
     return losses.total
+
+
+def _task_of(model: nn.Module, y: Tensor) -> str:
+    """What a batch's targets are, where nobody said it: never guessed from their values."""
+    inner = unwrapped(model)
+    if isinstance(inner, GraphClassifier):
+        return inner.task
+    if not y.is_floating_point() and (y.dim() == 1 or y.shape[1] == 1):
+        return "multiclass"
+    raise GraphTransplantError(
+        f"`y` is {str(y.dtype).removeprefix('torch.')} {list(y.shape)}, which may be labels or "
+        "values: pass task='multilabel' or task='regression', or task='multiclass' for soft "
+        "class probabilities"
+    )
 
 
 def _several(augment: Augmentations) -> tuple[Augmentation, ...]:
@@ -215,13 +265,20 @@ class Evaluation:
         return float(right.to(torch.double).mean())
 
 
-def evaluate(model: nn.Module, store: GraphStore, *, batch_size: int | None = None) -> Evaluation:
+def evaluate(
+    model: nn.Module,
+    store: GraphStore,
+    *,
+    batch_size: int | None = None,
+    output: Callable[[Any], Tensor] | None = None,
+) -> Evaluation:
     """Let a model predict all graphs of a data set.
 
     Args:
         model: A classifier.
         store: The graphs.
         batch_size: Graphs at a time. (default: 512, fewer where graphs are large)
+        output: Picks the logits out of what the model returns.
 
     Example:
         >>> import graph_transplant as gt
@@ -229,13 +286,13 @@ def evaluate(model: nn.Module, store: GraphStore, *, batch_size: int | None = No
         >>> evaluate(gt.GraphClassifier.for_data(store, hidden=8), store).logits.shape
         torch.Size([8, 6])
     """
-    predictor, device = as_predictor(model), _device(model)
+    predictor, device = as_predictor(model, output=output), _device(model)
     if batch_size is None:
         items = int(store.node_counts.sum() + store.edge_counts.sum()) // len(store)
         batch_size = max(1, min(EVALUATED_GRAPHS, EVALUATED_ITEMS // max(1, items)))
     with evaluating(model):
         parts = [
-            predictor(batch.to(device)).logits.cpu()
+            predictor.run(batch.to(device), layers=False).logits.cpu()
             for batch in store.batches(torch.arange(len(store)), batch_size)
         ]
     logits = torch.cat(parts)
@@ -288,18 +345,10 @@ class FitResult:
     Attributes:
         model: The model, with the weights of the best epoch.
         history: Every epoch.
-        best_epoch: The epoch with the highest validation score; of several the first, unless
-            :func:`fit` was told otherwise.
+        best_epoch: The epoch with the highest validation score; of several see ``ties`` of
+            :func:`fit`.
         stopped_early: Whether patience ran out before the last epoch.
         seconds: How long it took.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(12))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8)
-        >>> result = gt.fit(model, store, store, seed=0, epochs=3)
-        >>> [log.epoch for log in result.history]
-        [1, 2, 3]
     """
 
     model: nn.Module
@@ -317,21 +366,23 @@ class FitResult:
 class _Patience:
     """Counts the iterations or epochs since a score last rose."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, ties: bool = False) -> None:
         self.limit = limit
+        self.ties = ties
         self.best = (-math.inf, -math.inf)
         self.waited = 0
 
     def improved(self, score: float, passed: int, second: float = 0.0) -> bool:
-        """Take in a score reached after some more time; only a strict rise counts.
+        """Take in a score reached after some more time.
 
         Args:
             score: Higher is better.
             passed: How long it took.
             second: Decides between equal scores.
         """
-        if (score, second) > self.best:
-            self.best, self.waited = (score, second), 0
+        now = (score, second)
+        if now > self.best or (self.ties and now == self.best):
+            self.best, self.waited = now, 0
             return True
         self.waited += passed
         return False
@@ -356,34 +407,36 @@ def fit(
     decay_patience: int = 1000,
     patience_unit: str = "iterations",
     metric: str = "accuracy",
+    ties: str = "first",
     clip_norm: float = 2.0,
-    parts: int = 1,
+    loss_fn: LossFunction | None = None,
+    class_weight: Tensor | None = None,
+    optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
+    scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+    output: Callable[[Any], Tensor] | None = None,
+    balance: bool = False,
+    saliency_module: nn.Module | str | None = None,
     progress: bool | None = None,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
-    saliency_module: nn.Module | str | None = None,
-    balance: bool = False,
-    ties: str = "first",
     checkpoint: str | Path | None = None,
 ) -> FitResult:
-    """Train a classifier by the paper's protocol (appendix, "Evaluation protocol").
+    """Train a classifier, by default with the paper's protocol (appendix, "Evaluation protocol").
 
     Adam without weight decay; the learning rate is halved after ``decay_patience`` iterations
     without a lower validation loss; training stops after ``stop_patience`` iterations without a
-    higher validation accuracy; the best epoch's weights are restored.
+    higher validation accuracy; the best epoch's weights are restored, those of augmentations too.
 
-    With ``parts`` above 1 every batch is cut into so many consecutive pieces. Each is mixed within
-    itself, with randomness of its own, and the step goes along the mean of their gradients,
-    weighted by graphs. Where ``torch.distributed`` is initialised, each process takes its share of
-    the pieces, and the result is that of one process with the same ``parts`` up to rounding: all
-    processes call this function with the same arguments, and all end with the same weights.
-    Running statistics of batch normalisation become their mean over the pieces.
+    All randomness of an epoch follows from the seed and the number of the epoch. With a
+    ``checkpoint`` a killed training goes on where it was: the same call finds the file and ends
+    with the same weights, bit for bit. The file is written after an epoch, at most every ten
+    seconds, and once more at the end; it is not removed.
 
-    With a ``checkpoint`` a training that was ended from outside goes on where it was: the same call
-    finds the file and ends with the same weights, bit for bit, as if nothing had happened. The file
-    is written after an epoch, at most every ten seconds, and once more at the end; it stays
-    until somebody deletes it.
+    Where ``torch.distributed`` is initialised, as under torchrun, all processes call this function
+    with the same arguments. Each takes a share of every batch, mixes within it, and the gradients
+    are averaged; all end with the same weights. Only the first process shows progress, calls
+    callbacks and writes checkpoints.
 
-    Deviation: clip-norm. The gradient's norm is limited to 2, as in the released code.
+    Deviation: clip-norm. The norm of the model's gradient is limited to 2, as in the released code.
 
     Deviation: one-step. The model and the edge predictor take one optimiser step together.
 
@@ -395,7 +448,7 @@ def fit(
         seed: Determines the order of the graphs, dropout and all augmentation. Torch's global
             generator is left as it was.
         epochs: At most so many passes over the training graphs.
-        batch_size: Graphs per step.
+        batch_size: Graphs per step, of all processes together.
         learning_rate: At the start.
         stop_patience: In iterations.
         decay_patience: In iterations.
@@ -404,20 +457,25 @@ def fit(
             ``"average_precision"`` for two classes and for labels (then the mean over the labels);
             ``"r2"`` for numbers. Labels and numbers have no accuracy here: with ``"accuracy"``
             their validation loss decides.
-        clip_norm: Limit of the gradient's norm.
-        parts: Number of pieces of a batch; a multiple of the number of processes.
-        progress: Show a progress bar; by default when the error stream is a terminal. Of several
-            processes only the first shows one.
-        callbacks: Called with every epoch's log, of several processes only in the first. One that
-            raises ends the training.
-        saliency_module: For foreign models, where saliency is read; see :func:`augmented_loss`.
+        ties: Which of several epochs with the same validation score is the best: the ``"first"``;
+            that with the lowest validation ``"loss"``; or, as in the released code, the last, every
+            tie letting patience start over (``"reset"``).
+        clip_norm: Limit of the norm of the model's gradient.
+        loss_fn: Loss in the place of cross-entropy; see :func:`augmented_loss`. The validation loss
+            stays plain cross-entropy or squared error, with this and with ``class_weight``.
+        class_weight: Weight of every class or label, float ``[outputs]``.
+        optimizer: Makes the optimiser of the parameters it is given, as ``torch.optim.SGD`` would.
+            (default: Adam with ``learning_rate``)
+        scheduler: Makes a schedule of the learning rate in the place of the halving; it takes a
+            step after every epoch.
+        output: Picks the logits out of what the model returns.
         balance: Draw the graphs of an epoch with replacement, as many as there are, so that every
             class is equally likely; with several labels, the class of a graph is the rarest label
             it has (:func:`~graph_transplant.targets.rarest_label`).
-        ties: Which of several epochs with the same validation score is the best: the ``"first"``,
-            as in the paper, or that with the lowest validation ``"loss"``. The score of a small or
-            easy validation set is soon at its highest, long before the loss is at its lowest.
-        checkpoint: File that keeps the whole state of the training; for one process.
+        saliency_module: For foreign models, where saliency is read; see :func:`augmented_loss`.
+        progress: Show a progress bar; by default when the error stream is a terminal.
+        callbacks: Called with every epoch's log. One that raises ends the training.
+        checkpoint: File that keeps the whole state of the training.
 
     Returns:
         The trained model and its history.
@@ -435,8 +493,6 @@ def fit(
         >>> result.epochs
         2
     """
-    device = _device(model)
-    group = _Group.current(device)
     least = {"epochs": 1, "batch_size": 1, "stop_patience": 1, "decay_patience": 1, "seed": 0}
     given = (epochs, batch_size, stop_patience, decay_patience, seed)
     for (name, bound), value in zip(least.items(), given, strict=True):
@@ -448,114 +504,102 @@ def fit(
     check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
     check_choice("ties", ties, TIES)
     _check_metric(metric, validation)
-    _check_parts(parts, batch_size, group.size)
+    device, ranks = _device(model), _Ranks.current()
     classes = _classes_to_balance(train) if balance else None
     augmentations = _several(augment)
-    predictor = as_predictor(model, saliency_module)
-    streams = [torch.Generator().manual_seed(_child(seed, stream)) for stream in range(2)]
-    order_generator, augment_generator = streams
+    # Gradients are added up here: a wrapper that does so too would wait for ranks without graphs.
+    alone = model.module if isinstance(model, DistributedDataParallel) else model
+    predictor = as_predictor(alone, saliency_module, output)
+    if class_weight is not None:
+        class_weight = class_weight.to(device)
+    loss_of = Loss(train.task, class_weight, loss_fn)
     begin = time.perf_counter()
-    file = None
+    for augmentation in augmentations:
+        augmentation.to(device).train()
+        augmentation.check(predictor, train)
+        augmentation.prepare(train, _generator(seed, _AUGMENT, 0, ranks.rank))
+    modules = [module_of(predictor), *augmentations]
+    parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
+    if optimizer is None:
+        steps: Optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
+    else:
+        steps = optimizer(parameters)
+    run = _Run(
+        modules=modules,
+        optimizer=steps,
+        scheduler=None if scheduler is None else scheduler(steps),
+        stop=_Patience(stop_patience, ties=ties == "reset"),
+        decay=_Patience(decay_patience),
+        by_loss=ties == "loss",
+        best=_states(modules),
+    )
+    identity: dict[str, Any] = {}
     if checkpoint is not None:
-        if group.size > 1:
-            raise GraphTransplantError(
-                f"`checkpoint` is for one process, but {group.size} processes train together"
-            )
-        file = _CheckpointFile(
-            Path(checkpoint),
-            {
-                "model": settings_of(model),
-                "augment": [settings_of(augmentation) for augmentation in augmentations],
-                "train": {"graphs": len(train), "fingerprint": train.fingerprint()},
-                "validation": {"graphs": len(validation), "fingerprint": validation.fingerprint()},
-                "seed": seed,
-                "epochs": epochs,
-                "batch_size": batch_size,
-                "learning_rate": learning_rate,
-                "stop_patience": stop_patience,
-                "decay_patience": decay_patience,
-                "patience_unit": patience_unit,
-                "metric": metric,
-                "clip_norm": clip_norm,
-                "parts": parts,
-                "balance": balance,
-                "ties": ties,
-            },
-        )
+        identity = {
+            "model": checkpoints.settings_of(modules[0]),
+            "augment": [checkpoints.settings_of(augmentation) for augmentation in augmentations],
+            "train": {"graphs": len(train), "fingerprint": train.fingerprint()},
+            "validation": {"graphs": len(validation), "fingerprint": validation.fingerprint()},
+            "seed": seed,
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "stop_patience": stop_patience,
+            "decay_patience": decay_patience,
+            "patience_unit": patience_unit,
+            "metric": metric,
+            "clip_norm": clip_norm,
+            "balance": balance,
+            "ties": ties,
+            "loss_fn": checkpoints.settings_of(loss_fn),
+            "class_weight": checkpoints.settings_of(class_weight),
+            "optimizer": checkpoints.settings_of(optimizer),
+            "scheduler": checkpoints.settings_of(scheduler),
+            "saliency_module": checkpoints.settings_of(saliency_module),
+            "processes": ranks.size,
+        }
+        run.restore(Path(checkpoint), identity)
+        begin -= run.seconds
+    written = time.monotonic()
     with (
         torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]),
-        _progress_bar(progress if group.rank == 0 else False, epochs, metric) as show,
-        ExitStack() as at_the_end,
+        _progress_bar(progress if ranks.rank == 0 else False, epochs, metric) as show,
     ):
-        torch.manual_seed(_child(seed, 2))
-        for augmentation in augmentations:
-            augmentation.to(device).train()
-            augmentation.check(predictor, train)
-            augmentation.prepare(train, augment_generator)
-        pieces = None
-        if parts > 1:
-            pieces = _Pieces(predictor, augmentations, train.task, parts, seed, group)
-            at_the_end.callback(pieces.close)
-        parameters = [
-            p for module in (model, *augmentations) for p in module.parameters() if p.requires_grad
-        ]
-        optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
-        run = _Run(
-            model=model,
-            augmentations=augmentations,
-            optimizer=optimizer,
-            streams=streams,
-            stop=_Patience(stop_patience),
-            decay=_Patience(decay_patience),
-            ties=ties,
-            best_weights=copy.deepcopy(model.state_dict()),
-        )
-        if file is not None:
-            file.restore(run)
-            begin -= run.seconds
-        model.train()
+        ranks.share_state(modules)
         while not run.finished(epochs):
-            epoch = len(run.history) + 1
-            rate = optimizer.param_groups[0]["lr"]
-            if classes is None:
-                order = torch.randperm(len(train), generator=order_generator)
-            else:
-                order = _balanced_order(classes, order_generator)
-            if pieces is None:
-                sums, steps = _run_epoch(
-                    predictor,
-                    train,
-                    order,
-                    augmentations,
-                    optimizer,
-                    batch_size=batch_size,
-                    clip_norm=clip_norm,
-                    generator=augment_generator,
-                    device=device,
-                )
-            else:
-                sums, steps = pieces.run_epoch(
-                    train,
-                    order,
-                    optimizer,
-                    batch_size=batch_size,
-                    clip_norm=clip_norm,
-                    begin=run.iterations,
-                )
-            run.iterations += steps
+            epoch, rate = len(run.history) + 1, steps.param_groups[0]["lr"]
+            torch.manual_seed(_child(seed, _DROPOUT, epoch, ranks.rank))
+            drawing = _generator(seed, _ORDER, epoch)
+            order = (
+                torch.randperm(len(train), generator=drawing)
+                if classes is None
+                else _balanced_order(classes, drawing)
+            )
+            modules[0].train()
+            sums, taken = _run_epoch(
+                predictor,
+                train,
+                torch.split(order, batch_size),
+                augmentations,
+                steps,
+                loss_of=loss_of,
+                clip_norm=clip_norm,
+                generator=_generator(seed, _AUGMENT, epoch, ranks.rank),
+                device=device,
+                ranks=ranks,
+            )
+            run.iterations += taken
             if not all(math.isfinite(value) for value in sums):
                 raise GraphTransplantError(
                     f"the training loss is not a finite number in epoch {epoch}; a lower "
                     f"`learning_rate` than {rate:g} or smaller features may help"
                 )
-            checked = _evaluate_together(model, validation, group)
-            score = _score(checked, metric, validation.task)
-            with evaluating(model):
+            ranks.share_state(modules)
+            checked = evaluate(alone, validation, output=output)
+            with evaluating(modules[0]):
                 measured = merged_measurements(
                     *(part.after_epoch(predictor, validation) for part in augmentations)
                 )
-            if pieces is not None:
-                measured = pieces.mean_measurements(measured)
             log = EpochLog(
                 epoch=epoch,
                 iterations=run.iterations,
@@ -570,18 +614,21 @@ def fit(
                 learning_rate=rate,
                 seconds=time.perf_counter() - begin,
                 measurements=measured,
-                validation_score=score,
+                validation_score=_score(checked, metric, validation.task),
             )
-            run.take_in(log, steps if patience_unit == "iterations" else 1)
-            with group.ending_together():
-                if group.rank == 0:
+            run.take_in(log, taken if patience_unit == "iterations" else 1)
+            with ranks.ending_together():
+                if ranks.rank == 0:
                     show(log)
                     for callback in callbacks:
                         callback(log)
-            if file is not None:
-                file.write(run, now=run.finished(epochs))
-    model.load_state_dict(run.best_weights)
-    model.eval()
+                    due = time.monotonic() - written >= CHECKPOINT_SECONDS
+                    if checkpoint is not None and (due or run.finished(epochs)):
+                        checkpoints.write(Path(checkpoint), identity, run.state())
+                        written = time.monotonic()
+    for module, state in zip(modules, run.best, strict=True):
+        module.load_state_dict(state)
+    modules[0].eval()
     return FitResult(
         model=model,
         history=run.history,
@@ -591,32 +638,47 @@ def fit(
     )
 
 
+# Streams of randomness that follow from the seed of a training.
+_ORDER, _AUGMENT, _DROPOUT = range(3)
+
+
+def _child(seed: int, *stream: int) -> int:
+    """Derive the seed of one stream of randomness from the seed of all."""
+    return int(np.random.SeedSequence([seed, *stream]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _generator(seed: int, *stream: int) -> torch.Generator:
+    return torch.Generator().manual_seed(_child(seed, *stream))
+
+
+def _states(modules: Sequence[nn.Module]) -> list[dict[str, Any]]:
+    return [copy.deepcopy(module.state_dict()) for module in modules]
+
+
 @dataclass
 class _Run:
     """A training under way: everything that changes from epoch to epoch.
 
     Attributes:
-        model: The model.
-        augmentations: Augmentations, prepared.
+        modules: The model and its augmentations.
         optimizer: Of their parameters.
-        streams: Generators of the order of the graphs and of augmentation.
+        scheduler: Of its learning rate; ``None`` for the paper's halving.
         stop: Until training stops.
         decay: Until the learning rate is halved.
-        ties: Which of several epochs with the best score counts.
-        best_weights: The state of the model after the best epoch.
+        by_loss: Whether the validation loss decides between equal scores.
+        best: The states of the modules after the best epoch.
         best_epoch: Its number; 0 before there is one.
         iterations: Optimiser steps taken.
         history: Every epoch.
     """
 
-    model: nn.Module
-    augmentations: Sequence[Augmentation]
-    optimizer: torch.optim.Optimizer
-    streams: Sequence[torch.Generator]
+    modules: Sequence[nn.Module]
+    optimizer: Optimizer
+    scheduler: LRScheduler | None
     stop: _Patience
     decay: _Patience
-    ties: str
-    best_weights: dict[str, Any]
+    by_loss: bool
+    best: list[dict[str, Any]]
     best_epoch: int = 0
     iterations: int = 0
     history: list[EpochLog] = field(default_factory=list)
@@ -631,139 +693,61 @@ class _Run:
         return len(self.history) >= epochs or self.stop.over
 
     def take_in(self, log: EpochLog, passed: int) -> None:
-        """Add an epoch: remember the best weights, halve the learning rate when it is time.
+        """Add an epoch: remember the best states, and set the learning rate of the next.
 
         Args:
             log: What happened in it.
             passed: What it adds to the two patiences.
         """
         self.history.append(log)
-        second = -log.validation_loss if self.ties == "loss" else 0.0
+        second = -log.validation_loss if self.by_loss else 0.0
         if self.stop.improved(log.validation_score, passed, second):
-            self.best_epoch = log.epoch
-            self.best_weights = copy.deepcopy(self.model.state_dict())
-        if not self.decay.improved(-log.validation_loss, passed) and self.decay.over:
+            self.best_epoch, self.best = log.epoch, _states(self.modules)
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(log.validation_loss)
+        elif self.scheduler is not None:
+            self.scheduler.step()
+        elif not self.decay.improved(-log.validation_loss, passed) and self.decay.over:
             self.decay.waited = 0
             for group in self.optimizer.param_groups:
                 group["lr"] *= 0.5
 
-    def _modules(self) -> Iterator[tuple[str, nn.Module]]:
-        yield "model.", self.model
-        for number, augmentation in enumerate(self.augmentations):
-            yield f"augmentation.{number}.", augmentation
-
-    def pack(self, identity: dict[str, Any]) -> Checkpoint:
-        """Give the whole state after an epoch.
-
-        Args:
-            identity: What tells this training from others.
-        """
-        tensors: dict[str, Tensor] = {"random.torch": torch.get_rng_state()}
-        others: dict[str, Any] = {}
-        device = _device(self.model)
-        if device.type == "cuda":
-            tensors["random.device"] = torch.cuda.get_rng_state(device)
-        for number, stream in enumerate(self.streams):
-            tensors[f"random.{number}"] = stream.get_state()
-        for prefix, module in self._modules():
-            own, rest = module_state(prefix, module)
-            tensors.update(own)
-            others.update(rest)
-        for key, value in self.best_weights.items():
-            kept = tensors if isinstance(value, Tensor) else others
-            kept[f"best.{key}"] = value
-        for number, values in self.optimizer.state_dict()["state"].items():
-            for name, value in values.items():
-                tensors[f"optimizer.{number}.{name}"] = value
-        state = {
-            "rates": [group["lr"] for group in self.optimizer.param_groups],
-            "stop": [self.stop.best, self.stop.waited],
-            "decay": [self.decay.best, self.decay.waited],
+    def state(self) -> dict[str, Any]:
+        """The whole state after an epoch, for a checkpoint."""
+        return {
+            "modules": [module.state_dict() for module in self.modules],
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "patience": [(each.best, each.waited) for each in (self.stop, self.decay)],
+            "best": self.best,
             "best_epoch": self.best_epoch,
             "iterations": self.iterations,
             "history": [asdict(log) for log in self.history],
-            "others": others,
         }
-        return Checkpoint(identity, tensors, state)
 
-    def restore(self, found: Checkpoint) -> None:
-        """Go back to a state that :meth:`pack` gave.
-
-        Args:
-            found: The state.
-        """
-        tensors, state = found.tensors, found.state
-        for prefix, module in self._modules():
-            load_module(prefix, module, tensors, state["others"])
-        weights = {**tensors, **state["others"]}
-        self.best_weights = {key: weights[f"best.{key}"] for key in self.model.state_dict()}
-        kept = self.optimizer.state_dict()
-        moments: dict[int, dict[str, Tensor]] = {}
-        for key, value in tensors.items():
-            if key.startswith("optimizer."):
-                _, place, name = key.split(".")
-                moments.setdefault(int(place), {})[name] = value
-        for group, rate in zip(kept["param_groups"], state["rates"], strict=True):
-            group["lr"] = rate
-        self.optimizer.load_state_dict({**kept, "state": moments})
-        for patience, (best, waited) in ((self.stop, state["stop"]), (self.decay, state["decay"])):
-            patience.best, patience.waited = tuple(best), waited
-        self.best_epoch, self.iterations = state["best_epoch"], state["iterations"]
-        self.history = [EpochLog(**log) for log in state["history"]]
-        for number, stream in enumerate(self.streams):
-            stream.set_state(tensors[f"random.{number}"])
-        torch.set_rng_state(tensors["random.torch"])
-        device = _device(self.model)
-        if device.type == "cuda" and "random.device" in tensors:
-            torch.cuda.set_rng_state(tensors["random.device"], device)
-
-
-class _CheckpointFile:
-    """The file that keeps the state of a training.
-
-    Args:
-        path: The file.
-        identity: What tells this training from others.
-    """
-
-    def __init__(self, path: Path, identity: dict[str, Any]) -> None:
-        self._path = path
-        self._identity = identity
-        self._written = time.monotonic()
-        self._found: Checkpoint | None = None
-        # What cannot be used is found out before there is any work to lose.
-        if path.exists():
-            self._found = Checkpoint.read(path)
-            self._found.check(identity, path)
-
-    def restore(self, run: _Run) -> None:
-        """Let a training go on from the file, if there was one.
-
-        Args:
-            run: The training, ready to start.
-        """
-        if self._found is None:
+    def restore(self, path: Path, identity: dict[str, Any]) -> None:
+        """Go on from a checkpoint, if there is one."""
+        state = checkpoints.read(path, identity)
+        if state is None:
             return
         try:
-            run.restore(self._found)
-        except DataError:
-            raise
+            for module, saved in zip(self.modules, state["modules"], strict=True):
+                module.load_state_dict(saved)
+            self.optimizer.load_state_dict(state["optimizer"])
+            if self.scheduler is not None:
+                self.scheduler.load_state_dict(state["scheduler"])
+            for patience, (best, waited) in zip(
+                (self.stop, self.decay), state["patience"], strict=True
+            ):
+                patience.best, patience.waited = tuple(best), waited
+            self.best, self.best_epoch = state["best"], state["best_epoch"]
+            self.iterations = state["iterations"]
+            self.history = [EpochLog(**log) for log in state["history"]]
         except (KeyError, TypeError, ValueError, RuntimeError) as problem:
-            raise DataError(
-                f"the checkpoint {self._path} does not fit the training: "
-                f"{type(problem).__name__}: {problem}; delete it to start anew"
+            raise checkpoints.CheckpointError(
+                f"the checkpoint {path} does not fit the training: {problem}; delete it to start "
+                "anew"
             ) from None
-
-    def write(self, run: _Run, *, now: bool) -> None:
-        """Write the state when the last time was long enough ago.
-
-        Args:
-            run: The training.
-            now: Write it in any case.
-        """
-        if now or time.monotonic() - self._written >= CHECKPOINT_SECONDS:
-            run.pack(self._identity).write(self._path)
-            self._written = time.monotonic()
 
 
 def _classes_to_balance(train: GraphStore) -> Tensor:
@@ -779,21 +763,9 @@ def _classes_to_balance(train: GraphStore) -> Tensor:
 
 
 def _balanced_order(classes: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw as many graphs as there are, with replacement, every class equally likely.
-
-    Args:
-        classes: From 0 without gaps, int64 ``[graphs]``.
-        generator: Source of randomness.
-
-    Returns:
-        Graph numbers, int64 ``[graphs]``.
-    """
-    size = torch.bincount(classes)
-    order = torch.argsort(classes, stable=True)
-    drawn = torch.randint(len(size), classes.shape, generator=generator)
-    share = torch.rand(classes.shape, generator=generator, dtype=torch.double)
-    inside = (share * size.index_select(0, drawn)).to(torch.long)
-    return order.index_select(0, offsets(size).index_select(0, drawn) + inside)
+    """Draw as many graphs as there are, with replacement, every class equally likely."""
+    weight = torch.bincount(classes).double().reciprocal().index_select(0, classes)
+    return torch.multinomial(weight, len(classes), replacement=True, generator=generator)
 
 
 def _check_metric(metric: str, validation: GraphStore) -> None:
@@ -825,19 +797,6 @@ def _check_metric(metric: str, validation: GraphStore) -> None:
         )
 
 
-def _check_parts(parts: int, batch_size: int, processes: int) -> None:
-    """Refuse a number of pieces that cannot be shared out."""
-    if not 1 <= parts <= batch_size:
-        raise GraphTransplantError(
-            f"`parts` must lie between 1 and `batch_size`, which is {batch_size}; got {parts}"
-        )
-    if parts % processes:
-        raise GraphTransplantError(
-            f"{processes} processes train together: `parts` must be {processes} or a multiple of "
-            f"it, got {parts}"
-        )
-
-
 def _score(checked: Evaluation, metric: str, task: str) -> float:
     """Return what patience and the best weights go by; higher is better."""
     if metric != "accuracy":
@@ -845,73 +804,23 @@ def _score(checked: Evaluation, metric: str, task: str) -> float:
     return checked.accuracy if task == "multiclass" else -checked.loss
 
 
-def _run_epoch(
-    model: Predictor,
-    train: GraphStore,
-    order: Tensor,
-    augmentations: Sequence[Augmentation],
-    optimizer: torch.optim.Optimizer,
-    *,
-    batch_size: int,
-    clip_norm: float,
-    generator: torch.Generator,
-    device: torch.device,
-) -> tuple[list[float], int]:
-    """Take one step per batch; return the mean clean, virtual and auxiliary loss, and the steps."""
-    totals = torch.zeros(3, device=device)
-    steps = 0
-    for batch in train.batches(order, batch_size):
-        batch = batch.to(device) if device.type != "cpu" else batch
-        losses = take_step(
-            model,
-            batch,
-            augmentations,
-            optimizer,
-            task=train.task,
-            clip_norm=clip_norm,
-            generator=generator,
-        )
-        parts = torch.stack((losses.clean, losses.virtual, losses.auxiliary)).detach()
-        totals += parts * (batch.num_graphs / len(train))
-        steps += 1
-    return totals.tolist(), steps
-
-
 class EndedElsewhereError(GraphTransplantError):
-    """Another of the processes that train together has ended the training; it says why.
-
-    Example:
-        >>> issubclass(EndedElsewhereError, GraphTransplantError)
-        True
-    """
+    """Another of the processes that train together has ended the training; it says why."""
 
 
 @dataclass(frozen=True)
-class _Group:
-    """The processes that train one model together: those of ``torch.distributed``, or this one.
-
-    Attributes:
-        rank: Number of this process.
-        size: Number of processes.
-        device: Where the model is, and what is exchanged.
-    """
+class _Ranks:
+    """The processes that train one model together: those of ``torch.distributed``, or this one."""
 
     rank: int
     size: int
-    device: torch.device
 
     @classmethod
-    def current(cls, device: torch.device) -> _Group:
-        """Return the group this process is in."""
+    def current(cls) -> _Ranks:
+        """The group this process is in."""
         if distributed.is_available() and distributed.is_initialized():
-            return cls(distributed.get_rank(), distributed.get_world_size(), device)
-        return cls(0, 1, device)
-
-    def share(self, items: int) -> range:
-        """Return the places of this process's share of some items; the first shares are larger."""
-        least, more = divmod(items, self.size)
-        begin = self.rank * least + min(self.rank, more)
-        return range(begin, begin + least + (self.rank < more))
+            return cls(distributed.get_rank(), distributed.get_world_size())
+        return cls(0, 1)
 
     def total(self, values: Tensor) -> Tensor:
         """Add up the values of all processes, in place."""
@@ -919,17 +828,26 @@ class _Group:
             distributed.all_reduce(values)
         return values
 
-    def stacked(self, rows: Tensor) -> Tensor:
-        """Put the rows of all processes one after another, ``[rows of all, columns]``."""
-        rows = rows.to(self.device)
-        counts = torch.zeros(self.size, dtype=torch.long, device=self.device)
-        counts[self.rank] = len(rows)
-        lengths: list[int] = self.total(counts).tolist()
-        # The collective wants one shape of all.
-        padded = nn.functional.pad(rows, (0, 0, 0, max(lengths) - len(rows)))
-        found = [torch.empty_like(padded) for _ in lengths]
-        distributed.all_gather(found, padded.contiguous())
-        return torch.cat([part[:length] for part, length in zip(found, lengths, strict=True)])
+    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Add up the gradients of all processes; one without a gradient counts as zero."""
+        if self.size == 1:
+            return
+        every = list(parameters)
+        for parameter in every:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [p.grad for p in every if p.grad is not None]
+        flat = self.total(torch.cat([gradient.flatten() for gradient in gradients]))
+        sizes = [gradient.numel() for gradient in gradients]
+        for gradient, part in zip(gradients, torch.split(flat, sizes), strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def share_state(self, modules: Sequence[nn.Module]) -> None:
+        """Give every process the weights and buffers of the first."""
+        if self.size > 1:
+            for module in modules:
+                for tensor in (*module.parameters(), *module.buffers()):
+                    distributed.broadcast(tensor.data, 0)
 
     @contextmanager
     def ending_together(self) -> Iterator[None]:
@@ -940,242 +858,43 @@ class _Group:
             failed = False
         finally:
             if self.size > 1:
-                failures = self.total(torch.tensor([int(failed)], device=self.device))
-                if int(failures) and not failed:
+                failures = int(self.total(torch.tensor([int(failed)])))
+                if failures and not failed:
                     raise EndedElsewhereError("another process of the group ended the training")
 
 
-def _evaluate_together(model: nn.Module, store: GraphStore, group: _Group) -> Evaluation:
-    """Let every process predict a share of the graphs; all get the predictions of all graphs."""
-    if group.size == 1:
-        return evaluate(model, store)
-    share = group.share(len(store))
-    # A process without a share predicts one graph and hands over no row of it: it must know how
-    # many columns there are.
-    own = evaluate(model, store.subset(share or range(1))).logits[: len(share)]
-    logits = group.stacked(own).cpu()
-    targets = as_targets(store.y, logits.shape[1])
-    return Evaluation(logits, targets, float(graph_losses(logits, targets, store.task).mean()))
-
-
-class _PieceLoss(nn.Module):
-    """The losses of a piece of a batch as one module.
-
-    ``DistributedDataParallel`` looks after the passes of the one module it wraps; the many passes
-    of a step, on original graphs and on virtual ones, are one to it.
-
-    Args:
-        predictor: The model.
-        augmentations: Augmentations.
-        task: What the targets are.
-    """
-
-    def __init__(
-        self, predictor: Predictor, augmentations: Sequence[Augmentation], task: str
-    ) -> None:
-        super().__init__()
-        self.model = module_of(predictor)
-        self.augmentations = nn.ModuleList(augmentations)
-        # Where every parameter is used, torch prints a warning that it looks for unused ones. It
-        # has to: an edge predictor has nothing to do in a piece without edges to predict.
-        self.unused = nn.Parameter(torch.zeros(1, device=_device(self.model)))
-        self._given = (predictor, tuple(augmentations), task)
-
-    def forward(
-        self, batch: Batch | None, scale: float, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Return the sum of the losses times a factor, and the three losses, float ``[3]``."""
-        if batch is None:
-            # A zero that a parameter has part in, so that there is a backward pass. A parameter of
-            # the model, used by every piece: a zero gradient is not the same to Adam as none.
-            every = (*self.model.parameters(), *self.augmentations.parameters())
-            used = next(p for p in every if p.requires_grad)
-            return used.sum() * 0.0, used.new_zeros(3)
-        predictor, augmentations, task = self._given
-        losses = step_losses(predictor, batch, augmentations, task=task, generator=generator)
-        each = torch.stack((losses.clean, losses.virtual, losses.auxiliary))
-        return losses.total * scale, each.detach()
-
-
-class _Pieces:
-    """Takes steps on batches that are cut into pieces.
-
-    Args:
-        predictor: The model.
-        augmentations: Augmentations, ready for training.
-        task: What the targets are.
-        parts: Number of pieces of a batch.
-        seed: All randomness of a piece follows from it, the number of the step and the number of
-            the piece, and so does not depend on who works on it.
-        group: The processes that share the pieces.
-    """
-
-    def __init__(
-        self,
-        predictor: Predictor,
-        augmentations: Sequence[Augmentation],
-        task: str,
-        parts: int,
-        seed: int,
-        group: _Group,
-    ) -> None:
-        self._step: nn.Module = _PieceLoss(predictor, augmentations, task)
-        if group.size > 1:
-            self._step = DistributedDataParallel(
-                self._step, forward_sync_buffers=False, find_unused_parameters=True
-            )
-        self._parts, self._seed, self._group = parts, seed, group
-        self._running = _RunningStatistics(module_of(predictor))
-        self._graphs = 0
-
-    def close(self) -> None:
-        """Give back what gradients were exchanged with, while there still is a process group.
-
-        The reducer has a share in the group, and a traceback may keep it beyond the group's end.
-        As the last to let go it would end the group's threads while it holds Python's global lock;
-        a thread that needs the lock for its own end and the reducer then wait for each other.
-        """
-        if isinstance(self._step, DistributedDataParallel):
-            del self._step.logger, self._step.reducer
-
-    def run_epoch(
-        self,
-        train: GraphStore,
-        order: Tensor,
-        optimizer: torch.optim.Optimizer,
-        *,
-        batch_size: int,
-        clip_norm: float,
-        begin: int,
-    ) -> tuple[list[float], int]:
-        """Take one step per batch, like ``_run_epoch``.
-
-        Args:
-            train: Training graphs.
-            order: Their order, int64 ``[graphs]``.
-            optimizer: Of the parameters of the model and the augmentations.
-            batch_size: Graphs per step, of all processes together.
-            clip_norm: Limit of the gradient's norm.
-            begin: Number of steps taken before.
-        """
-        parameters = [p for each in optimizer.param_groups for p in each["params"]]
-        totals = torch.zeros(3, device=self._group.device)
-        batches = torch.split(order, batch_size)
-        self._graphs = 0
-        for iteration, batch in enumerate(batches, start=begin):
-            optimizer.zero_grad(set_to_none=True)
-            totals += self._accumulate(train, batch, iteration) * (len(batch) / len(train))
-            nn.utils.clip_grad_norm_(parameters, clip_norm)
-            optimizer.step()
-        return self._group.total(totals).tolist(), len(batches)
-
-    def _accumulate(self, train: GraphStore, batch: Tensor, iteration: int) -> Tensor:
-        """Add up the gradients of this process's pieces; return its part of the mean losses."""
-        pieces = list(enumerate(torch.tensor_split(batch, self._parts)))
-        share = self._group.share(self._parts)
-        own = [(number, piece) for number, piece in pieces[share.start : share.stop] if len(piece)]
-        found = torch.zeros(3, device=self._group.device)
-        generator = torch.Generator()
-        self._running.begin_step()
-        # Without a piece there is still the gradient of the others to receive.
-        for number, piece in own or [(share.start, batch[:0])]:
-            torch.manual_seed(_child(self._seed, 3, iteration, number))
-            generator.manual_seed(_child(self._seed, 4, iteration, number))
-            weight = len(piece) / len(batch)
-            graphs = train.batch(piece).to(self._group.device) if len(piece) else None
-            last = not own or number == own[-1][0]
-            with self._kept_to_itself(not last):
-                # Processes are averaged over, but what is wanted is the sum over pieces.
-                loss, each = self._step(graphs, weight * self._group.size, generator)
-                torch.autograd.backward(loss)
-            self._running.take_in(weight)
-            found += each * weight
-            self._graphs += len(piece)
-        self._running.end_step(self._group)
-        return found
-
-    def _kept_to_itself(self, really: bool) -> AbstractContextManager[None]:
-        """Let gradients add up here; they are sent around with those of the last piece."""
-        if really and isinstance(self._step, DistributedDataParallel):
-            return self._step.no_sync()
-        return nullcontext()
-
-    def mean_measurements(self, own: dict[str, float]) -> dict[str, float]:
-        """Average measurements over the processes, weighted by the graphs each has trained on.
-
-        What all of them measured on the same graphs stays what it is; what each counted during the
-        epoch becomes what one process would have counted.
-        """
-        if self._group.size == 1:
-            return own
-        found: list[tuple[dict[str, float], int]] = [({}, 0)] * self._group.size
-        distributed.all_gather_object(found, (own, self._graphs))
-        return _weighted_means(found)
-
-
-def _weighted_means(found: Sequence[tuple[dict[str, float], int]]) -> dict[str, float]:
-    """Average measurements by name, each over those who have it.
-
-    Args:
-        found: Measurements and their weight; those without weight do not count.
-    """
-    counting = [(measured, weight) for measured, weight in found if weight]
-    means: dict[str, float] = {}
-    for name in dict.fromkeys(name for measured, _ in counting for name in measured):
-        having = [(measured[name], weight) for measured, weight in counting if name in measured]
-        if all(value == having[0][0] for value, _ in having):
-            means[name] = having[0][0]
-        else:
-            means[name] = sum(v * w for v, w in having) / sum(w for _, w in having)
-    return means
-
-
-class _RunningStatistics:
-    """The running statistics of a model, which every pass of batch normalisation changes.
-
-    Each piece of a batch starts from the same ones, and the step ends with their mean, weighted by
-    graphs: so they do not depend on how the pieces are shared out.
-
-    Args:
-        model: The model.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self._buffers = [
-            buffer
-            for module in model.modules()
-            if getattr(module, "running_mean", None) is not None
-            for buffer in module.buffers(recurse=False)
-        ]
-        self._start: list[Tensor] = []
-        self._sums: list[Tensor] = []
-
-    def begin_step(self) -> None:
-        """Remember what the pieces start from."""
-        self._start = [buffer.clone() for buffer in self._buffers]
-        self._sums = [torch.zeros_like(buffer, dtype=torch.double) for buffer in self._buffers]
-
-    def take_in(self, weight: float) -> None:
-        """Take in what a piece left, and go back to the start."""
-        for buffer, start, total in zip(self._buffers, self._start, self._sums, strict=True):
-            total.add_(buffer, alpha=weight)
-            buffer.copy_(start)
-
-    def end_step(self, group: _Group) -> None:
-        """Set the mean over all pieces of all processes."""
-        if not self._buffers:
-            return
-        flat = group.total(torch.cat([total.flatten() for total in self._sums]))
-        parts = torch.split(flat, [buffer.numel() for buffer in self._buffers])
-        for buffer, part in zip(self._buffers, parts, strict=True):
-            # Counts of batches are whole numbers; their mean is, but for rounding.
-            mean = part if buffer.is_floating_point() else part.round()
-            buffer.copy_(mean.view_as(buffer))
-
-
-def _child(seed: int, *stream: int) -> int:
-    """Derive the seed of one stream of randomness from the seed of all."""
-    return int(np.random.SeedSequence([seed, *stream]).generate_state(1, np.uint64)[0] >> 1)
+def _run_epoch(
+    model: Predictor,
+    train: GraphStore,
+    parts: Sequence[Tensor],
+    augmentations: Sequence[Augmentation],
+    optimizer: Optimizer,
+    *,
+    loss_of: Loss,
+    clip_norm: float,
+    generator: torch.Generator,
+    device: torch.device,
+    ranks: _Ranks,
+) -> tuple[list[float], int]:
+    """Take one step per batch; return the mean clean, virtual and auxiliary loss, and the steps."""
+    totals = torch.zeros(3, device=device)
+    for part in parts:
+        mine = part[ranks.rank :: ranks.size]
+        losses = take_step(
+            model,
+            train.batch(mine).to(device) if len(mine) else None,
+            augmentations,
+            optimizer,
+            loss_of=loss_of,
+            clip_norm=clip_norm,
+            generator=generator,
+            share=len(mine) / len(part),
+            ranks=ranks,
+        )
+        if losses is not None:
+            each = torch.stack((losses.clean, losses.virtual, losses.auxiliary)).detach()
+            totals += each * (len(mine) / sum(map(len, parts)))
+    return ranks.total(totals).tolist(), len(parts)
 
 
 @contextmanager

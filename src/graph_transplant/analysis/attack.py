@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -20,15 +20,14 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array, eye_array
 from torch import Tensor, nn
-from torch_geometric.data import Batch
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import GraphStore, keep_adjacency, make_batch
+from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.kernels import structure
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.saliency import Predictor, as_predictor
-from graph_transplant.segments import offsets, shuffled_segments
-from graph_transplant.sparse import Adjacency
-from graph_transplant.targets import as_targets, graph_losses
+from graph_transplant.segments import offsets, rank_in_segment
+from graph_transplant.targets import batch_targets, graph_losses
 from graph_transplant.training import evaluate
 
 PAIRS_AT_ONCE = 1 << 18
@@ -158,8 +157,7 @@ def attack(
     steps are counted whatever the direction. Degrees in normalised models depend on the adjacency,
     and so does the gradient. Node features do not; not even the one-hot degrees of graphs without
     features: they follow the change, but their part of it has no gradient, so that the attack is
-    weaker there. Nodes that lost all their edges stay so in GCS, whose normalisation has no finite
-    slope at degree zero.
+    weaker there.
 
     Deviation: attack-counts-changes. The paper chooses *m* pairs by magnitude alone and then adds
     or removes by sign, so that a pair whose edge already is as the gradient wants it uses up one of
@@ -430,24 +428,22 @@ class _Pairs:
 
     Attributes:
         batch: The original graphs.
-        undirected: Whether a pair stands for both directions.
         first: One end, or the sender, int64 ``[pairs]``.
         second: The other end, or the receiver; larger than ``first`` when undirected.
         copies: How often the pair is joined, int64 ``[pairs]``.
         edge_pair: Pair of every edge of the batch, int64 ``[edges]``; -1 for self-loops.
     """
 
-    batch: Batch
-    undirected: bool
+    batch: GraphBatch
     first: Tensor
     second: Tensor
     copies: Tensor
     edge_pair: Tensor
 
     @classmethod
-    def of(cls, batch: Batch, hops: int, *, undirected: bool) -> _Pairs:
+    def of(cls, batch: GraphBatch, hops: int) -> _Pairs:
         """Find the pairs at most ``hops`` steps apart, whatever the direction of the steps."""
-        nodes = batch.batch.numel()
+        nodes, undirected = batch.num_nodes, batch.symmetric
         sender, receiver = batch.edge_index
         first, second = _within(sender.numpy(), receiver.numpy(), nodes, hops)
         kept = torch.from_numpy(first < second if undirected else first != second)
@@ -460,11 +456,11 @@ class _Pairs:
         # Both directions of an undirected edge are listed; one of them is counted.
         listed = edge_pair[sender < receiver if undirected else sender != receiver]
         copies = torch.bincount(listed, minlength=ends[0].numel())
-        return cls(batch, undirected, ends[0], ends[1], copies, edge_pair)
+        return cls(batch, ends[0], ends[1], copies, edge_pair)
 
     @property
     def num_graphs(self) -> int:
-        return int(self.batch.num_graphs)
+        return self.batch.num_graphs
 
     @cached_property
     def joined(self) -> Tensor:
@@ -474,8 +470,7 @@ class _Pairs:
     @cached_property
     def segment(self) -> Tensor:
         """Graph of every pair, sorted int64 ``[pairs]``."""
-        segment: Tensor = self.batch.batch.index_select(0, self.first)
-        return segment
+        return self.batch.batch.index_select(0, self.first)
 
     @cached_property
     def ptr(self) -> Tensor:
@@ -553,44 +548,32 @@ class _Slopes:
             slope[part] = whole[part]
         return slope
 
-    def _laid_out(self, chosen: Tensor) -> tuple[Batch, Adjacency, Tensor]:
+    def _laid_out(self, chosen: Tensor) -> tuple[GraphBatch, Tensor]:
         """Make a batch in which the chosen pairs are edges; give the pair of each edge too."""
         pairs, original = self.pairs, self.pairs.batch
         first, second = pairs.first.index_select(0, chosen), pairs.second.index_select(0, chosen)
         ends, owners = [torch.stack((first, second))], [chosen]
-        if pairs.undirected:
+        if original.symmetric:
             ends, owners = [*ends, torch.stack((second, first))], [*owners, chosen]
         loops = original.edge_index[:, pairs.edge_pair < 0]
         ends.append(loops)
         # Loops never change: they belong to a place after the last pair.
         owners.append(torch.full((loops.shape[1],), pairs.first.numel()))
-        edge_index, owner = torch.cat(ends, dim=1), torch.cat(owners)
-        nodes = original.batch.numel()
-        order = torch.argsort(edge_index[0] * nodes + edge_index[1])
-        edge_index, owner = edge_index[:, order], owner[order]
-        other = ("edge_index", "edge_attr", "y", "batch", "ptr", "num_nodes")
-        batch = make_batch(
-            edge_index=edge_index,
-            node_counts=original.ptr.diff(),
-            edge_counts=torch.bincount(original.batch[edge_index[0]], minlength=pairs.num_graphs),
-            node_fields={
-                name: value for name, value in original.to_dict().items() if name not in other
-            },
-            edge_fields={},
-            graph_fields={"y": original.y},
-        ).to(self.device)
-        adjacency = Adjacency.from_edges(batch.edge_index, nodes, symmetric=pairs.undirected)
-        return batch, adjacency, owner
+        sender, receiver = torch.cat(ends, dim=1).numpy()
+        row_ptr, column, order = structure.compress(sender, receiver, original.num_nodes)
+        batch = original.derive(
+            original.ptr, row_ptr, column, nodes=original.nodes, edges={}, y=original.y
+        )
+        owner = torch.cat(owners)[torch.from_numpy(order)]
+        return batch.to(self.device), owner
 
-    def _slope(self, laid_out: tuple[Batch, Adjacency, Tensor], joined: Tensor) -> Tensor:
-        batch, adjacency, owner = laid_out
+    def _slope(self, laid_out: tuple[GraphBatch, Tensor], joined: Tensor) -> Tensor:
+        batch, owner = laid_out
         variable = joined.to(self.dtype).requires_grad_()
         weight = torch.cat((variable * self.scale, self.scale.new_ones(1))).index_select(0, owner)
-        batch.edge_weight = weight.to(self.device)
-        # The structure is built once; only the weights are new in every step.
-        keep_adjacency(batch, adjacency)
-        logits = self.predictor(batch).logits
-        pull = _pull(logits, as_targets(batch.y, logits.shape[1]), self.task)
+        weighted = replace(batch, edges={"edge_weight": weight.to(self.device)})
+        logits = self.predictor.run(weighted, layers=False).logits
+        pull = _pull(logits, batch_targets(batch, logits.shape[1]), self.task)
         (slope,) = torch.autograd.grad(
             logits, variable, pull, allow_unused=True, materialize_grads=True
         )
@@ -678,12 +661,8 @@ class _Draw:
 
     def __call__(self, pairs: _Pairs) -> Tensor:
         """Return the place of every pair in its graph's order, from 1, int64 ``[pairs]``."""
-        count = pairs.first.numel()
-        keys = torch.rand(count, dtype=torch.double, generator=self.generator)
-        order = shuffled_segments(keys, pairs.segment)
-        # Both are sorted by graph, so that the place in the graph is that in its stretch.
-        place = torch.arange(1, count + 1) - pairs.ptr.index_select(0, pairs.segment)
-        return torch.empty_like(place).scatter_(0, order, place)
+        keys = torch.rand(pairs.first.numel(), dtype=torch.double, generator=self.generator)
+        return rank_in_segment(keys, pairs.segment, pairs.ptr) + 1
 
 
 # -------------------------------------------------------------------- changed graphs
@@ -726,7 +705,7 @@ def _changed(
             raise GraphTransplantError(f"`{name}` must be at least 1, got {value}")
     parts: list[list[_Changes]] = [[] for _ in edges]
     for graphs in _stretches(store, batch_size):
-        pairs = _Pairs.of(store.batch(graphs), hops, undirected=store.undirected)
+        pairs = _Pairs.of(store.batch(graphs), hops)
         turn = choose(pairs)
         for steps, part in zip(edges, parts, strict=True):
             flipped = (turn != NEVER) & (turn <= steps)
@@ -747,7 +726,7 @@ def _changes_of(pairs: _Pairs, flipped: Tensor, first: int) -> _Changes:
     cut = torch.cat((flipped & pairs.joined, torch.zeros(1, dtype=torch.bool)))
     new = (flipped & ~pairs.joined).nonzero().flatten()
     graph = pairs.segment[new]
-    start = pairs.batch.ptr[graph]
+    start = pairs.batch.offsets[graph]
     return _Changes(
         kept=~cut[pairs.edge_pair],
         added=torch.stack((graph + first, pairs.first[new] - start, pairs.second[new] - start)),
@@ -763,11 +742,7 @@ def _rebuilt(store: GraphStore, changes: _Changes) -> GraphStore:
     if store.undirected:
         new_graph, new = new_graph.repeat(2), torch.cat((new, new.flip(0)), dim=1)
     graph, edge_index = torch.cat((graph, new_graph)), torch.cat((edge_index, new), dim=1)
-    # A store promises edges sorted by graph, first end and second end.
-    longest = int(store.node_counts.max())
-    order = torch.argsort(
-        (store.node_ptr[graph] + edge_index[0]) * longest + edge_index[1], stable=True
-    )
+    order = torch.argsort(graph, stable=True)
     edge_attr = store.edge_attr
     if edge_attr is not None:
         blank = edge_attr.new_zeros(new.shape[1], edge_attr.shape[1])
@@ -785,7 +760,6 @@ def _rebuilt(store: GraphStore, changes: _Changes) -> GraphStore:
         label_names=store.label_names,
         num_continuous=store.num_continuous,
         node_fields=store.node_fields,
-        undirected=store.undirected,
     )
 
 

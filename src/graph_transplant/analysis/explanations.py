@@ -13,19 +13,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch.nn.functional import one_hot
+from torch_geometric.data import Data
 from torch_geometric.explain import CaptumExplainer, Explainer, GNNExplainer
 
-from graph_transplant.augment.assemble import edit_graphs
+from graph_transplant.augment.perturb import keep_parts
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import GraphStore, Layout, adjacency_of, layout_of
+from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
+from graph_transplant.kernels.compiling import Ints
 from graph_transplant.nn import GraphClassifier, Prediction, evaluating
-from graph_transplant.saliency import NodeSaliency, as_predictor
+from graph_transplant.saliency import NodeSaliency, Predictor, as_predictor
 from graph_transplant.segments import offsets, rank_in_segment, segment_sum
-from graph_transplant.sparse import Adjacency
-from graph_transplant.targets import as_targets, graph_losses
+from graph_transplant.targets import batch_targets, graph_losses, targets_of
 from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
 
 MOTIF_FIELD: Final = "motif_mask"
@@ -116,23 +118,21 @@ def saliency_quality(
     done, first = 0, 0
     with evaluating(model):
         for batch in part.batches(torch.arange(len(part)), size):
-            batch = batch.to(str(device))
-            targets, prediction, saliency, followed = _read(predictor, batch, store.task, reading)
-            layout = layout_of(batch)
-            tie, order = keys[:, done : done + layout.num_nodes].to(device)
-            done += layout.num_nodes
+            batch = batch.to(device)
+            prediction, saliency, followed = _read(predictor, batch, store.task, reading)
+            ptr = torch.from_numpy(batch.ptr)
+            tie, order = keys[:, done : done + batch.num_nodes]
+            done += batch.num_nodes
             ranks = (
-                salient_order(followed, layout, tie),
-                rank_in_segment(order, layout.segment, layout.ptr),
+                salient_order(followed.cpu(), ptr, tie).numpy(),
+                rank_in_segment(order, _segment(ptr), ptr).numpy(),
             )
-            here = torch.arange(first, first + layout.num_graphs)
-            first += layout.num_graphs
+            here = torch.arange(first, first + batch.num_graphs)
+            first += batch.num_graphs
             copies = partial(_copies, part, here, device)
-            total += _curves(
-                predictor, copies, batch, targets, prediction.logits, store.task, ranks
-            ).cpu()
-            if MOTIF_FIELD in batch:
-                found.append(motif_scores(saliency, batch[MOTIF_FIELD], layout))
+            total += _curves(predictor, copies, batch, prediction.logits, store.task, ranks).cpu()
+            if MOTIF_FIELD in batch.nodes:
+                found.append(motif_scores(saliency.cpu(), batch.nodes[MOTIF_FIELD].cpu(), ptr))
     curves = total / len(part)
     areas = torch.trapezoid(curves, dx=1 / STEPS).tolist()
     measured: dict[str, float | int] = {
@@ -172,12 +172,17 @@ def spread(total: int, count: int) -> Tensor:
     return bounds[:-1] + (place * bounds.diff()).to(torch.long)
 
 
-def salient_order(saliency: Tensor, layout: Layout, keys: Tensor) -> Tensor:
+def _segment(ptr: Tensor) -> Tensor:
+    """The graph of every node."""
+    return torch.repeat_interleave(ptr.diff())
+
+
+def salient_order(saliency: Tensor, ptr: Tensor, keys: Tensor) -> Tensor:
     """Rank the nodes of each graph, the most salient one first.
 
     Args:
         saliency: float ``[nodes]``.
-        layout: Which nodes belong to which graph.
+        ptr: Offsets of the graphs in the nodes, int64 ``[graphs + 1]``.
         keys: Random numbers in ``[0, 1)`` that decide between equally salient nodes, float64
             ``[nodes]``.
 
@@ -185,14 +190,13 @@ def salient_order(saliency: Tensor, layout: Layout, keys: Tensor) -> Tensor:
         int64 ``[nodes]``: 0 for the most salient node of a graph, 1 for the next, and so on.
 
     Example:
-        >>> layout = Layout(torch.tensor([0, 0, 0]), torch.tensor([0, 3]))
         >>> keys = torch.tensor([0.9, 0.5, 0.1], dtype=torch.double)
-        >>> salient_order(torch.tensor([1.0, 2.0, 1.0]), layout, keys)
+        >>> salient_order(torch.tensor([1.0, 2.0, 1.0]), torch.tensor([0, 3]), keys)
         tensor([2, 0, 1])
     """
     # Whole numbers in the order of the values leave the room below one to the random keys.
     level = torch.unique(saliency, return_inverse=True)[1]
-    return rank_in_segment(keys - level, layout.segment, layout.ptr)
+    return rank_in_segment(keys - level, _segment(ptr), ptr)
 
 
 @dataclass(frozen=True)
@@ -210,9 +214,8 @@ class MotifScores:
         chance: Share of marked nodes, the precision of a random order, float64 ``[graphs]``.
 
     Example:
-        >>> layout = Layout(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 4]))
-        >>> marked = torch.tensor([True, True, False, False])
-        >>> scores = motif_scores(torch.tensor([0.9, 0.2, 0.2, 0.1]), marked, layout)
+        >>> marked, ptr = torch.tensor([True, True, False, False]), torch.tensor([0, 4])
+        >>> scores = motif_scores(torch.tensor([0.9, 0.2, 0.2, 0.1]), marked, ptr)
         >>> scores.auroc.item(), scores.precision.item(), scores.chance.item()
         (0.875, 0.75, 0.5)
     """
@@ -222,30 +225,25 @@ class MotifScores:
     chance: Tensor
 
 
-def motif_scores(saliency: Tensor, marked: Tensor, layout: Layout) -> MotifScores:
+def motif_scores(saliency: Tensor, marked: Tensor, ptr: Tensor) -> MotifScores:
     """Score saliency against the nodes that are known to count, all graphs at once.
 
     Args:
         saliency: float ``[nodes]``. Where it is not finite the scores of its graph are NaN.
         marked: The nodes that count, bool ``[nodes]``.
-        layout: Which nodes belong to which graph.
+        ptr: Offsets of the graphs in the nodes, int64 ``[graphs + 1]``.
 
     Returns:
         One entry for every graph that has marked nodes and others.
-
-    Example:
-        >>> layout = Layout(torch.tensor([0, 0, 0]), torch.tensor([0, 3]))
-        >>> motif_scores(torch.tensor([1.0, 3.0, 2.0]), torch.tensor([False, True, False]), layout)
-        MotifScores(auroc=tensor([1.], dtype=torch.float64), precision=tensor([1.], dtype=torch.float64), chance=tensor([0.3333], dtype=torch.float64))
-    """  # noqa: E501 - a doctest prints one line
+    """
     if marked.shape != saliency.shape:
         raise DataError(
             f"`marked` must have one entry per node, [{saliency.numel()}]; got {list(marked.shape)}"
         )
-    segment, ptr = layout.segment, layout.ptr
+    segment = _segment(ptr)
     inside = marked.to(torch.bool).to(torch.double)
-    size, nodes = segment_sum(inside, segment, ptr), layout.counts.to(torch.double)
-    low, ties = _tied_ranks(saliency, layout)
+    size, nodes = segment_sum(inside, segment, ptr), ptr.diff().to(torch.double)
+    low, ties = _tied_ranks(saliency, segment, ptr)
     # Sum of the ranks of marked nodes, as Mann and Whitney count.
     above = segment_sum(inside * (low + (ties - 1) / 2), segment, ptr) - size * (size - 1) / 2
     ahead = nodes.index_select(0, segment) - low - ties
@@ -263,15 +261,15 @@ def motif_scores(saliency: Tensor, marked: Tensor, layout: Layout) -> MotifScore
     )
 
 
-def _tied_ranks(values: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+def _tied_ranks(values: Tensor, segment: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
     """Return how many smaller and how many equal values of its graph each node has.
 
     Both float64 ``[nodes]``; a node is equal to itself.
     """
     level = torch.unique(values, return_inverse=True)[1]
-    code = layout.segment * values.numel() + level
+    code = segment * values.numel() + level
     _, group, counts = torch.unique(code, return_inverse=True, return_counts=True)
-    start = offsets(counts)[:-1].index_select(0, group) - layout.ptr.index_select(0, layout.segment)
+    start = offsets(counts)[:-1].index_select(0, group) - ptr.index_select(0, segment)
     return start.to(torch.double), counts.index_select(0, group).to(torch.double)
 
 
@@ -300,13 +298,13 @@ def _items(store: GraphStore) -> int:
 
 
 def _read(
-    predictor: Callable[[Data], Prediction], batch: Batch, task: str, reading: NodeSaliency
-) -> tuple[Tensor, Prediction, Tensor, Tensor]:
-    """Return targets, prediction, and two saliencies: of the true targets, of what is predicted."""
+    predictor: Predictor, batch: GraphBatch, task: str, reading: NodeSaliency
+) -> tuple[Prediction, Tensor, Tensor]:
+    """Return the prediction and two saliencies: of the true targets, of what is predicted."""
     with torch.enable_grad():
-        prediction = predictor(batch)
+        prediction = predictor.run(batch)
         logits = prediction.logits
-        targets = as_targets(batch.y, logits.shape[1])
+        targets = batch_targets(batch, logits.shape[1])
         # Graphs do not touch each other in evaluation mode: one sum has all their gradients.
         saliency = reading.read(_ranked_loss(logits, targets, task).sum(), prediction)
         likeliest = logits.argmax(1, keepdim=True)
@@ -316,7 +314,7 @@ def _read(
         else:
             doubt = -logits.gather(1, likeliest).squeeze(1)
         followed = reading.read(doubt.sum(), prediction)
-    return targets, prediction, saliency, followed
+    return prediction, saliency, followed
 
 
 def _ranked_loss(logits: Tensor, targets: Tensor, task: str) -> Tensor:
@@ -333,24 +331,23 @@ def _ranked_loss(logits: Tensor, targets: Tensor, task: str) -> Tensor:
     return others - logits.gather(1, label).squeeze(1)
 
 
-def _copies(store: GraphStore, graphs: Tensor, device: torch.device, many: int) -> Batch:
-    return store.batch(graphs.repeat(many)).to(str(device))
+def _copies(store: GraphStore, graphs: Tensor, device: torch.device, many: int) -> GraphBatch:
+    return store.batch(graphs.repeat(many)).to(device)
 
 
 def _curves(
-    predictor: Callable[[Data], Prediction],
-    copies: Callable[[int], Batch],
-    batch: Batch,
-    targets: Tensor,
+    predictor: Predictor,
+    copies: Callable[[int], GraphBatch],
+    batch: GraphBatch,
     logits: Tensor,
     task: str,
-    ranks: Sequence[Tensor],
+    ranks: Sequence[Ints],
 ) -> Tensor:
     """Sum over graphs of the probability at every share, float64 ``[4, STEPS + 1]``.
 
     Cut graphs are predicted many at a time: ``copies`` lays so many copies of the batch end to end.
     """
-    layout = layout_of(batch)
+    counts = np.diff(batch.ptr)
     chosen = logits.argmax(1, keepdim=True)
 
     def probability(outputs: Tensor) -> Tensor:
@@ -358,25 +355,22 @@ def _curves(
         where = chosen.expand(*outputs.shape[:-1], 1)
         return each.gather(-1, where).to(torch.double).sum((-2, -1))
 
-    def kept(masks: Sequence[Tensor]) -> Tensor:
+    def kept(masks: Sequence[np.ndarray[Any, Any]]) -> Tensor:
         many = len(masks)
-        part = edit_graphs(
-            copies(many), targets.repeat(many, 1), keep_nodes=torch.cat(tuple(masks))
-        )
-        outputs: Tensor = predictor(part.batch).logits
+        whole = copies(many)
+        cut = keep_parts(whole, targets_of(whole), nodes=np.concatenate(masks))
+        outputs = predictor.run(cut.batch, layers=False).logits
         return probability(outputs.view(many, *logits.shape))
 
     masks = []
     for rank in ranks:
         for step in range(STEPS):
             # Whole numbers round exactly; 0.1 is no binary fraction.
-            taken, shown = (
-                (layout.counts * share + STEPS // 2) // STEPS for share in (step + 1, step)
-            )
-            removed = torch.minimum(taken, layout.counts - 1).index_select(0, layout.segment)
-            added = shown.clamp(min=1).index_select(0, layout.segment)
+            taken, shown = ((counts * share + STEPS // 2) // STEPS for share in (step + 1, step))
+            removed = np.repeat(np.minimum(taken, counts - 1), counts)
+            added = np.repeat(np.maximum(shown, 1), counts)
             masks += [rank >= removed, rank < added]
-    items = layout.num_nodes + int(batch.edge_index.shape[1])
+    items = batch.num_nodes + batch.num_edges
     at_once = max(1, _CUT_ITEMS // max(1, items))
     found = torch.cat(
         [kept(masks[start : start + at_once]) for start in range(0, len(masks), at_once)]
@@ -454,17 +448,16 @@ def agreement(
             f"{store.name} is {store.task}"
         )
     part = store.subset(spread(len(store), graphs))
-    batch = part.batch(range(len(part))).to(str(_device(model)))
+    batch = part.batch(range(len(part))).to(_device(model))
     with evaluating(model):
-        ours = _read(model, batch, store.task, reading or NodeSaliency())[2].cpu()
-    layout = Layout(*(value.cpu() for value in (layout_of(batch).segment, layout_of(batch).ptr)))
+        _, ours, _ = _read(model, batch, store.task, reading or NodeSaliency())
     correlations: dict[str, float] = {}
     for name in explainers:
         scores = [
             node_masks(model, part.batch([number]), explainer=name, seed=seed).sum(1).abs()
             for number in range(len(part))
         ]
-        each = rank_correlation(ours, torch.cat(scores), layout)
+        each = rank_correlation(ours.cpu(), torch.cat(scores), torch.from_numpy(batch.ptr))
         each = each[~each.isnan()]
         if not each.numel():
             raise GraphTransplantError(
@@ -475,7 +468,9 @@ def agreement(
     return correlations
 
 
-def node_masks(model: GraphClassifier, graph: Data, *, explainer: str, seed: int) -> Tensor:
+def node_masks(
+    model: GraphClassifier, graph: GraphBatch | Data, *, explainer: str, seed: int
+) -> Tensor:
     """Return what an explainer of PyG says about the nodes of one graph, with its sign.
 
     Args:
@@ -496,7 +491,7 @@ def node_masks(model: GraphClassifier, graph: Data, *, explainer: str, seed: int
     """
     check_choice("explainer", explainer, EXPLAINERS)
     algorithm, mask = _EXPLAINERS[explainer]()
-    graph = copy.copy(graph).to(str(_device(model)))
+    graph = as_batch(graph).to(_device(model))
     explained = LogProbabilities(model).eval()
     explaining = Explainer(
         model=explained,
@@ -516,8 +511,8 @@ def node_masks(model: GraphClassifier, graph: Data, *, explainer: str, seed: int
         explanation = explaining(
             explained.inputs_of(graph),
             graph.edge_index,
-            target=as_targets(graph.y, model.num_outputs).argmax(1),
-            batch=layout_of(graph).segment,
+            target=batch_targets(graph, model.num_outputs).argmax(1),
+            batch=graph.batch,
             **further,
         )
     found: Tensor = explanation.node_mask.detach().cpu()
@@ -537,10 +532,9 @@ def _integrated_gradients() -> Any:
 class _Given(nn.Module):
     """An input layer that takes the features as they are."""
 
-    def forward(self, batch: Data, adjacency: Adjacency, dtype: torch.dtype) -> Tensor:
+    def forward(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:
         """Return the features, ``[nodes, features]``."""
-        x: Tensor = batch.x
-        return x.to(dtype)
+        return batch.nodes["x"].to(dtype)
 
 
 class LogProbabilities(nn.Module):
@@ -558,7 +552,7 @@ class LogProbabilities(nn.Module):
         >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0).eval()
         >>> explained, batch = LogProbabilities(model).eval(), store.batch([0, 1])
         >>> found = explained(explained.inputs_of(batch), batch.edge_index, batch.batch)
-        >>> torch.allclose(found, model(batch).logits.log_softmax(1))
+        >>> torch.allclose(found, model.run(batch).logits.log_softmax(1))
         True
     """
 
@@ -568,15 +562,13 @@ class LogProbabilities(nn.Module):
         self.inputs = self.classifier.inputs
         self.classifier.add_module("inputs", _Given())
 
-    def inputs_of(self, batch: Data) -> Tensor:
-        """Return what enters the encoder or the first layer, float ``[nodes, features]``.
-
-        Args:
-            batch: A PyG batch.
-        """
+    def inputs_of(self, batch: GraphBatch) -> Tensor:
+        """Return what enters the encoder or the first layer, float ``[nodes, features]``."""
         dtype = next(self.classifier.parameters()).dtype
-        x: Tensor = self.inputs(batch, adjacency_of(batch), dtype)
-        return x
+        given = self.inputs(batch.dense(), dtype)
+        if isinstance(given, Tensor):
+            return given
+        return one_hot(given.code, self.inputs.features).to(dtype)  # degrees
 
     def forward(
         self, x: Tensor, edge_index: Tensor, batch: Tensor, edge_attr: Tensor | None = None
@@ -593,32 +585,30 @@ class LogProbabilities(nn.Module):
             Logarithms of the probabilities, float ``[graphs, classes]``.
         """
         data = Data(x=x, edge_index=edge_index, batch=batch, edge_attr=edge_attr)
-        logits: Tensor = self.classifier(data).logits
-        return logits.log_softmax(1)
+        return self.classifier.run(data).logits.log_softmax(1)
 
 
-def rank_correlation(one: Tensor, other: Tensor, layout: Layout) -> Tensor:
+def rank_correlation(one: Tensor, other: Tensor, ptr: Tensor) -> Tensor:
     """Return Spearman's rank correlation within each graph; equal values share their mean rank.
 
     Args:
         one: float ``[nodes]``.
         other: float ``[nodes]``.
-        layout: Which nodes belong to which graph.
+        ptr: Offsets of the graphs in the nodes, int64 ``[graphs + 1]``.
 
     Returns:
         float64 ``[graphs]``; NaN where all values of a graph are equal.
 
     Example:
-        >>> layout = Layout(torch.tensor([0, 0, 0]), torch.tensor([0, 3]))
         >>> one, other = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([9.0, 5.0, 1.0])
-        >>> rank_correlation(one, other, layout)
+        >>> rank_correlation(one, other, torch.tensor([0, 3]))
         tensor([-1.], dtype=torch.float64)
     """
-    segment, ptr = layout.segment, layout.ptr
-    middle = (layout.counts.to(torch.double) - 1) / 2
+    segment = _segment(ptr)
+    middle = (ptr.diff().to(torch.double) - 1) / 2
     centred = []
     for values in (one, other):
-        low, ties = _tied_ranks(values, layout)
+        low, ties = _tied_ranks(values, segment, ptr)
         centred.append(low + (ties - 1) / 2 - middle.index_select(0, segment))
     first, second = (segment_sum(rank.square(), segment, ptr) for rank in centred)
     return segment_sum(centred[0] * centred[1], segment, ptr) / (first * second).sqrt()

@@ -15,19 +15,19 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from torch import Tensor, nn
-from torch_geometric.data import Data
+from torch import nn
 
 from graph_transplant.analysis.explanations import spread
 from graph_transplant.augment import Augmentation, CleanPass, MixedGraphs, VirtualGraphs
 from graph_transplant.augment.sub_mix import SubMixedGraphs
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.graphs import GraphStore, layout_of
+from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.kernels import structure
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import Predictor, as_predictor, module_of
-from graph_transplant.targets import as_targets
+from graph_transplant.targets import Loss, batch_targets
 
-AtomReader = Callable[[Data], tuple[list[str], list[float]] | None]
+AtomReader = Callable[[GraphBatch], tuple[list[str], list[float]] | None]
 """Says of a batch of molecules which element every node is, and the bond order of every edge."""
 
 AROMATIC: Final = 1.5
@@ -98,7 +98,7 @@ def sample_quality(
         >>> import graph_transplant as gt
         >>> motifs = gt.load("motifs", graphs=60)
         >>> model = gt.GraphClassifier.for_data(motifs, hidden=8, seed=0)
-        >>> found = sample_quality(model, [gt.DropNodes(0.2)], motifs, seed=0)
+        >>> found = sample_quality(model, [gt.augment.DropNodes(0.2)], motifs, seed=0)
         >>> found["graphs"], found["nodes_ratio"] < 1, found["disconnected_original"]
         (60, True, 0.0)
         >>> sample_quality(model, [], motifs, seed=0)
@@ -120,12 +120,10 @@ def sample_quality(
     virtual: list[_Shape] = []
     labels: list[_Labels] = []
     for part in torch.tensor_split(order, math.ceil(count / _TOGETHER)):
-        batch = store.batch(part).to(str(next(module_of(predictor).parameters()).device))
+        batch = store.batch(part).to(next(module_of(predictor).parameters()).device)
         originals.append(_Shape.of(batch, atoms))
         with evaluating(module_of(predictor)), torch.enable_grad():
-            prediction = predictor(batch)
-            targets = as_targets(batch.y, prediction.logits.shape[1])
-            clean = CleanPass(batch, targets, prediction, store.task)
+            clean = CleanPass(batch, batch_targets(batch), predictor.run(batch), Loss(store.task))
             made = [maker(clean, model=predictor, generator=generator) for maker in makers]
         for samples in made:
             if isinstance(samples, VirtualGraphs):
@@ -137,26 +135,17 @@ def sample_quality(
     return _measured(_Shape.join(virtual), _Shape.join(originals), halves) | _label_fit(labels)
 
 
-def edges_there(batch: Data) -> Tensor | None:
-    """Mark the edges of virtual graphs that are there rather than not.
+def edges_there(batch: GraphBatch) -> npt.NDArray[np.bool_]:
+    """Mark the edges of virtual graphs that are there rather than not, bool ``[edges]``.
 
     Edges may be there in part, as those of ifMixup are: a weight of more than one half counts. The
     edge predictor ψ gives the pairs that it did not join the weight 0.
-
-    Args:
-        batch: The graphs.
-
-    Returns:
-        bool ``[edges]``; ``None`` where edges have no weights.
-
-    Example:
-        >>> edges_there(Data(edge_weight=torch.tensor([0.5, 0.75])))
-        tensor([False,  True])
     """
-    if "edge_weight" not in batch:
-        return None
-    weight: Tensor = batch["edge_weight"]
-    return weight.detach() > 0.5
+    weight = batch.edge_weight
+    if weight is None:
+        return np.ones(batch.num_edges, dtype=np.bool_)
+    there: npt.NDArray[np.bool_] = (weight.detach() > 0.5).cpu().numpy()
+    return there
 
 
 def degree_distance(one: npt.ArrayLike, two: npt.ArrayLike) -> float:
@@ -234,17 +223,12 @@ class _Shape:
     violates: npt.NDArray[np.bool_] | None
 
     @staticmethod
-    def of(batch: Data, atoms: AtomReader | None) -> _Shape:
+    def of(batch: GraphBatch, atoms: AtomReader | None) -> _Shape:
         """Count what is there in a batch, all graphs at once."""
-        layout = layout_of(batch)
-        graphs, nodes = layout.num_graphs, layout.num_nodes
-        segment = layout.segment.cpu().numpy()
-        sender, receiver = batch.edge_index.detach().cpu().numpy()
-        there = edges_there(batch)
-        kept = sender != receiver
-        if there is not None:
-            kept &= there.cpu().numpy()
-        edge = kept.nonzero()[0]
+        graphs, nodes = batch.num_graphs, batch.num_nodes
+        segment = structure.rows_of(batch.ptr)
+        sender, receiver = batch.column, structure.rows_of(batch.row_ptr)
+        edge = np.flatnonzero((sender != receiver) & edges_there(batch))
         low = np.minimum(sender[edge], receiver[edge])
         high = np.maximum(sender[edge], receiver[edge])
         code, first = np.unique(low * nodes + high, return_index=True)
@@ -254,7 +238,7 @@ class _Shape:
         _, component = connected_components(joined.tocsr(), directed=False)
         _, member = np.unique(component, return_index=True)
         return _Shape(
-            nodes=layout.counts.cpu().numpy(),
+            nodes=np.diff(batch.ptr),
             edges=np.bincount(segment[low], minlength=graphs),
             components=np.bincount(segment[member], minlength=graphs),
             degree=degree,
@@ -285,7 +269,7 @@ class _Shape:
 
 
 def _violations(
-    batch: Data,
+    batch: GraphBatch,
     atoms: AtomReader | None,
     low: _Ints,
     high: _Ints,
@@ -371,14 +355,11 @@ class _Labels:
 
     @staticmethod
     def of(mixed: MixedGraphs | SubMixedGraphs) -> _Labels:
-        layout = layout_of(mixed.batch)
-        segment = layout.segment.cpu().numpy()
-        given = mixed.node_from_source.cpu().numpy().astype(np.float64)
-        taken = np.bincount(segment, given, minlength=layout.num_graphs)
-        return _Labels(
-            weight=mixed.label_weight.detach().cpu().numpy().astype(np.float64),
-            share=taken / layout.counts.cpu().numpy(),
-        )
+        nodes = np.diff(mixed.batch.ptr)
+        segment = structure.rows_of(mixed.batch.ptr)
+        taken = np.bincount(segment[mixed.node_from_source], minlength=len(nodes))
+        weight = mixed.label_weight.detach().cpu().numpy().astype(np.float64)
+        return _Labels(weight=weight, share=taken / nodes)
 
 
 def _label_fit(labels: Sequence[_Labels]) -> dict[str, float | int | None]:

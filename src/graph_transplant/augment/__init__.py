@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from graph_transplant.augment.assemble import EditedGraphs
 from graph_transplant.augment.base import (
     Augmentation,
     CleanPass,
+    EditedGraphs,
     Virtual,
     VirtualEmbeddings,
     VirtualGraphs,
 )
 from graph_transplant.augment.compose import OneOf, Sequential
-from graph_transplant.augment.connect import (
-    Connection,
-    DegreePreservation,
-    Disconnected,
-    EdgePredictor,
-)
-from graph_transplant.augment.controls import LabelSmoothing, OriginalGraphs, ShuffledSaliency
+from graph_transplant.augment.controls import LabelSmoothing, OriginalGraphs
+from graph_transplant.augment.edge_predictor import EdgePredictor
 from graph_transplant.augment.evolve import ReliabilityFilter, SwapOpenTriads
 from graph_transplant.augment.g_mixup import GMixup
 from graph_transplant.augment.if_mixup import IfMixup
-from graph_transplant.augment.importance import Importance, SaliencyImportance, SizeImportance
 from graph_transplant.augment.manifold import ManifoldMixup
 from graph_transplant.augment.methods import (
     METHODS,
@@ -41,25 +35,12 @@ from graph_transplant.augment.perturb import (
     RandomSubgraph,
 )
 from graph_transplant.augment.sub_mix import SubMix
-from graph_transplant.augment.subgraphs import (
-    Anchors,
-    Cutter,
-    PartialKHop,
-    RandomAnchors,
-    SalientAnchors,
-    ScatteredNodes,
-)
 from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs, TransplantPlan
 
 __all__ = [
     "METHODS",
-    "Anchors",
     "Augmentation",
     "CleanPass",
-    "Connection",
-    "Cutter",
-    "DegreePreservation",
-    "Disconnected",
     "DropEdges",
     "DropNodes",
     "EdgePredictor",
@@ -67,7 +48,6 @@ __all__ = [
     "GMixup",
     "GraphTransplant",
     "IfMixup",
-    "Importance",
     "LabelSmoothing",
     "ManifoldMixup",
     "MaskNodes",
@@ -77,17 +57,10 @@ __all__ = [
     "OneOf",
     "OriginalGraphs",
     "Pairing",
-    "PartialKHop",
     "PerturbEdges",
-    "RandomAnchors",
     "RandomSubgraph",
     "ReliabilityFilter",
-    "SaliencyImportance",
-    "SalientAnchors",
-    "ScatteredNodes",
     "Sequential",
-    "ShuffledSaliency",
-    "SizeImportance",
     "SubMix",
     "SwapOpenTriads",
     "TransplantPlan",

@@ -1,4 +1,4 @@
-"""The one abstraction of the house: from original graphs to virtual graphs and targets."""
+"""The interface of augmentations: from original graphs to virtual samples."""
 
 from __future__ import annotations
 
@@ -7,15 +7,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.nn import GraphClassifier, Prediction
 from graph_transplant.saliency import NodeSaliency, Predictor
-from graph_transplant.targets import graph_losses
+from graph_transplant.targets import Loss
+
+
+def random_numbers(generator: torch.Generator | None) -> np.random.Generator:
+    """The random numbers of one call, seeded by one draw from a torch generator.
+
+    Args:
+        generator: ``None`` is torch's own.
+    """
+    device = "cpu" if generator is None else generator.device
+    seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
+    return np.random.default_rng(int(seed))
 
 
 class CleanPass:
@@ -26,29 +37,26 @@ class CleanPass:
         targets: float ``[graphs, outputs]``.
         prediction: What the model said, with gradients; or how to find out, for graphs that not
             every augmentation needs a prediction of.
-        task: What the targets are.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(4))
-        >>> model, batch = gt.GraphClassifier.for_data(store, hidden=8), store.batch(range(4))
-        >>> clean = CleanPass(batch, torch.eye(6)[batch.y], model(batch))
-        >>> clean.saliency(gt.NodeSaliency()).shape == (batch.num_nodes,)
-        True
+        loss_of: The loss of every graph; cross-entropy by default.
     """
 
     def __init__(
         self,
-        batch: Batch,
+        batch: GraphBatch,
         targets: Tensor,
         prediction: Prediction | Callable[[], Prediction],
-        task: str = "multiclass",
+        loss_of: Loss | None = None,
     ) -> None:
         self.batch = batch
         self.targets = targets
-        self.task = task
+        self.loss_of = Loss() if loss_of is None else loss_of
         self._prediction = prediction
         self._saliency: dict[NodeSaliency, Tensor] = {}
+
+    @property
+    def task(self) -> str:
+        """What the targets are."""
+        return self.loss_of.task
 
     @cached_property
     def prediction(self) -> Prediction:
@@ -58,29 +66,17 @@ class CleanPass:
     @cached_property
     def loss(self) -> Tensor:
         """Mean loss of the original graphs, a scalar."""
-        return graph_losses(self.prediction.logits, self.targets, self.task).mean()
+        return self.loss_of(self.prediction.logits, self.targets).mean()
 
     def saliency(self, reading: NodeSaliency) -> Tensor:
-        """Return the saliency of every node, computed when first asked for.
-
-        Args:
-            reading: How it is read.
-
-        Returns:
-            float ``[nodes]``.
-        """
+        """Saliency of every node, float ``[nodes]``, computed when first asked for."""
         if reading not in self._saliency:
             self._saliency[reading] = reading.read(self.loss, self.prediction)
         return self._saliency[reading]
 
     def with_saliency(self, reading: NodeSaliency, saliency: Tensor) -> CleanPass:
-        """Return the same pass with other node saliency.
-
-        Args:
-            reading: The reading whose values are replaced.
-            saliency: float ``[nodes]``.
-        """
-        other = CleanPass(self.batch, self.targets, lambda: self.prediction, self.task)
+        """The same pass with other node saliency."""
+        other = CleanPass(self.batch, self.targets, lambda: self.prediction, self.loss_of)
         other._saliency[reading] = saliency
         return other
 
@@ -94,11 +90,6 @@ class Virtual(ABC):
         weight: Weight of every sample in the loss, float ``[samples]``; ones by default. The loss
             is the mean over all samples, so that a weight of zero leaves a sample out.
         auxiliary_loss: A further loss of the augmentation's own parameters.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> issubclass(gt.VirtualGraphs, Virtual)
-        True
     """
 
     targets: Tensor
@@ -109,14 +100,9 @@ class Virtual(ABC):
     def logits(self, model: Predictor) -> Tensor:
         """Let the model predict the samples, float ``[samples, outputs]``."""
 
-    def loss(self, model: Predictor, task: str) -> Tensor:
-        """Return the mean soft loss of the samples, a scalar.
-
-        Args:
-            model: The model in training.
-            task: What the targets are.
-        """
-        losses = graph_losses(self.logits(model), self.targets, task)
+    def loss(self, model: Predictor, loss_of: Loss) -> Tensor:
+        """Mean soft loss of the samples, a scalar."""
+        losses = loss_of(self.logits(model), self.targets)
         return losses.mean() if self.weight is None else (losses * self.weight).mean()
 
 
@@ -125,28 +111,33 @@ class VirtualGraphs(Virtual):
     """Virtual graphs: the whole model runs on them.
 
     Attributes:
-        batch: The graphs, a valid PyG ``Batch``.
+        batch: The graphs.
         embedding: Their embeddings after the readout, float ``[graphs, hidden]`` with gradients, if
             a :class:`~graph_transplant.GraphClassifier` has found them already; only its head runs
             then.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(4))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8)
-        >>> same = VirtualGraphs(batch=store.batch(range(4)), targets=torch.full((4, 6), 1 / 6))
-        >>> same.logits(model).shape
-        torch.Size([4, 6])
     """
 
-    batch: Batch
+    batch: GraphBatch
     embedding: Tensor | None = None
 
     def logits(self, model: Predictor) -> Tensor:
         """Let the model predict the graphs, float ``[graphs, outputs]``."""
         if self.embedding is not None and isinstance(model, GraphClassifier):
             return model.classify(self.embedding)
-        return model(self.batch).logits
+        return model.run(self.batch, layers=False).logits
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditedGraphs(VirtualGraphs):
+    """Virtual graphs made each from one original graph.
+
+    Attributes:
+        node_origin: Number in the original batch of every node, int64 ``[nodes]``.
+        edge_origin: Number in the original batch of every edge, int64 ``[edges]``; -1 for new ones.
+    """
+
+    node_origin: np.ndarray
+    edge_origin: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,15 +146,6 @@ class VirtualEmbeddings(Virtual):
 
     Attributes:
         graphs: float ``[samples, hidden]``, with gradients.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(4))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8)
-        >>> same = VirtualEmbeddings(graphs=model(store.batch(range(4))).graphs,
-        ...                          targets=torch.full((4, 6), 1 / 6))
-        >>> same.logits(model).shape
-        torch.Size([4, 6])
     """
 
     graphs: Tensor
@@ -218,30 +200,13 @@ class Augmentation(nn.Module, ABC):
         """
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse a model or data that cannot be served, before training starts.
-
-        Args:
-            model: The model to be trained.
-            data: The data set, or a part of it.
-
-        Raises:
-            GraphTransplantError: Saying what is missing.
-        """
+        """Raise a :class:`GraphTransplantError` if the model or data cannot be served."""
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
-        """Look at the training graphs once, before training.
-
-        Args:
-            train: The training graphs.
-            generator: Source of randomness.
-        """
+        """Look at the training graphs once, before training."""
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Adapt or measure after an epoch; call it in a loop of your own, as ``fit`` does.
-
-        Args:
-            model: The model in training.
-            validation: The validation graphs.
 
         Returns:
             Measurements to record with the epoch, by name.
@@ -250,10 +215,7 @@ class Augmentation(nn.Module, ABC):
 
 
 def merged_measurements(*found: Mapping[str, float]) -> dict[str, float]:
-    """Put measurements together; a name that stands there already gets a number.
-
-    Args:
-        *found: Measurements by name.
+    """Put measurements together; a name that occurs again gets a number.
 
     Example:
         >>> merged_measurements({"kept_share": 0.5}, {"kept_share": 0.75})

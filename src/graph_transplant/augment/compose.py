@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, pairwise
 
 import torch
@@ -16,12 +17,11 @@ from graph_transplant.augment.base import (
     Virtual,
     VirtualGraphs,
     merged_measurements,
+    random_numbers,
 )
 from graph_transplant.augment.controls import LabelSmoothing
-from graph_transplant.augment.sampling import uniform
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore
-from graph_transplant.nn import Prediction
 from graph_transplant.saliency import Predictor
 
 
@@ -47,21 +47,17 @@ class _Composed(Augmentation):
         return tuple(self.augmentations)  # type: ignore[arg-type]
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse what any part refuses; see :meth:`Augmentation.check`."""
+        """Refuse what any part refuses."""
         for augmentation in self.parts:
             augmentation.check(model, data)
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
-        """Prepare all parts; see :meth:`Augmentation.prepare`."""
+        """Prepare all parts."""
         for augmentation in self.parts:
             augmentation.prepare(train, generator)
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
-        """Adapt and measure all parts; see :meth:`Augmentation.after_epoch`.
-
-        A name that an earlier part has used gets a number: ``label_threshold`` of the first part,
-        ``label_threshold_2`` of the second.
-        """
+        """Adapt and measure all parts; equal names get a number, as ``label_threshold_2``."""
         return merged_measurements(*(part.after_epoch(model, validation) for part in self.parts))
 
 
@@ -76,7 +72,8 @@ class OneOf(_Composed):
         >>> import graph_transplant as gt
         >>> store = gt.load("motifs").subset(range(8))
         >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-        >>> either = OneOf(gt.GraphTransplant(), gt.OriginalGraphs(), probabilities=(0.75, 0.25))
+        >>> parts = gt.GraphTransplant(), gt.augment.OriginalGraphs()
+        >>> either = OneOf(*parts, probabilities=(0.75, 0.25))
         >>> gt.augmented_loss(model, store.batch(range(8)), either).backward()
         >>> OneOf(gt.GraphTransplant(), probabilities=(0.5, 0.5))
         Traceback (most recent call last):
@@ -112,24 +109,14 @@ augmentation, got 2
         """Whether all of them give graphs."""
         return all(part.gives_graphs for part in self.parts)
 
-    def pick(self, generator: torch.Generator | None) -> int:
-        """Draw one augmentation.
-
-        Args:
-            generator: Source of randomness; ``None`` is torch's own.
-
-        Returns:
-            Its place, counted from 0.
-        """
-        bounds = list(accumulate(self.probabilities))
-        drawn = float(uniform((), generator, torch.device("cpu"))) * bounds[-1]
-        return bisect_right(bounds, drawn)
-
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> Virtual:
-        """Let one augmentation work; see :meth:`Augmentation.forward`."""
-        virtual: Virtual = self.parts[self.pick(generator)](clean, model=model, generator=generator)
+        """Let one augmentation work."""
+        bounds = list(accumulate(self.probabilities))
+        drawn = random_numbers(generator).random() * bounds[-1]
+        part = self.parts[bisect_right(bounds, drawn)]
+        virtual: Virtual = part(clean, model=model, generator=generator)
         return virtual
 
 
@@ -156,7 +143,7 @@ class Sequential(_Composed):
         >>> import graph_transplant as gt
         >>> store = gt.load("motifs").subset(range(8))
         >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-        >>> both = Sequential(gt.GraphTransplant(), gt.OriginalGraphs())
+        >>> both = Sequential(gt.GraphTransplant(), gt.augment.OriginalGraphs())
         >>> gt.augmented_loss(model, store.batch(range(8)), both).backward()
     """
 
@@ -182,7 +169,7 @@ class Sequential(_Composed):
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> Virtual:
-        """Let one augmentation work after the other; see :meth:`Augmentation.forward`."""
+        """Let one augmentation work after the other."""
         first, *others = self.parts
         virtual: Virtual = first(clean, model=model, generator=generator)
         for place, augmentation in enumerate(others, start=1):
@@ -192,26 +179,16 @@ class Sequential(_Composed):
                     f"{type(augmentation).__name__} to work on, but {type(virtual).__name__}; it "
                     "can only come last"
                 )
-            later: Virtual = augmentation(
-                _pass_on(virtual, model, clean.task), model=model, generator=generator
-            )
+            batch = virtual.batch
+            # The model runs on virtual graphs only if the next augmentation asks what it says.
+            between = CleanPass(batch, virtual.targets, partial(model.run, batch), clean.loss_of)
+            later: Virtual = augmentation(between, model=model, generator=generator)
             virtual = replace(
                 later,
                 weight=_product(virtual, later),
                 auxiliary_loss=_sum(virtual.auxiliary_loss, later.auxiliary_loss),
             )
         return virtual
-
-
-def _pass_on(virtual: VirtualGraphs, model: Predictor, task: str) -> CleanPass:
-    """See virtual graphs as original ones; the model runs on them when first asked."""
-    batch = virtual.batch
-
-    def predict() -> Prediction:
-        prediction: Prediction = model(batch)
-        return prediction
-
-    return CleanPass(batch, virtual.targets, predict, task)
 
 
 def _product(first: Virtual, second: Virtual) -> Tensor | None:

@@ -7,20 +7,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
-from graph_transplant.augment.assemble import assemble, edge_order
-from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs
-from graph_transplant.augment.pairing import Pairing, as_pairing, mix_rows
-from graph_transplant.augment.sampling import beta as draw_beta
-from graph_transplant.augment.subgraphs import View
+from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
+from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.kernels import mixing as kernel
+from graph_transplant.kernels.compiling import Floats, Ints
 from graph_transplant.saliency import Predictor
-from graph_transplant.segments import offsets
-
-# Keeps a mean of attributes defined where an edge's share is exactly zero.
-_TINY = 1e-30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,21 +25,14 @@ class InterpolatedGraphs(VirtualGraphs):
         label_weight: 1 - λ, the weight of the source's features, edges and label, float
             ``[graphs]``.
         source_of: The source graph of every mixed graph, int64 ``[graphs]``.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> batch = gt.load("motifs").batch(range(4))
-        >>> mixed = interpolate(batch, torch.eye(4), torch.tensor([1, 0, 2, 3]), torch.zeros(4))
-        >>> bool((mixed.targets == torch.eye(4)).all())
-        True
     """
 
     label_weight: Tensor
-    source_of: Tensor
+    source_of: Ints
 
 
 def interpolate(
-    batch: Data, targets: Tensor, source_of: Tensor, label_weight: Tensor
+    batch: GraphBatch, targets: Tensor, source_of: Ints, label_weight: Floats
 ) -> InterpolatedGraphs:
     """Lay the source of every graph over it (Algorithm 1); no chance is involved.
 
@@ -56,103 +43,61 @@ def interpolate(
         batch: The original graphs.
         targets: float ``[graphs, outputs]``.
         source_of: The source graph of every graph, int64 ``[graphs]``.
-        label_weight: 1 - λ, the weight of the source, float ``[graphs]`` between 0 and 1.
+        label_weight: 1 - λ, the weight of the source, float64 ``[graphs]`` between 0 and 1.
 
     Example:
-        >>> from torch_geometric.data import Batch
+        >>> import numpy as np
+        >>> from torch_geometric.data import Batch, Data
         >>> edge = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
         >>> node = Data(x=torch.ones(1, 1), edge_index=torch.empty(2, 0, dtype=torch.long))
-        >>> mixed = interpolate(
-        ...     Batch.from_data_list([edge, node]), torch.eye(2), torch.tensor([1, 0]),
-        ...     torch.tensor([0.25, 0.25]),
-        ... )
-        >>> mixed.batch.edge_index, mixed.batch.edge_weight
-        (tensor([[0, 1, 2, 3],
-                [1, 0, 3, 2]]), tensor([0.7500, 0.7500, 0.2500, 0.2500]))
-        >>> mixed.batch.x.flatten()
-        tensor([1.0000, 0.7500, 1.0000, 0.2500])
+        >>> batch = GraphBatch.from_pyg(Batch.from_data_list([edge, node]))
+        >>> mixed = interpolate(batch, torch.eye(2), np.array([1, 0]), np.array([0.25, 0.25]))
+        >>> mixed.batch.edge_weight, mixed.batch.x.flatten()
+        (tensor([0.7500, 0.7500, 0.2500, 0.2500]), tensor([1.0000, 0.7500, 1.0000, 0.2500]))
     """
-    x = _interpolable(batch, "x")
-    attributes = _interpolable(batch, "edge_attr")
-    view = View.of(batch)
-    source = view.take(source_of)
-    share = torch.cat((1 - label_weight, label_weight)).to(torch.double)
-
-    counts = torch.maximum(view.layout.counts, source.layout.counts)
-    ptr = offsets(counts)
-    graphs, total = counts.numel(), int(ptr[-1])
-    # Where the nodes and edges of both sides go. The order within each side stays as it was.
-    segment = torch.cat((view.layout.segment, source.layout.segment + graphs))
-    starts = torch.cat((view.layout.ptr[:-1], source.layout.ptr[:-1] + view.layout.num_nodes))
-    place = torch.arange(segment.numel(), device=segment.device)
-    place += (ptr[:-1].repeat(2) - starts).index_select(0, segment)
-    node_share = share.index_select(0, segment)
-
-    nodes: dict[str, Tensor] = {}
+    batch = batch.dense()
+    x, attributes = batch.nodes.get("x"), batch.edge_attr
+    for name, value in (("x", x), ("edge_attr", attributes)):
+        if value is not None and not value.is_floating_point():
+            raise DataError(
+                f"if-mixup interpolates `{name}`, which must be floating-point numbers; got "
+                f"{value.dtype}: convert numbers with `.float()`; indices of categories have "
+                "nothing between them"
+            )
+    weight = batch.edge_weight
+    ptr, row_ptr, column, whole, *parts = kernel.overlay(
+        source_of, label_weight, batch.ptr, batch.row_ptr, batch.column,
+        weight is not None or attributes is not None,
+    )  # fmt: skip
+    nodes, edges = {}, {}
+    node, onto, node_share, edge, entry, edge_share = (batch.on_device(part) for part in parts)
     if x is not None:
-        origin = torch.cat((view.node, source.node))
-        weighted = x.index_select(0, origin) * _column(node_share, x)
-        nodes["x"] = x.new_zeros((total, *x.shape[1:])).index_add(0, place, weighted)
-
-    row = torch.cat((view.row, source.row + view.layout.num_nodes))
-    column = torch.cat((view.column, source.column + view.layout.num_nodes))
-    code = place.index_select(0, row) * total + place.index_select(0, column)
-    # Both sides are sorted already, and a stable sort is much faster on sorted runs.
-    order = torch.argsort(code, stable=True)
-    code, entry = torch.unique_consecutive(code.index_select(0, order), return_inverse=True)
-    edge_share = node_share.index_select(0, row).index_select(0, order)
-    weight: Tensor | None = batch.get("edge_weight", None)
-    if weight is not None or attributes is not None:
-        edge = torch.cat((view.edge, source.edge)).index_select(0, order)
-    kind = torch.get_default_dtype() if weight is None else weight.dtype
-    weighted = edge_share if weight is None else edge_share * weight.index_select(0, edge)
-    # In double precision, an edge and its reverse come out alike in whichever order repeats add up.
-    mixed_weight = edge_share.new_zeros(code.numel()).index_add(0, entry, weighted).to(kind)
+        nodes["x"] = _added(x.index_select(0, node), node_share, onto, int(ptr[-1]))
+    total = batch.on_device(whole)
+    if weight is None:
+        edges["edge_weight"] = total.to(torch.get_default_dtype())
+    else:
+        # In double precision: rounding then hides the order in which repeated edges add up.
+        found = weight.index_select(0, edge).to(torch.double)
+        edges["edge_weight"] = _added(found, edge_share, entry, len(column)).to(weight.dtype)
     if attributes is not None:
-        edge_share = edge_share.clamp(min=_TINY)
-        whole = edge_share.new_zeros(code.numel()).index_add(0, entry, edge_share)
-        part = _column(edge_share / whole.index_select(0, entry), attributes)
-        found = attributes.index_select(0, edge) * part
-        attributes = found.new_zeros((code.numel(), *found.shape[1:])).index_add(0, entry, found)
+        share = edge_share / total.index_select(0, entry)
+        edges["edge_attr"] = _added(attributes.index_select(0, edge), share, entry, len(column))
 
-    sender, receiver = code // total, code % total
-    if not view.rows_send:
-        sender, receiver = receiver, sender
-        order = edge_order(sender, receiver, total)
-        sender, receiver = sender.index_select(0, order), receiver.index_select(0, order)
-        mixed_weight = mixed_weight.index_select(0, order)
-        attributes = None if attributes is None else attributes.index_select(0, order)
-
-    mixed = mix_rows(targets, source_of, label_weight)
-    virtual = assemble(
-        node_counts=counts,
-        nodes=nodes,
-        sender=sender,
-        receiver=receiver,
-        edges={"edge_weight": mixed_weight, "edge_attr": attributes},
-        targets=mixed,
-        symmetric=view.symmetric,
-    )
+    label = batch.on_device(label_weight).to(targets.dtype)
+    mixed = mix_rows(targets, batch.on_device(source_of), label)
     return InterpolatedGraphs(
-        batch=virtual, targets=mixed, label_weight=label_weight, source_of=source_of
+        batch=batch.derive(ptr, row_ptr, column, nodes=nodes, edges=edges, y=mixed),
+        targets=mixed,
+        label_weight=label,
+        source_of=source_of,
     )
 
 
-def _interpolable(batch: Data, name: str) -> Tensor | None:
-    """A field of the batch that can be interpolated, or ``None`` if there is none."""
-    value: Tensor | None = batch.get(name, None)
-    if value is not None and not value.is_floating_point():
-        raise DataError(
-            f"if-mixup interpolates `{name}`, which must be floating-point numbers; got "
-            f"{value.dtype}: convert numbers with `.float()`; indices of categories have nothing "
-            "between them"
-        )
-    return value
-
-
-def _column(values: Tensor, like: Tensor) -> Tensor:
-    """Values ``[rows]`` as a column that multiplies the rows of a tensor, in its type."""
-    return values.to(like.dtype).view(-1, *([1] * (like.dim() - 1)))
+def _added(rows: Tensor, share: Tensor, place: Tensor, size: int) -> Tensor:
+    """Sum of the shares of the rows that come to each of so many places."""
+    parts = rows * share.to(rows.dtype).view(-1, *([1] * (rows.dim() - 1)))
+    return parts.new_zeros((size, *rows.shape[1:])).index_add(0, place, parts)
 
 
 class IfMixup(Augmentation):
@@ -187,11 +132,8 @@ class IfMixup(Augmentation):
     Example:
         >>> import graph_transplant as gt
         >>> store = gt.load("motifs").subset(range(8))
-        >>> model, batch = gt.GraphClassifier.for_data(store, hidden=8), store.batch(range(8))
-        >>> clean = gt.CleanPass(batch, torch.eye(8), model(batch))
-        >>> virtual = IfMixup()(clean, model=model, generator=torch.Generator())
-        >>> virtual.batch.num_graphs, bool((virtual.batch.edge_weight <= 1).all())
-        (8, True)
+        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
+        >>> gt.augmented_loss(model, store.batch(range(8)), IfMixup()).backward()
     """
 
     def __init__(
@@ -203,27 +145,28 @@ class IfMixup(Augmentation):
                 raise GraphTransplantError(f"`{name}` must be positive and finite, got {value}")
         self.alpha = alpha
         self.beta = beta
-        self.pairing = as_pairing(pairing)
+        self.pairing = Pairing.of(pairing)
 
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> InterpolatedGraphs:
-        """Interpolate the graphs of a batch; see :meth:`Augmentation.forward`."""
-        self._check_model(model, "")
-        targets = clean.targets
-        source_of = self.pairing.sources(targets, clean.task, generator)
-        drawn = draw_beta(targets.shape[0], self.alpha, self.beta, generator, targets.device)
-        return interpolate(clean.batch, targets, source_of, 1 - drawn)
+        """Interpolate the graphs of a batch."""
+        _check_model(model, "")
+        rng = random_numbers(generator)
+        source_of = self.pairing.sources(clean.targets, clean.task, rng)
+        # 1 - λ; drawn itself, because it is mostly small.
+        label_weight = rng.beta(self.beta, self.alpha, len(source_of))
+        return interpolate(clean.batch, clean.targets, source_of, label_weight)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse models without edge weights; see :meth:`Augmentation.check`."""
-        self._check_model(model, f" (data set {data.name})")
+        """Refuse models without edge weights, and pairing by class where there are none."""
+        _check_model(model, f" (data set {data.name})")
         self.pairing.check(data.task)
 
-    def _check_model(self, model: Predictor, where: str) -> None:
-        if not model.takes_edge_weight:
-            raise GraphTransplantError(
-                f"if-mixup{where} needs a model that takes edge weights, since mixed edges are "
-                "there only in part: give its `forward` a parameter `edge_weight`, or use another "
-                "method"
-            )
+
+def _check_model(model: Predictor, where: str) -> None:
+    if not model.takes_edge_weight:
+        raise GraphTransplantError(
+            f"if-mixup{where} needs a model that takes edge weights, since mixed edges are there "
+            "only in part: give its `forward` a parameter `edge_weight`, or use another method"
+        )

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graph_transplant.augment.base import Augmentation, CleanPass, VirtualEmbeddings
-from graph_transplant.augment.pairing import Pairing, as_pairing, mix_rows
-from graph_transplant.augment.sampling import beta
+from graph_transplant.augment.base import (
+    Augmentation,
+    CleanPass,
+    VirtualEmbeddings,
+    random_numbers,
+)
+from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore
+from graph_transplant.kernels.compiling import Ints
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.saliency import Predictor
 
@@ -20,24 +25,13 @@ from graph_transplant.saliency import Predictor
 class MixedEmbeddings(VirtualEmbeddings):
     """Mixed graph embeddings, and what each was mixed of.
 
-    Sample ``i`` is made of graph ``i``, the destination, and of its source.
-
     Attributes:
         label_weight: λ, the weight of the source's embedding and label, float ``[graphs]``.
         source_of: The source graph of every sample, int64 ``[graphs]``.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> batch = gt.load("motifs").batch(range(4))
-        >>> model = gt.GraphClassifier(0, 6, max_degree=8, hidden=8, seed=0)
-        >>> clean = gt.CleanPass(batch, torch.eye(6)[batch.y], model(batch))
-        >>> mixed = ManifoldMixup()(clean, model=model, generator=None)
-        >>> sorted(mixed.source_of.tolist()), mixed.graphs.shape
-        ([0, 1, 2, 3], torch.Size([4, 8]))
     """
 
     label_weight: Tensor
-    source_of: Tensor
+    source_of: Ints
 
 
 class ManifoldMixup(Augmentation):
@@ -61,10 +55,6 @@ class ManifoldMixup(Augmentation):
         >>> store = gt.load("motifs").subset(range(8))
         >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
         >>> gt.augmented_loss(model, store.batch(range(8)), ManifoldMixup()).backward()
-        >>> ManifoldMixup(alpha=0)
-        Traceback (most recent call last):
-        ...
-        graph_transplant.errors.GraphTransplantError: `alpha` must be positive and finite, got 0
     """
 
     def __init__(self, alpha: float = 2.0, pairing: str | Pairing = "random") -> None:
@@ -72,30 +62,33 @@ class ManifoldMixup(Augmentation):
         if not 0 < alpha < float("inf"):
             raise GraphTransplantError(f"`alpha` must be positive and finite, got {alpha}")
         self.alpha = alpha
-        self.pairing = as_pairing(pairing)
+        self.pairing = Pairing.of(pairing)
 
     @property
     def gives_graphs(self) -> bool:
-        """No: see :class:`Augmentation`."""
+        """No."""
         return False
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse models without a known head; see :meth:`Augmentation.check`."""
+        """Refuse models without a known head, and pairing by class where there are none."""
         _check_head(model)
         self.pairing.check(data.task)
 
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> MixedEmbeddings:
-        """Mix the graphs of a training batch; see :meth:`Augmentation.forward`."""
+        """Mix the graphs of a training batch."""
         _check_head(model)
         graphs = clean.prediction.graphs
         assert graphs is not None
-        source_of = self.pairing.sources(clean.targets, clean.task, generator)
-        weight = beta(graphs.shape[0], self.alpha, self.alpha, generator, graphs.device)
+        rng = random_numbers(generator)
+        source_of = self.pairing.sources(clean.targets, clean.task, rng)
+        drawn = rng.beta(self.alpha, self.alpha, len(source_of))
+        weight = clean.batch.on_device(drawn).to(clean.targets.dtype)
+        sources = clean.batch.on_device(source_of)
         return MixedEmbeddings(
-            graphs=mix_rows(graphs, source_of, weight),
-            targets=mix_rows(clean.targets, source_of, weight),
+            graphs=mix_rows(graphs, sources, weight),
+            targets=mix_rows(clean.targets, sources, weight),
             label_weight=weight,
             source_of=source_of,
         )

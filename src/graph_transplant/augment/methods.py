@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from graph_transplant.augment.base import Augmentation
-from graph_transplant.augment.controls import LabelSmoothing, OriginalGraphs, ShuffledSaliency
+from graph_transplant.augment.controls import LabelSmoothing, OriginalGraphs
 from graph_transplant.augment.evolve import ReliabilityFilter, SwapOpenTriads
 from graph_transplant.augment.g_mixup import GMixup
 from graph_transplant.augment.if_mixup import IfMixup
@@ -72,14 +72,37 @@ SALIENCIES: dict[str, NodeSaliency] = {
 to the letter, at the last layer's output, which ranks nothing where the readout is mean or sum."""
 
 
+def _plain(kind: Callable[..., Augmentation]) -> Callable[..., Augmentations]:
+    """Build an augmentation that does not depend on the model.
+
+    Its parameters with a number or a word as default can be set by name.
+    """
+
+    def build(model: GraphClassifier, **parameters: Value) -> Augmentations:
+        return (kind(**parameters),)
+
+    given = (
+        inspect.signature(build).parameters["model"],
+        *(
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in inspect.signature(kind).parameters.values()
+            if type(parameter.default) in (float, int, str)
+        ),
+    )
+    build.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
+    return build
+
+
 def _vanilla(model: GraphClassifier) -> Augmentations:
     return ()
 
 
-def _transplanting(
-    connect: str, wrap: Callable[[GraphTransplant], Augmentation] | None = None, **parts: Any
-) -> Callable[..., Augmentations]:
-    """Return what builds Graph Transplant with some of its parts chosen."""
+def _m_evolve(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
+    return (ReliabilityFilter(SwapOpenTriads(ratio)),)
+
+
+def _transplanting(connect: str, **parts: Any) -> Callable[..., Augmentations]:
+    """Build Graph Transplant with some of its parts chosen."""
 
     def build(
         model: GraphClassifier,
@@ -91,73 +114,20 @@ def _transplanting(
     ) -> Augmentations:
         if max_hops < 1:
             raise GraphTransplantError(f"`max_hops` must be at least 1, got {max_hops}")
-        transplant = GraphTransplant(
-            connect,
-            anchor_ratio=anchor_ratio,
-            hops=range(1, max_hops + 1),
-            alpha=alpha,
-            saliency=SALIENCIES[check_choice("saliency", saliency, SALIENCIES)],
-            pairing=pairing,
-            embedding_size=model.hidden,
-            **parts,
+        return (
+            GraphTransplant(
+                connect,
+                anchor_ratio=anchor_ratio,
+                hops=range(1, max_hops + 1),
+                alpha=alpha,
+                saliency=SALIENCIES[check_choice("saliency", saliency, SALIENCIES)],
+                pairing=pairing,
+                embedding_size=model.hidden,
+                **parts,
+            ),
         )
-        return (transplant if wrap is None else wrap(transplant),)
 
     return build
-
-
-def _manifold(model: GraphClassifier, alpha: float = 2.0, pairing: str = "random") -> Augmentations:
-    return (ManifoldMixup(alpha, pairing),)
-
-
-def _m_evolve(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
-    return (ReliabilityFilter(SwapOpenTriads(ratio)),)
-
-
-def _drop_nodes(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
-    return (DropNodes(ratio),)
-
-
-def _perturb_edges(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
-    return (PerturbEdges(ratio),)
-
-
-def _mask_nodes(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
-    return (MaskNodes(ratio),)
-
-
-def _subgraph(model: GraphClassifier, size: float = 0.8) -> Augmentations:
-    return (RandomSubgraph(size),)
-
-
-def _drop_edge(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
-    return (DropEdges(ratio),)
-
-
-def _if_mixup(
-    model: GraphClassifier, alpha: float = 20.0, beta: float = 1.0, pairing: str = "random"
-) -> Augmentations:
-    return (IfMixup(alpha, beta, pairing=pairing),)
-
-
-def _sub_mix(model: GraphClassifier, size: float = 0.4, pairing: str = "random") -> Augmentations:
-    return (SubMix(size, pairing=pairing),)
-
-
-def _node_sam(model: GraphClassifier) -> Augmentations:
-    return (NodeSam(),)
-
-
-def _g_mixup(model: GraphClassifier, pairing: str = "random") -> Augmentations:
-    return (GMixup(pairing=pairing),)
-
-
-def _label_smoothing(model: GraphClassifier, smoothing: float = 0.1) -> Augmentations:
-    return (LabelSmoothing(smoothing),)
-
-
-def _twice(model: GraphClassifier) -> Augmentations:
-    return (OriginalGraphs(),)
 
 
 _PERTURBED = {"ratio": (0.2, 0.4)}
@@ -174,22 +144,27 @@ the Beta distribution that p is drawn from, and where saliency is read."""
 
 METHODS: dict[str, Method] = {
     "vanilla": Method(_vanilla, "plain training; all differences are taken to it", in_paper=True),
-    "manifold-mixup": Method(_manifold, "mixes graph embeddings after the readout", in_paper=True),
+    "manifold-mixup": Method(
+        _plain(ManifoldMixup), "mixes graph embeddings after the readout", in_paper=True
+    ),
     "m-evolve": Method(
         _m_evolve,
         "swaps edges of open triads, keeps graphs with reliable labels",
         _PERTURBED,
         in_paper=True,
     ),
-    "drop-nodes": Method(_drop_nodes, "drops random nodes", _PERTURBED, in_paper=True),
+    "drop-nodes": Method(_plain(DropNodes), "drops random nodes", _PERTURBED, in_paper=True),
     "perturb-edges": Method(
-        _perturb_edges, "removes random edges and adds as many", _PERTURBED, in_paper=True
+        _plain(PerturbEdges), "removes random edges and adds as many", _PERTURBED, in_paper=True
     ),
     "mask-nodes": Method(
-        _mask_nodes, "masks the features of random nodes", _PERTURBED, in_paper=True
+        _plain(MaskNodes), "masks the features of random nodes", _PERTURBED, in_paper=True
     ),
     "subgraph": Method(
-        _subgraph, "keeps a random connected subgraph", {"size": (0.6, 0.8)}, in_paper=True
+        _plain(RandomSubgraph),
+        "keeps a random connected subgraph",
+        {"size": (0.6, 0.8)},
+        in_paper=True,
     ),
     "transplant-dp": Method(
         _transplanting("degree"),
@@ -219,15 +194,17 @@ METHODS: dict[str, Method] = {
         "ablation: EP with random source anchors",
         _ANCHORS,
     ),
-    "if-mixup": Method(_if_mixup, "interpolates node features and edge weights of two graphs"),
-    "sub-mix": Method(_sub_mix, "swaps a subgraph for one of another graph, labels by edges"),
-    "node-sam": Method(_node_sam, "splits a node and merges two others"),
-    "g-mixup": Method(_g_mixup, "samples graphs from mixed graphons of two classes"),
-    "drop-edge": Method(_drop_edge, "removes random edges"),
-    "label-smoothing": Method(_label_smoothing, "control: softer labels, no virtual graphs"),
-    "vanilla-x2": Method(_twice, "control: the original graphs twice per step"),
+    "if-mixup": Method(
+        _plain(IfMixup), "interpolates node features and edge weights of two graphs"
+    ),
+    "sub-mix": Method(_plain(SubMix), "swaps a subgraph for one of another graph, labels by edges"),
+    "node-sam": Method(_plain(NodeSam), "splits a node and merges two others"),
+    "g-mixup": Method(_plain(GMixup), "samples graphs from mixed graphons of two classes"),
+    "drop-edge": Method(_plain(DropEdges), "removes random edges"),
+    "label-smoothing": Method(_plain(LabelSmoothing), "control: softer labels, no virtual graphs"),
+    "vanilla-x2": Method(_plain(OriginalGraphs), "control: the original graphs twice per step"),
     "saliency-shuffled": Method(
-        _transplanting("predict", ShuffledSaliency),
+        _transplanting("predict", shuffle_saliency=True),
         "control: EP with saliency permuted within each graph",
         _ANCHORS,
     ),

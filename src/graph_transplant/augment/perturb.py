@@ -3,44 +3,53 @@
 Node dropping, edge perturbation, attribute masking and subgraphs are the ones of You et al., "Graph
 Contrastive Learning with Augmentations" (NeurIPS 2020), used with labels as in the paper (section
 "Baselines"). Dropping edges is Rong et al., "DropEdge" (ICLR 2020). Every choice is made in each
-graph by itself, for all graphs of a batch at once.
+graph by itself.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.augment.assemble import EdgePairs, EditedGraphs, NewEdges, edit_graphs
-from graph_transplant.augment.base import Augmentation, CleanPass
-from graph_transplant.augment.sampling import sample_distinct, uniform
-from graph_transplant.augment.subgraphs import View, floor_share
-from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphStore, layout_of
-from graph_transplant.saliency import Predictor
-from graph_transplant.segments import (
-    choose_per_segment,
-    offsets,
-    ranges,
-    rank_in_segment,
-    shuffled_segments,
+from graph_transplant.augment.base import (
+    Augmentation,
+    CleanPass,
+    EditedGraphs,
+    random_numbers,
 )
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.kernels import edit as kernel
+from graph_transplant.kernels import structure
+from graph_transplant.kernels.compiling import Bools, Ints
+from graph_transplant.saliency import Predictor
 
-_GRAPHS_AT_ONCE = 4096
+
+class Perturbation(Augmentation):
+    """Changes every graph by itself and keeps its target; no model is needed."""
+
+    @abstractmethod
+    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
+        """Make a virtual graph of every graph.
+
+        Args:
+            batch: The original graphs.
+            targets: float ``[graphs, outputs]``.
+            rng: Source of all randomness.
+        """
+
+    def forward(
+        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
+    ) -> EditedGraphs:
+        """Make a virtual graph of every graph of a training batch."""
+        return self.edit(clean.batch, clean.targets, random_numbers(generator))
 
 
-class RatioAugmentation(Augmentation):
-    """Changes a share of something in every graph.
-
-    Args:
-        ratio: The share, at least 0 and below 1.
-
-    Example:
-        >>> DropNodes(1.0)
-        Traceback (most recent call last):
-        ...
-        graph_transplant.errors.GraphTransplantError: `ratio` must be in [0, 1), got 1.0
-    """
+class RatioPerturbation(Perturbation):
+    """Changes a share of something in every graph."""
 
     def __init__(self, ratio: float = 0.2) -> None:
         super().__init__()
@@ -49,124 +58,67 @@ class RatioAugmentation(Augmentation):
         self.ratio = ratio
 
     def extra_repr(self) -> str:
-        """Say the parameters."""
+        """Show the parameter."""
         return f"ratio={self.ratio}"
 
 
-def choose_edges(pairs: EdgePairs, count: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Draw distinct edges of every graph, in random order.
+def keep_parts(
+    batch: GraphBatch,
+    targets: Tensor,
+    *,
+    nodes: Bools | None = None,
+    edges: Bools | None = None,
+) -> EditedGraphs:
+    """The graphs on the marked nodes with the marked edges; all by default.
 
-    Args:
-        pairs: The edges.
-        count: How many of each graph, at most all, int64 ``[graphs]``.
-        generator: Source of randomness; ``None`` is torch's own.
-
-    Returns:
-        Places in ``pairs``, graph after graph, int64 ``[count.sum()]``.
+    At least one node of every graph must stay, and edges of undirected graphs with their reverses.
     """
-    keys = uniform((pairs.segment.numel(),), generator, pairs.segment.device)
-    order = shuffled_segments(keys, pairs.segment)
-    return order.index_select(0, ranges(pairs.ptr[:-1], count)[0])
+    nodes = np.ones(batch.num_nodes, np.bool_) if nodes is None else nodes
+    edges = np.ones(batch.num_edges, np.bool_) if edges is None else edges
+    ptr, row_ptr, column, node_origin, edge_origin = structure.induced(
+        batch.ptr, batch.row_ptr, batch.column, nodes, edges
+    )
+    virtual = batch.derive(
+        ptr,
+        row_ptr,
+        column,
+        nodes=batch.nodes_like(node_origin),
+        edges=batch.edges_like(edge_origin),
+        y=targets,
+    )
+    return EditedGraphs(
+        batch=virtual, targets=targets, node_origin=node_origin, edge_origin=edge_origin
+    )
 
 
-def without_edges(pairs: EdgePairs, chosen: Tensor, num_edges: int) -> Tensor:
-    """Mark the edges of a batch that stay when some go, each with its reverse.
-
-    Args:
-        pairs: The edges.
-        chosen: Places in ``pairs`` of those that go, int64 ``[gone]``.
-        num_edges: Edges of the batch.
-
-    Returns:
-        bool ``[edges]``, as :func:`edit_graphs` takes it.
-    """
-    keep = torch.ones(num_edges, dtype=torch.bool, device=chosen.device)
-    for direction in (pairs.forward, pairs.backward):
-        keep.index_fill_(0, direction.index_select(0, chosen), False)
-    return keep
-
-
-class AbsentPairs:
-    """The pairs of different nodes of each graph that no edge joins.
-
-    They are never listed: pairs are numbered, so that the number of the r-th absent one follows
-    from the sorted numbers of the present ones. Self-loops are no pairs; repeated edges count once.
-    In undirected graphs pairs are unordered; in directed ones they are ordered, and the reverse of
-    an edge may be absent.
-
-    Args:
-        view: The graphs, as :meth:`View.of` gives them.
-
-    Attributes:
-        counts: Absent pairs of every graph, int64 ``[graphs]``.
-
-    Example:
-        >>> from torch_geometric.data import Data
-        >>> path = Data(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=3)
-        >>> absent = AbsentPairs(View.of(path))
-        >>> absent.counts
-        tensor([1])
-        >>> absent.sample(torch.tensor([1]), None)
-        (tensor([0]), tensor([2]))
-    """
-
-    def __init__(self, view: View) -> None:
-        self._layout = layout = view.layout
-        self._symmetric, self._rows_send = view.symmetric, view.rows_send
-        nodes = layout.counts
-        pairs = nodes * (nodes - 1)
-        pairs = pairs // 2 if view.symmetric else pairs
-        self._first = offsets(pairs)
-        # Numbers rise along the rows of the view: row 0 comes first, and within a row the columns
-        # ascend. Undirected graphs number the triangle below the diagonal.
-        wanted = view.row > view.column if view.symmetric else view.row != view.column
-        place = wanted.nonzero().flatten()
-        row, column = view.row.index_select(0, place), view.column.index_select(0, place)
-        graph = layout.segment.index_select(0, row)
-        start = layout.ptr.index_select(0, graph)
-        row, column = row - start, column - start
-        if view.symmetric:
-            number = row * (row - 1) // 2 + column
-        else:
-            width = nodes.index_select(0, graph) - 1
-            number = row * width + column - (column > row).to(torch.long)
-        code = torch.unique_consecutive(self._first.index_select(0, graph) + number)
-        present = torch.searchsorted(code, self._first).diff()
-        self.counts = pairs - present
-        # How many absent pairs stand before each present one, over all graphs.
-        self._before = code - torch.arange(code.numel(), device=code.device)
-
-    def sample(self, count: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """Draw distinct absent pairs, every subset equally likely.
-
-        Args:
-            count: How many in each graph, at most :attr:`counts`, int64 ``[graphs]``.
-            generator: Source of randomness; ``None`` is torch's own.
-
-        Returns:
-            First and second node of each pair, numbered as in the batch, both int64
-            ``[count.sum()]``, graph after graph; in undirected graphs the first is the smaller one,
-            in directed ones it sends.
-        """
-        rank, graph = sample_distinct(self.counts, count, generator)
-        rank = rank + offsets(self.counts).index_select(0, graph)
-        code = rank + torch.searchsorted(self._before, rank, right=True)
-        number = code - self._first.index_select(0, graph)
-        if self._symmetric:
-            # Row v of the triangle begins with number v (v - 1) / 2, where the root is whole:
-            # float64 gets the row right up to millions of nodes.
-            row = (((8 * number + 1).to(torch.double).sqrt() + 1) / 2).to(torch.long)
-            column = number - row * (row - 1) // 2
-        else:
-            width = self._layout.counts.index_select(0, graph) - 1
-            row, column = number // width, number % width
-            column = column + (column >= row).to(torch.long)
-        start = self._layout.ptr.index_select(0, graph)
-        row, column = row + start, column + start
-        return (row, column) if self._rows_send and not self._symmetric else (column, row)
+def replace_edges(
+    batch: GraphBatch, targets: Tensor, keep: Bools, sender: Ints, receiver: Ints, like: Ints
+) -> EditedGraphs:
+    """The same nodes with the marked edges and with new ones, each like an old edge."""
+    kept = np.flatnonzero(keep)
+    row_ptr, column, order = structure.compress(
+        np.concatenate((batch.column[kept], sender)),
+        np.concatenate((structure.rows_of(batch.row_ptr)[kept], receiver)),
+        batch.num_nodes,
+    )
+    alike = np.concatenate((kept, like))[order]
+    virtual = batch.derive(
+        batch.ptr, row_ptr, column, nodes=batch.nodes, edges=batch.edges_like(alike), y=targets
+    )
+    return EditedGraphs(
+        batch=virtual,
+        targets=targets,
+        node_origin=np.arange(batch.num_nodes),
+        edge_origin=np.where(order < len(kept), alike, -1),
+    )
 
 
-class DropNodes(RatioAugmentation):
+def reverse_of(batch: GraphBatch) -> Ints:
+    """The reverse of every edge; in directed graphs itself."""
+    return batch.reverse if batch.symmetric else np.arange(batch.num_edges)
+
+
+class DropNodes(RatioPerturbation):
     """Take random nodes out of every graph, with their edges (*DropN*).
 
     Of n nodes ``floor(ratio · n)`` go, every such set equally likely; at least one node stays.
@@ -176,26 +128,20 @@ class DropNodes(RatioAugmentation):
 
     Example:
         >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(4))
-        >>> model, batch = gt.GraphClassifier.for_data(store, hidden=8), store.batch(range(4))
-        >>> clean = gt.CleanPass(batch, torch.eye(6)[batch.y], model(batch))
-        >>> fewer = DropNodes(0.5)(clean, model=model, generator=None).batch.ptr.diff()
-        >>> bool((fewer == batch.ptr.diff() - batch.ptr.diff() // 2).all())
+        >>> batch = gt.load("motifs").batch(range(4))
+        >>> fewer = DropNodes(0.5).edit(batch, torch.eye(6)[batch.y], np.random.default_rng(0))
+        >>> nodes = np.diff(batch.ptr)
+        >>> bool((np.diff(fewer.batch.ptr) == nodes - nodes // 2).all())
         True
     """
 
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> EditedGraphs:
-        """Make virtual samples; see :meth:`Augmentation.forward`."""
-        layout = layout_of(clean.batch)
-        keep = (layout.counts - floor_share(layout.counts, self.ratio)).clamp_(min=1)
-        keys = uniform((layout.num_nodes,), generator, layout.segment.device)
-        kept = choose_per_segment(keep, keys, layout.segment, layout.ptr)
-        return edit_graphs(clean.batch, clean.targets, keep_nodes=kept)
+    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
+        """Drop nodes of every graph."""
+        dropped = kernel.choose_nodes(batch.ptr, self.ratio, rng)
+        return keep_parts(batch, targets, nodes=~dropped)
 
 
-class PerturbEdges(RatioAugmentation):
+class PerturbEdges(RatioPerturbation):
     """Remove random edges of every graph and add as many where there were none (*PermE*).
 
     Of m edges ``floor(ratio · m)`` are replaced, or as many as there are absent pairs where these
@@ -212,32 +158,27 @@ class PerturbEdges(RatioAugmentation):
 
     Example:
         >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(4))
-        >>> model, batch = gt.GraphClassifier.for_data(store, hidden=8), store.batch(range(4))
-        >>> clean = gt.CleanPass(batch, torch.eye(6)[batch.y], model(batch))
-        >>> other = PerturbEdges(0.5)(clean, model=model, generator=None)
+        >>> batch = gt.load("motifs").batch(range(4))
+        >>> other = PerturbEdges(0.5).edit(batch, torch.eye(6)[batch.y], np.random.default_rng(0))
         >>> other.batch.num_edges == batch.num_edges, bool((other.edge_origin == -1).any())
         (True, True)
     """
 
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> EditedGraphs:
-        """Make virtual samples; see :meth:`Augmentation.forward`."""
-        view = View.of(clean.batch)
-        pairs, absent = EdgePairs.of(view), AbsentPairs(view)
-        count = torch.minimum(floor_share(pairs.counts, self.ratio), absent.counts)
-        removed = choose_edges(pairs, count, generator)
-        u, v = absent.sample(count, generator)
-        return edit_graphs(
-            clean.batch,
-            clean.targets,
-            keep_edges=without_edges(pairs, removed, view.edge.numel()),
-            new_edges=NewEdges(u, v, pairs.forward.index_select(0, removed)),
+    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
+        """Replace edges of every graph."""
+        edges = kernel.replace_edges(
+            batch.ptr,
+            batch.row_ptr,
+            batch.column,
+            reverse_of(batch),
+            batch.symmetric,
+            self.ratio,
+            rng,
         )
+        return replace_edges(batch, targets, *edges)
 
 
-class DropEdges(RatioAugmentation):
+class DropEdges(RatioPerturbation):
     """Remove random edges of every graph (*DropEdge*).
 
     Of m edges ``floor(ratio · m)`` go, every such set equally likely; all nodes stay.
@@ -250,26 +191,19 @@ class DropEdges(RatioAugmentation):
 
     Example:
         >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(4))
-        >>> model, batch = gt.GraphClassifier.for_data(store, hidden=8), store.batch(range(4))
-        >>> clean = gt.CleanPass(batch, torch.eye(6)[batch.y], model(batch))
-        >>> fewer = DropEdges(0.5)(clean, model=model, generator=None).batch
-        >>> fewer.num_edges < batch.num_edges, fewer.num_nodes == batch.num_nodes
+        >>> batch = gt.load("motifs").batch(range(4))
+        >>> fewer = DropEdges(0.5).edit(batch, torch.eye(6)[batch.y], np.random.default_rng(0))
+        >>> fewer.batch.num_edges < batch.num_edges, fewer.batch.num_nodes == batch.num_nodes
         (True, True)
     """
 
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> EditedGraphs:
-        """Make virtual samples; see :meth:`Augmentation.forward`."""
-        view = View.of(clean.batch)
-        pairs = EdgePairs.of(view)
-        removed = choose_edges(pairs, floor_share(pairs.counts, self.ratio), generator)
-        keep = without_edges(pairs, removed, view.edge.numel())
-        return edit_graphs(clean.batch, clean.targets, keep_edges=keep)
+    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
+        """Drop edges of every graph."""
+        kept = kernel.drop_edges(batch.ptr, batch.row_ptr, reverse_of(batch), self.ratio, rng)
+        return keep_parts(batch, targets, edges=kept)
 
 
-class MaskNodes(RatioAugmentation):
+class MaskNodes(RatioPerturbation):
     """Mask all features of random nodes of every graph (*MaskN*).
 
     Of n nodes ``floor(ratio · n)`` are masked, every such set equally likely. A masked node says
@@ -284,13 +218,11 @@ class MaskNodes(RatioAugmentation):
         ratio: Share of the nodes to mask, in [0, 1). The paper tries 0.2 and 0.4.
 
     Example:
-        >>> import graph_transplant as gt
-        >>> from torch_geometric.data import Batch, Data
+        >>> from torch_geometric.data import Data
         >>> edge = torch.tensor([[0, 1], [1, 0]])
-        >>> batch = Batch.from_data_list([Data(x=torch.ones(2, 3), edge_index=edge)])
-        >>> model = gt.GraphClassifier(3, 2, hidden=8)
-        >>> clean = gt.CleanPass(batch, torch.tensor([[1.0, 0.0]]), model(batch))
-        >>> MaskNodes(0.5)(clean, model=model, generator=None).batch.x.sum()
+        >>> batch = GraphBatch.from_pyg(Data(x=torch.ones(2, 3), edge_index=edge))
+        >>> masked = MaskNodes(0.5).edit(batch, torch.eye(2)[:1], np.random.default_rng(0))
+        >>> masked.batch.x.sum()
         tensor(3.)
     """
 
@@ -302,30 +234,22 @@ class MaskNodes(RatioAugmentation):
         self.register_buffer("mask", None, persistent=False)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse data without node features; see :meth:`Augmentation.check`."""
+        """Refuse data without node features."""
         if data.num_node_features == 0:
             raise DataError(f"mask-nodes needs node features, but {data.name} has none")
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
-        """Find the mean of the continuous features; see :meth:`Augmentation.prepare`."""
-        columns = train.num_node_features
-        if not columns:
-            raise DataError(f"mask-nodes needs node features, but {train.name} has none")
-        mask = torch.zeros(columns, device=None if self.mask is None else self.mask.device)
-        continuous = train.num_continuous
-        if continuous:
-            # Piece by piece: the graphs may be more than fit into memory.
-            total = torch.zeros(continuous, dtype=torch.double)
-            for batch in train.batches(torch.arange(len(train)), _GRAPHS_AT_ONCE):
-                total += batch.x[:, :continuous].to(torch.double).sum(0)
-            mask[:continuous] = (total / train.node_counts.sum()).to(mask)
+        """Find the mean of the continuous features."""
+        mask = torch.zeros(
+            train.num_node_features, device=None if self.mask is None else self.mask.device
+        )
+        mask[: train.num_continuous] = train.continuous_moments()[0].to(mask)
         self.mask = mask
 
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> EditedGraphs:
-        """Make virtual samples; see :meth:`Augmentation.forward`."""
-        x: Tensor | None = clean.batch.get("x", None)
+    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
+        """Mask nodes of every graph."""
+        batch = batch.dense()
+        x = batch.x
         if x is None:
             raise DataError("mask-nodes needs node features, but the batch has no `x`")
         if self.mask is not None and self.mask.shape != x.shape[1:]:
@@ -333,47 +257,25 @@ class MaskNodes(RatioAugmentation):
                 f"`batch.x` must have {self.mask.numel()} columns, as the graphs that mask-nodes "
                 f"was prepared with; got shape {list(x.shape)}"
             )
-        layout = layout_of(clean.batch)
-        keys = uniform((layout.num_nodes,), generator, layout.segment.device)
-        count = floor_share(layout.counts, self.ratio)
-        masked = choose_per_segment(count, keys, layout.segment, layout.ptr).nonzero().flatten()
+        masked = np.flatnonzero(kernel.choose_nodes(batch.ptr, self.ratio, rng))
         fill = x.new_zeros(x.shape[1:]) if self.mask is None else self.mask.to(x)
-        filled = x.index_copy(0, masked, fill.expand(masked.numel(), *x.shape[1:]))
-        return edit_graphs(clean.batch, clean.targets, features={"x": filled})
+        x = x.index_copy(0, batch.on_device(masked), fill.expand(len(masked), *x.shape[1:]))
+        return EditedGraphs(
+            batch=batch.derive(
+                batch.ptr,
+                batch.row_ptr,
+                batch.column,
+                nodes={**batch.nodes, "x": x},
+                edges=batch.edges,
+                y=targets,
+            ),
+            targets=targets,
+            node_origin=np.arange(batch.num_nodes),
+            edge_origin=np.arange(batch.num_edges),
+        )
 
 
-def first_passage(view: View, start: Tensor, weight: Tensor) -> Tensor:
-    """Return when each node is first reached from the starts, if crossing an edge takes time.
-
-    Args:
-        view: The graphs; directed edges are crossed in both directions.
-        start: Node numbers, int64 ``[starts]``.
-        weight: Time to cross each edge of the view, float64 ``[edges]``.
-
-    Returns:
-        float64 ``[nodes]``; infinite for nodes that are never reached.
-
-    Example:
-        >>> from torch_geometric.data import Data
-        >>> path = Data(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=4)
-        >>> first_passage(View.of(path), torch.tensor([0]), torch.full((4,), 2.0).double())
-        tensor([0., 2., 4., inf], dtype=torch.float64)
-    """
-    row, column = view.row, view.column
-    if not view.symmetric:
-        row, column = torch.cat((row, column)), torch.cat((column, row))
-        weight = weight.repeat(2)
-    time = weight.new_full((view.layout.num_nodes,), torch.inf)
-    time = time.index_fill_(0, start, 0.0)
-    while True:
-        arrival = time.index_select(0, column).add_(weight)
-        sooner = time.scatter_reduce(0, row, arrival, "amin")
-        if torch.equal(sooner, time):
-            return time
-        time = sooner
-
-
-class RandomSubgraph(Augmentation):
+class RandomSubgraph(Perturbation):
     """Keep a random connected part of every graph (*SubG*).
 
     From a random node a set of nodes grows: in every step it crosses a random edge between itself
@@ -385,20 +287,14 @@ class RandomSubgraph(Augmentation):
     steps to see n nodes; here every step reaches a new one. GraphCL's released code, too, adds
     random neighbours, but forgets to add theirs, and so never leaves the start's neighbourhood.
 
-    All graphs grow at once: every edge takes an independent exponential time to cross, and the
-    nodes reached first are kept. Exponential times have no memory, so the next edge to be crossed
-    is always a uniformly random one of those that lead out of the set.
-
     Args:
         size: Share of the nodes to keep, in (0, 1]. The paper tries 0.6 and 0.8.
 
     Example:
         >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(4))
-        >>> model, batch = gt.GraphClassifier.for_data(store, hidden=8), store.batch(range(4))
-        >>> clean = gt.CleanPass(batch, torch.eye(6)[batch.y], model(batch))
-        >>> part = RandomSubgraph(0.5)(clean, model=model, generator=None)
-        >>> bool((part.batch.ptr.diff() <= batch.ptr.diff() // 2).all())
+        >>> batch = gt.load("motifs").batch(range(4))
+        >>> part = RandomSubgraph(0.5).edit(batch, torch.eye(6)[batch.y], np.random.default_rng(0))
+        >>> bool((np.diff(part.batch.ptr) <= np.diff(batch.ptr) // 2).all())
         True
     """
 
@@ -408,21 +304,12 @@ class RandomSubgraph(Augmentation):
             raise GraphTransplantError(f"`size` must be in (0, 1], got {size}")
         self.size = size
 
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> EditedGraphs:
-        """Make virtual samples; see :meth:`Augmentation.forward`."""
-        view = View.of(clean.batch)
-        layout, device = view.layout, view.row.device
-        chance = uniform((layout.num_graphs,), generator, device)
-        start = layout.ptr[:-1] + (chance * layout.counts).to(torch.long)
-        weight = uniform((view.row.numel(),), generator, device).neg_().log1p_().neg_()
-        time = first_passage(view, start, weight)
-        count = floor_share(layout.counts, self.size).clamp_(min=1)
-        rank = rank_in_segment(time, layout.segment, layout.ptr)
-        keep = (rank < count.index_select(0, layout.segment)) & time.isfinite()
-        return edit_graphs(clean.batch, clean.targets, keep_nodes=keep)
+    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
+        """Cut a part out of every graph."""
+        near_ptr, near, _ = batch.near
+        kept = kernel.grow(batch.ptr, near_ptr, near, self.size, rng)
+        return keep_parts(batch, targets, nodes=kept)
 
     def extra_repr(self) -> str:
-        """Say the parameters."""
+        """Show the parameter."""
         return f"size={self.size}"

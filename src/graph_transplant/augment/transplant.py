@@ -1,44 +1,32 @@
-"""Graph Transplant (Park, Shim and Yang, AAAI 2022): plan every choice, then apply the plan."""
+"""Graph Transplant (Park, Shim and Yang, AAAI 2022): plan every choice, then carry out the plan.
+
+The loops over graphs are in :mod:`graph_transplant.kernels.transplant`; here is what happens to
+them in one training step (:meth:`GraphTransplant.forward`).
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graph_transplant.augment.assemble import assemble, edge_fields, edge_order, nodes_like
-from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs
-from graph_transplant.augment.connect import (
-    Connection,
-    DegreePreservation,
-    Disconnected,
-    EdgePredictor,
-    Pairs,
-    Side,
+from graph_transplant.augment.base import (
+    Augmentation,
+    CleanPass,
+    VirtualGraphs,
+    random_numbers,
 )
-from graph_transplant.augment.importance import (
-    Importance,
-    SaliencyImportance,
-    SizeImportance,
-    label_weights,
-)
-from graph_transplant.augment.pairing import Pairing, as_pairing, mix_rows
-from graph_transplant.augment.sampling import uniform
-from graph_transplant.augment.subgraphs import (
-    Anchors,
-    Cutter,
-    PartialKHop,
-    RandomAnchors,
-    SalientAnchors,
-    ScatteredNodes,
-    View,
-)
+from graph_transplant.augment.edge_predictor import EdgePredictor
+from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import GraphStore, layout_of, task_of
+from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, task_of
+from graph_transplant.kernels import transplant as kernel
+from graph_transplant.kernels.compiling import Bools, Floats, Ints
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import (
     NodeSaliency,
@@ -47,50 +35,76 @@ from graph_transplant.saliency import (
     module_of,
     varies_within_graphs,
 )
-from graph_transplant.segments import count_per_segment, offsets
 from graph_transplant.targets import as_targets, batch_targets
 
 CONNECTIONS = ("degree", "predict", "none")
-EDGE_ATTRIBUTES = ("drawn", "mean", "zero")
-
 KEPT_SOURCE, KEPT_DESTINATION, NEW = 0, 1, 2
+
+# Validation graphs that ψ is measured on after every epoch.
+_MEASURED = 64
 
 
 @dataclass(frozen=True)
 class TransplantPlan:
-    r"""Every structural choice of one mixing; applying it involves no chance.
+    r"""Every structural choice of one mixing; carrying it out involves no chance.
+
+    Node numbers are those of the batch; mixed graph ``g`` has ``taken_ptr[g]`` to
+    ``taken_ptr[g + 1] - 1`` of ``taken``, and likewise for the other lists.
 
     Attributes:
-        source_of: π: the source graph of every mixed graph, int64 ``[graphs]``. Graph ``i`` itself
-            is the destination of mixed graph ``i``.
-        source: The source graphs and the nodes transplanted from them (V̄_π).
-        destination: The destination graphs and the nodes that remain (V \ V̄).
-        pairs: New edges between the two, as nodes of the two views.
-        keys: Random numbers for the attributes and directions of new edges, float64 ``[pairs, 3]``.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> batch = gt.load("motifs").batch(range(4))
-        >>> plan = GraphTransplant().plan(batch, torch.ones(batch.num_nodes), generator=None)
-        >>> sorted(plan.source_of.tolist()), plan.removed.shape == (batch.num_nodes,)
-        ([0, 1, 2, 3], True)
+        source_of: π: the source of every mixed graph, int64 ``[graphs]``. Graph ``g`` itself is
+            the destination of mixed graph ``g``.
+        hops: K.
+        share: p as a share.
+        taken: V̄_π, the nodes transplanted from the source.
+        taken_ptr: Their offsets.
+        rest: V \ V̄, the nodes of the destination that remain.
+        rest_ptr: Their offsets.
+        pair_source: Source node of every new edge.
+        pair_destination: Destination node of every new edge.
+        pair_ptr: Offsets of the pairs.
+        into_source: Whether a pair becomes an edge to its source node, bool ``[pairs]``.
+        into_destination: Whether it becomes an edge to its destination node; both if undirected.
+        like: The edge whose attributes a new edge takes, int64 ``[pairs]``; -1 for zeros.
+        weight: Weight of the pairs where ψ drew them, with its gradient, float ``[pairs]``;
+            ``None`` where every pair is an edge.
+        steps: For source and destination: the nodes H that anchors (step 0) and each of the K hops
+            chose, and the offsets of these lists, ``K + 1`` per graph; empty for other cuts.
     """
 
-    source_of: Tensor
-    source: Side
-    destination: Side
-    pairs: Pairs
-    keys: Tensor
+    source_of: Ints
+    hops: int
+    share: float
+    taken: Ints
+    taken_ptr: Ints
+    rest: Ints
+    rest_ptr: Ints
+    pair_source: Ints
+    pair_destination: Ints
+    pair_ptr: Ints
+    into_source: Bools
+    into_destination: Bools
+    like: Ints
+    weight: Tensor | None = None
+    steps: tuple[tuple[Ints, Ints], ...] = ()
 
-    @property
-    def transplanted(self) -> Tensor:
-        """V̄_π as node numbers of the batch, int64; grouped by mixed graph."""
-        return self.source.view.node[self.source.keep]
-
-    @property
-    def removed(self) -> Tensor:
-        """V̄, bool ``[nodes]`` of the batch."""
-        return ~self.destination.keep
+    def only(self, pairs: Bools) -> TransplantPlan:
+        """The same plan with some of the pairs."""
+        counts = np.concatenate(([0], np.cumsum(pairs)))
+        index = np.flatnonzero(pairs)
+        weight = self.weight
+        if weight is not None:
+            weight = weight.index_select(0, torch.from_numpy(index).to(weight.device))
+        return replace(
+            self,
+            pair_source=self.pair_source[index],
+            pair_destination=self.pair_destination[index],
+            pair_ptr=counts[self.pair_ptr],
+            into_source=self.into_source[index],
+            into_destination=self.into_destination[index],
+            like=self.like[index],
+            weight=weight,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,176 +115,239 @@ class MixedGraphs(VirtualGraphs):
 
     Attributes:
         label_weight: λ, the weight of the source's label, float ``[graphs]``.
-        source_share: I(S_π, V̄_π), float ``[graphs]``.
-        destination_share: I(S, V \ V̄), float ``[graphs]``.
-        source_of: The source graph of every mixed graph, int64 ``[graphs]``.
+        source_share: I(S_π, V̄_π), float64 ``[graphs]``.
+        destination_share: I(S, V \ V̄), float64 ``[graphs]``.
         node_origin: Number in the original batch of every node, int64 ``[nodes]``.
-        node_from_source: Whether a node was transplanted, bool ``[nodes]``.
         edge_origin: Number in the original batch of every edge, int64 ``[edges]``; -1 for new ones.
-        edge_kind: 0 for edges kept from the source, 1 from the destination, 2 for new ones, int64
-            ``[edges]``.
         plan: The choices that led here.
 
     Example:
         >>> import graph_transplant as gt
         >>> batch = gt.load("motifs").batch(range(4))
-        >>> mixed = GraphTransplant().mix(batch, torch.ones(batch.num_nodes))
-        >>> source, destination = mixed.node_from_source, ~mixed.node_from_source
-        >>> bool((batch.batch[mixed.node_origin[destination]] ==
-        ...       mixed.batch.batch[destination]).all())
+        >>> mixed = GraphTransplant().mix(batch)
+        >>> rest = ~mixed.node_from_source
+        >>> graph = batch.batch[mixed.node_origin]
+        >>> bool((graph[rest] == mixed.batch.batch[rest]).all())
         True
     """
 
     label_weight: Tensor
-    source_share: Tensor
-    destination_share: Tensor
-    source_of: Tensor
-    node_origin: Tensor
-    node_from_source: Tensor
-    edge_origin: Tensor
-    edge_kind: Tensor
+    source_share: Floats
+    destination_share: Floats
+    node_origin: Ints
+    edge_origin: Ints
     plan: TransplantPlan
+
+    @property
+    def source_of(self) -> Ints:
+        """The source graph of every mixed graph, int64 ``[graphs]``."""
+        return self.plan.source_of
+
+    @property
+    def node_from_source(self) -> Bools:
+        """Whether a node was transplanted, bool ``[nodes]``."""
+        taken, rest = np.diff(self.plan.taken_ptr), np.diff(self.plan.rest_ptr)
+        from_source = np.tile([True, False], len(taken))
+        return np.repeat(from_source, np.stack((taken, rest), axis=1).ravel())
+
+    @property
+    def edge_kind(self) -> Ints:
+        """0 for edges kept from the source, 1 from the destination, 2 for new ones."""
+        receiver = self.batch.edge_index[1].cpu().numpy()
+        kept = np.where(self.node_from_source[receiver], KEPT_SOURCE, KEPT_DESTINATION)
+        return np.where(self.edge_origin < 0, NEW, kept)
 
 
 class GraphTransplant(Augmentation):
-    """Mix graphs by transplanting salient subgraphs.
+    r"""Mix graphs by transplanting salient subgraphs.
 
     Every graph of a batch is the destination of one mixed graph and, by a random permutation unless
     ``pairing`` says otherwise, the source of another. Around salient anchors a subgraph is cut out
     of the source and put in the place of a subgraph removed from the destination; labels are mixed
     by the saliency each part carried.
 
-    The four parts are objects and can be replaced; the paper's ablations are other choices of them:
-    ``connect="none"``, ``importance="size"``, ``cut="scattered"`` and ``anchors="random"``.
+    The paper's ablations are ``connect="none"``, ``importance="size"``, ``cut="scattered"`` and
+    ``anchors="random"``.
+
+    Deviation: per-graph-share. At each hop p % of N(H) are taken **in every graph**, at least one
+    while N(H) is not empty; the released code draws over the whole batch.
+
+    Deviation: distinct-pairs. Degree preservation joins different pairs, so at most
+    :math:`|U_\pi| |U|` of them; the released code draws with replacement, and repeated edges count.
 
     Args:
-        connect: How the parts are joined: ``"degree"`` (DP), ``"predict"`` (EP), ``"none"``, or a
-            :class:`~graph_transplant.augment.connect.Connection`.
+        connect: How the parts are joined. ``"degree"`` (DP): :math:`\lfloor (D + D_\pi)/2 \rfloor`
+            random pairs of nodes that lost edges. ``"predict"`` (EP): pairs drawn by a learned
+            :class:`EdgePredictor`, which may also be given itself. ``"none"``: not at all.
         anchor_ratio: R as a share, in (0, 0.5].
-        hops: The values K is drawn from.
-        alpha: p is drawn from Beta(alpha, alpha).
-        anchors: Source anchors: ``"salient"``, ``"random"``, or an
-            :class:`~graph_transplant.augment.subgraphs.Anchors`.
-        cut: The mixing unit: ``"subgraph"``, ``"scattered"``, or a
-            :class:`~graph_transplant.augment.subgraphs.Cutter`, which then holds ``anchor_ratio``,
-            ``hops`` and ``alpha`` itself.
-        importance: Label weights by ``"saliency"`` or ``"size"``, or an
-            :class:`~graph_transplant.augment.importance.Importance`.
+        hops: The values K is drawn from, once per mixing.
+        alpha: p is drawn from Beta(alpha, alpha), once per mixing.
+        anchors: Source anchors: ``"salient"`` or ``"random"``.
+        cut: The mixing unit: a partial K-hop ``"subgraph"``, or as many ``"scattered"`` nodes.
+        importance: Label weights by ``"saliency"`` or ``"size"``.
         saliency: How node saliency is read during training.
         pairing: Which graph each one receives a part of; a policy of
             :class:`~graph_transplant.augment.pairing.Pairing`.
         embedding_size: Width of the node embeddings, for ``connect="predict"``.
         new_edge_attr: Attributes of new edges: ``"drawn"`` from the edges that one of their ends
-            lost, the ``"mean"`` of what both ends lost, or ``"zero"``.
+            lost, or ``"zero"``.
+        shuffle_saliency: Permute the saliency within each graph during training. A control: all is
+            as ever, but saliency says nothing about the nodes.
 
     Example:
-        >>> from torch_geometric.data import Batch
-        >>> ring = torch.tensor([[0, 1, 2, 3, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 2, 3]])
-        >>> graphs = [Data(x=torch.eye(4), edge_index=ring, y=torch.tensor([k])) for k in (0, 1)]
-        >>> transplant = GraphTransplant(connect="degree", hops=(1,))
-        >>> virtual = transplant.mix(
-        ...     Batch.from_data_list(graphs), torch.ones(8), generator=torch.Generator()
-        ... )
-        >>> virtual.targets.sum(1)
-        tensor([1., 1.])
+        >>> import graph_transplant as gt
+        >>> batch = gt.load("motifs").batch(range(8))
+        >>> mixed = GraphTransplant(connect="degree", hops=(1,)).mix(batch)
+        >>> bool(torch.allclose(mixed.targets.sum(1), torch.ones(8)))
+        True
     """
 
     def __init__(
         self,
-        connect: str | Connection = "degree",
+        connect: str | EdgePredictor = "degree",
         *,
         anchor_ratio: float = 0.1,
         hops: int | Sequence[int] = (1, 2, 3),
         alpha: float = 2.0,
-        anchors: str | Anchors = "salient",
-        cut: str | Cutter = "subgraph",
-        importance: str | Importance = "saliency",
+        anchors: str = "salient",
+        cut: str = "subgraph",
+        importance: str = "saliency",
         saliency: NodeSaliency | None = None,
         pairing: str | Pairing = "random",
         embedding_size: int = 128,
         new_edge_attr: str = "drawn",
+        shuffle_saliency: bool = False,
     ) -> None:
         super().__init__()
-        subgraph = PartialKHop(anchor_ratio, hops, alpha)
-        if isinstance(connect, str):
-            check_choice("connect", connect, CONNECTIONS)
-            if connect == "predict":
-                connect = EdgePredictor(embedding_size)
-            else:
-                connect = DegreePreservation() if connect == "degree" else Disconnected()
-        if isinstance(anchors, str):
-            check_choice("anchors", anchors, ("salient", "random"))
-            anchors = SalientAnchors() if anchors == "salient" else RandomAnchors()
-        if isinstance(cut, str):
-            check_choice("cut", cut, ("subgraph", "scattered"))
-            cut = subgraph if cut == "subgraph" else ScatteredNodes(subgraph)
-        if isinstance(importance, str):
-            check_choice("importance", importance, ("saliency", "size"))
-            importance = SaliencyImportance() if importance == "saliency" else SizeImportance()
-        self.connect = connect
-        self.anchors = anchors
-        self.cut = cut
-        self.importance = importance
+        hops = tuple(hops) if isinstance(hops, Sequence) else (hops,)
+        if not 0 < anchor_ratio <= 0.5:
+            raise GraphTransplantError(f"`anchor_ratio` must be in (0, 0.5], got {anchor_ratio}")
+        if not hops or any(hop != int(hop) or hop < 0 for hop in hops):
+            raise GraphTransplantError(
+                f"`hops` must be one or more whole numbers that are not negative, got {hops}"
+            )
+        if not alpha > 0:
+            raise GraphTransplantError(f"`alpha` must be positive, got {alpha}")
+        self.edge_predictor: EdgePredictor | None = None
+        if isinstance(connect, EdgePredictor):
+            self.edge_predictor = connect
+        elif check_choice("connect", connect, CONNECTIONS) == "predict":
+            self.edge_predictor = EdgePredictor(embedding_size)
+        self.connect = "predict" if isinstance(connect, EdgePredictor) else connect
+        self.anchor_ratio = anchor_ratio
+        self.hops = hops
+        self.alpha = alpha
+        self.anchors = check_choice("anchors", anchors, ("salient", "random"))
+        self.cut = check_choice("cut", cut, ("subgraph", "scattered"))
+        self.importance = check_choice("importance", importance, ("saliency", "size"))
         self.saliency = saliency or NodeSaliency()
-        self.pairing = as_pairing(pairing)
-        self.new_edge_attr = check_choice("new_edge_attr", new_edge_attr, EDGE_ATTRIBUTES)
+        self.pairing = Pairing.of(pairing)
+        self.new_edge_attr = check_choice("new_edge_attr", new_edge_attr, ("drawn", "zero"))
+        self.shuffle_saliency = shuffle_saliency
         self._looked_at_saliency = False
         self._said_hard_edges = False
 
-    # ---------------------------------------------------------------- plan
+    def forward(
+        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
+    ) -> MixedGraphs:
+        """Mix the graphs of a training batch (Algorithm 3, lines 3-12)."""
+        batch, rng = clean.batch, random_numbers(generator)
+        saliency = clean.saliency(self.saliency)
+        self._look_at(saliency, batch)
+        source_of = self.pairing.sources(clean.targets, clean.task, rng)
+        on_host = saliency.cpu().to(torch.float32).numpy()
+        if self.shuffle_saliency:
+            on_host = np.concatenate([rng.permutation(part) for part in _by_graph(batch, on_host)])
+        nodes, auxiliary = None, None
+        if self.edge_predictor is not None:
+            nodes = clean.prediction.nodes
+            auxiliary = self.edge_predictor.supervise(nodes, batch, rng)
+        plan = self.plan(batch, on_host, source_of, rng, nodes=nodes)
+        mixed = self.carry_out(plan, batch, clean.targets, on_host, self._soft(model))
+        return replace(mixed, auxiliary_loss=auxiliary)
 
     def plan(
         self,
-        batch: Data,
-        saliency: Tensor,
-        *,
-        generator: torch.Generator | None,
+        batch: GraphBatch,
+        saliency: Floats,
+        source_of: Ints,
+        rng: np.random.Generator,
         nodes: Tensor | None = None,
-        source_of: Tensor | None = None,
     ) -> TransplantPlan:
         """Make every random choice of one mixing.
 
         Args:
             batch: The original graphs.
-            saliency: float ``[nodes]``, not negative.
-            generator: Source of all randomness; ``None`` is torch's own.
+            saliency: float32 ``[nodes]``, not negative.
+            source_of: π, int64 ``[graphs]``.
+            rng: Source of all randomness.
             nodes: Node embeddings, float ``[nodes, width]``, for ``connect="predict"``.
-            source_of: π, int64 ``[graphs]``; a random permutation by default.
         """
-        layout = layout_of(batch)
-        if saliency.shape != (layout.num_nodes,):
-            raise DataError(
-                f"`saliency` must have shape [{layout.num_nodes}], one number per node; got "
-                f"{list(saliency.shape)}"
-            )
-        if nodes is not None and nodes.shape[0] != layout.num_nodes:
-            raise DataError(
-                f"`nodes` must have {layout.num_nodes} rows, one per node; got {nodes.shape[0]}"
-            )
-        destination = View.of(batch)
-        if source_of is None:
-            keys = uniform((layout.num_graphs,), generator, destination.row.device)
-            source_of = torch.argsort(keys)
-        source = destination.take(source_of)
-        transplanted, removed = self.cut.cut(
-            source, destination, saliency.index_select(0, source.node), self.anchors, generator
-        )
-        giving, taking = Side.of(source, transplanted), Side.of(destination, ~removed)
-        pairs = self.connect(giving, taking, nodes, generator)
-        keys = uniform((pairs.source.numel(), 3), generator, destination.row.device)
-        return TransplantPlan(source_of, giving, taking, pairs, keys)
+        near_ptr, near, near_edge = batch.near
+        hops, share = int(rng.choice(self.hops)), float(rng.beta(self.alpha, self.alpha))
+        sides = (source_of, self.anchors == "salient", False), (_every(batch), False, True)
+        kept, steps = [], []
+        for graphs, salient, remove in sides:
+            nodes_kept, ptr, chosen, step_ptr = kernel.cut(
+                graphs, batch.ptr, near_ptr, near, saliency, salient, remove,
+                self.anchor_ratio, hops, share, rng,
+            )  # fmt: skip
+            if self.cut == "scattered":
+                # As many nodes as the subgraphs of the batch have on average.
+                cut = batch.num_nodes - len(nodes_kept) if remove else len(nodes_kept)
+                count = max(1, round(cut / batch.num_graphs))
+                nodes_kept, ptr = kernel.scattered(
+                    graphs, batch.ptr, saliency, salient, remove, count, rng
+                )
+            else:
+                steps.append((chosen, step_ptr))
+            kept.append((nodes_kept, ptr))
+        (taken, taken_ptr), (rest, rest_ptr) = kept
 
-    # ---------------------------------------------------------------- apply
+        u, u_ptr, u_lost = kernel.open_nodes(taken, taken_ptr, near_ptr, near)
+        v, v_ptr, v_lost = kernel.open_nodes(rest, rest_ptr, near_ptr, near)
+        weight, carrying = None, None
+        if self.connect == "degree":
+            first, second, pair_ptr = kernel.degree_preserving_pairs(
+                u, u_ptr, u_lost, v, v_ptr, v_lost, rng
+            )
+        elif self.edge_predictor is not None:
+            first, second, pair_ptr = kernel.all_pairs(u, u_ptr, v, v_ptr)
+            weight, carrying = self.edge_predictor.draw(nodes, first, second, rng)
+        else:
+            first = second = np.empty(0, np.int64)
+            pair_ptr = np.zeros_like(taken_ptr)
 
-    def apply_plan(
+        into_source = np.ones(len(first), np.bool_)
+        into_destination = into_source
+        if not batch.symmetric:  # one directed edge per pair, its direction drawn
+            into_source = rng.random(len(first)) < 0.5
+            into_destination = ~into_source
+        if batch.edges and self.new_edge_attr == "drawn":
+            like = kernel.lost_edges(
+                taken, taken_ptr, rest, rest_ptr, first, second, pair_ptr,
+                near_ptr, near, near_edge, rng,
+            )  # fmt: skip
+        else:
+            like = np.full(len(first), -1)
+        plan = TransplantPlan(
+            source_of, hops, share, taken, taken_ptr, rest, rest_ptr, first, second, pair_ptr,
+            into_source, into_destination, like, weight, tuple(steps),
+        )  # fmt: skip
+        if weight is not None and carrying is not None and len(carrying) < len(first):
+            # Pairs that are neither edges nor carry ψ's gradient would only cost time.
+            needed = (weight.detach() > 0.5).cpu().numpy()
+            needed[carrying] = True
+            plan = plan.only(needed)
+        return plan
+
+    def carry_out(
         self,
         plan: TransplantPlan,
-        batch: Data,
+        batch: GraphBatch,
         targets: Tensor,
-        saliency: Tensor,
-        *,
+        saliency: Floats,
         soft_edges: bool = False,
-        auxiliary_loss: Tensor | None = None,
     ) -> MixedGraphs:
         """Carry out a plan; the same plan gives the same graphs.
 
@@ -278,111 +355,79 @@ class GraphTransplant(Augmentation):
             plan: The choices.
             batch: The original graphs the plan was made for.
             targets: float ``[graphs, outputs]``.
-            saliency: float ``[nodes]``.
+            saliency: float32 ``[nodes]``.
             soft_edges: Keep the pairs that ψ did not join as edges of weight zero, so that its
                 gradient reaches them too. The batch then has an ``edge_weight``.
-            auxiliary_loss: Handed through to the result.
         """
-        source, destination = plan.source, plan.destination
-        source_layout, layout = source.view.layout, destination.view.layout
-        pairs = plan.pairs if soft_edges else plan.pairs.drawn()
-        keys = plan.keys
-        if plan.pairs.weight is not None and not soft_edges:
-            keys = keys[plan.pairs.weight.detach() > 0.5]
-
-        taken = count_per_segment(source.keep, source_layout.ptr)
-        left = count_per_segment(destination.keep, layout.ptr)
-        ptr = offsets(taken + left)
-        source_place = _new_numbers(source, taken, ptr[:-1])
-        destination_place = _new_numbers(destination, left, ptr[:-1] + taken)
-        kept_source = source.keep.nonzero().flatten()
-        kept_destination = destination.keep.nonzero().flatten()
-        origin = source.view.node.new_empty(kept_source.numel() + kept_destination.numel())
-        first = source_place.index_select(0, kept_source)
-        second = destination_place.index_select(0, kept_destination)
-        origin.scatter_(0, first, source.view.node.index_select(0, kept_source))
-        origin.scatter_(0, second, kept_destination)
-        from_source = torch.zeros_like(origin, dtype=torch.bool).scatter_(0, first, True)
-
-        edges = _Edges.join(source, destination, source_place, destination_place, pairs, keys)
-        edges = edges.take(edge_order(edges.sender, edges.receiver, origin.numel()))
-
-        share = self.importance.share
-        source_share = share(source.keep, saliency.index_select(0, source.view.node), source_layout)
-        destination_share = share(destination.keep, saliency, layout)
-        weight = label_weights(source_share, destination_share)
-        mixed = mix_rows(targets, plan.source_of, weight)
-
-        virtual = assemble(
-            node_counts=taken + left,
-            nodes=nodes_like(batch, origin),
-            sender=edges.sender,
-            receiver=edges.receiver,
-            edges=self._edge_fields(batch, plan, edges, pairs, keys, soft_edges),
-            targets=mixed,
-            symmetric=destination.view.symmetric,
+        if plan.weight is not None and not soft_edges:
+            plan = plan.only((plan.weight.detach() > 0.5).cpu().numpy())
+        ptr, row_ptr, column, node_origin, edge_origin, pair = kernel.assemble(
+            batch.row_ptr, batch.column, plan.taken, plan.taken_ptr, plan.rest, plan.rest_ptr,
+            plan.pair_source, plan.pair_destination, plan.pair_ptr,
+            plan.into_source, plan.into_destination,
+        )  # fmt: skip
+        by_size = np.zeros_like(saliency) if self.importance == "size" else saliency
+        source_share = kernel.importance(
+            plan.source_of, batch.ptr, plan.taken, plan.taken_ptr, by_size
         )
+        destination_share = kernel.importance(
+            _every(batch), batch.ptr, plan.rest, plan.rest_ptr, by_size
+        )
+        label_weight = batch.on_device(label_weights(source_share, destination_share))
+        mixed = mix_rows(targets, batch.on_device(plan.source_of), label_weight)
+
+        like = edge_origin
+        if batch.edges:
+            like = np.where(pair >= 0, plan.like[pair] if len(plan.like) else -1, edge_origin)
+        edges = batch.edges_like(like)
+        if batch.edges.get("edge_weight") is not None or soft_edges:
+            edges["edge_weight"] = self._edge_weight(batch, plan, edge_origin, pair)
         return MixedGraphs(
-            batch=virtual,
+            batch=batch.derive(
+                ptr, row_ptr, column, nodes=batch.nodes_like(node_origin), edges=edges, y=mixed
+            ),
             targets=mixed,
-            auxiliary_loss=auxiliary_loss,
-            label_weight=weight,
+            label_weight=label_weight.to(targets.dtype),
             source_share=source_share,
             destination_share=destination_share,
-            source_of=plan.source_of,
-            node_origin=origin,
-            node_from_source=from_source,
-            edge_origin=edges.origin,
-            edge_kind=edges.kind,
+            node_origin=node_origin,
+            edge_origin=edge_origin,
             plan=plan,
         )
 
-    def _edge_fields(
-        self,
-        batch: Data,
-        plan: TransplantPlan,
-        edges: _Edges,
-        pairs: Pairs,
-        keys: Tensor,
-        soft_edges: bool,
-    ) -> dict[str, Tensor | None]:
-        """Weights and attributes of the mixed graphs' edges."""
-        kept = edges.origin.clamp(min=0)
-        is_new = edges.kind.eq(NEW)
-        weight: Tensor | None = batch.edge_weight if "edge_weight" in batch else None
-        new_weight = pairs.weight if soft_edges else None
-        mixed_weight: Tensor | None = None
-        if weight is not None or new_weight is not None:
-            if weight is None:
-                mixed_weight = torch.ones(kept.numel(), device=kept.device)
-            else:
-                mixed_weight = torch.where(is_new, 1.0, weight.index_select(0, kept))
-            if new_weight is not None:
-                drawn = new_weight.to(mixed_weight.dtype).index_select(0, edges.pair[is_new])
-                mixed_weight = mixed_weight.masked_scatter(is_new, drawn)
-        fields: dict[str, Tensor | None] = {"edge_weight": mixed_weight}
-        place = is_new.nonzero().flatten()
-        for name, value in edge_fields(batch).items():
-            if name == "edge_weight":
-                continue
-            mixed = (
-                value.index_select(0, kept)
-                if value.shape[0]
-                else value.new_empty((kept.numel(), *value.shape[1:]))
-            )
-            # Other fields, such as types, may be numbers of things, which have no mean.
-            policy = self.new_edge_attr if name == "edge_attr" else "drawn"
-            fresh = _new_attributes(value, plan, pairs, keys, policy)
-            fresh = fresh.index_select(0, edges.pair[is_new])
-            fields[name] = mixed.index_copy(0, place, fresh)
-        return fields
+    @staticmethod
+    def _edge_weight(
+        batch: GraphBatch, plan: TransplantPlan, edge_origin: Ints, pair: Ints
+    ) -> Tensor:
+        """Kept edges have their weights, new ones that of ψ or one."""
+        kept = batch.edges.get("edge_weight")
+        if kept is None:
+            weight = torch.ones(len(pair), device=batch.device)
+        else:
+            weight = batch.edges_like(edge_origin)["edge_weight"]
+        if plan.weight is None:
+            return weight
+        new = np.flatnonzero(pair >= 0)
+        drawn = plan.weight.index_select(0, batch.on_device(pair[new]))
+        return weight.index_copy(0, batch.on_device(new), drawn.to(weight.dtype))
 
-    # ---------------------------------------------------------------- the two doors
+    def _soft(self, model: Predictor) -> bool:
+        """Whether the model takes the weights of predicted edges."""
+        if self.edge_predictor is None or model.takes_edge_weight:
+            return self.edge_predictor is not None
+        if not self._said_hard_edges:
+            self._said_hard_edges = True
+            warnings.warn(
+                "the model takes no `edge_weight`: predicted edges are drawn hard, and the edge "
+                "predictor learns from original edges only",
+                stacklevel=3,
+            )
+        return False
 
     def mix(
         self,
-        batch: Data,
-        saliency: Tensor,
+        batch: GraphBatch | Data,
+        saliency: Tensor | None = None,
         *,
         generator: torch.Generator | None = None,
         targets: Tensor | None = None,
@@ -392,93 +437,65 @@ class GraphTransplant(Augmentation):
         """Mix the graphs of a batch, for people who want only the data.
 
         Args:
-            batch: A PyG batch with ``y``.
-            saliency: float ``[nodes]``, not negative; ones treat all nodes alike.
+            batch: Graphs with ``y``, as a PyG batch or from a store.
+            saliency: float ``[nodes]``, not negative; all nodes weigh the same by default.
             generator: Source of all randomness; ``None`` is torch's own.
-            targets: float ``[graphs, outputs]`` or class numbers, integer ``[graphs]``; ``batch.y``
-                by default.
+            targets: float ``[graphs, outputs]`` or class numbers, integer ``[graphs]``; ``y`` of
+                the batch by default.
             num_outputs: Number of classes; otherwise what the batch's store or labels say.
             nodes: Node embeddings, float ``[nodes, width]``, for ``connect="predict"``.
 
         Returns:
-            The mixed graphs: ``.batch``, ``.targets``, ``.label_weight`` and where every node and
-            edge comes from.
+            The mixed graphs: ``.batch.to_pyg()``, ``.targets``, ``.label_weight`` and where every
+            node and edge comes from.
         """
-        self._check_batch(batch, saliency)
+        graphs = as_batch(batch)
         if targets is None:
-            targets = batch_targets(batch, num_outputs)
+            targets = batch_targets(graphs, num_outputs)
         elif not targets.is_floating_point():
             targets = as_targets(targets, num_outputs or int(targets.max()) + 1)
-        graphs = layout_of(batch).num_graphs
-        if targets.shape[0] != graphs:
+        if targets.shape[0] != graphs.num_graphs:
             raise DataError(
-                f"`targets` must have {graphs} rows, one per graph; got {targets.shape[0]}"
+                f"`targets` must have {graphs.num_graphs} rows, one per graph; got "
+                f"{targets.shape[0]}"
             )
-        saliency = saliency.detach()
-        if not saliency.is_floating_point():
-            saliency = saliency.to(torch.get_default_dtype())
+        if nodes is not None and len(nodes) != graphs.num_nodes:
+            raise DataError(
+                f"`nodes` must have {graphs.num_nodes} rows, one per node; got {len(nodes)}"
+            )
+        on_host = _checked(saliency, graphs.num_nodes)
+        rng = random_numbers(generator)
         # Rows that add up to one are classes, mixed ones too.
         shares = bool((targets >= 0).all()) and bool((targets.sum(1) - 1).abs().lt(1e-4).all())
-        task = "multiclass" if shares else task_of(targets)
         with torch.no_grad():
-            source_of = self.pairing.sources(targets, task, generator)
-            plan = self.plan(batch, saliency, generator=generator, nodes=nodes, source_of=source_of)
-            return self.apply_plan(plan, batch, targets.detach(), saliency)
-
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> MixedGraphs:
-        """Mix the graphs of a training batch; see :meth:`Augmentation.forward`."""
-        saliency = clean.saliency(self.saliency)
-        self._look_at(saliency, clean.batch)
-        soft_edges = self.connect.needs_embeddings and model.takes_edge_weight
-        if self.connect.needs_embeddings and not soft_edges and not self._said_hard_edges:
-            self._said_hard_edges = True
-            warnings.warn(
-                "the model takes no `edge_weight`: predicted edges are drawn hard, and the edge "
-                "predictor learns from original edges only",
-                stacklevel=2,
-            )
-        plan = self.plan(
-            clean.batch,
-            saliency,
-            generator=generator,
-            nodes=clean.prediction.nodes,
-            source_of=self.pairing.sources(clean.targets, clean.task, generator),
-        )
-        auxiliary = self.connect.supervise(clean, generator)
-        return self.apply_plan(
-            plan,
-            clean.batch,
-            clean.targets,
-            saliency,
-            soft_edges=soft_edges,
-            auxiliary_loss=auxiliary,
-        )
+            task = "multiclass" if shares else task_of(targets)
+            source_of = self.pairing.sources(targets, task, rng)
+            plan = self.plan(graphs, on_host, source_of, rng, nodes=nodes)
+            mixed = self.carry_out(plan, graphs, targets.detach(), on_host)
+        if graphs.edge_id is None:
+            return mixed
+        known = mixed.edge_origin >= 0
+        origin = np.where(known, graphs.edge_id[mixed.edge_origin] if known.any() else -1, -1)
+        return replace(mixed, edge_origin=origin)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse pairing by class where there are none; see :meth:`Augmentation.check`."""
+        """Refuse pairing by class where there are none."""
         self.pairing.check(data.task)
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
-        """Measure ψ on validation graphs; see :meth:`Augmentation.after_epoch`."""
-        if not isinstance(self.connect, EdgePredictor):
+        """Measure ψ on validation graphs, spread over all of them."""
+        if self.edge_predictor is None:
             return {}
-        batch = validation.batch(torch.arange(min(len(validation), 64)))
-        batch = batch.to(self.connect.first.weight.device)
+        # Graphs of a split stand class by class; the first ones would be of one class.
+        spread = torch.linspace(0, len(validation) - 1, min(len(validation), _MEASURED)).long()
+        batch = validation.batch(spread).to(self.edge_predictor.first.weight.device)
         predictor = as_predictor(model)
         with evaluating(module_of(predictor)):
-            nodes = predictor(batch).nodes
-        generator = torch.Generator().manual_seed(0)  # the same pairs every epoch
-        return {"edge_predictor_accuracy": self.connect.accuracy(nodes, batch, generator)}
+            nodes = predictor.run(batch).nodes
+        rng = np.random.default_rng(0)  # the same pairs every epoch
+        return {"edge_predictor_accuracy": self.edge_predictor.accuracy(nodes, batch, rng)}
 
-    def _check_batch(self, batch: Data, saliency: Tensor) -> None:
-        if not isinstance(batch, Data):
-            raise GraphTransplantError(f"`batch` must be a PyG Batch, got {type(batch).__name__}")
-        if not (bool((saliency >= 0).all()) and bool(torch.isfinite(saliency).all())):
-            raise DataError("`saliency` must be finite numbers that are not negative")
-
-    def _look_at(self, saliency: Tensor, batch: Data) -> None:
+    def _look_at(self, saliency: Tensor, batch: GraphBatch) -> None:
         """Say once when saliency ranks nothing."""
         if self._looked_at_saliency:
             return
@@ -493,106 +510,35 @@ class GraphTransplant(Augmentation):
             )
 
 
-@dataclass(frozen=True)
-class _Edges:
-    """Edges of the mixed graphs, before and after they are sorted."""
+def label_weights(source_share: Floats, destination_share: Floats) -> Floats:
+    r"""Return :math:`\lambda = I_\pi / (I_\pi + I)`; one half where both shares are zero.
 
-    sender: Tensor
-    receiver: Tensor
-    origin: Tensor
-    kind: Tensor
-    pair: Tensor
+    Example:
+        >>> label_weights(np.array([0.6, 0.0]), np.array([0.2, 0.0]))
+        array([0.75, 0.5 ])
+    """
+    total = source_share + destination_share
+    return np.where(total > 0, source_share / np.where(total > 0, total, 1.0), 0.5)
 
-    @classmethod
-    def join(
-        cls,
-        source: Side,
-        destination: Side,
-        source_place: Tensor,
-        destination_place: Tensor,
-        pairs: Pairs,
-        keys: Tensor,
-    ) -> _Edges:
-        """Gather kept and new edges, with the nodes' new numbers."""
-        symmetric = destination.view.symmetric
-        parts: list[tuple[Tensor, Tensor, Tensor, int]] = []
-        for side, place, kind in (
-            (source, source_place, KEPT_SOURCE),
-            (destination, destination_place, KEPT_DESTINATION),
-        ):
-            kept = side.kept_edge.nonzero().flatten()
-            row = place.index_select(0, side.view.row.index_select(0, kept))
-            column = place.index_select(0, side.view.column.index_select(0, kept))
-            sender, receiver = (row, column) if side.view.rows_send else (column, row)
-            parts.append((sender, receiver, side.view.edge.index_select(0, kept), kind))
-        one = source_place.index_select(0, pairs.source)
-        two = destination_place.index_select(0, pairs.destination)
-        number = torch.arange(one.numel(), device=one.device)
-        if symmetric:
-            one, two = torch.cat((one, two)), torch.cat((two, one))
-            number = number.repeat(2)
-        else:  # one directed edge per pair, its direction drawn
-            swap = keys[:, 0] < 0.5
-            one, two = torch.where(swap, two, one), torch.where(swap, one, two)
-        parts.append((one, two, torch.full_like(one, -1), NEW))
-        return cls(
-            sender=torch.cat([part[0] for part in parts]),
-            receiver=torch.cat([part[1] for part in parts]),
-            origin=torch.cat([part[2] for part in parts]),
-            kind=torch.cat([torch.full_like(part[0], part[3]) for part in parts]),
-            pair=torch.cat([torch.full_like(part[0], -1) for part in parts[:2]] + [number]),
+
+def _by_graph(batch: GraphBatch, values: Floats) -> list[Floats]:
+    """The values of the nodes of each graph."""
+    return np.split(values, batch.ptr[1:-1])
+
+
+def _every(batch: GraphBatch) -> Ints:
+    return np.arange(batch.num_graphs)
+
+
+def _checked(saliency: Tensor | None, nodes: int) -> Floats:
+    """Saliency as the kernels take it; raise if it cannot be."""
+    if saliency is None:
+        return np.ones(nodes, np.float32)
+    if saliency.shape != (nodes,):
+        raise DataError(
+            f"`saliency` must have shape [{nodes}], one number per node; got {list(saliency.shape)}"
         )
-
-    def take(self, order: Tensor) -> _Edges:
-        """Put the edges in another order."""
-        return _Edges(
-            *(
-                value.index_select(0, order)
-                for value in (self.sender, self.receiver, self.origin, self.kind, self.pair)
-            )
-        )
-
-
-def _new_numbers(side: Side, counts: Tensor, starts: Tensor) -> Tensor:
-    """Number of every kept node in the mixed batch, int64 ``[nodes]``."""
-    running = offsets(side.keep.to(torch.long))[:-1]
-    shift = starts - offsets(counts)[:-1]
-    return running + shift.index_select(0, side.view.layout.segment)
-
-
-def _new_attributes(
-    attr: Tensor, plan: TransplantPlan, pairs: Pairs, keys: Tensor, policy: str
-) -> Tensor:
-    """Attributes of the new edges, ``[pairs, …]``."""
-    if policy == "zero" or not pairs.source.numel():
-        return attr.new_zeros((pairs.source.numel(), *attr.shape[1:]))
-    sides = ((plan.source, pairs.source), (plan.destination, pairs.destination))
-    found = [_lost_attributes(side, ends, attr, keys, policy) for side, ends in sides]
-    if policy == "mean":
-        return ((found[0] + found[1]) / 2).to(attr.dtype)
-    from_source = (keys[:, 1] < 0.5).view(-1, *([1] * (attr.dim() - 1)))
-    return torch.where(from_source, found[0], found[1])
-
-
-def _lost_attributes(side: Side, ends: Tensor, attr: Tensor, keys: Tensor, policy: str) -> Tensor:
-    """For every end of a new edge, one edge it lost (``"drawn"``) or the mean of all."""
-    view = side.view
-    first = side.keep.index_select(0, view.row)
-    second = side.keep.index_select(0, view.column)
-    lost = (first & ~second).nonzero().flatten()
-    owner, edge = view.row.index_select(0, lost), view.edge.index_select(0, lost)
-    if not view.symmetric:
-        other = (second & ~first).nonzero().flatten()
-        owner = torch.cat((owner, view.column.index_select(0, other)))
-        edge = torch.cat((edge, view.edge.index_select(0, other)))
-        order = torch.argsort(owner, stable=True)
-        owner, edge = owner.index_select(0, order), edge.index_select(0, order)
-    values = attr.index_select(0, edge)
-    if policy == "mean":
-        total = values.new_zeros((side.keep.numel(), *attr.shape[1:]), dtype=torch.double)
-        total.index_add_(0, owner, values.to(torch.double))
-        count = side.lost.clamp(min=1).view(-1, *([1] * (attr.dim() - 1)))
-        return (total / count).index_select(0, ends)
-    count = side.lost.index_select(0, ends)
-    place = offsets(side.lost)[:-1].index_select(0, ends) + (keys[:, 2] * count).to(torch.long)
-    return values.index_select(0, place)
+    on_host = saliency.detach().cpu().to(torch.float32).numpy()
+    if not (np.isfinite(on_host).all() and (on_host >= 0).all()):
+        raise DataError("`saliency` must be finite numbers that are not negative")
+    return on_host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from graph_transplant.cli.common import (
     Logged,
     cell,
     output,
+    print_error,
     print_files,
     progress_display,
     resumable,
@@ -56,6 +58,7 @@ def compare(
     attack: str | None = None,
     label_noise: str = "0",
     train_fraction: str = "1",
+    ties: str = "first",
     seed: int = 0,
     workers: int = 1,
     engine: str = "local",
@@ -98,10 +101,12 @@ def compare(
             make a curve.
         train_fraction: Share of the training graphs that are trained on; several separated by
             commas make a curve.
+        ties: Which of several epochs with the same validation metric is the best: first, loss (the
+            one with the lowest validation loss) or reset (the last; every tie restarts patience).
         seed: The one number that all randomness derives from.
         workers: Trials that run at the same time, one core each.
         engine: What runs the trials: local (processes on this machine), ray (a cluster), torchrun
-            (all its processes on one trial at a time).
+            (all its processes on one trial at a time, each with a share of every batch).
         address: Address of the Ray cluster. [default: one is started on this machine]
         tensorboard: Directory to log finished trials to, for TensorBoard.
         fresh: Start over; the records that are there are kept under another name.
@@ -117,9 +122,9 @@ def compare(
     fractions = split_numbers("train-fraction", train_fraction, float)
 
     from graph_transplant.experiments.compare import compare as run
-    from graph_transplant.experiments.distributed import join_group, serve
+    from graph_transplant.experiments.distributed import join_group, lead_or_serve
     from graph_transplant.experiments.paper import slug
-    from graph_transplant.experiments.worker import keep_freed_memory
+    from graph_transplant.experiments.worker import TrialError, keep_freed_memory
     from graph_transplant.report import write_report
     from graph_transplant.tensorboard import write_record
 
@@ -157,6 +162,7 @@ def compare(
             attack=budgets,
             label_noise=noises,
             train_fraction=fractions,
+            ties=ties,
             workers=workers,
             engine=engine,
             address=address,
@@ -174,15 +180,18 @@ def compare(
         return 0
 
     def work_together() -> int:
-        with join_group() as group:
-            if group.rank == 0:
-                return work()
-            serve(lambda: load_data(data, columns))
-            return 0
+        with join_group() as rank:
+            try:
+                return lead_or_serve(work, lambda: load_data(data, columns))
+            except TrialError as problem:
+                if rank:
+                    print(problem.details, end="", file=sys.stderr)
+                    print_error(f"in process {rank}, {problem}")
+                raise
 
     if engine != "torchrun":
         return resumable(work, lambda: directories)
-    # The first process speaks for all of them.
+    # What else there is to say, the first process says.
     return resumable(work_together, lambda: directories, quiet=os.environ.get("RANK") != "0")
 
 

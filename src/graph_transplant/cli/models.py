@@ -39,7 +39,7 @@ from graph_transplant.errors import GraphTransplantError
 if TYPE_CHECKING:
     from graph_transplant.trained import TrainedModel
 
-CHECKPOINT = ".checkpoint.safetensors"
+CHECKPOINT = ".checkpoint.pt"
 """Where a training that is under way keeps its state, in the folder of the model."""
 
 SECONDS_BETWEEN_LINES = 10.0

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 from torch import Tensor
+from torch.utils.data import Subset
 from torch_geometric.data import Data, Dataset
 
 from graph_transplant.datasets import jsonl, motifs, networks, ogb, tables, tu
@@ -257,8 +258,8 @@ def load(
             plain or gzip; takes the extra ``chem``), of graphs as JSON Lines (see
             :mod:`~graph_transplant.datasets.jsonl`), or of a file written by
             :meth:`GraphStore.save() <graph_transplant.graphs.GraphStore.save>`; or a list of PyG
-            ``Data``, a PyG data set, a list of networkx graphs, or a store, which is returned as it
-            is.
+            ``Data``, a PyG data set or a ``Subset`` of one, a list of networkx graphs, or a store,
+            which is returned as it is.
         root: Folder to look for a named data set in, and to download it to.
         **options: For tables: ``smiles``, ``target`` (a column, several with commas between, or a
             list), ``id``, ``features`` (``"ogb"`` or ``"elements"``) and ``task``. For JSON Lines:
@@ -455,7 +456,7 @@ _NETWORKX_OPTIONS: Final = ("y", "target", "task", "name", "reading")
 
 def _kind_of_list(data: Any) -> str | None:
     """Tell which graphs a list or data set holds, by its first."""
-    if isinstance(data, Dataset):
+    if isinstance(data, Dataset | Subset):
         return _PYG
     if not isinstance(data, list | tuple) or not data:
         return None

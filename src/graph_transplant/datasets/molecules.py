@@ -592,7 +592,6 @@ def _store(
         edge_counts=torch.from_numpy(2 * arrays.bond_counts),
         name=name,
         num_outputs=1,
-        undirected=True,
         rows=Rows(
             torch.from_numpy(arrays.places + first),
             tuple(ids[place] for place in places),

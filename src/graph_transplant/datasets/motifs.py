@@ -126,7 +126,7 @@ def motifs(*, graphs: int = 600, seed: int = 0) -> GraphStore:
         >>> store = motifs(graphs=12)
         >>> store.label_names
         ('house', 'five-cycle', 'six-cycle', 'star', 'grid', 'clique')
-        >>> store.batch([0]).motif_mask.sum()
+        >>> store.batch([0]).nodes["motif_mask"].sum()
         tensor(5)
     """
     graphs = _at_least("graphs", graphs, len(MOTIFS))

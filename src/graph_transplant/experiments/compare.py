@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -16,8 +17,8 @@ from graph_transplant import __version__
 from graph_transplant.augment import METHODS, expand_methods, refusal
 from graph_transplant.augment.methods import GROUPS
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.experiments.distributed import current_group
-from graph_transplant.experiments.engine import check_engine, run_trials
+from graph_transplant.experiments.distributed import group_size
+from graph_transplant.experiments.engine import CHECKPOINTS, check_engine, run_trials
 from graph_transplant.experiments.progress import Reporter, Silent
 from graph_transplant.experiments.protocol import (
     SCALES,
@@ -98,6 +99,7 @@ def compare(
     attack: Sequence[float] = (),
     label_noise: Sequence[float] = (0.0,),
     train_fraction: Sequence[float] = (1.0,),
+    ties: str = "first",
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
@@ -110,8 +112,9 @@ def compare(
     Numbers to predict are standardised by the training graphs of each fold, and measured in the
     units of the data.
 
-    Trials whose record lies in ``out`` already are not run again, so that the same call after an
-    interruption goes on where it stopped. More methods, models, layers, repeats, shares of wrong
+    Trials whose record lies in ``out`` already are not run again, and those that were running keep
+    their state in ``out/checkpoints``, so that the same call after an interruption goes on where it
+    stopped. More methods, models, layers, repeats, shares of wrong
     labels or of training graphs may be added to a directory; anything else that differs is refused.
 
     Args:
@@ -155,6 +158,9 @@ def compare(
             test graphs are all there. The graphs of 0.1 are among those of 0.5. Every share is
             combined with every share of wrong labels, and methods are compared within one of these
             conditions only.
+        ties: Which of several epochs with the same validation metric is the best: the ``"first"``,
+            that with the lowest validation ``"loss"``, or the last (``"reset"``), see
+            :func:`~graph_transplant.fit`.
         workers: How many trials run at once on this machine.
         engine: What runs the trials: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``,
             which gives all processes to one trial at a time.
@@ -201,9 +207,10 @@ def compare(
             readout=readout,
             metric=metric or metric_for(store),
             split=split,
-            parts=current_group().size if engine == "torchrun" else 1,
+            shards=group_size() if engine == "torchrun" else 1,
             attack=tuple(sorted(set(attack))),
             balance=balance,
+            ties=ties,
         ),
         batch_size,
     )
@@ -224,6 +231,8 @@ def compare(
     with RecordStore(directory).writing(
         identity, settings.as_record(__version__), fresh=fresh
     ) as writer:
+        if fresh:
+            shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         if writer.notice:
             reporter.note(writer.notice)
         wanted = list(
@@ -267,6 +276,8 @@ def compare(
                 )
             finally:
                 reporter.stop()
+        # A comparison that was killed may have left some of finished trials.
+        shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         # Read back: the tables are made of what a later reader of the file will find.
         records = sorted(RecordStore(directory).read(), key=Trial.of_record)
         rows = summarise(records, select)

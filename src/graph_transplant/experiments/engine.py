@@ -10,7 +10,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.examples import with_ids
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Record, Settings, Trial
-from graph_transplant.experiments.trial import run_trial, split_of
+from graph_transplant.experiments.trial import Job, checkpoint_of, split_of
 from graph_transplant.experiments.worker import (
     Attempts,
     Failure,
@@ -43,6 +43,9 @@ ENGINES = {
     "torchrun": "one trial after another, each on all processes that torchrun started",
 }
 """What can run trials, with a description."""
+
+CHECKPOINTS = "checkpoints"
+"""The folder, within that of a comparison, where trials that are running keep their state."""
 
 
 def check_engine(engine: str, address: str | None) -> None:
@@ -66,9 +69,9 @@ def check_engine(engine: str, address: str | None) -> None:
             f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
         )
     if engine == "torchrun":
-        from graph_transplant.experiments.distributed import current_group
+        from graph_transplant.experiments.distributed import group_size
 
-        current_group()
+        group_size()
     elif engine == "ray":
         from graph_transplant.experiments.ray_engine import check_ray
 
@@ -94,7 +97,7 @@ def run_trials(
     The engine ``"local"`` runs them in this process when there is one worker, otherwise in that
     many processes, which are reused from trial to trial. Every trial runs on one torch thread and
     gives the same record either way. A trial whose worker was ended from outside runs again, twice
-    at most.
+    at most, and goes on from its checkpoint.
 
     Args:
         store: The data set.
@@ -103,7 +106,7 @@ def run_trials(
         fingerprint: Fingerprint of ``store``.
         source: How the data set was named by the user.
         workers: How many trials run at once; a Ray cluster runs as many as it has processors for.
-        scratch: Directory for a file that the workers read the data from.
+        scratch: Directory for a file that the workers read the data from, and for checkpoints.
         finish: Called in this process with each record, in the order in which trials finish.
         reporter: Told about trials that run again, and about trials and epochs in this process.
         engine: A key of :data:`ENGINES`.
@@ -116,42 +119,42 @@ def run_trials(
     check_engine(engine, address)
     if store.rows is not None:
         finish = _with_ids(finish, store, settings)
-    if engine == "torchrun":
-        from graph_transplant.experiments.distributed import run_distributed
+    folder = (scratch / CHECKPOINTS).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
 
-        run_distributed(
-            store,
-            trials,
-            settings,
-            fingerprint=fingerprint,
-            source=source,
-            finish=finish,
-            reporter=reporter,
-        )
-    elif engine == "ray":
-        from graph_transplant.experiments.ray_engine import run_on_ray
+    def finished(record: Record) -> None:
+        finish(record)
+        checkpoint_of(folder, Trial.of_record(record)).unlink(missing_ok=True)
 
-        with store_file(store, scratch) as path:
-            run_on_ray(
-                path,
-                trials,
-                settings,
-                fingerprint=fingerprint,
-                source=source,
-                workers=workers,
-                finish=finish,
-                reporter=reporter,
-                address=address,
-            )
-    elif workers == 1:
-        # One with several workers, killed before, may have left the file of its data.
-        shutil.rmtree(_data_folder(scratch), ignore_errors=True)
-        _run_here(store, trials, settings, fingerprint, source, finish, reporter)
-    else:
-        with store_file(store, scratch) as path:
-            _run_in_workers(
-                path, trials, settings, fingerprint, source, workers, finish, Attempts(reporter)
-            )
+    job = Job(settings, fingerprint, source, folder)
+    try:
+        if engine == "torchrun":
+            from graph_transplant.experiments.distributed import run_distributed
+
+            run_distributed(store, trials, job, finish=finished, reporter=reporter)
+        elif engine == "ray":
+            from graph_transplant.experiments.ray_engine import run_on_ray
+
+            with store_file(store, scratch) as path:
+                run_on_ray(
+                    path,
+                    trials,
+                    job,
+                    workers=workers,
+                    finish=finished,
+                    reporter=reporter,
+                    address=address,
+                )
+        elif workers == 1:
+            # One with several workers, killed before, may have left the file of its data.
+            shutil.rmtree(_data_folder(scratch), ignore_errors=True)
+            _run_here(store, trials, job, finished, reporter)
+        else:
+            with store_file(store, scratch) as path:
+                _run_in_workers(path, trials, job, workers, finished, Attempts(reporter))
+    finally:
+        with suppress(OSError):  # unless it holds what another run goes on from
+            folder.rmdir()
 
 
 def _with_ids(
@@ -217,27 +220,18 @@ def _data_folder(scratch: Path) -> Path:
 def _run_here(
     store: GraphStore,
     trials: Sequence[Trial],
-    settings: Settings,
-    fingerprint: str,
-    source: str,
+    job: Job,
     finish: Callable[[Record], None],
     reporter: Reporter,
 ) -> None:
     def tell(log: EpochLog) -> None:
-        reporter.epoch_finished(log.epoch, settings.epochs, log.validation_score)
+        reporter.epoch_finished(log.epoch, job.settings.epochs, log.validation_score)
 
     with _one_thread():
         for trial in trials:
             reporter.trial_started(trial)
             try:
-                record = run_trial(
-                    store,
-                    trial,
-                    settings,
-                    fingerprint=fingerprint,
-                    source=source,
-                    callbacks=(tell,),
-                )
+                record = job.run(store, trial, callbacks=(tell,))
             except Exception as problem:
                 raise failure_of(trial, problem).error() from problem
             finish(record)
@@ -246,9 +240,7 @@ def _run_here(
 def _run_in_workers(
     path: Path,
     trials: Sequence[Trial],
-    settings: Settings,
-    fingerprint: str,
-    source: str,
+    job: Job,
     workers: int,
     finish: Callable[[Record], None],
     attempts: Attempts,
@@ -261,7 +253,7 @@ def _run_in_workers(
             # Taken by joblib one by one, whenever a worker is free.
             for trial in list(left):
                 running[trial] = None
-                yield delayed(_run_there)(path, trial, settings, fingerprint, source)
+                yield delayed(_run_there)(path, trial, job)
 
         with parallel_config(
             backend="loky",
@@ -294,12 +286,9 @@ def _run_in_workers(
                     outcomes.close()
 
 
-def _run_there(
-    path: Path, trial: Trial, settings: Settings, fingerprint: str, source: str
-) -> Record | Failure:
+def _run_there(path: Path, trial: Trial, job: Job) -> Record | Failure:
     try:
-        store = _load(path, fingerprint)
-        return run_trial(store, trial, settings, fingerprint=fingerprint, source=source)
+        return job.run(_load(path, job.fingerprint), trial)
     except Exception as problem:  # noqa: BLE001 - raised again where the result arrives
         return failure_of(trial, problem)
 

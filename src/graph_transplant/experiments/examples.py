@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
 
 from graph_transplant.analysis.samples import edges_there
 from graph_transplant.augment import (
@@ -43,11 +43,12 @@ from graph_transplant.experiments.structures import (
     structures_of,
     value_words,
 )
-from graph_transplant.graphs import GraphStore, layout_of
+from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.kernels.compiling import Ints
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import NodeSaliency, Predictor, as_predictor, module_of
 from graph_transplant.segments import offsets, rank_in_segment, segment_max, segment_sum
-from graph_transplant.targets import TargetScale, as_targets
+from graph_transplant.targets import Loss, TargetScale, batch_targets
 
 READING: Final = NodeSaliency(kind="gradient-x-activation")
 """How saliency is read for an explanation: the gradient times the embedding of a node.
@@ -224,7 +225,7 @@ def _name(number: int, part: Literal["train", "test"]) -> str:
 
 def read_saliency(
     model: Predictor,
-    batch: Data,
+    batch: GraphBatch,
     task: str,
     reading: NodeSaliency = READING,
     output: int | None = None,
@@ -236,7 +237,7 @@ def read_saliency(
 
     Args:
         model: The model; its mode and gradients stay as they are.
-        batch: A PyG batch on the model's device.
+        batch: The graphs, on the model's device.
         task: What the outputs are.
         reading: Where and how saliency is read.
         output: Number of the output to explain. (default: the predicted class; the label with the
@@ -255,7 +256,7 @@ def read_saliency(
         True
     """
     with evaluating(module_of(model)), torch.enable_grad():
-        prediction = model(batch)
+        prediction = model.run(batch)
         logits = prediction.logits
         if output is not None:
             chosen = torch.full((len(logits),), output)
@@ -291,7 +292,7 @@ def margins(logits: Tensor, chosen: Tensor, task: str) -> Tensor:
     return own - logits.scatter(1, column, -math.inf).logsumexp(1)
 
 
-def within_graphs(saliency: Tensor, batch: Data) -> tuple[Tensor, Tensor]:
+def within_graphs(saliency: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """Divide by the largest and by the sum of each graph.
 
     Args:
@@ -308,11 +309,10 @@ def within_graphs(saliency: Tensor, batch: Data) -> tuple[Tensor, Tensor]:
         >>> float(scaled.max()), round(float(share.sum()), 6)
         (1.0, 1.0)
     """
-    layout = layout_of(batch)
-    segment, ptr = layout.segment.cpu(), layout.ptr.cpu()
+    segment, ptr = batch.batch.cpu(), batch.offsets.cpu()
     exact = saliency.to(torch.double)
     found = []
-    largest = segment_max(exact.unsqueeze(1), segment, ptr).squeeze(1)
+    largest = segment_max(exact.unsqueeze(1), ptr).squeeze(1)
     for whole in (largest, segment_sum(exact, segment, ptr)):
         divisor = torch.where(whole > 0, whole, 1.0)
         found.append(exact / divisor.index_select(0, segment))
@@ -324,7 +324,7 @@ def _salient(
 ) -> list[Salient]:
     """Explain what the model says about some graphs."""
     task, names = store.task, output_names(store)
-    batch = store.batch(shown).to(str(next(module_of(model).parameters()).device))
+    batch = store.batch(shown).to(next(module_of(model).parameters()).device)
     logits, _, saliency = read_saliency(model, batch, task)
     scaled, _ = within_graphs(saliency, batch)
     confidence: list[float | None] = [None] * len(logits)
@@ -337,9 +337,10 @@ def _salient(
     else:
         outputs = logits if scale is None else scale.undo(logits)
     words = prediction_words(task, names, outputs)
-    counts = layout_of(batch).counts.tolist()
+    counts = np.diff(batch.ptr).tolist()
     parts = torch.split(scaled, counts)
-    motif = torch.split(batch["motif_mask"].cpu(), counts) if "motif_mask" in batch else None
+    marked = batch.nodes.get("motif_mask")
+    motif = None if marked is None else torch.split(marked.cpu(), counts)
     found = []
     for place, (number, (graph, _)) in enumerate(
         zip(shown.tolist(), structures_of(batch, store), strict=True)
@@ -385,11 +386,9 @@ def _made(
 ) -> list[Example]:
     """Let an augmentation make graphs of some graphs, as a training step does."""
     targets = store if scale is None else scale.apply(store)
-    batch = targets.batch(shown).to(str(next(module_of(model).parameters()).device))
+    batch = targets.batch(shown).to(next(module_of(model).parameters()).device)
     with evaluating(module_of(model)), torch.enable_grad():
-        prediction = model(batch)
-        wanted = as_targets(batch.y, prediction.logits.shape[1])
-        clean = CleanPass(batch, wanted, prediction, store.task)
+        clean = CleanPass(batch, batch_targets(batch), model.run(batch), Loss(store.task))
         virtual = maker(clean, model=model, generator=generator)
     if not isinstance(virtual, VirtualGraphs):
         return []
@@ -411,7 +410,7 @@ def _made(
 def _mixtures(
     store: GraphStore,
     shown: Tensor,
-    batch: Batch,
+    batch: GraphBatch,
     mixed: MixedGraphs,
     words: Sequence[tuple[str, tuple[tuple[str, float], ...]]],
     method: str,
@@ -432,7 +431,11 @@ def _fits(graph: Structure) -> bool:
 
 
 def taken_apart(
-    store: GraphStore, shown: Tensor, batch: Batch, mixed: MixedGraphs, name: Callable[[int], str]
+    store: GraphStore,
+    shown: Tensor,
+    batch: GraphBatch,
+    mixed: MixedGraphs,
+    name: Callable[[int], str],
 ) -> list[tuple[Part, Part, Structure, tuple[bool, ...], tuple[int, ...]]]:
     """Take mixed graphs apart again, with where everything comes from.
 
@@ -448,12 +451,18 @@ def taken_apart(
     """
     plan = mixed.plan
     originals = [graph for graph, _ in structures_of(batch, store)]
-    kept = torch.split(plan.destination.keep.cpu(), layout_of(batch).counts.tolist())
-    taken = torch.split(plan.source.keep.cpu(), plan.source.view.layout.counts.tolist())
     joined = structures_of(mixed.batch, store, there=edges_there(mixed.batch))
-    from_source = torch.split(mixed.node_from_source.cpu(), layout_of(mixed.batch).counts.tolist())
-    kinds = mixed.edge_kind.cpu()
+    from_source = np.split(mixed.node_from_source, mixed.batch.ptr[1:-1])
+    kinds = mixed.edge_kind
     places = shown.tolist()
+    sizes = np.diff(batch.ptr)
+
+    def chosen(nodes: Ints, ptr: Ints, number: int, graph: int) -> tuple[bool, ...]:
+        """Mark the nodes of an original graph that are in a mixed one."""
+        inside = np.zeros(sizes[graph], np.bool_)
+        inside[nodes[ptr[number] : ptr[number + 1]] - batch.ptr[graph]] = True
+        return tuple(inside.tolist())
+
     found = []
     for number, (graph, edges) in enumerate(joined):
         giver = int(mixed.source_of[number])
@@ -461,14 +470,14 @@ def taken_apart(
             id=name(giver),
             label=label_words(store, places[giver]) or "unknown",
             structure=originals[giver],
-            chosen=tuple(taken[number].tolist()),
+            chosen=chosen(plan.taken, plan.taken_ptr, number, giver),
             share=float(mixed.source_share[number]),
         )
         destination = Part(
             id=name(number),
             label=label_words(store, places[number]) or "unknown",
             structure=originals[number],
-            chosen=tuple(kept[number].tolist()),
+            chosen=chosen(plan.rest, plan.rest_ptr, number, number),
             share=float(mixed.destination_share[number]),
         )
         fresh = tuple(place for place, edge in enumerate(edges) if int(kinds[edge]) == NEW)

@@ -311,8 +311,8 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """Give the settings that its records have, but for those that may differ.
 
-        These are the budgets of the attack, the number of pieces that torchrun cuts batches into,
-        and the metric where the data decide it.
+        These are the budgets of the attack, the number of processes, and the metric where the data
+        decide it.
         """
         made = SCALES[self.scale].apply(
             Settings(
@@ -325,7 +325,7 @@ class Run:
             ),
             self.batch_size,
         )
-        free = {"attack", "parts"} if self.metric else {"attack", "parts", "metric"}
+        free = {"attack", "shards"} if self.metric else {"attack", "shards", "metric"}
         return {name: value for name, value in asdict(made).items() if name not in free}
 
     @property

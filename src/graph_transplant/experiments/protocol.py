@@ -40,6 +40,14 @@ split that keeps molecules of one scaffold together."""
 PATIENCE_UNITS = ("iterations", "epochs")
 """What patience is counted in."""
 
+TIES = ("first", "loss", "reset")
+"""Which of several epochs with the same validation metric is the best, see
+:func:`~graph_transplant.fit`."""
+
+NUMERICS = 2
+"""Raised whenever the same settings give other numbers; records of two numerics are not mixed.
+Those of version 1 do not say so."""
+
 IMBALANCED = 0.2
 """Two classes are imbalanced when the smaller one has less than this share of the graphs."""
 
@@ -70,10 +78,12 @@ class Settings:
         split: ``"folds"``, or one split, of which repeats differ in their seed alone:
             ``"official"`` for the split that comes with the data set, ``"scaffold"`` for one by the
             scaffolds of molecules.
-        parts: Pieces that each batch is cut into, for training on several processes.
+        shards: Processes that share every batch, each mixing within its own part.
         attack: Budgets of the GradArgmax attack on the test graphs, as shares of the mean number of
             edges; none by default.
         balance: Draw training graphs so that all classes are equally likely.
+        ties: Which of several epochs with the same validation metric is the best: ``"first"``,
+            ``"loss"`` or ``"reset"``, see :func:`~graph_transplant.fit`.
 
     Example:
         >>> Settings(folds=3).folds
@@ -97,9 +107,10 @@ class Settings:
     patience_unit: str = "iterations"
     metric: str = "accuracy"
     split: str = "folds"
-    parts: int = 1
+    shards: int = 1
     attack: tuple[float, ...] = ()
     balance: bool = False
+    ties: str = "first"
 
     def __post_init__(self) -> None:
         smallest = {
@@ -110,7 +121,7 @@ class Settings:
             "stop_patience": 1,
             "decay_patience": 1,
             "hidden": 1,
-            "parts": 1,
+            "shards": 1,
         }
         for name, least in smallest.items():
             value = getattr(self, name)
@@ -123,13 +134,19 @@ class Settings:
         check_choice("metric", self.metric, METRICS)
         check_choice("split", self.split, SPLITS)
         check_choice("patience_unit", self.patience_unit, PATIENCE_UNITS)
+        check_choice("ties", self.ties, TIES)
         for budget in self.attack:
             if not 0 < budget <= 1:
                 raise GraphTransplantError(f"`attack` must be shares in (0, 1], got {budget}")
 
     def as_record(self, version: str) -> Record:
         """Give the settings as they stand in a record, with the library version."""
-        return {**asdict(self), "attack": list(self.attack), "version": version}
+        return {
+            **asdict(self),
+            "attack": list(self.attack),
+            "numerics": NUMERICS,
+            "version": version,
+        }
 
     @staticmethod
     def complete(settings: Mapping[str, Any]) -> Record:
@@ -141,7 +158,9 @@ class Settings:
             >>> Settings.complete({"folds": 3, "version": "0.1.0"})["metric"]
             'accuracy'
         """
-        complete = {**asdict(Settings()), "attack": [], **settings}
+        complete = {**asdict(Settings()), "attack": [], "numerics": 1, **settings}
+        # What `shards` was called once.
+        complete["shards"] = complete.pop("parts", complete["shards"])
         # Records made before budgets were sorted have them in any order.
         complete["attack"] = sorted(set(complete["attack"]))
         return complete

@@ -34,7 +34,8 @@ import numpy as np
 from graph_transplant import __version__
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.progress import Reporter
-from graph_transplant.experiments.protocol import Record, Settings, Trial
+from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.trial import Job
 from graph_transplant.experiments.worker import (
     Attempts,
     Failure,
@@ -65,10 +66,8 @@ _QUIET = {
 def run_on_ray(
     path: Path,
     trials: Sequence[Trial],
-    settings: Settings,
+    job: Job,
     *,
-    fingerprint: str,
-    source: str,
     workers: int,
     finish: Callable[[Record], None],
     reporter: Reporter,
@@ -79,9 +78,7 @@ def run_on_ray(
     Args:
         path: File of the data set, on this machine.
         trials: What to run.
-        settings: The protocol.
-        fingerprint: Fingerprint of the data set.
-        source: How the data set was named by the user.
+        job: What they have in common.
         workers: Processors of the private Ray. A cluster uses those it has.
         finish: Called in this process with each record, in the order in which trials finish.
         reporter: Told about trials that run again.
@@ -99,7 +96,7 @@ def run_on_ray(
         content = np.memmap(path, dtype=np.uint8, mode="r")
         # In a list, so that Ray does not fetch it for every task: the worker does, once.
         data = [ray.put(content)]
-        job = ray.remote(num_cpus=1, max_retries=0)(_run_there)
+        task = ray.remote(num_cpus=1, max_retries=0)(_run_there)
         attempts = Attempts(reporter)
         waiting = list(reversed(trials))
         running: dict[Any, Trial] = {}
@@ -107,7 +104,7 @@ def run_on_ray(
             while waiting or running:
                 while waiting and len(running) < _most_tasks(ray):
                     trial = waiting.pop()
-                    reference = job.remote(data, trial, settings, fingerprint, source)
+                    reference = task.remote(data, trial, job)
                     running[reference] = trial
                 (reference,), _ = ray.wait(list(running))
                 trial = running.pop(reference)
@@ -272,15 +269,10 @@ def _check_record(record: Record) -> None:
         )
 
 
-def _run_there(
-    data: list[Any], trial: Trial, settings: Settings, fingerprint: str, source: str
-) -> Record | Failure:
-    from graph_transplant.experiments.trial import run_trial
-
+def _run_there(data: list[Any], trial: Trial, job: Job) -> Record | Failure:
     try:
         use_one_thread()
-        store = _load(fingerprint, data[0])
-        return run_trial(store, trial, settings, fingerprint=fingerprint, source=source)
+        return job.run(_load(job.fingerprint, data[0]), trial)
     except Exception as problem:  # noqa: BLE001 - raised again where the result arrives
         return failure_of(trial, problem)
 

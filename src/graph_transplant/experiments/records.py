@@ -170,8 +170,8 @@ class RecordStore:
 
         Args:
             identity: Fields that every record of this comparison shares (data, fingerprint).
-            settings: Settings that every record of this comparison shares. What these or those of a
-                record lack counts as the default of
+            settings: Settings that every record of this comparison shares, but for the library
+                version. What these or those of a record lack counts as the default of
                 :class:`~graph_transplant.experiments.protocol.Settings`.
             fresh: Start over: whatever ``records.jsonl`` holds is kept as ``records-1.jsonl`` (or
                 the next number that was not used yet), and an empty one takes its place.
@@ -273,12 +273,21 @@ class RecordStore:
         self, records: list[Record], identity: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> None:
         here = _finite(Settings.complete(settings))
+        here.pop("version", None)
         differences: dict[str, None] = {}
         for record in records:
             for name, value in identity.items():
                 if record.get(name) != value:
                     differences[_difference(name, record.get(name), value)] = None
             there = Settings.complete(record["settings"])
+            if there["numerics"] != here["numerics"]:
+                raise GraphTransplantError(
+                    f"{self.directory} holds records that another version of the methods made "
+                    f"(numerics {there['numerics']}, here {here['numerics']}): the same seed gives "
+                    "other numbers now. Choose another directory, or start over with --fresh, "
+                    "which keeps those records beside the new ones"
+                )
+            there.pop("version", None)
             for name in (*here, *(name for name in there if name not in here)):
                 if there.get(name) != here.get(name):
                     differences[_difference(name, there.get(name), here.get(name))] = None
@@ -418,7 +427,7 @@ def _faults(record: Record) -> Iterator[str]:
                 inside, dict.fromkeys(inside, _MEASURED), f"{place}.measurements."
             )
     settings = record["settings"]
-    for name, default in Settings.complete({}).items():
+    for name, default in {**Settings.complete({}), "parts": 1}.items():
         kinds = _NUMBER if isinstance(default, float) else (type(default),)
         yield from _wrong_types(settings, {name: kinds}, "settings.")
     attack = settings.get("attack", [])

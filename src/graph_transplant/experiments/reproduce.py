@@ -232,7 +232,7 @@ def _check(
         check_choice("models", name, CONVOLUTIONS)
     if workers < 1:
         raise GraphTransplantError(f"`workers` must be at least 1, got {workers}")
-    # The parts of a batch under torchrun are a setting, and the records here are made with one.
+    # The number of processes is a setting, and the records here are made by one.
     check_choice("engine", engine, ("local", "ray"))
     check_engine(engine, address)
 

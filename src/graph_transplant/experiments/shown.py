@@ -208,8 +208,9 @@ class Mixture:
 
     Example:
         >>> import graph_transplant as gt
-        >>> found = gt.mixtures(gt.load("motifs", graphs=60), method="transplant-dp", count=2,
-        ...                     epochs=1, hidden=8)
+        >>> from graph_transplant.trained import mixtures
+        >>> store = gt.load("motifs", graphs=60)
+        >>> found = mixtures(store, method="transplant-dp", count=2, epochs=1, hidden=8)
         >>> len(found), 0 <= found[0].weight <= 1
         (2, True)
     """

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import compress
+from itertools import compress, pairwise
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from graph_transplant.errors import DataError
 from graph_transplant.experiments.shown import Structure
-from graph_transplant.graphs import GraphStore, layout_of
+from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.kernels import structure
+from graph_transplant.kernels.compiling import Bools
 
 # What the columns of the two molecule sets mean whose readme says so; their files hold numbers.
 _TU_ELEMENTS: Final = {
@@ -150,7 +152,7 @@ def structures(store: GraphStore, batch_size: int = _AT_ONCE) -> Iterator[Struct
 
 
 def structures_of(
-    batch: Data, store: GraphStore, *, there: Tensor | None = None
+    batch: GraphBatch, store: GraphStore, *, there: Bools | None = None
 ) -> list[tuple[Structure, list[int]]]:
     """Take the graphs of a batch apart as they are drawn.
 
@@ -169,28 +171,24 @@ def structures_of(
         >>> len(graph.edges) == len(edges)
         True
     """
-    layout = layout_of(batch)
     names, molecule = _node_names(batch, store)
     orders = _orders(batch, store) if molecule else None
-    sender, receiver = batch.edge_index.cpu()
-    # Both directions of an edge are there: draw the one that goes up.
-    shown = (sender <= receiver) if store.undirected else torch.ones_like(sender, dtype=torch.bool)
+    row, column = structure.rows_of(batch.row_ptr), batch.column
+    # Both directions of an undirected edge are there: draw the one that goes up.
+    first, second = (row, column) if store.undirected else (column, row)
+    shown = first <= second if store.undirected else np.ones(batch.num_edges, np.bool_)
     if there is not None:
-        shown = shown & there.cpu()
-    numbers = shown.nonzero().flatten()
-    graph = layout.segment.cpu().index_select(0, sender.index_select(0, numbers))
-    order = torch.argsort(graph, stable=True)
-    numbers = numbers.index_select(0, order)
-    counts = torch.bincount(graph, minlength=layout.num_graphs)
+        shown = shown & there
     found = []
-    for place, edges in enumerate(torch.split(numbers, counts.tolist())):
-        start, end = int(layout.ptr[place]), int(layout.ptr[place + 1])
-        pairs = torch.stack((sender[edges], receiver[edges]), dim=1) - start
+    for start, end in pairwise(batch.ptr.tolist()):
+        before = batch.row_ptr[start]
+        edges = before + np.flatnonzero(shown[before : batch.row_ptr[end]])
+        pairs = np.stack((first[edges], second[edges]), axis=1) - start
         found.append(
             (
                 Structure(
                     names=tuple(names[start:end]),
-                    edges=tuple((int(one), int(two)) for one, two in pairs.tolist()),
+                    edges=tuple((one, two) for one, two in pairs.tolist()),
                     orders=tuple(
                         1.0 if orders is None else float(orders[edge]) for edge in edges.tolist()
                     ),
@@ -203,7 +201,7 @@ def structures_of(
     return found
 
 
-def atoms_of(batch: Data, store: GraphStore) -> tuple[list[str], list[float]] | None:
+def atoms_of(batch: GraphBatch, store: GraphStore) -> tuple[list[str], list[float]] | None:
     """Say which elements and bonds the nodes and edges of a batch are.
 
     Args:
@@ -223,14 +221,14 @@ def atoms_of(batch: Data, store: GraphStore) -> tuple[list[str], list[float]] | 
     names, molecule = _node_names(batch, store)
     if not molecule:
         return None
-    return names, _orders(batch, store) or [1.0] * int(batch.edge_index.shape[1])
+    return names, _orders(batch, store) or [1.0] * batch.num_edges
 
 
-def _node_names(batch: Data, store: GraphStore) -> tuple[list[str], bool]:
+def _node_names(batch: GraphBatch, store: GraphStore) -> tuple[list[str], bool]:
     """Names of all nodes of a batch, and whether these are the elements of molecules."""
-    nodes = layout_of(batch).num_nodes
+    nodes = batch.num_nodes
     reading = store.reading or {}
-    x: Tensor | None = batch.x
+    x = batch.x
     if x is None:
         return [""] * nodes, False
     from graph_transplant.datasets.molecules import node_names, one_hot_names
@@ -260,9 +258,9 @@ def _node_names(batch: Data, store: GraphStore) -> tuple[list[str], bool]:
     return [""] * nodes, False
 
 
-def _orders(batch: Data, store: GraphStore) -> list[float] | None:
+def _orders(batch: GraphBatch, store: GraphStore) -> list[float] | None:
     """Bond orders of all edges of a batch of molecules."""
-    attr: Tensor | None = batch.edge_attr if "edge_attr" in batch else None
+    attr = batch.edge_attr
     if attr is None:
         return None
     attr = attr.cpu()

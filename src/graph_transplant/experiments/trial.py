@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graph_transplant import __version__
-from graph_transplant.augment import build_method
+from graph_transplant.augment import Augmentation, build_method
+from graph_transplant.checkpoints import CheckpointError
 from graph_transplant.experiments.measurements import measurements
 from graph_transplant.experiments.protocol import Record, Settings, Trial, is_store_file
 from graph_transplant.experiments.splits import (
@@ -26,7 +29,7 @@ from graph_transplant.experiments.splits import (
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.targets import TargetScale
-from graph_transplant.training import EpochLog, fit
+from graph_transplant.training import EpochLog, FitResult, fit
 
 CURVE_POINTS = 60
 """Most points of a recorded learning curve."""
@@ -147,6 +150,18 @@ def training_labels(store: GraphStore, split: Split, trial: Trial, settings: Set
     )
 
 
+def checkpoint_of(folder: Path, trial: Trial) -> Path:
+    """Name the file that keeps the state of a trial while it trains.
+
+    Example:
+        >>> trial = Trial("drop-nodes:ratio=0.4", "gcs", 3, repeat=0, fold=2)
+        >>> checkpoint_of(Path("checkpoints"), trial).name
+        'drop-nodes_ratio=0.4-gcs-3-0-2-0-0.0-1.0.pt'
+    """
+    key = "-".join(str(value) for value in astuple(trial))
+    return folder / f"{re.sub(r'[^-.=A-Za-z0-9]', '_', key)}.pt"
+
+
 def run_trial(
     store: GraphStore,
     trial: Trial,
@@ -155,6 +170,7 @@ def run_trial(
     fingerprint: str,
     source: str,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
+    checkpoint: Path | None = None,
 ) -> Record:
     """Train and evaluate one trial.
 
@@ -173,6 +189,8 @@ def run_trial(
         fingerprint: Fingerprint of ``store`` (computed once per comparison).
         source: How the data set was named by the user, for the command that repeats this.
         callbacks: Called after every epoch.
+        checkpoint: File that keeps the state of the training, to go on from if it was killed. One
+            that does not fit is removed.
 
     Returns:
         The record.
@@ -183,43 +201,57 @@ def run_trial(
     train = training_graphs(store, split, trial, settings)
     validation = store.subset(split.validation)
     scale = TargetScale.of(train) if store.task == "regression" else None
-    model = GraphClassifier.for_data(
-        store.subset(torch.cat([split.train, split.validation])),
-        conv=trial.model,
-        layers=trial.layers,
-        hidden=settings.hidden,
-        readout=settings.readout,
-        dropout=settings.dropout,
-        seed=seed,
-    )
-    augmentations = build_method(trial.method, model, seed=seed + 1)
-    begin = time.process_time()
-    result = fit(
-        model,
-        train if scale is None else scale.apply(train),
-        validation if scale is None else scale.apply(validation),
-        augmentations,
-        seed=seed,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        stop_patience=settings.stop_patience,
-        decay_patience=settings.decay_patience,
-        patience_unit=settings.patience_unit,
-        metric=settings.metric,
-        parts=settings.parts,
-        clip_norm=settings.clip_norm,
-        balance=settings.balance,
-        progress=False,
-        callbacks=callbacks,
-    )
-    processor = time.process_time() - begin
+
+    def trained() -> tuple[FitResult, Sequence[Augmentation]]:
+        model = GraphClassifier.for_data(
+            store.subset(torch.cat([split.train, split.validation])),
+            conv=trial.model,
+            layers=trial.layers,
+            hidden=settings.hidden,
+            readout=settings.readout,
+            dropout=settings.dropout,
+            seed=seed,
+        )
+        augmentations = build_method(trial.method, model, seed=seed + 1)
+        result = fit(
+            model,
+            train if scale is None else scale.apply(train),
+            validation if scale is None else scale.apply(validation),
+            augmentations,
+            seed=seed,
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            stop_patience=settings.stop_patience,
+            decay_patience=settings.decay_patience,
+            patience_unit=settings.patience_unit,
+            metric=settings.metric,
+            ties=settings.ties,
+            clip_norm=settings.clip_norm,
+            balance=settings.balance,
+            progress=False,
+            callbacks=callbacks,
+            checkpoint=checkpoint,
+        )
+        return result, augmentations
+
+    begin, processor = time.perf_counter(), time.process_time()
+    try:
+        result, augmentations = trained()
+    except CheckpointError:
+        if checkpoint is not None:
+            checkpoint.unlink(missing_ok=True)
+        result, augmentations = trained()
+    processor = time.process_time() - processor
     # What is measured afterwards is the same work for all methods, and no part of their training.
-    seconds = time.perf_counter() - start
+    now = time.perf_counter()
+    # Epochs that were trained before the trial was killed count by the clock.
+    earlier = max(0.0, result.seconds - (now - begin))
+    seconds = now - start + earlier
     measured = measurements(
         result,
         augmentations,
-        processor=processor,
+        processor=processor + earlier,
         store=store,
         split=split,
         train=train,
@@ -265,6 +297,43 @@ def run_trial(
     if columns:
         record["columns"] = columns
     return record | measured
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all trials of a comparison have in common, for whatever process runs them.
+
+    Args:
+        settings: The protocol.
+        fingerprint: Fingerprint of the data set.
+        source: How the data set was named by the user.
+        checkpoints: Folder for the states of trials. Where it is not there, as on another machine
+            without a common disk, trials keep none.
+    """
+
+    settings: Settings
+    fingerprint: str
+    source: str
+    checkpoints: Path | None = None
+
+    def run(
+        self,
+        store: GraphStore,
+        trial: Trial,
+        callbacks: Sequence[Callable[[EpochLog], None]] = (),
+    ) -> Record:
+        """Run one trial, see :func:`run_trial`."""
+        folder = self.checkpoints
+        path = None if folder is None or not folder.is_dir() else checkpoint_of(folder, trial)
+        return run_trial(
+            store,
+            trial,
+            self.settings,
+            fingerprint=self.fingerprint,
+            source=self.source,
+            callbacks=callbacks,
+            checkpoint=path,
+        )
 
 
 def _columns(store: GraphStore, source: str) -> dict[str, str]:

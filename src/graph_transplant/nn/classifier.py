@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import TASKS, GraphStore, adjacency_of, layout_of, moments
-from graph_transplant.nn.convolutions import CONVOLUTIONS
+from graph_transplant.graphs import TASKS, GraphBatch, GraphStore, as_batch, moments
+from graph_transplant.graphs.batch import CODE
+from graph_transplant.nn.convolutions import CONVOLUTIONS, Inputs, project
 from graph_transplant.segments import segment_max, segment_sum
-from graph_transplant.sparse import Adjacency
 
 READOUTS = ("mean", "sum", "max")
 
@@ -75,7 +75,8 @@ class Prediction(NamedTuple):
 
     Example:
         >>> model = GraphClassifier(1, 2, layers=3, hidden=8)
-        >>> prediction = model(Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]])))
+        >>> pair = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
+        >>> prediction = model.run(pair)
         >>> len(prediction.layers), prediction.graphs.shape
         (3, torch.Size([1, 8]))
     """
@@ -104,20 +105,26 @@ class FeatureInput(nn.Module):
         self.register_buffer("mean", mean)
         self.register_buffer("std", torch.where(std > 0, std, torch.ones_like(std)))
 
-    def forward(self, batch: Data, adjacency: Adjacency, dtype: torch.dtype) -> Tensor:
+    def forward(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor | Inputs:
         """Return the features, ``[nodes, features]`` of the given type."""
-        x: Tensor | None = batch.x
-        if x is None or x.dim() != 2 or x.shape[1] != self.features:
-            given = "none" if x is None else list(x.shape)
-            raise DataError(
-                f"the model expects `batch.x` of shape [nodes, {self.features}]; got {given}"
-            )
-        x = x.to(dtype)
+        x, code = batch.nodes.get("x"), batch.nodes.get(CODE)
+        columns = batch.codes + (0 if x is None else x.shape[-1])
+        if columns != self.features or (x is not None and x.dim() != 2):
+            given = "none" if x is None and code is None else [batch.num_nodes, columns]
+            raise DataError(f"the model expects `x` of shape [nodes, {self.features}]; got {given}")
+        if x is not None:
+            x = self._standardised(x.to(dtype))
+        if code is not None:
+            return Inputs(x, code)
+        assert x is not None
+        return x
+
+    def _standardised(self, x: Tensor) -> Tensor:
         continuous = self.mean.numel()
         if not continuous:
             return x
         scaled = (x[:, :continuous] - self.mean) / self.std
-        return torch.cat((scaled, x[:, continuous:]), dim=1)
+        return torch.cat((scaled, x[:, continuous:]), dim=1) if x.shape[1] > continuous else scaled
 
 
 class DegreeInput(nn.Module):
@@ -134,23 +141,24 @@ class DegreeInput(nn.Module):
         super().__init__()
         self.features = largest + 1
 
-    def forward(self, batch: Data, adjacency: Adjacency, dtype: torch.dtype) -> Tensor:
-        """Return the features, ``[nodes, largest + 1]`` of the given type."""
-        with torch.no_grad():
-            degree = adjacency.degree.round().to(torch.long).clamp_(0, self.features - 1)
-            x = torch.zeros(degree.numel(), self.features, dtype=dtype, device=degree.device)
-            return x.scatter_(1, degree.unsqueeze(1), 1.0)
+    def forward(self, batch: GraphBatch, dtype: torch.dtype) -> Inputs:
+        """Return the features, one of ``largest + 1`` columns."""
+        degree = batch.adjacency.degree.detach().round().to(torch.long)
+        return Inputs(None, degree.clamp_(0, self.features - 1))
 
 
-def _encoder(features: int, hidden: int, encodes: bool) -> nn.Module:
-    """Make what maps node features linearly to the width of the layers, if they want it."""
-    if not encodes:
-        return nn.Identity()
-    linear = nn.Linear(features, hidden)
-    # Most columns are one-hot, and each is an embedding: its size must not depend on how many
-    # other columns there are.
-    nn.init.normal_(linear.weight, std=_EMBEDDING_SIZE)
-    return linear
+class Encoder(nn.Linear):
+    """Maps node features linearly to the width of the layers, for layers that want it."""
+
+    def __init__(self, features: int, hidden: int) -> None:
+        super().__init__(features, hidden)
+        # Most columns are one-hot, and each is an embedding: its size must not depend on how many
+        # other columns there are.
+        nn.init.normal_(self.weight, std=_EMBEDDING_SIZE)
+
+    def forward(self, x: Tensor | Inputs) -> Tensor:
+        """Return float ``[nodes, hidden]``."""
+        return project(x, self.weight, self.bias)
 
 
 def edge_moments(store: GraphStore) -> tuple[Tensor, Tensor]:
@@ -228,9 +236,8 @@ class GraphClassifier(nn.Module):
     Example:
         >>> model = GraphClassifier(2, 3, conv="gin", layers=2, hidden=8, seed=0)
         >>> triangle = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
-        >>> prediction = model(Data(x=torch.ones(3, 2), edge_index=triangle))
-        >>> prediction.logits.shape, prediction.nodes.shape
-        (torch.Size([1, 3]), torch.Size([3, 8]))
+        >>> model(torch.ones(3, 2), triangle).shape
+        torch.Size([1, 3])
     """
 
     takes_edge_weight = True
@@ -298,7 +305,9 @@ class GraphClassifier(nn.Module):
             if seed is not None:
                 torch.manual_seed(seed)
             entering = hidden if kind.encodes_nodes else self.inputs.features
-            self.encoder = _encoder(self.inputs.features, hidden, kind.encodes_nodes)
+            self.encoder = (
+                Encoder(self.inputs.features, hidden) if kind.encodes_nodes else nn.Identity()
+            )
             attributes = {"edge_features": edge_features} if kind.takes_edge_attr else {}
             self.convolutions = nn.ModuleList(
                 kind(narrow, wide, **attributes)
@@ -429,86 +438,90 @@ class GraphClassifier(nn.Module):
         nothing, ones = torch.zeros(continuous), torch.ones(continuous)
         return cls(mean=nothing, std=ones, seed=0, **settings)
 
-    def _edge_attr(self, batch: Data) -> Tensor | None:
+    def _edge_attr(self, batch: GraphBatch) -> Tensor | None:
         """Return the batch's edge attributes, standardised, if the layers read them."""
         if not self.takes_edge_attr:
             return None
-        given: Tensor | None = batch.edge_attr
-        expected = (batch.edge_index.shape[1], self.edge_features)
+        given = batch.edge_attr
+        expected = (batch.num_edges, self.edge_features)
         if given is None or given.shape != expected:
             found = "none" if given is None else f"{list(given.shape)} for {expected[0]} edges"
             raise DataError(
-                f"the model expects `batch.edge_attr` of shape [edges, {expected[1]}]; got {found}"
+                f"the model expects `edge_attr` of shape [edges, {expected[1]}]; got {found}"
             )
         return (given.to(self.edge_mean.dtype) - self.edge_mean) / self.edge_std
 
-    def embed_nodes(self, batch: Data) -> tuple[LayerOutput, ...]:
-        """Run the message-passing layers.
-
-        Args:
-            batch: A PyG batch; an ``edge_weight`` is honoured, and ``edge_attr`` by the layers
-                that read it.
-
-        Returns:
-            The output of every layer, float ``[nodes, hidden]``.
-        """
-        adjacency = adjacency_of(batch)
-        x = self.encoder(self.inputs(batch, adjacency, next(self.parameters()).dtype))
-        operator = self.operator(adjacency, x.dtype, self._edge_attr(batch))
+    def embed_nodes(self, batch: GraphBatch) -> tuple[LayerOutput, ...]:
+        """Run the message-passing layers; returns the output of each."""
+        dtype = next(self.parameters()).dtype
+        x = self.encoder(self.inputs(batch, dtype))
+        operator = self.operator(batch.adjacency, dtype, self._edge_attr(batch))
         outputs = []
         for convolution in self.convolutions:
             x = convolution(x, operator).relu_()
             outputs.append(LayerOutput(x, rectified=True))
         return tuple(outputs)
 
-    def readout(self, nodes: Tensor, batch: Data) -> Tensor:
-        """Combine the nodes of each graph.
-
-        Args:
-            nodes: float ``[nodes, hidden]``.
-            batch: The batch they belong to.
-
-        Returns:
-            float ``[graphs, hidden]``.
-        """
-        layout = layout_of(batch)
+    def readout(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
+        """Combine the nodes ``[nodes, hidden]`` of each graph to ``[graphs, hidden]``."""
         if self.readout_kind == "max":
-            return segment_max(nodes, layout.segment, layout.ptr)
-        total = segment_sum(nodes, layout.segment, layout.ptr)
+            return segment_max(nodes, batch.offsets)
+        total = segment_sum(nodes, batch.batch, batch.offsets)
         if self.readout_kind == "sum":
             return total
-        return total / layout.counts.clamp(min=1).to(total.dtype).unsqueeze(1)
+        return total / batch.offsets.diff().clamp(min=1).to(total.dtype).unsqueeze(1)
 
-    def embed_graphs(self, batch: Data) -> Tensor:
-        """Run everything but the head, which is the same in training and in evaluation mode.
-
-        Args:
-            batch: A PyG batch.
-
-        Returns:
-            Graph embeddings, float ``[graphs, hidden]``.
-        """
+    def embed_graphs(self, batch: GraphBatch) -> Tensor:
+        """Run everything but the head: graph embeddings, float ``[graphs, hidden]``."""
         return self.readout(self.embed_nodes(batch)[-1].nodes, batch)
 
     def classify(self, graphs: Tensor) -> Tensor:
-        """Classify graph embeddings.
-
-        Args:
-            graphs: float ``[graphs, hidden]``.
-
-        Returns:
-            Logits, float ``[graphs, outputs]``.
-        """
+        """Run the head on graph embeddings ``[graphs, hidden]``; returns the logits."""
         logits: Tensor = self.head(graphs)
         return logits
 
-    def forward(self, batch: Data) -> Prediction:
-        """Predict.
+    def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
+        """Predict a batch, with everything that augmentations and explanations look at.
 
         Args:
-            batch: A PyG ``Batch`` or ``Data``.
+            batch: The graphs.
+            layers: Whether the outputs of the layers are wanted; here they always come along.
         """
-        layers = self.embed_nodes(batch)
-        nodes = layers[-1].nodes
+        batch = as_batch(batch)
+        outputs = self.embed_nodes(batch)
+        nodes = outputs[-1].nodes
         graphs = self.readout(nodes, batch)
-        return Prediction(nodes, graphs, self.classify(graphs), layers)
+        return Prediction(nodes, graphs, self.classify(graphs), outputs)
+
+    def forward(
+        self,
+        x: Tensor | None,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+    ) -> Tensor:
+        """Return logits ``[graphs, outputs]``, like any PyG model.
+
+        Args:
+            x: Node features, float ``[nodes, features]``; ``None`` for graphs without.
+            edge_index: int64 ``[2, edges]``.
+            edge_weight: float ``[edges]``.
+            edge_attr: float ``[edges, features]``, for layers that read it.
+            batch: Graph of every node, sorted int64 ``[nodes]``; one graph by default.
+            batch_size: Number of graphs.
+        """
+        nodes = x if x is not None else batch
+        if nodes is None:
+            raise DataError("graphs without node features need `batch`, the graph of every node")
+        data = Data(
+            x=x,
+            edge_index=edge_index,
+            edge_weight=edge_weight,
+            edge_attr=edge_attr,
+            batch=nodes.new_zeros(len(nodes), dtype=torch.long) if batch is None else batch,
+            num_nodes=len(nodes),
+        )
+        graphs = GraphBatch.from_pyg(data, batch_size)
+        return self.run(graphs).logits

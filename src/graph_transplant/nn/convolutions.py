@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
+from torch.nn.functional import embedding, leaky_relu, linear
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.sparse import Adjacency, rectified_sum, spmm
@@ -45,14 +45,46 @@ class Operator:
         return spmm(self.adjacency, x, self.values)
 
 
+class Inputs(NamedTuple):
+    """Node features of which the last columns are one-hot, as the first layer takes them.
+
+    Attributes:
+        dense: The first columns, float ``[nodes, columns]``; ``None`` without.
+        code: Which of the other columns is one, int64 ``[nodes]``.
+    """
+
+    dense: Tensor | None
+    code: Tensor
+
+
+def project(x: Tensor | Inputs, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Apply a linear map; one-hot columns are looked up in its weights, not multiplied.
+
+    Example:
+        >>> code, weight = torch.tensor([2, 0]), torch.rand(4, 3)
+        >>> torch.equal(project(Inputs(None, code), weight), project(torch.eye(3)[code], weight))
+        True
+    """
+    if isinstance(x, Tensor):
+        return linear(x, weight, bias)
+    columns = 0 if x.dense is None else x.dense.shape[1]
+    found = embedding(x.code, weight[:, columns:].t().contiguous())
+    if x.dense is not None:
+        found = torch.addmm(found, x.dense, weight[:, :columns].t())
+    return found if bias is None else found + bias
+
+
 def _symmetric_norm(adjacency: Adjacency, degree: Tensor, dtype: torch.dtype) -> Operator:
-    """Divide every edge by the root of the degrees at its ends; 0 where a degree is 0."""
+    """Divide every edge by the root of the degrees at its ends, a degree of 0 counting as 1.
+
+    Only edges of weight 0 lead to a node of degree 0. They send nothing, but their gradient tells
+    the edge predictor what an edge there would do. In directed graphs a node that no edge leads to
+    sends nothing, as in PyG.
+    """
     degree = degree.to(dtype)
-    positive = degree > 0
-    # The inner where keeps the gradient of the root finite at degree zero.
-    root = torch.where(positive, degree, torch.ones_like(degree)).rsqrt()
-    scale = torch.where(positive, root, torch.zeros_like(root))
-    values = scale.index_select(0, adjacency.row) * scale.index_select(0, adjacency.column)
+    scale = torch.where(degree > 0, degree, torch.ones_like(degree)).rsqrt()
+    sending = scale if adjacency.symmetric else scale.masked_fill(degree <= 0, 0.0)
+    values = scale.index_select(0, adjacency.row) * sending.index_select(0, adjacency.column)
     weight = adjacency.values(dtype)
     return Operator(adjacency, values if weight is None else values * weight)
 
@@ -89,16 +121,16 @@ class Convolution(nn.Module, ABC):
         Args:
             adjacency: The edges.
             dtype: Type of the node features.
-            edge_attr: float ``[edges, edge_features]`` in the order of the edge list that the
-                adjacency was built from; for kinds that take it.
+            edge_attr: float ``[edges, edge_features]`` in the order of the adjacency; for kinds
+                that take it.
         """
 
     @abstractmethod
-    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+    def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages.
 
         Args:
-            x: float ``[nodes, in_features]``.
+            x: float ``[nodes, in_features]``; the first layer also takes :class:`Inputs`.
             operator: Made by :meth:`operator`.
 
         Returns:
@@ -116,7 +148,7 @@ class GCNConvolution(Convolution):
     A self-loop in the data is one more edge beside the inserted one.
 
     Example:
-        >>> pair = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), 2)
+        >>> pair = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
         >>> conv = GCNConvolution(3, 2)
         >>> conv(torch.ones(2, 3), conv.operator(pair, torch.float32)).shape
         torch.Size([2, 2])
@@ -133,12 +165,12 @@ class GCNConvolution(Convolution):
         """Return ``D̂^-1/2 (A + I) D̂^-1/2``."""
         return _symmetric_norm(adjacency.with_self_loops, adjacency.degree + 1.0, dtype)
 
-    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+    def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages; see :meth:`Convolution.forward`."""
-        if self.in_features <= self.out_features:
+        if isinstance(x, Tensor) and self.in_features <= self.out_features:
             passed: Tensor = self.linear(operator @ x)
             return passed
-        return operator @ (x @ self.linear.weight.t()) + self.linear.bias
+        return operator @ project(x, self.linear.weight) + self.linear.bias
 
 
 class GCSConvolution(Convolution):
@@ -148,7 +180,7 @@ class GCSConvolution(Convolution):
         x_v' = \Theta_{skip} x_v + \Theta \sum_{u \in N(v)} \frac{e_{v,u}}{\sqrt{d_u d_v}} x_u
 
     Example:
-        >>> lonely = Adjacency.from_edges(torch.empty(2, 0, dtype=torch.long), 1)
+        >>> lonely = Adjacency(torch.tensor([0, 0]), torch.empty(0).long(), symmetric=True)
         >>> conv = GCSConvolution(3, 2)
         >>> x = torch.ones(1, 3)
         >>> bool(torch.equal(conv(x, conv.operator(lonely, x.dtype)), conv.skip(x)))
@@ -167,12 +199,12 @@ class GCSConvolution(Convolution):
         """Return ``D^-1/2 A D^-1/2``."""
         return _symmetric_norm(adjacency, adjacency.degree, dtype)
 
-    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+    def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages; see :meth:`Convolution.forward`."""
-        skipped: Tensor = self.skip(x)
-        if self.in_features <= self.out_features:
+        skipped = project(x, self.skip.weight, self.skip.bias)
+        if isinstance(x, Tensor) and self.in_features <= self.out_features:
             return torch.add(skipped, self.linear(operator @ x))
-        return torch.add(skipped, operator @ self.linear(x))
+        return torch.add(skipped, operator @ project(x, self.linear.weight))
 
 
 class GINConvolution(Convolution):
@@ -184,7 +216,7 @@ class GINConvolution(Convolution):
     :math:`\epsilon` is learned, from zero.
 
     Example:
-        >>> pair = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), 2)
+        >>> pair = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
         >>> conv = GINConvolution(3, 2)
         >>> conv(torch.ones(2, 3), conv.operator(pair, torch.float32)).shape
         torch.Size([2, 2])
@@ -203,12 +235,12 @@ class GINConvolution(Convolution):
         """Return ``A``."""
         return Operator(adjacency, adjacency.values(dtype))
 
-    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+    def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages; see :meth:`Convolution.forward`."""
-        if self.in_features <= self.out_features:
+        if isinstance(x, Tensor) and self.in_features <= self.out_features:
             hidden = self.first(torch.addcmul(operator @ x, x, 1.0 + self.epsilon))
         else:
-            narrow = x @ self.first.weight.t()
+            narrow = project(x, self.first.weight)
             summed = torch.addcmul(operator @ narrow, narrow, 1.0 + self.epsilon)
             hidden = summed + self.first.bias
         out: Tensor = self.second(hidden.relu())
@@ -232,7 +264,7 @@ class GINEConvolution(Convolution):
         edge_features: Number of edge attributes.
 
     Example:
-        >>> pair = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), 2)
+        >>> pair = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
         >>> conv = GINEConvolution(3, 2, edge_features=1)
         >>> operator = conv.operator(pair, torch.float32, torch.tensor([[1.0], [2.0]]))
         >>> conv(torch.ones(2, 3), operator).shape
@@ -250,8 +282,8 @@ class GINEConvolution(Convolution):
         self.second = nn.Linear(out_features, out_features)
         # Torch's own first weights shrink what passes through every layer. Without normalisation
         # that costs this model, with its two further linear maps, many epochs.
-        for linear in (self.first, self.second):
-            nn.init.kaiming_uniform_(linear.weight, nonlinearity="relu")
+        for layer in (self.first, self.second):
+            nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
 
     @staticmethod
     def operator(
@@ -259,11 +291,12 @@ class GINEConvolution(Convolution):
     ) -> Operator:
         """Return ``A`` and the attributes of its entries."""
         if edge_attr is not None:
-            edge_attr = adjacency.edge_values(edge_attr.to(dtype))
+            edge_attr = edge_attr.to(dtype)
         return Operator(adjacency, adjacency.values(dtype), edge_attr)
 
-    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+    def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages; see :meth:`Convolution.forward`."""
+        assert isinstance(x, Tensor)  # the model encodes its inputs first
         edges = self.edge(operator.attributes)
         summed = rectified_sum(operator.adjacency, x, edges, operator.values)
         hidden = self.first(torch.addcmul(summed, x, 1.0 + self.epsilon))
@@ -294,7 +327,7 @@ class _Attention(Convolution, ABC):
         for parameter in (self.linear.weight, self.attend_sender, self.attend_receiver):
             nn.init.xavier_uniform_(parameter)
 
-    def _attend(self, x: Tensor, operator: Operator, of_edges: Tensor | None) -> Tensor:
+    def _attend(self, x: Tensor | Inputs, operator: Operator, of_edges: Tensor | None) -> Tensor:
         """Pass messages weighted by attention.
 
         Args:
@@ -303,8 +336,7 @@ class _Attention(Convolution, ABC):
             of_edges: What the edges add to the scores, float ``[edges, heads]``.
         """
         adjacency = operator.adjacency
-        nodes = x.shape[0]
-        hidden = self.linear(x).view(nodes, self.heads, -1)
+        hidden = project(x, self.linear.weight).view(adjacency.num_nodes, self.heads, -1)
         sender = (hidden * self.attend_sender).sum(-1)
         receiver = (hidden * self.attend_receiver).sum(-1)
         ends = sender.index_select(0, adjacency.column) + receiver.index_select(0, adjacency.row)
@@ -354,7 +386,7 @@ class GATConvolution(_Attention):
         heads: Number of attention heads.
 
     Example:
-        >>> pair = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), 2)
+        >>> pair = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
         >>> conv = GATConvolution(3, 8)
         >>> conv(torch.ones(2, 3), conv.operator(pair, torch.float32)).shape
         torch.Size([2, 8])
@@ -371,7 +403,7 @@ class GATConvolution(_Attention):
         looped = adjacency.with_self_loops
         return Operator(looped, looped.values(dtype))
 
-    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+    def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages; see :meth:`Convolution.forward`."""
         return self._attend(x, operator, None)
 
@@ -394,7 +426,7 @@ class GATEdgeConvolution(_Attention):
         edge_features: Number of edge attributes.
 
     Example:
-        >>> pair = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), 2)
+        >>> pair = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
         >>> conv = GATEdgeConvolution(3, 8, edge_features=1)
         >>> operator = conv.operator(pair, torch.float32, torch.tensor([[1.0], [2.0]]))
         >>> conv(torch.ones(2, 3), operator).shape
@@ -417,12 +449,12 @@ class GATEdgeConvolution(_Attention):
         """Return ``A + I`` and the attributes of its entries."""
         looped = adjacency.with_self_loops
         if edge_attr is not None:
-            edge_attr = adjacency.edge_values(edge_attr.to(dtype))
+            edge_attr = edge_attr.to(dtype)
             mean = _mean_arriving(adjacency, edge_attr)
             edge_attr = adjacency.beside_loops(edge_attr, mean)
         return Operator(looped, looped.values(dtype), edge_attr)
 
-    def forward(self, x: Tensor, operator: Operator) -> Tensor:
+    def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages; see :meth:`Convolution.forward`."""
         return self._attend(x, operator, operator.attributes @ self.attend_edge.t())
 

@@ -823,7 +823,7 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
     if "metric" in settings:  # by default it goes by the data, which are not at hand here
         options["metric"] = settings["metric"]
     plain = Settings()
-    for name in ("split", "readout"):
+    for name in ("split", "readout", "ties"):
         if settings.get(name, getattr(plain, name)) != getattr(plain, name):
             options[name] = settings[name]
     source = str(first.get("source", first["data"]))
@@ -844,8 +844,8 @@ def repeat_command(records: Sequence[Record], selection: str = "none") -> list[s
     if scale is not None:
         options["scale"] = scale
     program = ["graph-transplant"]
-    if complete["parts"] > 1:
-        processes = str(complete["parts"])
+    if complete["shards"] > 1:
+        processes = str(complete["shards"])
         program = ["torchrun", "--nproc-per-node", processes, "-m", "graph_transplant"]
         options["engine"] = "torchrun"
     command = shlex.join([*program, "compare", source])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -27,7 +28,7 @@ from graph_transplant.experiments.structures import (
     prediction_words,
     structures,
 )
-from graph_transplant.graphs import GraphStore, Skipped, layout_of
+from graph_transplant.graphs import GraphBatch, GraphStore, Skipped
 from graph_transplant.saliency import KINDS, NodeSaliency
 from graph_transplant.trained.model import LABEL_THRESHOLD, Predictions, TrainedModel
 
@@ -481,7 +482,7 @@ def _views(
         predicted = Predictions(model.task, model.label_names, model.outputs(logits))
         confidence = predicted.confidence.tolist()
         labels = prediction_words(model.task, model.label_names, predicted.outputs)
-        counts = layout_of(batch).counts.tolist()
+        counts = np.diff(batch.ptr).tolist()
         drawn = zip(torch.split(scaled, counts), torch.split(share, counts), strict=True)
         for number, (strength, part) in enumerate(drawn):
             yield ModelView(
@@ -498,13 +499,13 @@ def _views(
 
 
 def explained(
-    model: TrainedModel, batch: Data, reading: NodeSaliency, output: str | None = None
+    model: TrainedModel, batch: GraphBatch, reading: NodeSaliency, output: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Run a model on a batch and read the saliency of every node.
 
     Args:
         model: The model; its mode and gradients stay as they are.
-        batch: A PyG batch.
+        batch: The graphs.
         reading: Where and how saliency is read.
         output: Name of the output to explain.
 
@@ -513,8 +514,7 @@ def explained(
         ``[graphs]``, and the saliency, float ``[nodes]``, all on the CPU.
     """
     number = None if output is None else model.label_names.index(output)
-    batch = batch.to(str(model.device))
-    return read_saliency(model.network, batch, model.task, reading, number)
+    return read_saliency(model.network, batch.to(model.device), model.task, reading, number)
 
 
 # -------------------------------------------------------------------- words

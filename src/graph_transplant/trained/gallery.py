@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch
 
 from graph_transplant.augment import METHODS, CleanPass, GraphTransplant, MixedGraphs, build_method
+from graph_transplant.augment.base import random_numbers
 from graph_transplant.augment.methods import parse_method
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments.compare import automatic_model
@@ -19,9 +20,9 @@ from graph_transplant.experiments.examples import taken_apart, target_words
 from graph_transplant.experiments.shown import Mixture as Mixture
 from graph_transplant.experiments.shown import Part as Part
 from graph_transplant.experiments.structures import graph_id, output_names
-from graph_transplant.graphs import GraphStore, layout_of
+from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.nn import GraphClassifier, evaluating
-from graph_transplant.targets import TargetScale, batch_targets
+from graph_transplant.targets import Loss, TargetScale, batch_targets
 from graph_transplant.trained.explanation import same_reading
 from graph_transplant.trained.model import TrainedModel
 from graph_transplant.training import fit
@@ -125,9 +126,10 @@ def _train(
         raise GraphTransplantError(f"{method} cannot be shown: its parts are not known")
     transplant.check(network, targets)
     fit(network, train, validation, transplant, seed=seed, epochs=epochs, progress=False)
+    what = "Saliency comes" if transplant.edge_predictor is None else "Saliency and edges come"
     how = (
-        f"Saliency{' and edges come' if transplant.connect.needs_embeddings else ' comes'} from a "
-        f"small {conv} model trained for {epochs} epoch{'' if epochs == 1 else 's'} on "
+        f"{what} from a small {conv} model trained for {epochs} "
+        f"epoch{'' if epochs == 1 else 's'} on "
         f"{len(train):,} of the graphs, only to draw this page."
     )
     return network, transplant, targets, how
@@ -149,7 +151,7 @@ def _given(
             f"model was trained for {model.task} with {len(model.label_names)}"
         )
     (transplant,) = build_method(method, model.network, seed=seed)
-    if not isinstance(transplant, GraphTransplant) or transplant.connect.needs_embeddings:
+    if not isinstance(transplant, GraphTransplant) or transplant.edge_predictor is not None:
         raise GraphTransplantError(
             f"{method} joins parts with the edge predictor ψ, which is not kept with a trained "
             "model: show transplant-dp or transplant-disconnected, or give no model"
@@ -178,30 +180,27 @@ def _choose(store: GraphStore, count: int, generator: torch.Generator) -> tuple[
 def _mix(
     network: GraphClassifier,
     transplant: GraphTransplant,
-    batch: Batch,
+    batch: GraphBatch,
     task: str,
     generator: torch.Generator,
 ) -> MixedGraphs:
     """Mix a batch as a training step does, without dropout and with drawn edges."""
     device = next(network.parameters()).device
-    batch = batch.to(str(device))
+    batch, rng = batch.to(device), random_numbers(generator)
     with evaluating(network), torch.enable_grad():
-        clean = CleanPass(batch, batch_targets(batch), network(batch), task)
-        saliency = clean.saliency(transplant.saliency)
+        clean = CleanPass(batch, batch_targets(batch), network.run(batch), Loss(task))
+        saliency = clean.saliency(transplant.saliency).cpu().numpy()
         nodes = clean.prediction.nodes.detach()
-    transplant = transplant.to(device)
+    if transplant.pairing.policy == "random":
+        # A graph mixed with itself shows nothing: a ring through all graphs in random order.
+        order = rng.permutation(batch.num_graphs)
+        source_of = np.empty_like(order)
+        source_of[order] = np.roll(order, 1)
+    else:
+        source_of = transplant.pairing.sources(clean.targets, task, rng)
     with torch.no_grad():
-        if transplant.pairing.policy == "random":
-            # A graph mixed with itself shows nothing: a ring through all graphs in random order.
-            order = torch.randperm(layout_of(batch).num_graphs, generator=generator)
-            source_of = torch.empty_like(order)
-            source_of[order] = order.roll(1)
-        else:
-            source_of = transplant.pairing.sources(clean.targets, task, generator)
-        plan = transplant.plan(
-            batch, saliency, generator=generator, nodes=nodes, source_of=source_of.to(device)
-        )
-        return transplant.apply_plan(plan, batch, clean.targets, saliency)
+        plan = transplant.to(device).plan(batch, saliency, source_of, rng, nodes=nodes)
+        return transplant.carry_out(plan, batch, clean.targets, saliency)
 
 
 def _mixed_labels(
@@ -212,5 +211,5 @@ def _mixed_labels(
     if store.task == "regression":
         own = store.y.index_select(0, shown).to(torch.double)
         weight = mixed.label_weight.cpu().to(torch.double).unsqueeze(1)
-        rows = weight * own.index_select(0, mixed.source_of.cpu()) + (1 - weight) * own
+        rows = weight * own[torch.from_numpy(mixed.source_of)] + (1 - weight) * own
     return target_words(output_names(store), store.task, rows.tolist())

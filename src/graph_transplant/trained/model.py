@@ -211,7 +211,7 @@ class TrainedModel:
             raise GraphTransplantError(f"`batch_size` must be at least 1, got {batch_size}")
         with evaluating(self.network), torch.inference_mode():
             parts = [
-                self.network(batch.to(device)).logits.cpu()
+                self.network.run(batch.to(device), layers=False).logits.cpu()
                 for batch in store.batches(torch.arange(len(store)), batch_size)
             ]
         # A tensor of inference mode could not be used in training any more.

@@ -1,0 +1,229 @@
+"""The edge predictor ψ, which joins the transplanted part to the rest (*EP*)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.graphs import GraphBatch
+from graph_transplant.kernels import choice
+from graph_transplant.kernels import transplant as kernel
+from graph_transplant.kernels.compiling import Ints
+from graph_transplant.segments import gather_rows
+
+# Pairs that ψ looks at together when it only predicts: few enough to stay in the cache.
+_PIECE = 2048
+
+
+class EdgePredictor(nn.Module):
+    r"""A perceptron ψ on the embeddings of two nodes (Algorithm 2, lines 9-16; Algorithm 3, 4-5).
+
+    For every pair of :math:`U_\pi \times U` an edge is drawn with probability
+    :math:`\hat e_{u,v} = (ψ(u, v) + ψ(v, u)) / 2`; its weight carries the straight-through
+    gradient of the binary Gumbel-softmax estimator. ψ also learns from edges and non-edges of the
+    original graphs. Embeddings are detached: ψ never trains the model.
+
+    Deviation: exact-bernoulli. The noise is added to logit(ê), which draws an edge with probability
+    exactly ê; the released code adds it to log(ê), which draws with probability ê / (1 + ê).
+
+    Deviation: true-negatives. Pairs without an edge are never a node with itself, and are left out
+    for complete graphs.
+
+    Deviation: gradient-pairs. All pairs are drawn from. Where a batch has more than twice
+    ``gradient_pairs``, the straight-through gradient is taken through so many random ones of them
+    and scaled up, which keeps its expectation at a fraction of the cost; else it is exact.
+
+    Deviation: psi-examples. ψ learns from at most ``examples`` edges per step and as many
+    non-edges; the released code takes as many as the batch has nodes, or edges if they are fewer.
+
+    Args:
+        embedding_size: Width of the node embeddings.
+        hidden: Widths of the two hidden layers.
+        examples: Edges of the original graphs to learn from per step, and as many non-edges.
+        gradient_pairs: Pairs per step that carry the straight-through gradient when there are many.
+
+    Example:
+        >>> psi = EdgePredictor(embedding_size=4)
+        >>> u, v = torch.randn(3, 4), torch.randn(3, 4)
+        >>> bool(torch.allclose(psi.probability(u, v), psi.probability(v, u)))
+        True
+    """
+
+    def __init__(
+        self,
+        embedding_size: int = 128,
+        hidden: tuple[int, int] = (128, 64),
+        *,
+        examples: int = 768,
+        gradient_pairs: int = 1024,
+    ) -> None:
+        super().__init__()
+        if embedding_size < 1:
+            raise GraphTransplantError(f"`embedding_size` must be at least 1, got {embedding_size}")
+        self.embedding_size = embedding_size
+        self.examples = examples
+        self.gradient_pairs = gradient_pairs
+        wide, narrow = hidden
+        # W [u; v] = W₁ u + W₂ v: every node is projected once, not once per pair.
+        self.first = nn.Linear(embedding_size, wide)
+        self.second = nn.Linear(embedding_size, wide, bias=False)
+        self.inner = nn.Linear(wide, narrow)
+        self.outer = nn.Linear(narrow, 1)
+        bound = (2 * embedding_size) ** -0.5  # as one layer on the concatenated pair would start
+        for parameter in (self.first.weight, self.first.bias, self.second.weight):
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def _score(self, first: Tensor, second: Tensor) -> Tensor:
+        """Logits of ψ from the two projections of each pair, float ``[pairs]``."""
+        # In place: the sums and products before a rectifier are needed by no backward pass.
+        hidden: Tensor = self.inner((first + second).relu_()).relu_()
+        score: Tensor = self.outer(hidden)
+        return score.squeeze(1)
+
+    def _both_ways(
+        self, first_u: Tensor, second_u: Tensor, first_v: Tensor, second_v: Tensor
+    ) -> Tensor:
+        """Mean of ψ(u, v) and ψ(v, u) from the projections of both ends, float ``[pairs]``."""
+        forward = self._score(first_u, second_v)
+        backward = self._score(first_v, second_u)
+        return (forward.sigmoid() + backward.sigmoid()) / 2
+
+    def probability(self, u: Tensor, v: Tensor) -> Tensor:
+        """Return ê of pairs of embeddings ``[pairs, width]``, the same for (u, v) and (v, u)."""
+        return self._both_ways(self.first(u), self.second(u), self.first(v), self.second(v))
+
+    def _check(self, nodes: Tensor | None) -> Tensor:
+        if nodes is None:
+            raise GraphTransplantError(
+                "connect='predict' needs the node embeddings: pass `nodes`, [nodes, width]"
+            )
+        if nodes.shape[1] != self.embedding_size:
+            raise GraphTransplantError(
+                f"`embedding_size` of the edge predictor is {self.embedding_size}, but the model's "
+                f"node embeddings are {nodes.shape[1]} wide: pass embedding_size={nodes.shape[1]}"
+            )
+        return nodes.detach()
+
+    def draw(
+        self, nodes: Tensor | None, u: Ints, v: Ints, rng: np.random.Generator
+    ) -> tuple[Tensor, Ints]:
+        """Draw an edge or none for every pair of nodes.
+
+        Args:
+            nodes: Node embeddings, float ``[nodes, width]``.
+            u: Node of the transplanted part, int64 ``[pairs]``.
+            v: Node of the remaining part, int64 ``[pairs]``.
+            rng: Source of randomness.
+
+        Returns:
+            0 or 1 with the straight-through gradient, float ``[pairs]``, and the numbers of the
+            pairs that carry it.
+        """
+        embeddings = self._check(nodes)
+        noise = torch.from_numpy(rng.random(len(u))).to(embeddings.device)
+        # Every node that may be joined is projected once, whatever the number of its pairs.
+        ends, place = np.unique(np.concatenate((u, v)), return_inverse=True)
+        at_ends = embeddings.index_select(0, torch.from_numpy(ends).to(embeddings.device))
+        places = torch.from_numpy(place).to(embeddings.device)
+        place_u, place_v = places[: len(u)], places[len(u) :]
+        first, second = self.first(at_ends), self.second(at_ends)
+
+        def probability(a: Tensor, b: Tensor) -> Tensor:
+            return self._both_ways(
+                gather_rows(first, a), gather_rows(second, a),
+                gather_rows(first, b), gather_rows(second, b),
+            )  # fmt: skip
+
+        if len(u) <= 2 * self.gradient_pairs:
+            return straight_through(probability(place_u, place_v), noise), np.arange(len(u))
+        # The gradient of some pairs, scaled up, stands for that of all.
+        carrying = choice.distinct(len(u), self.gradient_pairs, rng)
+        chosen = torch.from_numpy(carrying).to(embeddings.device)
+        some = probability(place_u.index_select(0, chosen), place_v.index_select(0, chosen))
+        soft = straight_through(some, noise.index_select(0, chosen))
+        scale = len(u) / self.gradient_pairs
+        soft = soft.detach() + (soft - soft.detach()) * scale
+        others = torch.from_numpy(np.delete(np.arange(len(u)), carrying)).to(embeddings.device)
+        with torch.no_grad():  # a piece at a time, so that each stays in the cache
+            likely = [
+                probability(place_u.index_select(0, piece), place_v.index_select(0, piece))
+                for piece in torch.split(others, _PIECE)
+            ]
+            drawn = straight_through(torch.cat(likely), noise.index_select(0, others))
+        weight = drawn.new_zeros(len(u)).index_copy(0, others, drawn)
+        return weight.index_copy(0, chosen, soft), carrying
+
+    def supervise(
+        self, nodes: Tensor, batch: GraphBatch, rng: np.random.Generator
+    ) -> Tensor | None:
+        """Return the loss on edges and non-edges of the original graphs; ``None`` without edges."""
+        embeddings = self._check(nodes)
+        if not batch.num_edges:
+            return None
+        u, v, lonely, stranger = self._examples(batch, self.examples, rng)
+        first = self.first(embeddings.index_select(0, u))
+        second = self.second(embeddings.index_select(0, torch.cat((v, stranger))))
+        score = self._score(torch.cat((first, first.index_select(0, lonely))), second)
+        joined = torch.zeros_like(score)
+        joined[: len(u)] = 1.0
+        return binary_cross_entropy_with_logits(score, joined)
+
+    @staticmethod
+    def _examples(
+        batch: GraphBatch, most: int, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Random edges (u, v); which of the u are not joined to some node; and such a node each."""
+        edges = rng.integers(batch.num_edges, size=min(most, batch.num_edges))
+        u, v = batch.column[edges], np.searchsorted(batch.row_ptr, edges, side="right") - 1
+        stranger = kernel.strangers(u, batch.ptr, batch.near[0], batch.near[1], rng)
+        lonely = np.flatnonzero(stranger >= 0)
+        found = (u, v, lonely, stranger[lonely])
+        first, second, third, fourth = (batch.on_device(values) for values in found)
+        return first, second, third, fourth
+
+    @torch.no_grad()
+    def accuracy(self, nodes: Tensor, batch: GraphBatch, rng: np.random.Generator) -> float:
+        """Return how often ψ is right about pairs of nodes, half of them joined.
+
+        Args:
+            nodes: Node embeddings, float ``[nodes, width]``.
+            batch: Their graphs.
+            rng: Draws the pairs.
+
+        Returns:
+            Between 0 and 1; NaN when the graphs have no edges.
+        """
+        embeddings = self._check(nodes)
+        if not batch.num_edges:
+            return float("nan")
+        u, v, lonely, stranger = self._examples(batch, 512, rng)
+        firsts, seconds = torch.cat((u, u.index_select(0, lonely))), torch.cat((v, stranger))
+        likely = self.probability(
+            embeddings.index_select(0, firsts), embeddings.index_select(0, seconds)
+        )
+        right = torch.cat((likely[: len(u)] > 0.5, likely[len(u) :] <= 0.5))
+        return float(right.to(torch.double).mean())
+
+
+def straight_through(probability: Tensor, noise: Tensor) -> Tensor:
+    """Draw from Bernoulli distributions, with a gradient with respect to their probabilities.
+
+    Args:
+        probability: float ``[draws]``.
+        noise: Random numbers in ``[0, 1)``, float64 ``[draws]``.
+
+    Returns:
+        0 or 1, float ``[draws]``, with the gradient of the binary Gumbel-softmax (temperature 1).
+
+    Example:
+        >>> straight_through(torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5]))
+        tensor([1., 0.])
+    """
+    logistic = torch.logit(noise, eps=1e-12).to(probability.dtype)
+    soft = (torch.logit(probability, eps=1e-6) + logistic).sigmoid()
+    hard = (soft > 0.5).to(soft.dtype)
+    # (soft - soft.detach()) is exactly zero: the value is exactly 0 or 1.
+    return hard + (soft - soft.detach())

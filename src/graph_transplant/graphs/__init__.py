@@ -1,0 +1,28 @@
+"""A data set of graphs, its file, and graphs side by side in a batch."""
+
+from graph_transplant.graphs.batch import GraphBatch, as_batch
+from graph_transplant.graphs.checks import PARTS
+from graph_transplant.graphs.file import StoreWriter
+from graph_transplant.graphs.pyg import pyg_problem
+from graph_transplant.graphs.store import (
+    TASKS,
+    GraphStore,
+    Rows,
+    Skipped,
+    moments,
+    task_of,
+)
+
+__all__ = [
+    "PARTS",
+    "TASKS",
+    "GraphBatch",
+    "GraphStore",
+    "Rows",
+    "Skipped",
+    "StoreWriter",
+    "as_batch",
+    "moments",
+    "pyg_problem",
+    "task_of",
+]

@@ -1,0 +1,352 @@
+"""Graphs side by side: the one form in which graphs reach models and augmentations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data, HeteroData
+
+from graph_transplant.errors import DataError
+from graph_transplant.kernels import structure
+from graph_transplant.kernels.compiling import Ints
+from graph_transplant.sparse import Adjacency
+
+CODE = "x:code"
+"""Name of the node field that stands for one-hot features; no PyG field can be called so."""
+
+_CPU = torch.device("cpu")
+
+# What a PyG batch holds besides tensors of nodes and edges.
+_LAYOUT = {"batch", "ptr", "y", "edge_index", "num_nodes"}
+
+
+@dataclass(frozen=True, eq=False)
+class GraphBatch:
+    """Several graphs: their structure on the host, their features and targets on a device.
+
+    Attributes:
+        ptr: Nodes of graph ``g`` are ``ptr[g]`` to ``ptr[g + 1] - 1``, int64 ``[graphs + 1]``.
+        row_ptr: Offsets of the rows, int64 ``[nodes + 1]``.
+        column: Row ``v`` lists the nodes that send messages to ``v``, ascending, int64 ``[edges]``.
+        symmetric: Whether every edge has its reverse of equal weight, as in undirected graphs.
+        nodes: Tensors ``[nodes, …]`` by name; see :attr:`x` for ``"x"`` and ``CODE``.
+        edges: Tensors ``[edges, …]`` by name, in the order of ``column``.
+        y: Targets, ``[graphs, …]``.
+        device: Where features, targets and models are.
+        num_outputs: Number of classes, labels or values, if known.
+        codes: Number of one-hot columns that ``nodes[CODE]`` stands for; 0 without.
+        edge_id: Number of every edge in the PyG batch this was made from; ``None`` if the same.
+        source: The PyG batch this was made from, if any.
+
+    Example:
+        >>> ring = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
+        >>> batch = GraphBatch.from_pyg(Data(x=torch.eye(3), edge_index=ring, y=torch.tensor([1])))
+        >>> batch.num_graphs, batch.column.tolist(), batch.symmetric
+        (1, [1, 2, 0, 2, 0, 1], True)
+    """
+
+    ptr: Ints
+    row_ptr: Ints
+    column: Ints
+    symmetric: bool
+    nodes: Mapping[str, Tensor] = field(default_factory=dict)
+    edges: Mapping[str, Tensor] = field(default_factory=dict)
+    y: Tensor | None = None
+    device: torch.device = _CPU
+    num_outputs: int | None = None
+    codes: int = 0
+    edge_id: Ints | None = None
+    source: Data | None = None
+
+    @classmethod
+    def from_pyg(cls, data: Data, num_graphs: int | None = None) -> GraphBatch:
+        """Sort the edges of a PyG ``Batch`` or ``Data`` into rows, once for every layer and pass.
+
+        Args:
+            data: The graphs.
+            num_graphs: Their number, where ``data`` does not say it.
+
+        Raises:
+            DataError: If it has no edges, or edges that leave their graph.
+        """
+        if isinstance(data, HeteroData):
+            raise DataError(
+                "graphs of several node types (HeteroData) are not supported: convert them with "
+                "`data.to_homogeneous()`"
+            )
+        if not isinstance(data, Data):
+            raise DataError(f"`batch` must be a PyG Batch or Data; got {type(data).__name__}")
+        edge_index: Any = data.edge_index
+        if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or len(edge_index) != 2:
+            raise DataError(
+                "the batch has no edges: `batch.edge_index` must be a tensor [2, edges]"
+            )
+        ptr = _ptr_of(data, num_graphs)
+        # Contiguous: kernels would be compiled anew for the rows of a transposed edge list.
+        ends = edge_index.detach().cpu().to(torch.long).contiguous().numpy()
+        wrong = structure.misplaced_edge(ptr, ends[0], ends[1])
+        if wrong >= 0:
+            raise DataError(
+                f"edge {wrong} of the batch joins nodes {ends[0, wrong]} and {ends[1, wrong]}, "
+                f"which are not two nodes of one graph (the batch has {ptr[-1]} nodes)"
+            )
+        row_ptr, column, edge_id = structure.compress(ends[0], ends[1], int(ptr[-1]))
+        order = torch.from_numpy(edge_id).to(edge_index.device)
+        tensors = {
+            name: data[name]
+            for name in data.keys()  # noqa: SIM118 - a Data is not a dict
+            if name not in _LAYOUT and isinstance(data[name], Tensor)
+        }
+        edges = {
+            name: value
+            for name, value in tensors.items()
+            if name in ("edge_weight", "edge_attr") or data.is_edge_attr(name)
+        }
+        for name, value in edges.items():
+            if value.shape[:1] != edge_id.shape or (name == "edge_weight" and value.dim() != 1):
+                shape = f"[{edge_id.size}]" if name == "edge_weight" else f"[{edge_id.size}, …]"
+                raise DataError(f"`{name}` must have shape {shape}; got {list(value.shape)}")
+        batch = cls(
+            ptr=ptr,
+            row_ptr=row_ptr,
+            column=column,
+            symmetric=False,
+            nodes={
+                name: value
+                for name, value in tensors.items()
+                if name not in edges and data.is_node_attr(name)
+            },
+            edges={name: value.index_select(0, order) for name, value in edges.items()},
+            y=data.y if isinstance(data.y, Tensor) else None,
+            device=edge_index.device,
+            edge_id=edge_id,
+            source=data,
+        )
+        return replace(batch, symmetric=batch._is_symmetric())
+
+    def _is_symmetric(self) -> bool:
+        reverse = self.reverse
+        weight = self.edges.get("edge_weight")
+        if len(reverse) != self.num_edges or weight is None:
+            return len(reverse) == self.num_edges
+        weight = weight.detach()
+        return torch.equal(weight, weight[self.on_device(reverse)])
+
+    # ---------------------------------------------------------------- contents
+
+    @property
+    def num_graphs(self) -> int:
+        """Number of graphs."""
+        return self.ptr.size - 1
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes of all graphs."""
+        return self.row_ptr.size - 1
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges of all graphs; an undirected edge counts twice."""
+        return self.column.size
+
+    @property
+    def x(self) -> Tensor | None:
+        """Node features, float ``[nodes, features]``; ``None`` without.
+
+        Features that are one-hot are kept as ``nodes[CODE]``, the number of the column that is
+        one, after the other columns in ``nodes["x"]``; this writes them out.
+        """
+        dense, code = self.nodes.get("x"), self.nodes.get(CODE)
+        if code is None:
+            return dense
+        one_hot = torch.nn.functional.one_hot(code.long(), self.codes).to(torch.float32)
+        return one_hot if dense is None else torch.cat((dense, one_hot), dim=1)
+
+    def dense(self) -> GraphBatch:
+        """The same batch with one-hot features written out, for arithmetic on ``nodes["x"]``."""
+        if not self.codes:
+            return self
+        x = self.x
+        assert x is not None
+        nodes = {name: value for name, value in self.nodes.items() if name != CODE}
+        return replace(self, nodes={**nodes, "x": x}, codes=0)
+
+    @property
+    def edge_attr(self) -> Tensor | None:
+        """Edge attributes, ``[edges, features]``, in the order of ``column``; ``None`` without."""
+        return self.edges.get("edge_attr")
+
+    @property
+    def edge_weight(self) -> Tensor | None:
+        """Edge weights, float ``[edges]``, in the order of ``column``; ``None`` for ones."""
+        return self.edges.get("edge_weight")
+
+    def on_device(self, values: np.ndarray[Any, Any]) -> Tensor:
+        """Bring a host array to the device; on the CPU it shares its memory."""
+        return torch.from_numpy(values).to(self.device)
+
+    @cached_property
+    def batch(self) -> Tensor:
+        """Graph of every node, sorted int64 ``[nodes]``."""
+        return self.on_device(structure.rows_of(self.ptr))
+
+    @cached_property
+    def offsets(self) -> Tensor:
+        """:attr:`ptr` on the device."""
+        return self.on_device(self.ptr)
+
+    @cached_property
+    def adjacency(self) -> Adjacency:
+        """The rows on the device, as layers multiply with them."""
+        return Adjacency(
+            self.on_device(self.row_ptr),
+            self.on_device(self.column),
+            symmetric=self.symmetric,
+            weight=self.edge_weight,
+        )
+
+    @cached_property
+    def edge_index(self) -> Tensor:
+        """Senders and receivers in the order of ``column``, int64 ``[2, edges]``."""
+        return torch.stack((self.adjacency.column, self.adjacency.row))
+
+    @cached_property
+    def reverse(self) -> Ints:
+        """The reverse of every edge, int64 ``[edges]``; empty if some edge has none."""
+        return structure.reverse_of(self.row_ptr, self.column)
+
+    @cached_property
+    def near(self) -> tuple[Ints, Ints, Ints]:
+        """Rows that list every edge at both of its ends: offsets, nodes, and edge of each entry."""
+        if self.symmetric:
+            return self.row_ptr, self.column, np.arange(self.num_edges)
+        return structure.both_ways(self.row_ptr, self.column)
+
+    # ---------------------------------------------------------------- other forms
+
+    def to(self, device: torch.device | str) -> GraphBatch:
+        """Move features and targets to a device; the structure stays on the host as it is."""
+        device = torch.device(device)
+        if device == self.device:
+            return self
+        return replace(
+            self,
+            nodes={name: value.to(device) for name, value in self.nodes.items()},
+            edges={name: value.to(device) for name, value in self.edges.items()},
+            y=None if self.y is None else self.y.to(device),
+            device=device,
+            source=None if self.source is None else self.source.to(device),
+        )
+
+    def derive(
+        self,
+        ptr: Ints,
+        row_ptr: Ints,
+        column: Ints,
+        *,
+        nodes: Mapping[str, Tensor],
+        edges: Mapping[str, Tensor],
+        y: Tensor | None,
+        symmetric: bool | None = None,
+        codes: int | None = None,
+    ) -> GraphBatch:
+        """Virtual graphs made of these; ``symmetric`` and ``codes`` are the same by default."""
+        return GraphBatch(
+            ptr=ptr,
+            row_ptr=row_ptr,
+            column=column,
+            symmetric=self.symmetric if symmetric is None else symmetric,
+            nodes=nodes,
+            edges=edges,
+            y=y,
+            device=self.device,
+            num_outputs=self.num_outputs,
+            codes=self.codes if codes is None else codes,
+        )
+
+    def nodes_like(self, origin: Ints) -> dict[str, Tensor]:
+        """Node fields of virtual nodes, each like the node ``origin`` of this batch."""
+        if not self.nodes:
+            return {}
+        index = self.on_device(origin)
+        return {name: value.index_select(0, index) for name, value in self.nodes.items()}
+
+    def edges_like(self, origin: Ints) -> dict[str, Tensor]:
+        """Edge fields of virtual edges, each like the edge ``origin``.
+
+        An edge of origin -1 has weight one, and zeros for everything else.
+        """
+        if not self.edges:
+            return {}
+        index = self.on_device(origin)
+        new = index < 0
+        fields: dict[str, Tensor] = {}
+        for name, value in self.edges.items():
+            if not len(value):
+                taken = value.new_zeros((len(index), *value.shape[1:]))
+            else:
+                taken = value.index_select(0, index.clamp(min=0))
+            blank = 1.0 if name == "edge_weight" else 0.0
+            fields[name] = taken.masked_fill(new.view(-1, *([1] * (value.dim() - 1))), blank)
+        return fields
+
+    def to_pyg(self) -> Batch:
+        """The graphs as a PyG ``Batch`` that splits again with ``to_data_list()``."""
+        counts = torch.from_numpy(np.diff(self.ptr))
+        node_ptr = torch.from_numpy(self.ptr)
+        edge_ptr = torch.from_numpy(self.row_ptr[self.ptr])
+        nothing = torch.zeros(self.num_graphs, dtype=torch.long)
+        batch = Batch(_base_cls=Data)
+        batch.edge_index = self.edge_index
+        slices, shifts = {"edge_index": edge_ptr}, {"edge_index": node_ptr[:-1]}
+        nodes = {name: value for name, value in self.nodes.items() if name not in ("x", CODE)}
+        x = self.x
+        if x is not None:
+            nodes = {"x": x, **nodes}
+        graphs = {} if self.y is None else {"y": self.y}
+        every_graph = torch.arange(self.num_graphs + 1)
+        for fields, ptr in ((nodes, node_ptr), (self.edges, edge_ptr), (graphs, every_graph)):
+            for name, value in fields.items():
+                batch[name] = value
+                slices[name], shifts[name] = ptr, nothing
+        if x is None:
+            batch._num_nodes = counts.tolist()
+            batch.num_nodes = self.num_nodes
+        batch.batch, batch.ptr = self.batch, self.offsets
+        batch._num_graphs = self.num_graphs
+        batch._slice_dict, batch._inc_dict = slices, shifts
+        return batch
+
+    def pyg(self) -> Data:
+        """The PyG batch this was made from, or one made of this."""
+        return self.to_pyg() if self.source is None else self.source
+
+
+def _ptr_of(data: Data, num_graphs: int | None) -> Ints:
+    """Offsets of the graphs of a PyG batch; a single ``Data`` is a batch of one."""
+    segment: Tensor | None = data.batch
+    if segment is None:
+        return np.array([0, data.num_nodes or 0])
+    ids = segment.detach().cpu().numpy()
+    if ids.dtype.kind not in "iu" or (ids[:1] < 0).any() or (np.diff(ids) < 0).any():
+        raise DataError(
+            "`batch.batch` must be sorted numbers of graphs: the nodes of a graph lie together"
+        )
+    graphs = num_graphs or (data.num_graphs if isinstance(data, Batch) else 0)
+    if data.num_nodes != ids.size:
+        raise DataError(
+            f"`batch.batch` must name the graph of each of the {data.num_nodes} nodes; it has "
+            f"{ids.size} entries"
+        )
+    return structure.offsets(np.bincount(ids, minlength=graphs))
+
+
+def as_batch(data: GraphBatch | Data) -> GraphBatch:
+    """A batch of this library, made of a PyG batch where it is none yet."""
+    return data if isinstance(data, GraphBatch) else GraphBatch.from_pyg(data)

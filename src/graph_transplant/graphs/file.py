@@ -1,0 +1,356 @@
+"""The file of a store: safetensors, mapped into memory, written whole or not at all.
+
+Every tensor of the store is in it under the name that :attr:`GraphStore.fields` gives it; the
+header has the rest, and a digest of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, Final, Self
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from graph_transplant.errors import DataError, check_choice
+from graph_transplant.graphs.checks import checked_pieces, checked_split, require
+from graph_transplant.graphs.store import TASKS, GraphStore, SortedEdges, axis_of, bytes_of
+
+_FORMAT: Final = "graph-transplant store 2"
+# Had no digest, and the rows of directed graphs were senders.
+_FIRST_FORMAT: Final = "graph-transplant store 1"
+
+# What is hashed has this in the place of the digest.
+_NO_DIGEST: Final = "0" * 64
+
+_AT_ONCE: Final = 1 << 22
+
+# What the safetensors format calls the types.
+_TYPE_NAMES: Final = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int32: "I32",
+    torch.float32: "F32",
+    torch.int64: "I64",
+    torch.float64: "F64",
+}
+
+# -------------------------------------------------------------------- writing
+
+
+class StoreWriter:
+    """Writes a store to one file, piece by piece, for data sets that do not fit into memory.
+
+    The file is the one that :meth:`GraphStore.save` would write if all pieces were one store. It
+    appears under its name when all is well at the end, and not at all otherwise.
+
+    Args:
+        path: Where to write.
+        name: Name of the data set; for this and the next four see :class:`GraphStore`. Those of the
+            pieces do not count.
+        task: The task; that of every piece.
+        num_outputs: Number of classes, labels or values; by default the largest of the pieces.
+        label_names: What the outputs are called.
+        num_continuous: The first so many columns of ``x`` are continuous.
+        official: The official split of all graphs, integer ``[graphs]``; by default that of the
+            pieces.
+        reading: How the graphs were read.
+
+    Raises:
+        DataError: When a piece does not fit those before it, or the arguments do not fit them.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "motifs.safetensors"
+        ...     with StoreWriter(path, name="more motifs", num_outputs=6) as writer:
+        ...         for seed in range(3):
+        ...             writer.append(gt.load("motifs", graphs=60, seed=seed))
+        ...     GraphStore.load(path)
+        GraphStore('more motifs': 180 graphs, 6 classes, ...)
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        name: str = "graphs",
+        task: str = "multiclass",
+        num_outputs: int | None = None,
+        label_names: Sequence[str] | None = None,
+        num_continuous: int = 0,
+        official: Tensor | None = None,
+        reading: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.path, self.name = Path(path), name
+        self._described: dict[str, Any] = {
+            "name": name,
+            "task": check_choice("task", task, TASKS),
+            "num_outputs": num_outputs,
+            "label_names": None if label_names is None else [str(label) for label in label_names],
+            "num_continuous": num_continuous,
+            "undirected": True,
+            "reading": reading,
+        }
+        self._official = official
+        self._outputs = 0
+        # Of every tensor its type and shape, with the number of entries so far.
+        self._shapes: dict[str, tuple[torch.dtype, list[int]]] = {}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # On the same disk, so that the finished file can be renamed.
+        self._folder = tempfile.TemporaryDirectory(
+            dir=self.path.parent, prefix=self.path.name, suffix=".part"
+        )
+        return self
+
+    def append(self, piece: GraphStore) -> None:
+        """Add the graphs of a store, some thousand at a time."""
+        if self._folder is None:
+            raise DataError("a `StoreWriter` takes pieces inside its `with` block alone")
+        described, task = self._described, self._described["task"]
+        fits = piece.task == task
+        require(fits, f"{self.name}: `task` is {task}, but a piece is {piece.task}")
+        keys = [key for key in piece.fields if key != "official" or self._official is None]
+        self._check_fits({key: piece.subset([0]).field(key) for key in keys})
+        for part in piece.pieces():
+            for key in keys:
+                self._spool(key, part.field(key))
+        self._outputs = max(self._outputs, piece.num_outputs)
+        described["undirected"] = described["undirected"] and piece.undirected
+
+    def _check_fits(self, samples: Mapping[str, Tensor]) -> None:
+        """Refuse a piece that has other fields, types or widths than the first."""
+        given = {key: _kind(key, value.dtype, value.shape) for key, value in samples.items()}
+        known = {key: _kind(key, *shape) for key, shape in self._shapes.items()} or given
+        for key in {**known, **given}:
+            before, now = known.get(key, "absent"), given.get(key, "none")
+            require(
+                known.get(key) == given.get(key),
+                f"{self.name}: `{_label(key)}` must be {before}, as in the pieces before; a piece "
+                f"has {now}",
+            )
+            fits = samples[key].dtype in _TYPE_NAMES
+            require(fits, f"`{_label(key)}` cannot be written: files do not hold {now}")
+
+    def _spool(self, key: str, value: Tensor) -> None:
+        """Keep the values of a tensor in a file of its own, one for each row of edges."""
+        axis = axis_of(key)
+        empty = list(value.narrow(axis, 0, 0).shape)
+        self._shapes.setdefault(key, (value.dtype, empty))[1][axis] += value.shape[axis]
+        for spool, row in zip(self._spools(key), value if axis else (value,), strict=True):
+            with spool.open("ab") as file:
+                file.write(bytes_of(row))
+
+    def _spools(self, key: str) -> list[Path]:
+        assert self._folder is not None
+        number = list(self._shapes).index(key)
+        return [Path(self._folder.name) / f"{number}-{row}" for row in range(axis_of(key) + 1)]
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        assert self._folder is not None
+        try:
+            with self._folder as folder:
+                if kind is None:
+                    self._finish(Path(folder) / self.path.name)
+        finally:
+            self._folder = None
+
+    def _finish(self, whole: Path) -> None:
+        require(bool(self._shapes), f"{self.name}: there are no graphs")
+        described = self._described
+        if described["num_outputs"] is None:
+            described["num_outputs"] = self._outputs
+        if self._official is not None:
+            graphs = self._shapes["node_counts"][1][0]
+            self._spool("official", checked_split(self.name, self._official, graphs))
+        metadata = {"format": _FORMAT, "store": json.dumps(described), "sha256": _NO_DIGEST}
+        # Wide types first: every tensor then starts at a multiple of its item size.
+        order = sorted(self._shapes, key=lambda key: (-self._shapes[key][0].itemsize, key))
+        shapes = {key: self._shapes[key] for key in order}
+        with whole.open("xb") as file:
+            file.write(_header(metadata, shapes))
+            for spool in (spool for key in order for spool in self._spools(key)):
+                with spool.open("rb") as values:
+                    shutil.copyfileobj(values, file, _AT_ONCE)
+                spool.unlink()
+        metadata["sha256"] = _digest(whole, _NO_DIGEST)
+        with whole.open("rb+") as again:
+            again.write(_header(metadata, shapes))
+        # Opening it checks the arguments against the labels and the shapes.
+        load(whole)
+        whole.replace(self.path)
+
+
+def _label(key: str) -> str:
+    return key.removeprefix("node_field.")
+
+
+def _kind(key: str, dtype: torch.dtype, shape: Sequence[int]) -> str:
+    """Type and width of a tensor, whatever the number of graphs."""
+    width = [size for axis, size in enumerate(shape) if axis != axis_of(key)]
+    return f"{str(dtype).removeprefix('torch.')} {width or ''}".rstrip()
+
+
+def _header(
+    metadata: Mapping[str, str], shapes: Mapping[str, tuple[torch.dtype, list[int]]]
+) -> bytes:
+    """Head of a safetensors file: the length of a JSON text in 8 bytes, and the text."""
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for key, (dtype, shape) in shapes.items():
+        start, end = end, end + prod(shape) * dtype.itemsize
+        header[key] = {"dtype": _TYPE_NAMES[dtype], "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _digest(path: Path, entered: str) -> str:
+    """SHA-256 of a file as it was before its digest was entered into the header."""
+    with path.open("rb") as file:
+        head = file.read(8)
+        head += file.read(int.from_bytes(head, "little"))
+        digest = hashlib.sha256(head.replace(entered.encode(), _NO_DIGEST.encode()))
+        while piece := file.read(_AT_ONCE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+# -------------------------------------------------------------------- reading
+
+
+def load(path: str | Path, *, check: bool = False) -> GraphStore:
+    """Open a store; see :meth:`GraphStore.load`."""
+    path = Path(path)
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        form, digest = metadata.get("format"), metadata.get("sha256", "")
+        _expect(form in (_FORMAT, _FIRST_FORMAT), "its format is not that of this version")
+        if check and form == _FORMAT:
+            fits = len(digest) == len(_NO_DIGEST) and digest == _digest(path, digest)
+            _expect(fits, "it is damaged: its digest is that of another content")
+        store = _store_of(tensors, json.loads(metadata["store"]), by_receiver=form == _FORMAT)
+        if check:
+            _check_reading(store.reading)
+            for order, undirected in checked_pieces(store):
+                fits = torch.equal(order, torch.arange(len(order)))
+                _expect(fits and undirected >= store.undirected, "its edges are not in order")
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except DataError:
+        raise
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read as a graph store: {error}") from None
+    store.path = path.absolute()
+    return store
+
+
+def _expect(fits: bool, problem: str) -> None:
+    if not fits:
+        raise ValueError(problem)
+
+
+# Type and dimensions of some tensors, and the types of the description.
+_TENSORS: Final = {
+    "edge_index": (torch.int32, 2),
+    "node_counts": (torch.int64, 1),
+    "edge_counts": (torch.int64, 1),
+    "official": (torch.int8, 1),
+}
+_DESCRIBED: Final = {
+    "name": str,
+    "task": str,
+    "num_outputs": int,
+    "label_names": list | None,
+    "num_continuous": int,
+    "undirected": bool,
+    "reading": dict | None,
+}
+# Larger numbers of nodes, edges or outputs are a mistake, or meant to overflow.
+_TOO_LARGE: Final = 2**31
+
+
+def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: bool) -> GraphStore:
+    """The store of a file, whose edges are sorted by receiver, unless it is an old one."""
+    _expect(isinstance(described, dict), "its description is not an object")
+    for key, value in described.items():
+        fits = isinstance(value, _DESCRIBED.get(key, ()))
+        fits = fits and not (isinstance(value, int) and abs(value) >= _TOO_LARGE)
+        _expect(fits, f"its description has {key[:40]!r} of {type(value).__name__}")
+    for key, value in tensors.items():
+        kind = value.dtype, value.dim()
+        fits = kind == _TENSORS.get(key, kind) and value.dim() > 0 and value.dtype in _TYPE_NAMES
+        fits = fits and not (key.endswith("_counts") and bool((value >= _TOO_LARGE).any()))
+        _expect(fits, f"{key[:40]!r} is {value.dtype} {list(value.shape)}, or has large numbers")
+    undirected, edges = described.pop("undirected"), tensors["edge_index"]
+    store = GraphStore(
+        x=tensors.get("x"),
+        edge_index=SortedEdges(edges, undirected) if by_receiver or undirected else edges,
+        edge_attr=tensors.get("edge_attr"),
+        y=tensors["y"],
+        node_counts=tensors["node_counts"],
+        edge_counts=tensors["edge_counts"],
+        node_fields={_label(k): v for k, v in tensors.items() if k.startswith("node_field.")},
+        **described,
+    )
+    if "official" in tensors:
+        # Some graphs of a data set may have been saved on their own.
+        split = checked_split(store.name, tensors["official"], len(store), whole=False)
+        store.official = split
+    return store
+
+
+# What readers note, as kinds of JSON values.
+_READING: Final = {
+    "kind": "text",
+    "features": "text",
+    "elements": "texts",
+    "smiles": "text null",
+    "targets": "texts",
+    "id": "text null",
+    "node_labels": "texts null",
+    "node_numbers": "integer",
+    "edge_labels": "texts null",
+    "edge_numbers": "integer",
+    "directed": "boolean",
+    "ignored": "object",
+}
+_ANY: Final = "text texts integer boolean null"
+_WORDS: Final = {
+    "texts": "a list of texts",
+    "integer": "an integer",
+    "boolean": "true or false",
+    "object": "an object of lists of texts",
+}
+
+
+def _check_reading(reading: Mapping[str, Any] | None) -> None:
+    """Refuse a ``reading`` with other values than readers note."""
+    for key, value in (reading or {}).items():
+        kinds = _READING.get(key, _ANY).split()
+        words = " or ".join(_WORDS.get(kind, kind) for kind in kinds)
+        _expect(_kind_of(value) in kinds, f"{key[:40]!r} in its `reading` must be {words}")
+
+
+def _kind_of(value: Any) -> str | None:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return "texts"
+    if isinstance(value, dict) and all(_kind_of(item) == "texts" for item in value.values()):
+        return "object"
+    return {str: "text", int: "integer", bool: "boolean", type(None): "null"}.get(type(value))

@@ -1,0 +1,667 @@
+"""A whole data set as flat tensors, from which batches are gathered.
+
+A store read from its file stays there: the file is mapped into memory and only what a batch takes
+is read, so that a data set may be larger than memory (see :mod:`graph_transplant.graphs.file`).
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+from torch_geometric.data import Data
+
+from graph_transplant.errors import DataError, check_choice
+from graph_transplant.graphs.batch import CODE, GraphBatch
+from graph_transplant.graphs.checks import (
+    check_shapes,
+    checked_names,
+    checked_pieces,
+    checked_split,
+    checked_targets,
+    require,
+)
+from graph_transplant.graphs.pyg import flat_tensors
+from graph_transplant.kernels import structure
+from graph_transplant.segments import offsets, ranges
+
+TASKS = ("multiclass", "multilabel", "regression")
+
+# Features of these types are kept as they are and become float32 in batches.
+_SMALL_TYPES: Final = (torch.uint8, torch.int8, torch.bool)
+
+# One-hot columns that are worth a lookup in the first layer instead of a product.
+_LEAST_CODES: Final = 16
+
+# Larger tables of features are not searched for one-hot columns.
+_MOST_SEARCHED: Final = 1 << 26
+
+# What looks at all nodes or edges does so in pieces of about this many values.
+_PIECE: Final = 1 << 21
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The input rows that graphs were read from.
+
+    Attributes:
+        number: Row of every graph in its file, counted from 1, int64 ``[graphs]``.
+        ids: What the file calls every graph.
+        texts: What every graph was read from where that is one text, such as its SMILES; else
+            empty.
+
+    Example:
+        >>> rows = Rows(torch.tensor([1, 3]), ("ethane", "water"), ("CC", "O"))
+        >>> rows.take(torch.tensor([1])).ids
+        ('water',)
+    """
+
+    number: Tensor
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+
+    def take(self, index: Tensor) -> Rows:
+        """The rows of some of the graphs, int64 ``[graphs]``."""
+        places = index.tolist()
+        return Rows(
+            self.number.index_select(0, index),
+            tuple(self.ids[place] for place in places),
+            tuple(self.texts[place] for place in places),
+        )
+
+
+class Skipped(NamedTuple):
+    """A row of the input that is not a graph.
+
+    Attributes:
+        row: Its number, counted from 1.
+        id: What the file calls it; empty where that cannot be read.
+        reason: What is wrong with it.
+
+    Example:
+        >>> Skipped(7, "BACE_7", "the SMILES cannot be parsed").row
+        7
+    """
+
+    row: int
+    id: str
+    reason: str
+
+
+class SortedEdges(NamedTuple):
+    """Edges that were checked and sorted before, as a store keeps them and its file holds them."""
+
+    rows: Tensor  # receivers and senders, int32 [2, edges], by graph, receiver and sender
+    undirected: bool
+
+
+class GraphStore:
+    """A data set of graphs as flat tensors.
+
+    Args:
+        x: Node features, float ``[nodes, features]``; models use degrees without. Small integers
+            (uint8, int8, bool) are kept as they are and become float in batches.
+        edge_index: Senders and receivers, integer ``[2, edges]``; node numbers count from 0
+            *within each graph*.
+        y: Class numbers, int64 ``[graphs]``; for the tasks ``"multilabel"`` (NaN where an entry is
+            missing) and ``"regression"`` float ``[graphs, outputs]``.
+        node_counts: Nodes of each graph, integer ``[graphs]``; nodes lie graph after graph.
+        edge_counts: Edges of each graph, integer ``[graphs]``; an undirected edge counts twice.
+        edge_attr: Edge features, ``[edges, features]``, of the types that ``x`` may have.
+        name: Name of the data set.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
+        num_outputs: Number of classes, labels or values; found from ``y`` by default.
+        label_names: What the outputs are called.
+        num_continuous: The first so many columns of ``x`` are continuous; models standardise them.
+        node_fields: Further tensors with one entry per node, by name.
+        official: The published split, integer ``[graphs]``: 0 training, 1 validation, 2 test.
+        rows: The rows of the file that the graphs were read from. Files of :meth:`save` do not keep
+            them, nor ``skipped``.
+        reading: How the graphs were read, as JSON values, so that others can be read alike.
+        skipped: The rows of the file that are not among the graphs.
+
+    Attributes:
+        path: The file that the store was loaded from and still reads from, or ``None``.
+        undirected: Whether every edge has its reverse with equal features.
+
+    Raises:
+        DataError: When something does not fit, naming the graph.
+
+    Example:
+        >>> store = GraphStore(
+        ...     x=torch.ones(5, 1),
+        ...     edge_index=torch.tensor([[0, 1, 0, 1, 1, 2], [1, 0, 1, 0, 2, 1]]),
+        ...     y=torch.tensor([0, 1]),
+        ...     node_counts=torch.tensor([2, 3]),
+        ...     edge_counts=torch.tensor([2, 4]),
+        ... )
+        >>> store
+        GraphStore('graphs': 2 graphs, 2 classes, |V| 2.5, |E| 1.5, 1 node feature, \
+no edge features)
+        >>> store.batch([1, 0]).edge_index
+        tensor([[1, 0, 2, 1, 4, 3],
+                [0, 1, 1, 2, 3, 4]])
+    """
+
+    def __init__(
+        self,
+        *,
+        x: Tensor | None,
+        edge_index: Tensor | SortedEdges,
+        y: Tensor,
+        node_counts: Tensor,
+        edge_counts: Tensor,
+        edge_attr: Tensor | None = None,
+        name: str = "graphs",
+        task: str = "multiclass",
+        num_outputs: int | None = None,
+        label_names: Sequence[str] | None = None,
+        num_continuous: int = 0,
+        node_fields: Mapping[str, Tensor] | None = None,
+        official: Tensor | None = None,
+        rows: Rows | None = None,
+        reading: Mapping[str, Any] | None = None,
+        skipped: Sequence[Skipped] = (),
+    ) -> None:
+        self.name = name
+        self.path: Path | None = None
+        self.rows, self.reading, self.skipped = rows, reading, tuple(skipped)
+        self.task = check_choice("task", task, TASKS)
+        self.num_continuous = num_continuous
+        self.node_counts = node_counts.to(torch.long).contiguous()
+        self.edge_counts = edge_counts.to(torch.long).contiguous()
+        ends = edge_index.rows if isinstance(edge_index, SortedEdges) else edge_index
+        # Tensors of nodes and edges, by the names that files give them.
+        self._flat = {"edge_index": ends}
+        for key, features in (("x", x), ("edge_attr", edge_attr)):
+            if features is not None:
+                kept = features if features.dtype in _SMALL_TYPES else features.to(torch.float32)
+                self._flat[key] = kept.contiguous()
+        self._flat |= {f"node_field.{key}": value for key, value in (node_fields or {}).items()}
+        check_shapes(self, self._flat, len(y))
+        self.y, self.num_outputs = checked_targets(name, task, y, num_outputs)
+        self.label_names = checked_names(label_names, self.num_outputs)
+        self.official = None if official is None else checked_split(name, official, len(self))
+        self._node_starts, self._edge_starts = self.node_ptr[:-1], self.edge_ptr[:-1]
+        self._loops: int | None = None
+        if isinstance(edge_index, SortedEdges):
+            self.undirected = edge_index.undirected
+        else:
+            self._sort_edges()
+        self._dense_columns, self._code = self._find_codes()
+
+    def _sort_edges(self) -> None:
+        """Check all values and sort the edges by graph, receiver and sender."""
+        # The rows of a store are receivers. Both are copies, to be sorted in place.
+        self._flat["edge_index"] = self._flat["edge_index"].flip(0)
+        if "edge_attr" in self._flat:
+            self._flat["edge_attr"] = self._flat["edge_attr"].clone()
+        start, self.undirected = 0, True
+        for order, undirected in checked_pieces(self):
+            for key in self._flat.keys() & {"edge_index", "edge_attr"}:
+                part = self._flat[key].narrow(axis_of(key), start, len(order))
+                part.copy_(part.index_select(axis_of(key), order))
+            start += len(order)
+            self.undirected &= undirected
+        self._flat["edge_index"] = self._flat["edge_index"].to(torch.int32)
+
+    def _find_codes(self) -> tuple[int, Tensor | None]:
+        """Look for wide one-hot features after the continuous ones.
+
+        Returns the number of other columns, and which one-hot column is one at every node.
+        """
+        columns, first = self.num_node_features, self.num_continuous
+        if columns - first < _LEAST_CODES or self._flat["x"].numel() > _MOST_SEARCHED:
+            return columns, None
+        rest = self._flat["x"][:, first:]
+        if not bool(((rest == 0) | (rest == 1)).all()) or not bool((rest.sum(1) == 1).all()):
+            return columns, None
+        return first, rest.to(torch.uint8).argmax(1).to(torch.int32)
+
+    # ---------------------------------------------------------------- contents
+
+    def __len__(self) -> int:
+        return self.node_counts.numel()
+
+    def __getitem__(self, index: int) -> Data:
+        """One graph as PyG ``Data``; for many at a time :meth:`batch` is the fast way."""
+        place = operator.index(index)
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"{self.name} has {len(self)} graphs; there is no graph {place}")
+        return self.subset([place % len(self)]).to_pyg()[0]
+
+    def __iter__(self) -> Iterator[Data]:
+        for piece in self.pieces():
+            yield from piece.to_pyg()
+
+    @property
+    def x(self) -> Tensor | None:
+        """Node features, float32 ``[nodes, features]``, or ``None``; all at once, in memory."""
+        return self.field("x").to(torch.float32) if "x" in self._flat else None
+
+    @property
+    def edge_index(self) -> Tensor:
+        """Senders and receivers within each graph, int32 ``[2, edges]``, sorted by receiver."""
+        return self.field("edge_index").flip(0)
+
+    @property
+    def edge_attr(self) -> Tensor | None:
+        """Edge features, float32 ``[edges, features]``, or ``None``; all at once, in memory."""
+        return self.field("edge_attr").to(torch.float32) if "edge_attr" in self._flat else None
+
+    @property
+    def node_fields(self) -> dict[str, Tensor]:
+        """Further tensors with one entry per node."""
+        keys = [key for key in self._flat if key.startswith("node_field.")]
+        return {key.removeprefix("node_field."): self.field(key) for key in keys}
+
+    @property
+    def node_ptr(self) -> Tensor:
+        """Offsets of the graphs in the nodes, int64 ``[graphs + 1]``."""
+        return offsets(self.node_counts)
+
+    @property
+    def edge_ptr(self) -> Tensor:
+        """Offsets of the graphs in the edges, int64 ``[graphs + 1]``."""
+        return offsets(self.edge_counts)
+
+    @property
+    def labels(self) -> Tensor:
+        """Class of every graph, int64 ``[graphs]``."""
+        if self.task != "multiclass":
+            raise DataError(f"{self.name} is a {self.task} data set: it has targets, not classes")
+        return self.y
+
+    @property
+    def num_node_features(self) -> int:
+        """Columns of ``x``; 0 for graphs without node features."""
+        return self._flat["x"].shape[1] if "x" in self._flat else 0
+
+    @property
+    def num_edge_features(self) -> int:
+        """Columns of ``edge_attr``; 0 for graphs without edge features."""
+        return self._flat["edge_attr"].shape[1] if "edge_attr" in self._flat else 0
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of all tensors, as files have them."""
+        official = [] if self.official is None else ["official"]
+        return ["y", "node_counts", "edge_counts", *official, *self._flat]
+
+    def field(self, key: str) -> Tensor:
+        """A tensor by its name in files, in the type that it is kept in.
+
+        A view where the graphs lie together. ``"edge_index"`` has receivers first, then senders.
+        """
+        if key not in self._flat:
+            value: Tensor = getattr(self, key)
+            return value
+        edges = key.startswith("edge_")
+        starts = self._edge_starts if edges else self._node_starts
+        counts = self.edge_counts if edges else self.node_counts
+        if torch.equal(starts[1:], starts[:-1] + counts[:-1]):
+            return self._flat[key].narrow(axis_of(key), int(starts[0]), int(counts.sum()))
+        return self._flat[key].index_select(axis_of(key), ranges(starts, counts)[0])
+
+    def pieces(self) -> Iterator[GraphStore]:
+        """Yield the graphs in order, as stores of a few megabytes: for data larger than memory."""
+        width = 4 + sum(prod(v.shape[1:]) for k, v in self._flat.items() if k != "edge_index")
+        values = (self.node_counts + self.edge_counts) * width
+        _, sizes = torch.unique_consecutive(values.cumsum(0) // _PIECE, return_counts=True)
+        for index in torch.split(torch.arange(len(self)), sizes.tolist()):
+            yield self.subset(index)
+
+    def max_degree(self) -> int:
+        """The largest number of edges that enter one node."""
+        largest = 0
+        for piece in self.pieces():
+            base = torch.repeat_interleave(piece.node_ptr[:-1], piece.edge_counts)
+            degree = torch.bincount(base + piece.field("edge_index")[0], minlength=1)
+            largest = max(largest, int(degree.max()))
+        return largest
+
+    def continuous_moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of the continuous node features, float32 ``[continuous]``."""
+        columns = self.num_continuous
+        if not columns:
+            return torch.zeros(0), torch.zeros(0)
+        return moments(piece.field("x")[:, :columns] for piece in self.pieces())
+
+    def statistics(self) -> dict[str, float | int]:
+        """The figures of the paper's data table, and the widths of the features."""
+        edges = int(self.edge_counts.sum())
+        if self.undirected:
+            if self._loops is None:
+                ends = (piece.field("edge_index") for piece in self.pieces())
+                self._loops = sum(int((row == column).sum()) for row, column in ends)
+            edges = (edges + self._loops) // 2
+        return {
+            "graphs": len(self),
+            "mean_nodes": float(self.node_counts.sum()) / len(self),
+            "mean_edges": edges / len(self),
+            "outputs": self.num_outputs,
+            "node_features": self.num_node_features,
+            "continuous_node_features": self.num_continuous,
+            "edge_features": self.num_edge_features,
+        }
+
+    def __repr__(self) -> str:
+        figures = self.statistics()
+        nouns = {"multiclass": "classes", "multilabel": "labels", "regression": "targets"}
+
+        def columns(count: int, noun: str) -> str:
+            return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
+
+        continuous = f" ({self.num_continuous} continuous)" if self.num_continuous else ""
+        edges = "|E|" if self.undirected else "directed |E|"
+        return (
+            f"GraphStore({self.name!r}: {len(self)} graphs, {self.num_outputs} {nouns[self.task]}, "
+            f"|V| {figures['mean_nodes']:.1f}, {edges} {figures['mean_edges']:.1f}, "
+            f"{columns(self.num_node_features, 'node feature')}{continuous}, "
+            f"{columns(self.num_edge_features, 'edge feature')})"
+        )
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the contents, in hexadecimal: equal data, equal fingerprint.
+
+        Features count by their values, whether they are kept as small integers or as float32. The
+        name does not count, nor how the graphs were read.
+        """
+        described = {
+            "task": self.task,
+            "num_outputs": self.num_outputs,
+            "label_names": self.label_names,
+            "num_continuous": self.num_continuous,
+        }
+        digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+        nodes, edges = int(self.node_counts.sum()), int(self.edge_counts.sum())
+        for key in sorted(self.fields):
+            kept = self._flat[key] if key in self._flat else self.field(key)
+            dtype = torch.float32 if key in ("x", "edge_attr") else kept.dtype
+            shape = list(kept.shape)
+            if key in self._flat:
+                shape[axis_of(key)] = edges if key.startswith("edge_") else nodes
+            digest.update(f"{key} {dtype} {shape}".encode())
+            for row in (0, 1) if key == "edge_index" else (...,):
+                for piece in self.pieces():
+                    digest.update(bytes_of(piece.field(key)[row].to(dtype)))
+        return digest.hexdigest()
+
+    # ---------------------------------------------------------------- parts
+
+    def _with(self, **changes: Any) -> GraphStore:
+        """A store that shares everything but some attributes; it has no file of its own."""
+        other = copy.copy(self)
+        other.__dict__.update(changes, path=None)
+        return other
+
+    def _index(self, indices: Any) -> Tensor:
+        what = f"`indices` into {self.name} must"
+        index = torch.as_tensor(indices)
+        if index.dtype == torch.bool:
+            fits = index.shape == (len(self),)
+            require(fits, f"{what} have shape [{len(self)}] as a mask; got {list(index.shape)}")
+            index = index.nonzero()
+        require(index.numel() > 0, f"{what} not be empty")
+        require(not index.is_floating_point(), f"{what} be integers; got {index.dtype}")
+        index = index.to(torch.long).flatten().contiguous()
+        wrong = index[(index < 0) | (index >= len(self))].tolist()
+        require(not wrong, f"{what} lie between 0 and {len(self) - 1}; got {wrong[:1]}")
+        return index
+
+    def subset(self, indices: Any) -> GraphStore:
+        """Return some of the graphs as a store that shares this one's memory.
+
+        Args:
+            indices: Graph numbers, ``[graphs]`` (tensor, array or list), or a boolean mask.
+        """
+        index = self._index(indices)
+        per_graph = ("y", "node_counts", "edge_counts", "_node_starts", "_edge_starts")
+        return self._with(
+            **{name: getattr(self, name).index_select(0, index) for name in per_graph},
+            official=None if self.official is None else self.official.index_select(0, index),
+            rows=None if self.rows is None else self.rows.take(index),
+            _loops=None,
+        )
+
+    def with_targets(
+        self,
+        y: Tensor,
+        *,
+        task: str | None = None,
+        num_outputs: int | None = None,
+        label_names: Sequence[str] | None = None,
+    ) -> GraphStore:
+        """Return the same graphs with other targets; everything else is shared.
+
+        Arguments are those of :class:`GraphStore`. Task and, if their number fits, the names of the
+        outputs are by default those of this store.
+
+        Example:
+            >>> import graph_transplant as gt
+            >>> store = gt.load("motifs", graphs=12)
+            >>> store.with_targets(torch.rand(12), task="regression").y.shape
+            torch.Size([12, 1])
+        """
+        task = self.task if task is None else check_choice("task", task, TASKS)
+        require(
+            len(y) == len(self), f"`y` must have {len(self)} entries, one per graph; got {len(y)}"
+        )
+        y, outputs = checked_targets(self.name, task, y, num_outputs)
+        if label_names is None and len(self.label_names or ()) == outputs:
+            label_names = self.label_names
+        names = checked_names(label_names, outputs)
+        return self._with(y=y, task=task, num_outputs=outputs, label_names=names)
+
+    def with_official(self, official: Tensor | None) -> GraphStore:
+        """Return the same graphs with another official split, integer ``[graphs]``, or none."""
+        if official is not None:
+            official = checked_split(self.name, official, len(self))
+        return self._with(official=official)
+
+    def batch(self, indices: Any) -> GraphBatch:
+        """Gather some of the graphs into a batch.
+
+        Args:
+            indices: Graph numbers, ``[graphs]`` (tensor, array or list), or a boolean mask.
+        """
+        return self._gather(self._index(indices))
+
+    def batches(self, order: Any, batch_size: int) -> Iterator[GraphBatch]:
+        """Yield the graphs in the given order, a batch at a time; the last may have fewer."""
+        for index in torch.split(self._index(order), batch_size):
+            yield self._gather(index)
+
+    def _gather(self, index: Tensor) -> GraphBatch:
+        receiver, sender = self._flat["edge_index"]
+        try:
+            ptr, row_ptr, column, nodes, edges = structure.gather(
+                index.numpy(),
+                self._node_starts.numpy(),
+                self.node_counts.numpy(),
+                self._edge_starts.numpy(),
+                self.edge_counts.numpy(),
+                receiver.numpy(),
+                sender.numpy(),
+            )
+        except IndexError as error:  # a file that was damaged after it was written
+            raise DataError(f"{self.name}: {error}") from None
+        at_node, at_edge = torch.from_numpy(nodes), torch.from_numpy(edges)
+        taken: dict[str, Tensor] = {}
+        for key, value in self._flat.items():
+            if key.startswith("node_field."):
+                taken[key.removeprefix("node_field.")] = value.index_select(0, at_node)
+        if self._dense_columns:
+            dense = self._flat["x"][:, : self._dense_columns]
+            taken["x"] = dense.index_select(0, at_node).to(torch.float32)
+        if self._code is not None:
+            taken[CODE] = self._code.index_select(0, at_node)
+        attr = self._flat.get("edge_attr")
+        # Edges may have their reverses although the attributes of both differ.
+        symmetric = self.undirected or structure.reverse_of(row_ptr, column).size == column.size
+        return GraphBatch(
+            ptr=ptr,
+            row_ptr=row_ptr,
+            column=column,
+            symmetric=symmetric,
+            nodes=taken,
+            edges={} if attr is None else {"edge_attr": attr.index_select(0, at_edge).float()},
+            y=self.y.index_select(0, index),
+            num_outputs=self.num_outputs,
+            codes=self.num_node_features - self._dense_columns,
+        )
+
+    # ---------------------------------------------------------------- from and to other forms
+
+    @classmethod
+    def from_pyg(
+        cls,
+        graphs: Iterable[Data] | Dataset[Data],
+        *,
+        name: str | None = None,
+        task: str | None = None,
+        num_outputs: int | None = None,
+        label_names: Sequence[str] | None = None,
+        num_continuous: int = 0,
+        node_fields: Sequence[str] = (),
+    ) -> GraphStore:
+        """Make a store of PyG graphs.
+
+        Args:
+            graphs: A list or any other iterable of ``Data``, a ``Batch``, a PyG data set, or a
+                ``torch.utils.data.Subset`` of one. Graphs have ``edge_index``, ``y`` (a tensor, a
+                number or a list of numbers), usually ``x``, and perhaps ``edge_attr``; other fields
+                are not kept. The tensors of an ``InMemoryDataset`` without ``transform`` are taken
+                as they are.
+            name: Name of the data set.
+            task: Found from ``y`` by default: integers are classes; floats that are all 0, 1 or NaN
+                are labels; other floats are regression targets.
+            num_outputs: As for :class:`GraphStore`, and so the next two.
+            label_names: What the outputs are called.
+            num_continuous: The first so many columns of ``x`` are continuous.
+            node_fields: Names of further per-node tensors to keep.
+
+        Example:
+            >>> triangle = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
+            >>> data = [Data(x=torch.ones(3, 2), edge_index=triangle, y=torch.tensor([k]))
+            ...         for k in (0, 1)]
+            >>> GraphStore.from_pyg(data, name="triangles")
+            GraphStore('triangles': 2 graphs, 2 classes, |V| 3.0, |E| 3.0, 2 node features, \
+no edge features)
+        """
+        name = name or "graphs"
+        contents = flat_tensors(graphs, name, node_fields)
+        y = contents.pop("y")
+        task = task_of(y) if task is None else task
+        return cls(
+            **contents,
+            y=y.flatten() if task == "multiclass" else y,
+            name=name,
+            task=task,
+            num_outputs=num_outputs,
+            label_names=label_names,
+            num_continuous=num_continuous,
+        )
+
+    def to_pyg(self) -> list[Data]:
+        """Return the graphs as a list of PyG ``Data``."""
+        graphs: list[Data] = self.batch(torch.arange(len(self))).to_pyg().to_data_list()
+        return graphs
+
+    def save(self, path: str | Path) -> None:
+        """Write the store to one safetensors file, whole or not at all.
+
+        The store does not take it as its ``path``: the file may not be there to stay.
+        """
+        from graph_transplant.graphs.file import StoreWriter
+
+        with StoreWriter(
+            path,
+            name=self.name,
+            task=self.task,
+            num_outputs=self.num_outputs,
+            label_names=self.label_names,
+            num_continuous=self.num_continuous,
+            reading=self.reading,
+        ) as writer:
+            writer.append(self)
+
+    @staticmethod
+    def load(path: str | Path, *, check: bool = False) -> GraphStore:
+        """Open a store that :meth:`save` or a :class:`StoreWriter` wrote.
+
+        The file is mapped into memory, not read: whatever is asked for is fetched then, and may be
+        dropped again when memory is short. It must not change as long as the store is in use.
+
+        Args:
+            path: The file.
+            check: Whether to go through the file once, in pieces, and check its digest and all
+                values; for a file that comes from elsewhere.
+
+        Raises:
+            DataError: When the file is not a store, or is damaged.
+        """
+        from graph_transplant.graphs.file import load
+
+        return load(path, check=check)
+
+
+# -------------------------------------------------------------------- helpers
+
+
+def axis_of(key: str) -> int:
+    """Which dimension of a tensor grows with the graphs."""
+    return 1 if key == "edge_index" else 0
+
+
+def bytes_of(value: Tensor) -> memoryview:
+    """The memory of a tensor in row-major order."""
+    flat = value.contiguous().reshape(-1)
+    # One value, or none, counts as contiguous whatever its stride.
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().data
+
+
+def moments(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (of the population) of the columns of a table in pieces.
+
+    Example:
+        >>> moments([torch.tensor([[1.0]]), torch.tensor([[3.0], [5.0], [7.0]])])
+        (tensor([4.]), tensor([2.2361]))
+    """
+    count = 0
+    mean = squares = torch.zeros((), dtype=torch.double)
+    for rows in pieces:
+        if not len(rows):
+            continue
+        # Chan, Golub, LeVeque: the squares of two pieces around their common mean.
+        piece = rows.to(torch.double)
+        shift = piece.mean(0) - mean
+        total = count + len(piece)
+        squares = squares + (piece - piece.mean(0)).square_().sum(0)
+        squares = squares + shift.square() * (count * len(piece) / total)
+        mean = mean + shift * (len(piece) / total)
+        count = total
+    return mean.to(torch.float32), (squares / count).sqrt().to(torch.float32)
+
+
+def task_of(y: Tensor) -> str:
+    """Find the task from the targets of a data set: classes, labels (0, 1 or NaN) or values.
+
+    Example:
+        >>> task_of(torch.tensor([3, 1])), task_of(torch.tensor([[0.5], [2.0]]))
+        ('multiclass', 'regression')
+    """
+    if not y.is_floating_point():
+        return "multilabel" if y.dim() == 2 and y.shape[1] > 1 else "multiclass"
+    binary = (y == 0) | (y == 1) | y.isnan()
+    return "multilabel" if bool(binary.all()) else "regression"

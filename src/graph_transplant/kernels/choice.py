@@ -1,0 +1,57 @@
+"""Random choices that several kernels make."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_transplant.kernels.compiling import Ints, compiled
+
+
+@compiled
+def share_of(count: int, ratio: float) -> int:
+    """``floor(ratio · count)``, safe against products such as 0.29 · 100 that fall short."""
+    return int(np.floor(ratio * count + 1e-9))
+
+
+@compiled
+def below(limit: int, rng: np.random.Generator) -> int:
+    """A uniform number below ``limit``."""
+    return int(rng.random() * limit)
+
+
+@compiled
+def choose(items: Ints, size: int, count: int, rng: np.random.Generator) -> None:
+    """Move ``count`` random ones of ``items[:size]`` to the front (partial Fisher-Yates)."""
+    for i in range(count):
+        j = i + below(size - i, rng)
+        items[i], items[j] = items[j], items[i]
+
+
+@compiled
+def distinct(limit: int, count: int, rng: np.random.Generator) -> Ints:
+    """``count`` different numbers below ``limit``, ascending, every set equally likely."""
+    drawn = np.empty(count, np.int64)
+    filled = 0
+    if 2 * count > limit:  # selection sampling: one pass over all numbers
+        for number in range(limit):
+            if rng.random() * (limit - number) < count - filled:
+                drawn[filled] = number
+                filled += 1
+        return drawn
+    while filled < count:  # draw again what was drawn before
+        for i in range(filled, count):
+            drawn[i] = below(limit, rng)
+        drawn.sort()
+        filled = min(count, 1)
+        for i in range(1, count):
+            if drawn[i] != drawn[filled - 1]:
+                drawn[filled] = drawn[i]
+                filled += 1
+    return drawn
+
+
+@compiled
+def is_in(row: Ints, item: int) -> bool:
+    """Whether an ascending row has an item."""
+    place = np.searchsorted(row, item)
+    return bool(place < row.size and row[place] == item)

@@ -1,0 +1,283 @@
+"""The rival mixing methods: SubMix, ifMixup and G-Mixup, one graph after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_transplant.kernels.choice import below, share_of
+from graph_transplant.kernels.compiling import Floats, Ints, compiled
+from graph_transplant.kernels.structure import sort_by
+
+RESTART = 0.15  # α of SubMix: how likely a walk stops at each step
+ROUNDS = 16  # steps of a walk; nodes further from the root are never taken
+TIE = 1e-6  # scores this close, relatively, count as a tie
+LEAST = 1e-30  # share of an edge, so that a mean of attributes is defined in any case
+
+# ------------------------------------------------------------------ SubMix
+
+
+@compiled
+def ascending(codes: Ints) -> None:
+    """Sort in place."""
+    codes.sort()
+
+
+@compiled
+def root_scores(
+    roots: Ints, first: int, last: int, near_ptr: Ints, near: Ints, score: Floats, spare: Floats
+) -> Floats:
+    """Personalised PageRank of two roots: how likely a walk from each node stops there, over α.
+
+    The k best nodes are connected for every k. After t rounds the scores are ``q_0 = e_root`` and
+    ``q_{t+1} = e_root + (1 - α) M q_t``, where M takes the mean over neighbours. They only grow:
+    ``q_1 >= q_0``, and M keeps an order. So a node v other than the root with the best neighbour u
+    has ``q_{t+1}(v) <= (1 - α) q_t(u) <= (1 - α) q_{t+1}(u)``: every node with a score has a
+    neighbour with a larger one, and the way along ever larger scores ends at the root.
+    """
+    for v in range(first, last):
+        score[v, 0], score[v, 1] = v == roots[0], v == roots[1]
+    for _ in range(ROUNDS):
+        for v in range(first, last):
+            begin, end = near_ptr[v], near_ptr[v + 1]
+            one = two = 0.0
+            for u in near[begin:end]:
+                one += score[u, 0]
+                two += score[u, 1]
+            going_on = (1 - RESTART) / max(end - begin, 1)
+            spare[v, 0], spare[v, 1] = going_on * one, going_on * two
+        spare[roots[0], 0] += 1
+        spare[roots[1], 1] += 1
+        score, spare = spare, score
+    return score
+
+
+@compiled
+def list_by_score(
+    score: Floats, first: int, listed: Ints, codes: Ints, rng: np.random.Generator
+) -> int:
+    """List the nodes with a score, the largest first, ties at random; return how many."""
+    size = 0
+    for i in range(score.size):
+        if score[i] > 0:
+            level = TIE * rng.random() - np.log2(score[i])
+            codes[size] = int(level * 2**30) * score.size + i
+            size += 1
+    ascending(codes[:size])
+    for i in range(size):
+        listed[i] = first + codes[i] % score.size
+    return size
+
+
+@compiled
+def choose_subgraphs(
+    source_of: Ints, ptr: Ints, near_ptr: Ints, near: Ints, size: float, rng: np.random.Generator
+) -> tuple[Ints, Ints, Ints]:
+    """Connected sets of k nodes in every graph and in its source, and the offsets of both."""
+    graphs = source_of.size
+    # Search i is in graph i, search graphs + i in its source.
+    searched, ranked_ptr = np.empty(2 * graphs, np.int64), np.zeros(2 * graphs + 1, np.int64)
+    for i in range(2 * graphs):
+        searched[i] = i if i < graphs else source_of[i - graphs]
+        ranked_ptr[i + 1] = ranked_ptr[i] + ptr[searched[i] + 1] - ptr[searched[i]]
+    order, _ = sort_by(searched, np.arange(2 * graphs), graphs)
+    ranked, reached = np.empty(ranked_ptr[-1], np.int64), np.empty(2 * graphs, np.int64)
+    score, spare = np.empty((ptr[-1], 2)), np.empty((ptr[-1], 2))
+    codes, roots = np.empty(ptr[-1], np.int64), np.empty(2, np.int64)
+    done = 0
+    while done < order.size:  # two searches in a graph at once cost little more than one
+        g = searched[order[done]]
+        first, last = ptr[g], ptr[g + 1]
+        roots[0], roots[1] = first + below(last - first, rng), first + below(last - first, rng)
+        found = root_scores(roots, first, last, near_ptr, near, score, spare)
+        for j in range(2):
+            if done < order.size and searched[order[done]] == g:
+                mine = ranked[ranked_ptr[order[done]] :]
+                reached[order[done]] = list_by_score(found[first:last, j], first, mine, codes, rng)
+                done += 1
+
+    chosen_ptr = np.zeros_like(ptr)
+    replaced, brought = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int64)
+    for g in range(graphs):
+        most = max(1, share_of(min(reached[g], reached[graphs + g]), size))
+        chosen_ptr[g + 1] = chosen_ptr[g] + 1 + below(most, rng)
+        for i in range(chosen_ptr[g + 1] - chosen_ptr[g]):
+            replaced[chosen_ptr[g] + i] = ranked[ranked_ptr[g] + i]
+            brought[chosen_ptr[g] + i] = ranked[ranked_ptr[graphs + g] + i]
+    return replaced[: chosen_ptr[-1]], brought[: chosen_ptr[-1]], chosen_ptr
+
+
+@compiled
+def swap_subgraphs(
+    ptr: Ints, row_ptr: Ints, column: Ints, replaced: Ints, brought: Ints, chosen_ptr: Ints
+) -> tuple[Ints, Ints, Ints, Floats]:
+    """Replace the edges among ``replaced`` by those among ``brought``.
+
+    Returns ``row_ptr``, ``column``, the origin of every edge, and the share of the edges of every
+    graph that come from its source: of its nodes, where it has no edges.
+    """
+    partner, place = np.full(ptr[-1], -1), np.full(ptr[-1], -1)
+    bound = column.size
+    for i in range(replaced.size):
+        partner[replaced[i]] = brought[i]
+        bound += row_ptr[brought[i] + 1] - row_ptr[brought[i]]
+    new_row_ptr, share = np.zeros_like(row_ptr), np.empty(ptr.size - 1)
+    new_column, edge = np.empty(bound, np.int64), np.empty(bound, np.int64)
+    codes = np.empty(bound, np.int64)
+    size = 0
+    for g in range(ptr.size - 1):
+        for i in range(chosen_ptr[g], chosen_ptr[g + 1]):
+            place[brought[i]] = replaced[i]
+        start, moved = size, 0
+        for v in range(ptr[g], ptr[g + 1]):
+            entries = 0
+            for e in range(row_ptr[v], row_ptr[v + 1]):
+                if partner[v] < 0:
+                    new_column[size], edge[size] = column[e], e
+                    size += 1
+                elif partner[column[e]] < 0:
+                    codes[entries] = column[e] * column.size + e
+                    entries += 1
+            if partner[v] >= 0:
+                for e in range(row_ptr[partner[v]], row_ptr[partner[v] + 1]):
+                    if place[column[e]] >= 0:
+                        codes[entries] = place[column[e]] * column.size + e
+                        entries += 1
+                        moved += 1
+                ascending(codes[:entries])
+            for i in range(entries):
+                new_column[size], edge[size] = codes[i] // column.size, codes[i] % column.size
+                size += 1
+            new_row_ptr[v + 1] = size
+        for i in range(chosen_ptr[g], chosen_ptr[g + 1]):
+            place[brought[i]] = -1
+        count, nodes = chosen_ptr[g + 1] - chosen_ptr[g], ptr[g + 1] - ptr[g]
+        share[g] = moved / (size - start) if size > start else count / nodes
+    return new_row_ptr, new_column[:size], edge[:size], share
+
+
+# ------------------------------------------------------------------ ifMixup
+
+
+@compiled
+def overlay(
+    source_of: Ints, weight: Floats, ptr: Ints, row_ptr: Ints, column: Ints, tracked: bool
+) -> tuple[Ints, Ints, Ints, Floats, Ints, Ints, Floats, Ints, Ints, Floats]:
+    """Lay the source of every graph over it, node on node; every edge of either is there once.
+
+    Returns ``ptr``, ``row_ptr``, ``column`` and the weight of every mixed edge; for every node that
+    goes into a mixed one its number, the mixed node and its share; and the same for every edge, if
+    ``tracked``.
+    """
+    new_ptr = np.zeros_like(ptr)
+    total, edges = ptr[-1], column.size
+    for g in range(source_of.size):
+        first, last = ptr[source_of[g]], ptr[source_of[g] + 1]
+        new_ptr[g + 1] = new_ptr[g] + max(ptr[g + 1] - ptr[g], last - first)
+        total += last - first
+        edges += row_ptr[last] - row_ptr[first]
+    new_row_ptr = np.zeros(new_ptr[-1] + 1, np.int64)
+    new_column, whole = np.empty(edges, np.int64), np.empty(edges)
+    node, onto, node_share = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total)
+    edges = edges if tracked else 0
+    edge, entry, edge_share = np.empty(edges, np.int64), np.empty(edges, np.int64), np.empty(edges)
+    nodes, taken, size = 0, 0, 0
+    for g in range(source_of.size):
+        one, two = ptr[g], ptr[source_of[g]]
+        ones, twos = ptr[g + 1] - one, ptr[source_of[g] + 1] - two
+        for i in range(new_ptr[g + 1] - new_ptr[g]):
+            a = b = last_a = last_b = 0
+            if i < ones:
+                a, last_a = row_ptr[one + i], row_ptr[one + i + 1]
+                node[nodes], onto[nodes], node_share[nodes] = one + i, new_ptr[g] + i, 1 - weight[g]
+                nodes += 1
+            if i < twos:
+                b, last_b = row_ptr[two + i], row_ptr[two + i + 1]
+                node[nodes], onto[nodes], node_share[nodes] = two + i, new_ptr[g] + i, weight[g]
+                nodes += 1
+            before = -1
+            while a < last_a or b < last_b:  # merge two ascending rows
+                if b == last_b or (a < last_a and column[a] - one <= column[b] - two):
+                    e, u, share = a, column[a] - one, max(1 - weight[g], LEAST)
+                    a += 1
+                else:
+                    e, u, share = b, column[b] - two, max(weight[g], LEAST)
+                    b += 1
+                if u != before:
+                    new_column[size], whole[size] = new_ptr[g] + u, 0.0
+                    size += 1
+                    before = u
+                whole[size - 1] += share
+                if tracked:
+                    edge[taken], entry[taken], edge_share[taken] = e, size - 1, share
+                    taken += 1
+            new_row_ptr[new_ptr[g] + i + 1] = size
+    return (
+        new_ptr, new_row_ptr, new_column[:size], whole[:size],
+        node, onto, node_share, edge, entry, edge_share,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------ G-Mixup
+
+
+@compiled
+def add_aligned(
+    ptr: Ints, row_ptr: Ints, column: Ints, label: Ints, joined: Ints, rank: Ints
+) -> None:
+    """Count the edges between positions in ``joined[class]``; write the ``rank`` of every node.
+
+    The rank of a node is its position by descending degree, ties in their own order. Graphs are
+    undirected; self-loops and repetitions of edges do not count.
+    """
+    resolution = joined.shape[1]
+    for g in range(ptr.size - 1):
+        first, nodes = ptr[g], ptr[g + 1] - ptr[g]
+        fewer = np.full(nodes, nodes - 1)
+        for i in range(nodes):
+            before = -1
+            for u in column[row_ptr[first + i] : row_ptr[first + i + 1]]:
+                fewer[i] -= u != before and u != first + i
+                before = u
+        order, _ = sort_by(fewer, np.arange(nodes), nodes)
+        for i in range(nodes):
+            rank[first + order[i]] = i
+        for v in range(first, first + nodes):
+            if rank[v] >= resolution:
+                continue
+            before = -1
+            for u in column[row_ptr[v] : row_ptr[v + 1]]:
+                if u != before and u != v and rank[u] < resolution:
+                    joined[label[g], rank[v], rank[u]] += 1
+                before = u
+
+
+@compiled
+def draw_pairs(
+    mixture: Floats, graphons: Floats, nodes: int, rng: np.random.Generator
+) -> tuple[Ints, Ints, Ints]:
+    """Draw graphs of so many nodes from mixtures ``[graphs, classes]`` of graphons.
+
+    Returns the position of every node, and the joined pairs, the smaller node first.
+    """
+    classes, resolution = graphons.shape[:2]
+    position, chance = np.empty(mixture.shape[0] * nodes, np.int64), np.empty(resolution)
+    first, second = np.empty(1024, np.int64), np.empty(1024, np.int64)
+    size = 0
+    for g in range(mixture.shape[0]):
+        start, end = g * nodes, (g + 1) * nodes
+        for i in range(start, end):
+            position[i] = below(resolution, rng)
+        for i in range(start, end):
+            chance[:] = 0.0
+            for c in range(classes):
+                if mixture[g, c] != 0:
+                    for k in range(resolution):
+                        chance[k] += mixture[g, c] * graphons[c, position[i], k]
+            for j in range(i + 1, end):
+                if chance[position[j]] > 0 and rng.random() < chance[position[j]]:
+                    if size == first.size:
+                        first = np.concatenate((first, np.empty_like(first)))
+                        second = np.concatenate((second, np.empty_like(second)))
+                    first[size], second[size] = i, j
+                    size += 1
+    return position, first[:size], second[:size]

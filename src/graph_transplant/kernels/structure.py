@@ -1,0 +1,171 @@
+"""Compressed rows: built from edge lists, gathered from a store, looked at in both directions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_transplant.kernels.compiling import Bools, Ints, compiled
+
+
+@compiled
+def offsets(counts: Ints) -> Ints:
+    """Where each segment starts, and where the last one ends."""
+    ptr = np.zeros(counts.size + 1, np.int64)
+    for i in range(counts.size):
+        ptr[i + 1] = ptr[i] + counts[i]
+    return ptr
+
+
+@compiled
+def counts_of(ptr: Ints) -> Ints:
+    """How many items each segment has."""
+    return ptr[1:] - ptr[:-1]
+
+
+@compiled
+def largest_of(ptr: Ints) -> int:
+    """How many items the largest segment has."""
+    largest = 0
+    for i in range(ptr.size - 1):
+        largest = max(largest, ptr[i + 1] - ptr[i])
+    return largest
+
+
+@compiled
+def mark(flags: Bools, items: Ints, value: bool) -> None:
+    """Set the flags of some items; compiles faster than fancy indexing."""
+    for item in items:
+        flags[item] = value
+
+
+@compiled
+def sort_by(keys: Ints, order: Ints, limit: int) -> tuple[Ints, Ints]:
+    """Sort ``order`` stably by ``keys[order]``, which are below ``limit``; also their offsets."""
+    place = np.zeros(limit + 1, np.int64)
+    for key in keys:
+        place[key + 1] += 1
+    for i in range(limit):
+        place[i + 1] += place[i]
+    ptr = place.copy()
+    result = np.empty_like(order)
+    for item in order:
+        key = keys[item]
+        result[place[key]] = item
+        place[key] += 1
+    return result, ptr
+
+
+@compiled
+def compress(sender: Ints, receiver: Ints, num_nodes: int) -> tuple[Ints, Ints, Ints]:
+    """Rows of an edge list: ``row_ptr``, ``column`` and the number of every entry in the list."""
+    by_sender, _ = sort_by(sender, np.arange(sender.size), num_nodes)
+    order, row_ptr = sort_by(receiver, by_sender, num_nodes)
+    return row_ptr, sender[order], order
+
+
+@compiled
+def rows_of(row_ptr: Ints) -> Ints:
+    """The row of every entry."""
+    row = np.empty(row_ptr[-1], np.int64)
+    for v in range(row_ptr.size - 1):
+        row[row_ptr[v] : row_ptr[v + 1]] = v
+    return row
+
+
+@compiled
+def reverse_of(row_ptr: Ints, column: Ints) -> Ints:
+    """The entry of every edge's reverse, repeated edges one to one; empty if an edge has none."""
+    cursor = row_ptr[:-1].copy()
+    reverse = np.empty_like(column)
+    for u in range(row_ptr.size - 1):
+        for e in range(row_ptr[u], row_ptr[u + 1]):
+            # Rows come in ascending order, and so do the entries of row v.
+            v = column[e]
+            k = cursor[v]
+            if k >= row_ptr[v + 1] or column[k] != u:
+                return np.empty(0, np.int64)
+            reverse[e] = k
+            cursor[v] += 1
+    return reverse
+
+
+@compiled
+def both_ways(row_ptr: Ints, column: Ints) -> tuple[Ints, Ints, Ints]:
+    """Rows that list every edge of a directed graph at both ends, and the edge of every entry."""
+    row = rows_of(row_ptr)
+    near_ptr, near, order = compress(
+        np.concatenate((column, row)), np.concatenate((row, column)), row_ptr.size - 1
+    )
+    return near_ptr, near, order % max(column.size, 1)
+
+
+@compiled
+def misplaced_edge(ptr: Ints, sender: Ints, receiver: Ints) -> int:
+    """Number of the first edge that leaves the nodes there are, or its graph; -1 if none does."""
+    graph = np.empty(ptr[-1], np.int64)
+    for g in range(ptr.size - 1):
+        graph[ptr[g] : ptr[g + 1]] = g
+    for e in range(sender.size):
+        u, v = sender[e], receiver[e]
+        if u < 0 or v < 0 or u >= graph.size or v >= graph.size or graph[u] != graph[v]:
+            return e
+    return -1
+
+
+@compiled
+def gather(
+    graphs: Ints,
+    node_start: Ints,
+    node_count: Ints,
+    edge_start: Ints,
+    edge_count: Ints,
+    row: Ints,
+    column: Ints,
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Take graphs out of a store whose nodes are numbered within each graph, edges by row.
+
+    Returns ``ptr``, ``row_ptr``, ``column``, and the numbers of the nodes and edges in the store.
+    """
+    ptr, edge_ptr = offsets(node_count[graphs]), offsets(edge_count[graphs])
+    row_ptr = np.zeros(ptr[-1] + 1, np.int64)
+    new_column = np.empty(edge_ptr[-1], np.int64)
+    nodes, edges = np.empty(ptr[-1], np.int64), np.empty(edge_ptr[-1], np.int64)
+    for i in range(graphs.size):
+        g, first = graphs[i], ptr[i]
+        for k in range(ptr[i + 1] - first):
+            nodes[first + k] = node_start[g] + k
+        for k in range(edge_ptr[i + 1] - edge_ptr[i]):
+            e = edge_start[g] + k
+            if not (0 <= row[e] < node_count[g] and 0 <= column[e] < node_count[g]):
+                raise IndexError("an edge of the store joins nodes that are not there")
+            edges[edge_ptr[i] + k] = e
+            new_column[edge_ptr[i] + k] = first + column[e]
+            row_ptr[first + row[e] + 1] += 1
+    for v in range(row_ptr.size - 1):
+        row_ptr[v + 1] += row_ptr[v]
+    return ptr, row_ptr, new_column, nodes, edges
+
+
+@compiled
+def induced(
+    ptr: Ints, row_ptr: Ints, column: Ints, keep: Bools, keep_edge: Bools
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """The graphs on the kept nodes with the kept edges.
+
+    Returns ``ptr``, ``row_ptr``, ``column``, and the old numbers of nodes and edges.
+    """
+    nodes = np.flatnonzero(keep)
+    place = np.cumsum(keep) - 1
+    new_ptr = np.zeros_like(ptr)
+    for g in range(ptr.size - 1):
+        new_ptr[g + 1] = new_ptr[g] + np.sum(keep[ptr[g] : ptr[g + 1]])
+    new_row_ptr = np.zeros(nodes.size + 1, np.int64)
+    new_column, edges = np.empty_like(column), np.empty_like(column)
+    size = 0
+    for i in range(nodes.size):
+        for e in range(row_ptr[nodes[i]], row_ptr[nodes[i] + 1]):
+            if keep_edge[e] and keep[column[e]]:
+                new_column[size], edges[size] = place[column[e]], e
+                size += 1
+        new_row_ptr[i + 1] = size
+    return new_ptr, new_row_ptr, new_column[:size].copy(), nodes, edges[:size].copy()

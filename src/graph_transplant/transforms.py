@@ -1,0 +1,247 @@
+"""Augmentations in PyG pipelines: single graphs by transforms, mixing by a collate function.
+
+They need no training loop of this library and no model; see :class:`MixCollate` for what mixing
+without a model leaves out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+from torch_geometric.transforms import BaseTransform
+
+from graph_transplant import augment
+from graph_transplant.augment.base import (
+    Augmentation,
+    CleanPass,
+    VirtualGraphs,
+    random_numbers,
+)
+from graph_transplant.augment.perturb import Perturbation
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.graphs import GraphBatch, as_batch
+from graph_transplant.nn import Prediction
+from graph_transplant.saliency import NodeSaliency, Predictor
+from graph_transplant.targets import Loss, batch_targets, targets_of
+
+
+class _Edit(BaseTransform):  # type: ignore[misc]
+    """Edits one graph; fields of the graph itself, such as ``y`` or ``smiles``, stay.
+
+    With ``generator=None`` torch's own is used, which a ``DataLoader`` seeds in every worker.
+    """
+
+    def __init__(self, augmentation: Perturbation, generator: torch.Generator | None) -> None:
+        self.augmentation = augmentation
+        self.generator = generator
+
+    def forward(self, data: Data) -> Data:
+        """Edit a graph, or each graph of a batch by itself."""
+        if isinstance(data, Batch):
+            return Batch.from_data_list([self(graph) for graph in data.to_data_list()])
+        graph = GraphBatch.from_pyg(data)
+        rng = random_numbers(self.generator)
+        edited = self.augmentation.edit(graph, torch.empty(1, 0), rng).batch
+        # PyG has made a shallow copy, so that the caller's graph stays as it is.
+        data.update({**edited.nodes, **edited.edges, "edge_index": edited.edge_index})
+        if "num_nodes" in data or not edited.nodes:
+            data.num_nodes = edited.num_nodes
+        return data
+
+    def __repr__(self) -> str:
+        return repr(self.augmentation)
+
+
+class DropNodes(_Edit):
+    """:class:`graph_transplant.augment.DropNodes` as a PyG transform.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> star = Data(x=torch.eye(5), edge_index=torch.tensor([[1, 2, 3, 4], [0, 0, 0, 0]]))
+        >>> gt.transforms.DropNodes(0.4)(star).num_nodes, star.num_nodes
+        (3, 5)
+    """
+
+    def __init__(self, ratio: float = 0.2, generator: torch.Generator | None = None) -> None:
+        super().__init__(augment.DropNodes(ratio), generator)
+
+
+class DropEdges(_Edit):
+    """:class:`graph_transplant.augment.DropEdges` as a PyG transform."""
+
+    def __init__(self, ratio: float = 0.2, generator: torch.Generator | None = None) -> None:
+        super().__init__(augment.DropEdges(ratio), generator)
+
+
+class PerturbEdges(_Edit):
+    """:class:`graph_transplant.augment.PerturbEdges` as a PyG transform."""
+
+    def __init__(self, ratio: float = 0.2, generator: torch.Generator | None = None) -> None:
+        super().__init__(augment.PerturbEdges(ratio), generator)
+
+
+class MaskNodes(_Edit):
+    """:class:`graph_transplant.augment.MaskNodes` as a PyG transform; masked features are 0."""
+
+    def __init__(self, ratio: float = 0.2, generator: torch.Generator | None = None) -> None:
+        super().__init__(augment.MaskNodes(ratio), generator)
+
+
+class RandomSubgraph(_Edit):
+    """:class:`graph_transplant.augment.RandomSubgraph` as a PyG transform."""
+
+    def __init__(self, size: float = 0.8, generator: torch.Generator | None = None) -> None:
+        super().__init__(augment.RandomSubgraph(size), generator)
+
+
+class SwapOpenTriads(_Edit):
+    """:class:`graph_transplant.augment.SwapOpenTriads` as a PyG transform."""
+
+    def __init__(self, ratio: float = 0.2, generator: torch.Generator | None = None) -> None:
+        super().__init__(augment.SwapOpenTriads(ratio), generator)
+
+
+class NodeSam(_Edit):
+    """:class:`graph_transplant.augment.NodeSam` as a PyG transform."""
+
+    def __init__(self, adjust: bool = True, generator: torch.Generator | None = None) -> None:
+        super().__init__(augment.NodeSam(adjust), generator)
+
+
+def _no_prediction() -> Prediction:
+    raise GraphTransplantError(
+        "this augmentation needs a model, which a collate function does not have: use "
+        "gt.augmented_loss in the training loop"
+    )
+
+
+class _NoModel:
+    """Stands where a model is expected: it would take edge weights, and predicts nothing."""
+
+    takes_edge_weight = True
+    takes_edge_attr = True
+
+    def __getattr__(self, name: str) -> Any:
+        return _no_prediction()
+
+
+class _PassWithoutModel(CleanPass):
+    """Original graphs of which nothing was predicted; all nodes are equally salient."""
+
+    def saliency(self, reading: NodeSaliency) -> Tensor:
+        return torch.ones(self.batch.num_nodes, device=self.batch.device)
+
+
+class MixCollate:
+    """Mixes the graphs of every batch that a ``torch.utils.data.DataLoader`` collates.
+
+    Without a model there is no saliency: all nodes weigh the same, so that Graph Transplant draws
+    its anchors at random and mixes labels by size, the paper's ablation. For saliency use
+    ``gt.augmented_loss`` in the training loop. Edge prediction and manifold mixup need a model.
+
+    Args:
+        augmentation: Makes the graphs; :class:`~graph_transplant.augment.GMixup` must be prepared.
+        num_outputs: Number of classes, labels or values.
+        keep_originals: Whether the original graphs come first in the batch.
+        generator: Source of all randomness; ``None`` is torch's own, which differs by worker.
+        task: What the targets are: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> from torch.utils.data import DataLoader
+        >>> mix = gt.transforms.MixCollate(gt.GraphTransplant(), num_outputs=6)
+        >>> loader = DataLoader(list(gt.load("motifs")), batch_size=32, collate_fn=mix)
+        >>> batch = next(iter(loader))
+        >>> batch.num_graphs, list(batch.y.shape)
+        (64, [64, 6])
+    """
+
+    def __init__(
+        self,
+        augmentation: Augmentation,
+        num_outputs: int,
+        keep_originals: bool = True,
+        generator: torch.Generator | None = None,
+        *,
+        task: str = "multiclass",
+    ) -> None:
+        self.augmentation = augmentation
+        self.num_outputs = num_outputs
+        self.keep_originals = keep_originals
+        self.generator = generator
+        self.loss_of = Loss(task)
+
+    def __call__(self, graphs: Sequence[Data]) -> Batch:
+        """Collate graphs with ``y`` and mixtures of them; the new ``y`` is [graphs, outputs]."""
+        batch = GraphBatch.from_pyg(Batch.from_data_list(list(graphs)))
+        batch = replace(batch, y=batch_targets(batch, self.num_outputs))
+        clean = _PassWithoutModel(batch, targets_of(batch), _no_prediction, self.loss_of)
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="node saliency is the same")
+            virtual = self.augmentation(
+                clean, model=cast("Predictor", _NoModel()), generator=self.generator
+            )
+        if not isinstance(virtual, VirtualGraphs):
+            _no_prediction()
+        mixed = replace(virtual.batch, y=virtual.targets)
+        return (_joined(batch, mixed) if self.keep_originals else mixed).to_pyg()
+
+
+def soft_targets(
+    batch: Data | GraphBatch, num_outputs: int, like: Data | GraphBatch | None = None
+) -> Batch:
+    """Give graphs the form of mixed ones: float targets, and no fields of whole graphs.
+
+    Args:
+        batch: Graphs with ``y``.
+        num_outputs: Number of classes, labels or values.
+        like: Graphs to stand beside. Only fields that these have, too, are kept, and edges have
+            weight one if only these have weights.
+
+    Returns:
+        A batch whose ``y`` is float ``[graphs, outputs]``.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> batch = gt.load("motifs").batch(range(8))
+        >>> mixed = gt.GraphTransplant().mix(batch).batch.to_pyg()
+        >>> originals = soft_targets(batch, 6, like=mixed)
+        >>> Batch.from_data_list(originals.to_data_list() + mixed.to_data_list()).y.shape
+        torch.Size([16, 6])
+    """
+    graphs = as_batch(batch).dense()
+    graphs = replace(graphs, y=batch_targets(graphs, num_outputs))
+    return (graphs if like is None else _fitted(graphs, as_batch(like).dense())).to_pyg()
+
+
+def _fitted(batch: GraphBatch, other: GraphBatch) -> GraphBatch:
+    """The same graphs with the fields of another batch, as far as they have them."""
+    edges = {"edge_weight": torch.ones(batch.num_edges, device=batch.device), **batch.edges}
+    return replace(
+        batch,
+        nodes={name: value for name, value in batch.nodes.items() if name in other.nodes},
+        edges={name: value for name, value in edges.items() if name in other.edges},
+    )
+
+
+def _joined(first: GraphBatch, second: GraphBatch) -> GraphBatch:
+    """Graphs of two batches side by side, with the fields that both have."""
+    first = _fitted(first, second)
+    second = _fitted(second, first)
+    return GraphBatch(
+        ptr=np.concatenate((first.ptr, second.ptr[1:] + first.num_nodes)),
+        row_ptr=np.concatenate((first.row_ptr, second.row_ptr[1:] + first.num_edges)),
+        column=np.concatenate((first.column, second.column + first.num_nodes)),
+        symmetric=first.symmetric and second.symmetric,
+        nodes={name: torch.cat((one, second.nodes[name])) for name, one in first.nodes.items()},
+        edges={name: torch.cat((one, second.edges[name])) for name, one in first.edges.items()},
+        y=torch.cat((targets_of(first), targets_of(second))),
+        device=first.device,
+    )

@@ -1,0 +1,80 @@
+"""What tests of edits of single graphs share: checks that hold for all of them, and sampling."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Hashable, Mapping
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from graph_transplant.augment.base import EditedGraphs
+from graph_transplant.augment.perturb import Perturbation
+from graph_transplant.graphs import GraphBatch
+from oracles import assert_valid, edges_of, same_content
+
+
+def both_ways(*edges: tuple[int, int]) -> Tensor:
+    """An edge list with both directions of every edge."""
+    listed = [e for u, v in edges for e in ((u, v), (v, u))]
+    return torch.tensor(listed, dtype=torch.long).reshape(-1, 2).t().contiguous()
+
+
+def copies(data: Data, count: int) -> GraphBatch:
+    """The same graph many times: one call draws a whole sample."""
+    return GraphBatch.from_pyg(Batch.from_data_list([data] * count))
+
+
+def drawn(augmentation: Perturbation, batch: GraphBatch, seed: int = 0) -> EditedGraphs:
+    """The virtual graphs."""
+    targets = torch.eye(2)[torch.arange(batch.num_graphs) % 2]
+    return augmentation.edit(batch, targets, np.random.default_rng(seed))
+
+
+def edited(augmentation: Perturbation, batch: GraphBatch, seed: int = 0) -> EditedGraphs:
+    """The virtual graphs, after checks that hold for every edit."""
+    before = copy.deepcopy(batch)
+    virtual = drawn(augmentation, batch, seed)
+    assert same_content(batch, before)
+    assert same_content(virtual.batch, drawn(augmentation, batch, seed).batch)
+    assert_valid(virtual.batch)
+    assert virtual.batch.symmetric == batch.symmetric
+    assert virtual.batch.nodes.keys() == batch.nodes.keys()
+    assert virtual.batch.edges.keys() == batch.edges.keys()
+    graph, new_graph = batch.batch.numpy(), virtual.batch.batch.numpy()
+    assert (graph[virtual.node_origin] == new_graph).all()
+    # Edges that say where they come from join the same nodes and carry the same values.
+    ends, old = edges_of(virtual.batch), edges_of(batch)
+    kept = np.flatnonzero(virtual.edge_origin >= 0)
+    origin = virtual.edge_origin[kept]
+    assert len(np.unique(origin)) == len(origin)
+    for new, number in zip(kept, origin, strict=True):
+        u, v = ends[new]
+        assert (virtual.node_origin[u], virtual.node_origin[v]) == old[number]
+    for name, value in batch.edges.items():
+        assert torch.equal(virtual.batch.edges[name][kept], value[origin])
+    return virtual
+
+
+def by_graph(batch: GraphBatch, edges: list[tuple[int, int]]) -> list[Counter[tuple[int, int]]]:
+    """Edges of every graph and how often they occur; an undirected one once, as (low, high)."""
+    found: list[Counter[tuple[int, int]]] = [Counter() for _ in range(batch.num_graphs)]
+    graph = batch.batch.tolist()
+    for u, v in edges:
+        if not batch.symmetric or u <= v:
+            found[graph[u]][u, v] += 1
+    return found
+
+
+def agree(observed: Counter[Hashable], expected: Mapping[Hashable, float]) -> None:
+    """A chi-square test of counts against the probabilities of all possible outcomes."""
+    assert set(observed) <= set(expected)
+    assert sum(expected.values()) == pytest.approx(1)
+    total = sum(observed.values())
+    test = chisquare([observed[k] for k in expected], [p * total for p in expected.values()])
+    assert test.pvalue > 1e-4
