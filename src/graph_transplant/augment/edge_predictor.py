@@ -125,10 +125,11 @@ class EdgePredictor(nn.Module):
         embeddings = self._check(nodes)
         noise = torch.from_numpy(rng.random(len(u))).to(embeddings.device)
         # Every node that may be joined is projected once, whatever the number of its pairs.
-        ends, place = np.unique(np.concatenate((u, v)), return_inverse=True)
+        joinable = np.zeros(len(embeddings), np.bool_)
+        joinable[u] = joinable[v] = True
+        ends, place = np.flatnonzero(joinable), np.cumsum(joinable) - 1
         at_ends = embeddings.index_select(0, torch.from_numpy(ends).to(embeddings.device))
-        places = torch.from_numpy(place).to(embeddings.device)
-        place_u, place_v = places[: len(u)], places[len(u) :]
+        place_u, place_v = (torch.from_numpy(place[x]).to(embeddings.device) for x in (u, v))
         first, second = self.first(at_ends), self.second(at_ends)
 
         def probability(a: Tensor, b: Tensor) -> Tensor:

@@ -95,21 +95,19 @@ def replace_edges(
     batch: GraphBatch, targets: Tensor, keep: Bools, sender: Ints, receiver: Ints, like: Ints
 ) -> EditedGraphs:
     """The same nodes with the marked edges and with new ones, each like an old edge."""
-    kept = np.flatnonzero(keep)
-    row_ptr, column, order = structure.compress(
-        np.concatenate((batch.column[kept], sender)),
-        np.concatenate((structure.rows_of(batch.row_ptr)[kept], receiver)),
-        batch.num_nodes,
+    row_ptr, column, origin = structure.exchange(
+        batch.row_ptr, batch.column, keep, sender, receiver
     )
-    alike = np.concatenate((kept, like))[order]
-    virtual = batch.derive(
-        batch.ptr, row_ptr, column, nodes=batch.nodes, edges=batch.edges_like(alike), y=targets
-    )
+    new = origin >= batch.num_edges
+    edges = {}
+    if batch.edges:
+        edges = batch.edges_like(np.concatenate((np.arange(batch.num_edges), like))[origin])
+    virtual = batch.derive(batch.ptr, row_ptr, column, nodes=batch.nodes, edges=edges, y=targets)
     return EditedGraphs(
         batch=virtual,
         targets=targets,
         node_origin=np.arange(batch.num_nodes),
-        edge_origin=np.where(order < len(kept), alike, -1),
+        edge_origin=np.where(new, -1, origin),
     )
 
 

@@ -26,6 +26,7 @@ from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, task_of
 from graph_transplant.kernels import transplant as kernel
+from graph_transplant.kernels.choice import shuffle_within
 from graph_transplant.kernels.compiling import Bools, Floats, Ints
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import (
@@ -257,7 +258,7 @@ class GraphTransplant(Augmentation):
         source_of = self.pairing.sources(clean.targets, clean.task, rng)
         on_host = saliency.cpu().to(torch.float32).numpy()
         if self.shuffle_saliency:
-            on_host = np.concatenate([rng.permutation(part) for part in _by_graph(batch, on_host)])
+            on_host = shuffle_within(on_host, batch.ptr, rng)
         nodes, auxiliary = None, None
         if self.edge_predictor is not None:
             nodes = clean.prediction.nodes
@@ -519,11 +520,6 @@ def label_weights(source_share: Floats, destination_share: Floats) -> Floats:
     """
     total = source_share + destination_share
     return np.where(total > 0, source_share / np.where(total > 0, total, 1.0), 0.5)
-
-
-def _by_graph(batch: GraphBatch, values: Floats) -> list[Floats]:
-    """The values of the nodes of each graph."""
-    return np.split(values, batch.ptr[1:-1])
 
 
 def _every(batch: GraphBatch) -> Ints:

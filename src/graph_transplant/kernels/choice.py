@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from graph_transplant.kernels.compiling import Ints, compiled
+import numpy as np
+from numpy.typing import NDArray
+
+from graph_transplant.kernels.compiling import Floats, Ints, compiled
 
 
 @compiled
@@ -20,11 +23,21 @@ def below(limit: int, rng: np.random.Generator) -> int:
 
 
 @compiled
-def choose(items: Ints, size: int, count: int, rng: np.random.Generator) -> None:
+def choose(items: NDArray[Any], size: int, count: int, rng: np.random.Generator) -> None:
     """Move ``count`` random ones of ``items[:size]`` to the front (partial Fisher-Yates)."""
     for i in range(count):
         j = i + below(size - i, rng)
         items[i], items[j] = items[j], items[i]
+
+
+@compiled
+def shuffle_within(values: Floats, ptr: Ints, rng: np.random.Generator) -> Floats:
+    """Permute the values of each segment."""
+    shuffled = values.copy()
+    for g in range(ptr.size - 1):
+        mine = shuffled[ptr[g] : ptr[g + 1]]
+        choose(mine, mine.size, mine.size, rng)
+    return shuffled
 
 
 @compiled
@@ -35,6 +48,19 @@ def distinct(limit: int, count: int, rng: np.random.Generator) -> Ints:
     if 2 * count > limit:  # selection sampling: one pass over all numbers
         for number in range(limit):
             if rng.random() * (limit - number) < count - filled:
+                drawn[filled] = number
+                filled += 1
+        return drawn
+    if limit < 64 * count:  # as below, but marking is faster than sorting
+        taken = np.zeros(limit, np.bool_)
+        while filled < count:
+            for _ in range(count - filled):
+                number = below(limit, rng)
+                filled += not taken[number]
+                taken[number] = True
+        filled = 0
+        for number in range(limit):
+            if taken[number]:
                 drawn[filled] = number
                 filled += 1
         return drawn

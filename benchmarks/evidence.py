@@ -1,0 +1,203 @@
+"""Run the comparisons that the results page rests on, one after the other, and keep their records.
+
+    make evidence                              # go on where it stopped
+    python benchmarks/evidence.py --list       # what is done and what is missing
+    python benchmarks/evidence.py ENZYMES      # only the comparisons in this directory
+
+The comparisons run in ``.evidence``: a copy of the project at one commit with a virtual environment
+of its own, so that editing the project disturbs nothing. ``--update`` moves it to the current
+commit. Finished records are copied to ``results/full/DIRECTORY`` every minute, with the commit they
+were made at. It may be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HOME = ROOT / ".evidence"
+TREE, PYTHON, COMMIT = HOME / "tree", HOME / "venv" / "bin" / "python", HOME / "commit"
+RESULTS = ROOT / "results" / "full"
+TORCH = "torch==2.13.0"
+EVERY = 60.0  # seconds between two copies of the records
+
+PROTOCOL = "--models gcs --layers 4 --folds 5 --epochs 1000 --seed 0"
+ATTACK = "--attack 0.05,0.1,0.2,0.3"
+MAIN = "vanilla,transplant-dp,transplant-ep,drop-nodes,label-smoothing"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One comparison: where its records go, the data set, and further options."""
+
+    directory: str
+    data: str
+    methods: str
+    repeats: int
+    options: str = PROTOCOL
+    folds: int = 5
+
+    @property
+    def command(self) -> list[str]:
+        """Arguments of ``graph-transplant``, without ``--out``."""
+        repeats = ("--repeats", str(self.repeats))
+        return ["compare", self.data, "--methods", self.methods, *repeats, *self.options.split()]
+
+    def missing(self, records: list[dict[str, object]]) -> int:
+        """How many of its trials have no record."""
+        there = {(record["method"], record["repeat"], record["fold"]) for record in records}
+        wanted = {
+            (method, repeat, fold)
+            for method in self.methods.split(",")
+            for repeat in range(self.repeats)
+            for fold in range(self.folds)
+        }
+        return len(wanted - there)
+
+
+QUEUE = (
+    Run("COIL-DEL", "COIL-DEL", MAIN, 1),
+    Run("COIL-DEL-ties", "COIL-DEL", "transplant-dp", 1, f"{PROTOCOL} --ties reset"),
+    Run("ENZYMES", "ENZYMES", MAIN, 3, f"{PROTOCOL} {ATTACK}"),
+    Run(
+        "ENZYMES",
+        "ENZYMES",
+        "manifold-mixup,vanilla-x2,saliency-shuffled",
+        1,
+        f"{PROTOCOL} {ATTACK}",
+    ),
+    Run("NCI1", "NCI1", MAIN, 3, f"{PROTOCOL} {ATTACK}"),
+    Run(
+        "Mutagenicity",
+        "Mutagenicity",
+        "vanilla,label-smoothing,transplant-dp,transplant-ep",
+        3,
+        f"{PROTOCOL} {ATTACK}",
+    ),
+    Run(
+        "ENZYMES",
+        "ENZYMES",
+        "transplant-disconnected,transplant-size-label,transplant-scattered,transplant-random",
+        3,
+        f"{PROTOCOL} {ATTACK}",
+    ),
+    Run("COLLAB", "COLLAB", "vanilla,transplant-dp", 1),
+    Run(
+        "ENZYMES-gin",
+        "ENZYMES",
+        "vanilla,transplant-dp,transplant-ep",
+        3,
+        PROTOCOL.replace("gcs", "gin"),
+    ),
+)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def lines(path: Path) -> list[bytes]:
+    """The whole lines of a records file."""
+    content = path.read_bytes() if path.exists() else b""
+    return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
+
+
+def records(directory: str) -> list[dict[str, object]]:
+    """Finished trials, wherever more of them are."""
+    places = (HOME / directory, RESULTS / directory)
+    found = max((lines(place / "records.jsonl") for place in places), key=len)
+    return [json.loads(line) for line in found]
+
+
+def copy(directory: str) -> None:
+    """Copy finished records to the results, and note the commit they were made at."""
+    found, target = lines(HOME / directory / "records.jsonl"), RESULTS / directory
+    known = lines(target / "records.jsonl")
+    if len(found) <= len(known):
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    part = target / "records.part"
+    part.write_bytes(b"".join(found))
+    part.replace(target / "records.jsonl")
+    notes, commit = target / "commits.txt", COMMIT.read_text().strip()
+    before = notes.read_text() if notes.exists() else ""
+    if before.split()[-1:] != [commit]:
+        notes.write_text(f"{before}from record {len(known) + 1} on: {commit}\n")
+    summary = HOME / directory / "summary.csv"
+    if summary.exists():
+        (target / "summary.csv").write_bytes(summary.read_bytes())
+
+
+def set_up(update: bool) -> None:
+    """Make the copy of the project and its environment, at the current commit."""
+    if PYTHON.exists() and COMMIT.exists() and not update:
+        return
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
+    say(f"evidence: a copy of {commit[:12]} and its environment in {HOME}")
+    TREE.mkdir(parents=True, exist_ok=True)
+    archive = subprocess.Popen(["git", "archive", commit], cwd=ROOT, stdout=subprocess.PIPE)
+    subprocess.run(["rm", "-rf", str(TREE / "src")], check=True)
+    subprocess.run(["tar", "-x", "-C", str(TREE)], stdin=archive.stdout, check=True)
+    if not PYTHON.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(HOME / "venv")], check=True)
+    install = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*install, TORCH], check=True)
+    constraints = ["--constraint", str(TREE / "constraints.txt")]
+    subprocess.run([*install, *constraints, "--editable", f"{TREE}[chem]"], check=True)
+    COMMIT.write_text(commit + "\n")
+
+
+def run(one: Run) -> None:
+    """Run a comparison to its end, at low priority, copying its records on the way."""
+    folder = HOME / one.directory
+    known = lines(RESULTS / one.directory / "records.jsonl")
+    if len(known) > len(lines(folder / "records.jsonl")):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "records.jsonl").write_bytes(b"".join(known))
+    command = [str(PYTHON), "-m", "graph_transplant", *one.command, "--out", str(folder)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    process = subprocess.Popen(["nice", "-n", "10", *command], cwd=TREE, env=environment)
+    try:
+        while True:
+            try:
+                process.wait(EVERY)
+                break
+            except subprocess.TimeoutExpired:
+                copy(one.directory)
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    finally:
+        copy(one.directory)
+    if process.returncode:
+        raise SystemExit(f"evidence: {' '.join(command)} ended with {process.returncode}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("directory", nargs="*", help="only the comparisons in these directories")
+    parser.add_argument("--list", action="store_true", help="show what is missing")
+    parser.add_argument("--update", action="store_true", help="move to the current commit")
+    options = parser.parse_args()
+    queue = [one for one in QUEUE if not options.directory or one.directory in options.directory]
+    if not options.list:
+        set_up(options.update)
+    for one in queue:
+        missing = one.missing(records(one.directory))
+        say(f"{one.directory}: {missing} trials missing ({one.methods}, {one.repeats} repeats)")
+        if missing and not options.list:
+            run(one)
+    if not options.list:
+        say("evidence: nothing is missing")
+
+
+if __name__ == "__main__":
+    main()
