@@ -234,16 +234,6 @@ def test_a_field_that_readers_count_on_and_is_missing_is_named(tmp_path: Path, p
     assert (tmp_path / "records.jsonl").read_bytes() == content
 
 
-@pytest.mark.parametrize("name", ["enzymes-all", "enzymes-gcs4", "motifs-all"])
-def test_the_records_of_the_repository_are_read(name: str) -> None:
-    directory = Path(__file__).resolve().parents[1] / "results" / name
-    if not directory.exists():
-        pytest.skip("the results are not part of the source distribution")
-    lines = (directory / "records.jsonl").read_bytes().count(b"\n")
-    assert lines > 0
-    assert len(RecordStore(directory).read()) == lines
-
-
 def test_everything_a_trial_writes_is_read(tmp_path: Path) -> None:
     full = record(
         0,

@@ -7,7 +7,6 @@ import csv
 import hashlib
 import io
 import itertools
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -20,10 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
+from golden.make import unpack
 from graph_transplant.augment import METHODS
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.across import Across, across
 from graph_transplant.experiments.protocol import Record, Settings
+from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.statistics import holm
 from graph_transplant.experiments.summary import (
     SummaryRow,
@@ -789,12 +790,8 @@ def test_the_command_repeats_what_is_not_the_default() -> None:
 
 
 @pytest.mark.parametrize("name", ["enzymes-all", "enzymes-gcs4", "motifs-all"])
-def test_records_that_were_published_still_make_their_page(name: str) -> None:
-    directory = Path(__file__).resolve().parents[1] / "results" / name
-    if not directory.is_dir():
-        pytest.skip("the records of the repository are not beside the tests")
-    lines = (directory / "records.jsonl").read_text(encoding="utf-8").splitlines()
-    text = render_report([json.loads(line) for line in lines])
+def test_golden_records_make_a_page(name: str, tmp_path: Path) -> None:
+    text = render_report(RecordStore(unpack(name, tmp_path)).read())
     Page(text)
     assert len(svgs(text)) >= 10
     assert not re.search(r"\b(nan|inf|None|Undefined)\b", text)

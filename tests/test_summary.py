@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -442,18 +440,3 @@ def test_a_name_that_looks_like_words_does_not_confuse_the_line() -> None:
         Verdict("c", "gcs", 3, "", "", "no method helps significantly on c", "none"),
     ]
     assert verdict_line(found) == "no method helps significantly on a on b, b and c"
-
-
-@pytest.mark.parametrize("name", ["enzymes-gcs4", "motifs-all"])
-def test_records_made_before_there_was_a_choice_of_metric(name: str) -> None:
-    path = Path(__file__).resolve().parents[1] / "results" / name / "records.jsonl"
-    if not path.exists():
-        pytest.skip("the results are not part of the source distribution")
-    records = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
-    rows = summarise(records)
-    assert {row.metric for row in rows} == {"accuracy"}
-    for row in rows:
-        trials = [item["test"]["accuracy"] for item in records if item["method"] == row.method]
-        assert row.score_mean == pytest.approx(np.mean(trials))
-        assert row.score_std == pytest.approx(np.std(trials, ddof=1))
-    assert len(verdicts(rows)) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
@@ -16,12 +15,12 @@ from tensorboard.backend.event_processing.event_multiplexer import EventMultiple
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 import graph_transplant as gt
+from golden.make import unpack
 from graph_transplant.augment import build_method
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.records import RecordStore
 from graph_transplant.tensorboard import TensorBoard, write_record
 from graph_transplant.training import EpochLog
-
-RECORDS = Path(__file__).resolve().parents[1] / "results" / "enzymes-gcs4" / "records.jsonl"
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -245,7 +244,7 @@ def test_other_files_of_the_folder_stay(tmp_path: Path) -> None:
 
 
 def test_a_comparison_has_one_run_for_each_trial(tmp_path: Path) -> None:
-    records = [json.loads(line) for line in RECORDS.read_text().splitlines()[:6]]
+    records = RecordStore(unpack("enzymes-gcs4", tmp_path)).read()[:6]
     folders = [write_record(one, tmp_path) for one in records]
     assert len(set(folders)) == 6
     runs = EventMultiplexer(size_guidance={"scalars": 0})

@@ -1,8 +1,8 @@
 """Make the golden files again: ``python tests/golden/make.py records`` (or ``models``).
 
 Do so only when numbers are meant to change: the files say what the code gave before the rewrite.
-``records/NAME.jsonl.gz`` are the records that ``results`` held then; the tables and verdicts beside
-are made from these copies, ``collect`` makes the copies themselves.
+``records/NAME.jsonl.gz`` are the records that ``results`` held then (``numerics`` 1); tables and
+verdicts beside are made from them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import graph_transplant as gt
 GOLDEN = Path(__file__).parent
 RECORDS = GOLDEN / "records"
 MODELS = GOLDEN / "models"
-RESULTS = GOLDEN.parents[1] / "results"
 
 SELECTED = {"motifs-sensitivity"}
 """Records with several candidates per method: these are judged after selection as well."""
@@ -98,15 +97,6 @@ def _compact(entry: object) -> str:
     return json.dumps(entry, separators=(",", ":"))
 
 
-def collect() -> None:
-    """Copy the records of ``results``."""
-    RECORDS.mkdir(parents=True, exist_ok=True)
-    for path in sorted(RESULTS.rglob("records.jsonl")):
-        name = path.parent.relative_to(RESULTS).as_posix().replace("/", "-").lower()
-        packed = gzip.compress(path.read_bytes(), 9, mtime=0)
-        (RECORDS / f"{name}.jsonl.gz").write_bytes(packed)
-
-
 def make_records() -> None:
     """Write the tables and verdicts of the golden records."""
     for name, source, how in cases():
@@ -159,4 +149,4 @@ def make_models() -> None:
 
 
 if __name__ == "__main__":
-    {"collect": collect, "records": make_records, "models": make_models}[sys.argv[1]]()
+    {"records": make_records, "models": make_models}[sys.argv[1]]()
