@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -186,6 +187,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="show what is missing")
     parser.add_argument("--update", action="store_true", help="move to the current commit")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the comparison ends, too
     queue = [one for one in QUEUE if not options.directory or one.directory in options.directory]
     if not options.list:
         set_up(options.update)
