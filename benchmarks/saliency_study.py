@@ -175,6 +175,8 @@ def table() -> None:
     pd.set_option("display.width", 200, "display.max_rows", 200, "display.max_columns", 30)
     by = frame.groupby(["family", "conv"])[["accuracy", *readings]].mean().T.round(3)
     chosen_on = frame[frame["family"] != HELD_OUT]
+    by = by.copy()
+    by.columns = [" ".join(map(str, column)) for column in by.columns]
     by["choice"] = chosen_on[readings].mean().round(3)
     by["worst"] = chosen_on.groupby(["family", "conv", "layers"])[readings].mean().min().round(3)
     print(by.sort_values("choice", ascending=False))
