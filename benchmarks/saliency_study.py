@@ -143,8 +143,8 @@ def transplant(epochs: int) -> None:
     done = {(record["data"], record["reading"], record["fold"]) for record in read(path)}
     data = {
         "MUTAG": lambda: gt.load("MUTAG"),
-        "PROTEINS": lambda: gt.load("PROTEINS"),
         **{name: lambda name=name: family(name, 500, 100) for name in ("typed", "both")},
+        "PROTEINS": lambda: gt.load("PROTEINS"),
     }
     for name, load in data.items():
         store = load()
