@@ -34,10 +34,9 @@ from typing import Any
 from rich.console import Console
 
 import graph_transplant as gt
-from graph_transplant.experiments.engine import run_trials
-from graph_transplant.experiments.progress import Silent
+from graph_transplant.experiments.engines import run_trials
+from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Record, Settings, Trial, all_trials
-from graph_transplant.experiments.worker import keep_freed_memory
 
 WANTED_RATIO = 0.6
 WANTED_SHARE = 0.02
@@ -62,7 +61,7 @@ def timed(
             workers=workers,
             scratch=Path(scratch),
             finish=records.append,
-            reporter=Silent(),
+            reporter=Reporter(),
         )
     return time.perf_counter() - start, records
 
@@ -87,7 +86,6 @@ def measure(*, trials: int, seconds: float, short_trials: int) -> dict[str, Any]
         seconds: About how long each of them takes.
         short_trials: Short trials that the engine's cost is measured with.
     """
-    keep_freed_memory()  # as the command line and the workers do
     store = gt.load("motifs")
     load = os.getloadavg()[0]
     # Never stopped early: equal trials take equally long.

@@ -1,16 +1,20 @@
-"""Made-up content for the pages: every kind of model card, explanations, mixed graphs, records."""
+"""Content for the pages: golden records, model cards, explanations, mixed graphs."""
 
 from __future__ import annotations
 
-import random
+import gzip
+import json
 import re
-from collections.abc import Sequence
+from functools import cache
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 from graph_transplant.experiments.protocol import Record
-from graph_transplant.trained.explanation import Explanation, ModelView, Structure
-from graph_transplant.trained.gallery import Mixture, Part
+from graph_transplant.experiments.shown import Mixture, Part, Structure
+from graph_transplant.trained.explanation import Explanation, ModelView
+
+GOLDEN = Path(__file__).parent / "golden" / "records"
 
 # Names as data may have them, and none of which may break a page.
 NASTY = {
@@ -18,6 +22,7 @@ NASTY = {
     "quotes": "\"'><img src=x onerror=alert(1)>",
     "emoji": "🧬👩‍🔬",
     "long": "x" * 10_000,
+    "mathematics": "$\\frac{x}$ $y$",
     "right to left": "\u202eשלום עולם",
     "nul": "a\x00b\x1bc",
     "half": "a\ud83db",
@@ -239,275 +244,28 @@ def mixture(name: str = "", **changes: Any) -> Mixture:
     return Mixture(**given | changes)
 
 
-def records(data: str = "toy", method: str = "transplant-ep", model: str = "gcs") -> list[Record]:
-    """Finished trials of a comparison."""
-    found: list[Record] = []
-    for name, lift in (("vanilla", 0.0), (method, 0.1)):
-        for fold in range(5):
-            accuracy = 0.6 + lift + 0.01 * (fold % 3)
-            found.append(
-                {
-                    "data": data,
-                    "source": data,
-                    "fingerprint": "0f" * 32,
-                    "method": name,
-                    "model": model,
-                    "layers": 3,
-                    "repeat": 0,
-                    "fold": fold,
-                    "test": {"accuracy": accuracy, "ece": 0.1, "nll": 0.7},
-                    "sizes": {"train": 60, "validation": 20, "test": 20},
-                    "settings": {"folds": 5, "epochs": 9, "batch_size": 16, "seed": 4},
-                    "seconds": 2.0,
-                    "epochs": 9,
-                    "best_epoch": 5,
-                    "curve": [
-                        {
-                            "epoch": epoch,
-                            "train_loss": 1.0,
-                            "validation_loss": 1.0,
-                            "validation_accuracy": accuracy * epoch / 9,
-                        }
-                        for epoch in (1, 5, 9)
-                    ],
-                }
-            )
-    return found
+@cache
+def golden(name: str) -> tuple[Record, ...]:
+    """The records of a committed comparison."""
+    with gzip.open(GOLDEN / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return tuple(json.loads(line) for line in lines)
 
 
-# How much better than plain training each made-up method is, by the kind of its name.
-LIFTS = {"transplant-ep": 0.075, "transplant-dp": 0.06, "transplant": 0.03, "manifold": 0.02}
-
-
-def rich_records(
-    methods: Sequence[str] = ("vanilla", "transplant-ep", "transplant-dp", "manifold-mixup"),
-    *,
-    models: Sequence[str] = ("gcs",),
-    repeats: int = 1,
-    folds: int = 5,
-    budgets: Sequence[float] = (0.05, 0.1, 0.2),
-    conditions: Sequence[tuple[float, float]] = ((0.0, 1.0),),
-    points: int = 40,
-    data: str = "ENZYMES",
-) -> list[Record]:
-    """Finished trials with every field that a record may have, and numbers as they might be."""
-    found: list[Record] = []
-    for model in models:
-        for noise, fraction in conditions:
-            for repeat in range(repeats):
-                for fold in range(folds):
-                    chance = random.Random(f"{model} {repeat} {fold}")
-                    level = 0.62 + chance.gauss(0, 0.025) - 0.5 * noise - 0.18 * (1 - fraction)
-                    for method in methods:
-                        own = random.Random(f"{model} {repeat} {fold} {method}")
-                        lift = next((v for k, v in LIFTS.items() if method.startswith(k)), 0.0)
-                        accuracy = min(0.99, level + lift + own.gauss(0, 0.012))
-                        trial = _rich(method, accuracy, own, budgets, points)
-                        trial |= {"data": data, "source": data, "model": model}
-                        trial |= {"repeat": repeat, "fold": fold}
-                        trial["settings"] |= {"folds": folds, "attack": list(budgets)}
-                        if repeat == fold == 0:
-                            trial["examples"] = _examples(method, own)
-                        if noise:
-                            trial["label_noise"] = noise
-                        if fraction != 1:
-                            trial["train_fraction"] = fraction
-                        found.append(trial)
-    return found
-
-
-def _rich(
-    method: str, accuracy: float, own: random.Random, budgets: Sequence[float], points: int
-) -> Record:
-    mixing = method.startswith("transplant")
-    gap = 0.06 if mixing else 0.27
-    curve: list[dict[str, Any]] = []
-    for number in range(1, points + 1):
-        epoch = 12 * number - 11
-        score = accuracy * (1 - 0.7 * 0.9**number) + own.gauss(0, 0.01)
-        curve.append(
-            {
-                "epoch": epoch,
-                "train_loss": 1.7 * 0.93**number + 0.2,
-                "validation_loss": 1.1 + gap * number / points,
-                "validation_accuracy": score,
-                "validation_score": score,
-            }
-        )
-        if method == "transplant-ep":
-            curve[-1]["measurements"] = {"edge_predictor_accuracy": 0.9 - 0.4 * 0.85**number}
-    bins: list[Record] = []
-    calm: list[Record] = []
-    for number in range(3, 15):
-        middle = (number + 0.5) / 15
-        count = 2 + 2 * number if number < 14 else (60 if gap > 0.1 else 25)
-        right = max(0.0, middle - gap * middle)
-        bins.append({"bin": number, "count": count, "confidence": middle, "accuracy": right})
-        calm.append({"bin": number, "count": count, "confidence": 0.9 * middle, "accuracy": right})
-    shares = [number / 10 for number in range(11)]
-    seconds = 190.0 if method == "transplant-ep" else 120.0 if mixing else 80.0
-    seconds *= 1 + 0.05 * own.random()
-    trial: Record = {
-        "fingerprint": "0f" * 32,
-        "method": method,
-        "layers": 3,
-        "test": {
-            "accuracy": accuracy,
-            "ece": gap + own.gauss(0, 0.01),
-            "adaptive_ece": gap + own.gauss(0, 0.01),
-            "brier": 0.52 + gap / 3,
-            "nll": 1.0 + 2 * gap,
-        },
-        "validation": {"accuracy": accuracy + own.gauss(0, 0.02), "ece": gap, "nll": 1.0 + 2 * gap},
-        "calibrated": {
-            "temperature": 1.05 if mixing else 2.1,
-            "ece": 0.05,
-            "adaptive_ece": 0.048,
-            "brier": 0.5,
-            "nll": 1.0,
-        },
-        "reliability": bins,
-        "reliability_calibrated": calm,
-        "attacked": [
-            {
-                "budget": budget,
-                "edges": int(62 * budget),
-                "accuracy": max(0.02, accuracy - (1.6 if mixing else 2.1) * budget),
-                "as_stated": max(0.05, accuracy - 0.9 * budget),
-                "random": accuracy - 0.25 * budget,
-            }
-            for budget in budgets
-        ],
-        "sizes": {"train": 360, "validation": 120, "test": 120},
-        "settings": {"epochs": 500, "batch_size": 128, "seed": 0, "version": "0.2.0"},
-        "seconds": seconds,
-        "epochs": 480,
-        "best_epoch": 300,
-        "cost": {
-            "epoch_seconds": seconds / 480,
-            "best_seconds": seconds * 0.6,
-            "fit_seconds": seconds,
-        },
-        "saliency": {
-            "graphs": 120,
-            "deletion": 0.3 if mixing else 0.36,
-            "insertion": 0.61 if mixing else 0.52,
-            "deletion_random": 0.41,
-            "insertion_random": 0.42,
-            "auroc": 0.83 if mixing else 0.71,
-            "precision": 0.64 if mixing else 0.49,
-            "chance": 0.22,
-        },
-        "saliency_curve": [
-            {
-                "share": share,
-                "deletion": 0.2 + 0.6 * (1 - share) ** (2.5 if mixing else 1.8),
-                "insertion": 0.2 + 0.6 * share ** (0.5 if mixing else 0.8),
-                "deletion_random": 0.2 + 0.6 * (1 - share),
-                "insertion_random": 0.2 + 0.6 * share,
-            }
-            for share in shares
-        ],
-        "curve": curve,
-    }
-    if method not in ("vanilla", "manifold-mixup", "label-smoothing"):
-        trial["samples"] = {
-            "graphs": 360,
-            "nodes_ratio": 1.02,
-            "edges_ratio": 0.98,
-            "degree_distance": 0.12 if "dp" in method else 0.3,
-            "degree_distance_control": 0.03,
-            "components": 1.2,
-            "components_original": 1.05,
-            "disconnected": 0.1,
-            "disconnected_original": 0.04,
-            "isolated": 0.01,
-            "isolated_original": 0.002,
-            "label_gap": 0.08,
-            "label_share_correlation": 0.71,
-        }
-    return trial
-
-
-def _ladder(nodes: int, own: random.Random) -> tuple[list[str], list[list[int]]]:
-    """Names and edges of a connected graph with some rings."""
-    edges = [[max(0, node - 1 - node % 2), node] for node in range(1, nodes)]
-    edges += [[node, node + 4] for node in range(0, nodes - 4, 7)]
-    return [own.choice("ABC") for _ in range(nodes)], edges
-
-
-def _examples(method: str, own: random.Random) -> list[Record]:
-    flags = {"molecule": False, "directed": False}
-    found: list[Record] = []
-    for number in range(4):
-        same = random.Random(number)  # the graphs are the same for all methods
-        names, edges = _ladder(16 + 4 * number, same)
-        motif = [int(4 <= node < 10) for node in range(len(names))]
-        guess = 1 + (number + (own.random() < 0.3)) % 6
-        raw = [own.random() * (0.35 + 0.9 * inside) for inside in motif]
-        found.append(
-            {
-                "kind": "saliency",
-                "graph": str(17 * number + 3),
-                "truth": f"EC {number + 1}",
-                "predicted": f"EC {guess}",
-                "confidence": round(0.5 + 0.5 * own.random(), 4),
-                "correct": guess == number + 1,
-                "names": names,
-                "edges": edges,
-                "orders": [],
-                **flags,
-                "saliency": [round(value / max(raw), 4) for value in raw],
-                "motif": motif,
-            }
-        )
-    if method in ("vanilla", "manifold-mixup", "label-smoothing"):
-        return found
-    for _ in range(2):
-        names, edges = _ladder(18, own)
-        if not method.startswith("transplant"):
-            made = {"kind": "virtual", "names": names, "edges": edges, "orders": []}
-            found.append({**made, **flags, "label": "EC 2"})
-            continue
-        more = [*edges, [2, 12], [3, 15]]
-        found.append(
-            {
-                "kind": "mixture",
-                "source": {
-                    "id": "12",
-                    "label": "EC 1",
-                    "names": names,
-                    "edges": edges,
-                    "orders": [],
-                    "chosen": [int(node < 7) for node in range(18)],
-                    "share": 0.62,
-                },
-                "destination": {
-                    "id": "40",
-                    "label": "EC 4",
-                    "names": names[::-1],
-                    "edges": edges,
-                    "orders": [],
-                    "chosen": [int(node > 6) for node in range(18)],
-                    "share": 0.44,
-                },
-                "names": names,
-                "edges": more,
-                "orders": [],
-                **flags,
-                "from_source": [int(node < 7) for node in range(18)],
-                "new_edges": [len(more) - 2, len(more) - 1],
-                "label": "58 % EC 1, 42 % EC 4",
-                "weight": 0.585,
-            }
-        )
-    return found
+def rich(*methods: str, **same: Any) -> list[Record]:
+    """Real trials with every field that a record may have: three methods with one model."""
+    wanted = methods or ("vanilla", "transplant-ep", "transplant-dp")
+    return [
+        record | same
+        for record in golden("paper-quick-enzymes")
+        if record["model"] == "gcs" and record["method"] in wanted
+    ]
 
 
 class Page(HTMLParser):
     """Checks that tags are balanced and collects what a test may ask for."""
 
     VOID = frozenset({"meta", "br", "hr", "img", "link", "input"})
+    ENDS_A_WORD = frozenset({"p", "dt", "dd", "th", "td", "li", "h1", "h2", "h3", "caption", "pre"})
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -528,6 +286,8 @@ class Page(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         assert self._open.pop() == tag
+        if tag in self.ENDS_A_WORD:
+            self.words.append(" ")
 
     def handle_data(self, data: str) -> None:
         if not {"style", "script"} & set(self._open):
@@ -535,7 +295,11 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.words))
+        return re.sub(r"\s+", " ", "".join(self.words)).replace("\u00a0", " ")
 
     def count(self, tag: str) -> int:
         return sum(name == tag for name, _ in self.tags)
+
+    def values(self, attribute: str) -> list[str]:
+        """Every value of an attribute."""
+        return [given[attribute] or "" for _, given in self.tags if attribute in given]

@@ -5,61 +5,58 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.across import Across, across
+from graph_transplant.experiments.protocol import Record
+from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.statistics import holm
-from graph_transplant.experiments.summary import SummaryRow
+from made_up import NOISY, made_up, on
 
 
-def row(data: str, method: str, score: float | None, model: str = "gcs") -> SummaryRow:
-    return SummaryRow(
-        data=data,
-        model=model,
-        layers=3,
-        method=method,
-        metric="accuracy",
-        trials=5,
-        score_mean=score,
-        score_std=None,
-        score_low=None,
-        score_high=None,
-        accuracy_mean=score,
-        ece_mean=None,
-        nll_mean=None,
-        auroc_mean=None,
-        difference=None,
-        ci_low=None,
-        ci_high=None,
-        p_value=None,
-        p_holm=None,
-        effect=None,
-        seconds_mean=None,
-        pairs=5,
-        folds=5,
-        repeats=1,
-        chosen="",
-    )
+def trials(
+    data: str, method: str, score: float | None, model: str = "gcs", count: int = 5, **changes: Any
+) -> list[Record]:
+    """Trials of one method on one data set, with this mean."""
+    found = made_up(method, [0.5] * count, test={"accuracy": score}, model=model, **changes)
+    return on(data, found)
 
 
-def rows(scores: Mapping[str, Sequence[float | None]], model: str = "gcs") -> list[SummaryRow]:
-    """Rows of methods, each with one score per data set."""
+def results(
+    scores: Mapping[str, Sequence[float | None]],
+    model: str = "gcs",
+    counts: Mapping[tuple[int, str], int] | None = None,
+) -> list[Results]:
+    """One data set after another, each method with one score per data set."""
+    counts = counts or {}
+    number_of_sets = len(next(iter(scores.values())))
     return [
-        row(f"data-{number:02}", method, value, model)
-        for method, values in scores.items()
-        for number, value in enumerate(values)
+        Results(
+            [
+                record
+                for method, values in scores.items()
+                for record in trials(
+                    f"data-{number:02}",
+                    method,
+                    values[number],
+                    model,
+                    counts.get((number, method), 5),
+                )
+            ]
+        )
+        for number in range(number_of_sets)
     ]
 
 
 def one(scores: Mapping[str, Sequence[float | None]]) -> Across:
-    (found,) = across(rows(scores))
+    (found,) = across(results(scores))
     return found
 
 
@@ -75,7 +72,7 @@ def test_everything_by_hand() -> None:
     assert found.methods == ("good", "mixed", "vanilla")
     # Good is first everywhere; mixed is second in 4 of 8 and so is vanilla.
     assert found.ranks == (1.0, 2.5, 2.5)
-    assert found.scores[1] == (0.81, 0.74, 0.75)
+    assert found.scores[1] == pytest.approx((0.81, 0.74, 0.75))
     # Nemenyi for three methods: 2.343 * sqrt(3 * 4 / (6 * 8)).
     assert found.critical_difference == pytest.approx(2.343 / 2, abs=1e-3)
     assert found.cliques == (("mixed", "vanilla"),)
@@ -141,9 +138,7 @@ def test_the_direction_of_a_finding_is_that_of_the_ranks_not_of_the_count() -> N
     assert "a is worse than vanilla on 9 of 16 data sets" in fewer.sentence
 
 
-@pytest.mark.parametrize(
-    ("count", "smallest"), [(2, "0.5"), (3, "0.25"), (4, "0.12"), (5, "0.062")]
-)
+@pytest.mark.parametrize(("count", "smallest"), [(2, "0.5"), (5, "0.062")])
 def test_few_data_sets_can_hardly_show_anything(count: int, smallest: str) -> None:
     found = one({"vanilla": PLAIN[:count], "good": GOOD[:count]})
     assert found.sentence.endswith(
@@ -161,48 +156,41 @@ def test_six_data_sets_can() -> None:
     assert "hint" not in found.sentence
 
 
-def test_only_methods_that_every_data_set_has() -> None:
-    given = rows({"vanilla": PLAIN, "a": GOOD, "b": MIXED, "c": [*GOOD[:-1], None]})
-    given = [item for item in given if (item.data, item.method) != ("data-03", "b")]
-    (found,) = across(given[::-1])
-    assert found.methods == ("a", "vanilla")
-    assert found.left_out == ("b", "c")
-
-
-def test_a_method_that_is_not_finished_on_a_data_set_is_not_ranked() -> None:
-    given = rows({"vanilla": PLAIN, "a": GOOD, "b": MIXED})
-    cut = {("data-03", "a"): 1, ("data-05", "a"): 4, ("data-05", "b"): 5}
-    given = [
-        replace(item, trials=cut.get((item.data, item.method), item.trials)) for item in given[::-1]
-    ]
-    (found,) = across(given)
+def test_only_methods_that_every_data_set_has_finished_are_ranked() -> None:
+    scores = {"vanilla": PLAIN, "a": GOOD, "b": MIXED, "c": [*GOOD[:-1], None], "d": MIXED}
+    every = results(scores, counts={(3, "a"): 1, (5, "a"): 4, (4, "d"): 0})
+    (found,) = across(every[::-1])
     assert set(found.methods) == {"b", "vanilla"}
-    assert found.left_out == ("a",)
-    assert [item.method for item in found.wilcoxon] == ["b"]
+    assert found.left_out == ("a", "c", "d")
     assert found.sentence.endswith(
         " Left out of the ranking: a is not finished on data-03 (1 of 5 trials); a is not finished "
         "on data-05 (4 of 5 trials)."
     )
     # What counts is the most trials within the data set, not that of other data sets.
-    few = [replace(item, trials=1) if item.data == "data-03" else item for item in given]
-    few = [replace(item, trials=3) if item.data == "data-05" else item for item in few]
-    (found,) = across(few)
-    assert (len(found.methods), found.left_out) == (3, ())
-    assert "Left out" not in found.sentence
+    fewer = {(3, method): 3 for method in ("vanilla", "a")}
+    (found,) = across(results({"vanilla": PLAIN, "a": GOOD}, counts=fewer))
+    assert (found.methods, found.left_out) == (("a", "vanilla"), ())
 
 
 def test_when_too_few_methods_are_finished_the_error_names_the_others() -> None:
-    given = [
-        replace(item, trials=1) if (item.data, item.method) == ("data-01", "a") else item
-        for item in rows({"vanilla": PLAIN[:2], "a": GOOD[:2]})
-    ]
     message = r"2 methods in common, got vanilla; a is not finished on data-01 \(1 of 5 trials\)$"
     with pytest.raises(GraphTransplantError, match=message):
-        across(given)
+        across(results({"vanilla": PLAIN[:2], "a": GOOD[:2]}, counts={(1, "a"): 1}))
 
 
-def test_a_score_of_zero_is_a_score() -> None:
-    assert one({"vanilla": [0.0, 0.5], "a": [0.1, 0.6]}).methods == ("a", "vanilla")
+def test_trials_with_wrong_labels_are_not_ranked() -> None:
+    plain = results({"vanilla": PLAIN, "a": GOOD})
+    noisy = [
+        Results([record | NOISY for record in each.records if record["method"] == "a"])
+        for each in plain
+    ]
+    (without,), (found,) = across(plain), across([*plain, *noisy])
+    assert (found.ranks, found.scores) == (without.ranks, without.scores)
+    assert found.sentence == (
+        without.sentence + " 8 rows with wrong labels or fewer training graphs are not ranked."
+    )
+    with pytest.raises(GraphTransplantError, match="all have wrong labels or fewer training"):
+        across(noisy)
 
 
 def test_without_the_baseline_ranks_alone_are_told() -> None:
@@ -225,45 +213,45 @@ def test_methods_that_tie_everywhere() -> None:
 
 
 def test_models_are_compared_apart_and_those_with_one_data_set_passed_over() -> None:
-    given = rows({"vanilla": PLAIN, "a": GOOD}, "gin") + rows({"vanilla": GOOD, "a": PLAIN}, "gcs")
-    given += [row("data-00", "vanilla", 0.5, "gat"), row("data-00", "a", 0.6, "gat")]
-    first, second = across(given)
+    every = results({"vanilla": PLAIN, "a": GOOD}, "gin")
+    every += results({"vanilla": GOOD, "a": PLAIN}, "gcs")
+    every += results({"vanilla": [0.5], "a": [0.6]}, "gat")
+    first, second = across(every)
     assert (first.model, first.methods) == ("gcs", ("vanilla", "a"))
     assert (second.model, second.methods) == ("gin", ("a", "vanilla"))
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("records", "message"),
     [
         ([], "no finished trials to rank: .*'nested' needs all inner trials"),
         (
-            [row("x", "vanilla", 0.5), row("y", "vanilla", 0.5, "gin")],
+            trials("x", "vanilla", 0.5) + trials("y", "vanilla", 0.5, "gin"),
             "at least 2 data sets with the same model, got gcs on x; gin on y",
         ),
         (
-            [row("x", "vanilla", 0.5), row("y", "a", 0.5)],
+            trials("x", "vanilla", 0.5) + trials("y", "a", 0.5),
             "gcs: the data sets x, y must have at least 2 methods in common, got none",
         ),
         (
-            rows({"vanilla": PLAIN, "a": [None] * 8}),
-            "must have at least 2 methods in common, got vanilla",
-        ),
-        (
-            [row("x", "vanilla", 0.5), row("x", "vanilla", 0.6)],
-            "vanilla with gcs on x is given twice: give each data set once",
-        ),
-        (
-            [row("x", "vanilla", 0.5), replace(row("x", "vanilla", 0.5), layers=4)],
+            trials("x", "vanilla", 0.5) + trials("x", "vanilla", 0.5, layers=4),
             r"vanilla with gcs on x has rows of several numbers of layers \(3 and 4\)",
         ),
     ],
 )
-def test_what_cannot_be_compared_is_named(given: list[SummaryRow], message: str) -> None:
+def test_what_cannot_be_compared_is_named(records: list[Record], message: str) -> None:
     with pytest.raises(GraphTransplantError, match=message):
-        across(given)
+        across([Results(records)])
+
+
+def test_a_data_set_is_given_once() -> None:
+    one_set = Results(trials("x", "vanilla", 0.5))
+    with pytest.raises(GraphTransplantError, match="vanilla with gcs on x is given twice"):
+        across([one_set, one_set])
 
 
 @given(st.integers(0, 10_000), st.integers(2, 7), st.integers(2, 12))
+@settings(max_examples=20)
 def test_cliques_are_the_largest_groups_within_the_distance(
     seed: int, methods: int, blocks: int
 ) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Sequence
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,15 +14,13 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 from scipy import stats
 
 import graph_transplant as gt
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import trial as trial_module
-from graph_transplant.experiments.across import across
-from graph_transplant.experiments.compare import Comparison, check_training, compare
-from graph_transplant.experiments.progress import Plain, RemainingTime, RunningMeans, Silent
+from graph_transplant.experiments.compare import check_training, compare
+from graph_transplant.experiments.progress import Tally
 from graph_transplant.experiments.protocol import (
     Condition,
     Record,
@@ -34,20 +30,11 @@ from graph_transplant.experiments.protocol import (
     check_conditions,
 )
 from graph_transplant.experiments.records import RecordStore, record_line
-from graph_transplant.experiments.selection import left_out, select, selection_table
+from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.splits import fewer_graphs, wrong_labels
-from graph_transplant.experiments.summary import (
-    Group,
-    group_records,
-    notes,
-    pairwise,
-    summarise,
-    summary_csv,
-    verdict_line,
-    verdicts,
-)
 from graph_transplant.experiments.trial import run_trial, split_of, training_graphs, trial_seed
 from graph_transplant.graphs import GraphStore
+from made_up import FEW, NOISY, PLAIN, Counting, made_up, rows, timeless
 from strategies import rings_and_stars
 
 NAN = float("nan")
@@ -366,38 +353,25 @@ def tiny() -> GraphStore:
     return rings_and_stars(36, seed=0, name="tiny")
 
 
-def run(out: Path, **changes: Any) -> Comparison:
+def run(out: Path, **changes: Any) -> Results:
     arguments = {"methods": ["vanilla", "drop-nodes"], **SMALL, **changes}
     return compare(arguments.pop("store", None) or tiny(), out=out, **arguments)
 
 
-def timeless(records: Sequence[Record]) -> list[bytes]:
-    return [
-        record_line({name: item[name] for name in item if name not in ("seconds", "cost")})
-        for item in sorted(records, key=Trial.of_record)
-    ]
-
-
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Two methods, three folds, four conditions."""
     return run(tmp_path_factory.mktemp("whole"), **AXES)
 
 
-def test_every_combination_is_run_and_judged_by_itself(whole: Comparison) -> None:
-    conditions = [Condition.of(record) for record in whole.records]
-    assert len(whole.records) == 2 * 3 * 4
-    assert {condition: conditions.count(condition) for condition in set(conditions)} == {
-        Condition(noise, fraction): 6 for noise in (0.0, 0.25) for fraction in (1.0, 0.5)
-    }
-    assert len(whole.rows) == 8
-    assert [verdict.group.condition for verdict in whole.verdicts] == [
-        Condition(0.0, 1.0),
-        Condition(0.0, 0.5),
-        Condition(0.25, 1.0),
-        Condition(0.25, 0.5),
-    ]
-    for row in whole.rows:
+def test_every_combination_is_run_and_judged_by_itself(whole: Results) -> None:
+    conditions = [Condition(noise, fraction) for noise in (0.0, 0.25) for fraction in (1.0, 0.5)]
+    found = Counter(Condition.of(record) for record in whole.records)
+    assert found == dict.fromkeys(conditions, 6)
+    assert [group.condition for group in whole.verdicts] == conditions
+    table = rows(whole.records)
+    assert len(table) == 8
+    for row in table:
         values = [
             record["test"]["accuracy"]
             for record in whole.records
@@ -406,75 +380,49 @@ def test_every_combination_is_run_and_judged_by_itself(whole: Comparison) -> Non
         ]
         assert (row.trials, row.pairs) == (3, 0 if row.method == "vanilla" else 3)
         assert row.score_mean == pytest.approx(float(np.mean(values)))
-    text = (whole.directory / "summary.csv").read_text(encoding="utf-8")
-    table = list(csv.DictReader(io.StringIO(text)))
-    assert list(table[0])[-2:] == ["label_noise", "train_fraction"]
-    assert {(row["label_noise"], row["train_fraction"]) for row in table} == {
-        ("0", "1"),
-        ("0", "0.5"),
-        ("0.25", "1"),
-        ("0.25", "0.5"),
-    }
 
 
-class Stopping(Silent):
+class Stopping(Counting):
     """Ends a comparison after some trials, as Ctrl-C would."""
 
-    def __init__(self, after: int) -> None:
-        self.left = after
-        self.ran: list[Trial] = []
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
     def trial_finished(self, record: Record) -> None:
-        self.ran.append(Trial.of_record(record))
-        self.left -= 1
-        if not self.left:
+        super().trial_finished(record)
+        if len(self.ran) == 7:
             raise KeyboardInterrupt
 
 
 def test_shares_are_added_to_a_comparison_without_and_a_stopped_one_goes_on(
-    whole: Comparison, tmp_path: Path
+    whole: Results, tmp_path: Path
 ) -> None:
     plain = run(tmp_path)
     default = [record for record in whole.records if Condition.of(record) == Condition()]
     assert timeless(plain.records) == timeless(default), "the same, bit by bit"
-    header = (tmp_path / "summary.csv").read_text(encoding="utf-8").splitlines()[0]
-    assert "label_noise" not in header
-    assert "train_fraction" not in header
-    first, second = Stopping(7), Stopping(1000)
+    first, second, third = Stopping(), Counting(), Counting()
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, reporter=first, **AXES)
     assert len(RecordStore(tmp_path).read()) == 6 + 7
     done = run(tmp_path, reporter=second, **AXES)
     assert timeless(done.records) == timeless(whole.records)
-    assert (len(first.ran), len(second.ran)) == (7, 11)
+    assert len(second.ran) == 11
     assert set(first.ran).isdisjoint(second.ran)
-    assert first.notes == [f"6 of 24 trials are in {tmp_path} already"]
-    assert second.notes == [f"13 of 24 trials are in {tmp_path} already"]
     # Complete pairs: both methods of a condition come before the next condition.
     assert [trial.method for trial in first.ran[:6]] == ["vanilla", "drop-nodes"] * 3
     assert first.ran[0].condition == first.ran[1].condition != first.ran[2].condition
-    third = Stopping(1000)
-    run(tmp_path, reporter=third, label_noise=[0.25])
-    assert third.ran == []
+    run(tmp_path, reporter=third, label_noise=0.25)
+    assert third.ran == [], "one share may be given as a number"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"label_noise": [1.0]}, r"`label_noise` must be shares in \[0, 1\), got 1.0"),
+        ({"label_noise": 1.0}, r"`label_noise` must be shares in \[0, 1\), got 1.0"),
         ({"label_noise": [0.1, -0.2]}, r"`label_noise` must be shares in \[0, 1\), got -0.2"),
         ({"label_noise": [NAN]}, r"`label_noise` must be shares in \[0, 1\), got nan"),
-        ({"label_noise": ["0.2"]}, r"`label_noise` must be shares in \[0, 1\), got '0.2'"),
+        ({"label_noise": "0.2"}, r"`label_noise` must be shares in \[0, 1\), got '0.2'"),
         ({"label_noise": [True]}, r"`label_noise` must be shares in \[0, 1\), got True"),
         ({"label_noise": []}, r"`label_noise` must have at least one share in \[0, 1\); got none"),
-        ({"label_noise": 0.2}, r"`label_noise` must be a sequence of shares in \[0, 1\), got 0.2"),
-        ({"train_fraction": "0.5"}, r"`train_fraction` must be a sequence of shares .*got '0.5'"),
         ({"train_fraction": [0]}, r"`train_fraction` must be shares in \(0, 1\], got 0"),
-        ({"train_fraction": [1.5]}, r"`train_fraction` must be shares in \(0, 1\], got 1.5"),
+        ({"train_fraction": 1.5}, r"`train_fraction` must be shares in \(0, 1\], got 1.5"),
         (
             {"train_fraction": [0.5, 0.1]},
             r"`train_fraction` 0.1 leaves 1 of 12 .* in fold 0 of repeat 0 of tiny, and none of .*",
@@ -530,175 +478,6 @@ def test_several_labels_are_compared_with_noise(tmp_path: Path) -> None:
         assert record["wrong_labels"] == round(0.2 * int((~y[kept].isnan()).sum()))
 
 
-# Tables and words
-
-PLAIN = [0.60, 0.55, 0.65, 0.50, 0.60]
-BETTER = [0.70, 0.66, 0.74, 0.61, 0.71]
-WORSE = [0.50, 0.44, 0.56, 0.39, 0.49]
-
-
-def made_up(method: str, values: Sequence[float], **changes: Any) -> list[Record]:
-    return [
-        {
-            "data": "toy",
-            "method": method,
-            "model": "gcs",
-            "layers": 3,
-            "repeat": 0,
-            "fold": fold,
-            "validation": {"accuracy": value},
-            "test": {"accuracy": value, "nll": 1.0},
-            "sizes": {"train": 60, "validation": 20, "test": 20},
-            "settings": {"folds": 5, "epochs": 100},
-            "seconds": 2.0,
-            "epochs": 100,
-            "best_epoch": 50,
-        }
-        | changes
-        for fold, value in enumerate(values)
-    ]
-
-
-NOISY = {"label_noise": 0.2, "wrong_labels": 12}
-FEW = {"train_fraction": 0.1, "sizes": {"train": 6, "validation": 20, "test": 20, "left_out": 54}}
-
-
-def mixed() -> list[Record]:
-    return [
-        *made_up("vanilla", PLAIN),
-        *made_up("a", BETTER),
-        *made_up("vanilla", PLAIN, **NOISY),
-        *made_up("a", WORSE, **NOISY),
-        *made_up("vanilla", PLAIN, **FEW),
-        *made_up("a", BETTER, **FEW),
-    ]
-
-
-def test_methods_are_compared_within_a_condition_with_the_sizes_of_the_folds() -> None:
-    rows = {(row.method, row.group.condition.short): row for row in summarise(mixed()[::-1])}
-    assert len(rows) == 6
-    # What was left out counts: parts of training sets overlap less than the sets, not more.
-    for name in ("", "size 10 %"):
-        differences = np.array(BETTER) - np.array(PLAIN)
-        t = differences.mean() / np.sqrt((1 / 5 + 1 / 3) * differences.var(ddof=1))
-        row = rows["a", name]
-        assert row.p_value == pytest.approx(2 * stats.t.sf(abs(t), 4))
-        assert row.difference == pytest.approx(differences.mean())
-    assert rows["a", "noise 20 %"].difference == pytest.approx(np.mean(WORSE) - np.mean(PLAIN))
-    assert all(row.p_holm == row.p_value for row in rows.values()), "each is a family of one"
-    pairs = pairwise(mixed())
-    assert [(pair.first, pair.second, pair.group.condition.short) for pair in pairs] == [
-        ("a", "vanilla", ""),
-        ("a", "vanilla", "size 10 %"),
-        ("vanilla", "a", "noise 20 %"),
-    ]
-
-
-def test_groups_are_in_order_the_default_first() -> None:
-    groups = list(group_records(mixed()[::-1]))
-    assert groups == [
-        Group("toy", "gcs", 3),
-        Group("toy", "gcs", 3, 0.0, 0.1),
-        Group("toy", "gcs", 3, 0.2, 1.0),
-    ]
-    assert [verdict.group for verdict in verdicts(summarise(mixed()))] == groups
-
-
-def test_words_name_the_condition() -> None:
-    plain, few, noisy = verdicts(summarise(mixed()))
-    assert plain.headline == "a beats vanilla on toy by 10.4 points"
-    assert few.headline == ("On 10 % of the training graphs, a beats vanilla on toy by 10.4 points")
-    assert few.sentence.startswith(few.headline + " (p < ")
-    assert noisy.headline == (
-        "With 20 % of the training labels wrong, no method beats vanilla on toy"
-    )
-    assert noisy.sentence.startswith("With 20 % of the training labels wrong, no method beats")
-    assert (noisy.kind, noisy.label_noise, noisy.train_fraction) == ("worse", 0.2, 1.0)
-    line = verdict_line([plain, noisy])
-    assert line.startswith("a beats vanilla on toy by 10.4 points, p < 0.001; with 20 % of the ")
-    assert "gcs" not in line, "one model needs no naming, in however many conditions"
-    other = verdicts(summarise(made_up("vanilla", PLAIN, layers=4, **NOISY)))
-    assert "toy (gcs-3)" in verdict_line([plain, *other])
-    both = made_up("vanilla", PLAIN, **FEW | NOISY)
-    assert verdicts(summarise(both))[0].headline == (
-        "On 10 % of the training graphs with 20 % of the training labels wrong, vanilla reaches "
-        "58.0 % on toy"
-    )
-
-
-def test_the_table_has_the_columns_when_a_row_needs_them() -> None:
-    plain = summary_csv(summarise(mixed()[:10]))
-    assert "label_noise" not in plain
-    assert "train_fraction" not in plain
-    rows = list(csv.DictReader(io.StringIO(summary_csv(summarise(mixed()[:20])))))
-    assert [row["label_noise"] for row in rows] == ["0", "0", "0.2", "0.2"]
-    assert {row["train_fraction"] for row in rows} == {"1"}
-    without = [list(row.values())[:-2] for row in rows[:2]]
-    assert without == list(csv.reader(io.StringIO(plain)))[1:]
-
-
-def test_notes_say_what_is_left_as_it_is() -> None:
-    assert notes(mixed()[:10]) == []
-    clean, all_there = notes(mixed())
-    assert "early stopping and selection see no wrong label" in clean
-    assert "validation and test graphs are all there" in all_there
-    lacking = [record for record in mixed() if (record["method"], record["fold"]) != ("a", 4)]
-    found = notes([*mixed()[:10], *[record for record in lacking if "label_noise" in record]])
-    (incomplete,) = found[1:]
-    assert incomplete == (
-        "With 20 % of the training labels wrong, gcs with 3 layers is not complete: a has 4 of 5 "
-        "trials."
-    )
-    none = notes(made_up("vanilla", PLAIN, label_noise=0.001, wrong_labels=0))
-    (rounded,) = none[1:]
-    assert rounded == (
-        "In 5 trials with 0.1 % of the training labels wrong, that share of so few labels rounds "
-        "to none: nothing is wrong there."
-    )
-
-
-def test_selection_chooses_for_each_condition() -> None:
-    records = [
-        *made_up("vanilla", PLAIN),
-        *made_up("vanilla", BETTER, layers=4),
-        *made_up("vanilla", BETTER, **NOISY),
-        *made_up("vanilla", PLAIN, layers=4, **NOISY),
-    ]
-    chosen = select(records, "validation")
-    assert len(chosen) == 10
-    assert {(Condition.of(record).short, record["chosen"]["layers"]) for record in chosen} == {
-        ("", 4),
-        ("noise 20 %", 3),
-    }
-    table = selection_table(records, "validation")
-    assert [(item.layers, item.label_noise, item.chosen) for item in table] == [
-        (3, 0.0, False),
-        (4, 0.0, True),
-        (3, 0.2, True),
-        (4, 0.2, False),
-    ]
-    (passed_over,) = left_out(records[:-1], "validation")
-    assert passed_over == (
-        "With 20 % of the training labels wrong, gcs: vanilla with 4 layers has 4 of 5 folds and "
-        "takes no part in the selection."
-    )
-    (plain, noisy) = summarise(records, "validation")
-    assert (plain.chosen, noisy.chosen) == ("4 layers", "3 layers")
-
-
-def test_ranks_are_over_data_sets_as_they_are() -> None:
-    records = mixed() + [record | {"data": "other"} for record in mixed()]
-    plain = [record for record in records if Condition.of(record) == Condition()]
-    (found,), (without,) = across(summarise(records)), across(summarise(plain))
-    assert found.ranks == without.ranks
-    assert found.scores == without.scores
-    assert found.sentence == (
-        without.sentence + " 8 rows with wrong labels or fewer training graphs are not ranked."
-    )
-    with pytest.raises(GraphTransplantError, match="all have wrong labels or fewer training"):
-        across(summarise([record for record in records if Condition.of(record) != Condition()]))
-
-
 # Trials, records, progress
 
 
@@ -729,17 +508,16 @@ def test_names_and_values_of_conditions() -> None:
     assert check_conditions(np.array([0.25]), [1])[0] == (0.25,)
 
 
-def full(fold: int, **changes: Any) -> Record:
-    (record,) = made_up("vanilla", [0.5], fingerprint="1f", **changes)
-    return record | {"fold": fold}
-
-
 def test_conditions_are_trials_of_their_own(tmp_path: Path) -> None:
-    records = [full(0), full(0, **NOISY), full(0, **FEW), full(0, **FEW | NOISY)]
+    records = [
+        record
+        for changes in ({}, NOISY, FEW, FEW | NOISY)
+        for record in made_up("vanilla", [0.5], **changes)
+    ]
     path = tmp_path / "records.jsonl"
     path.write_bytes(b"".join(record_line(record) for record in records))
     assert RecordStore(tmp_path).read() == records
-    again = record_line(full(0, label_noise=0, train_fraction=1))
+    again = record_line(records[0] | {"label_noise": 0, "train_fraction": 1})
     path.write_bytes(path.read_bytes() + again)
     with pytest.raises(GraphTransplantError, match="line 5 repeats the trial of line 1"):
         RecordStore(tmp_path).read()
@@ -748,44 +526,33 @@ def test_conditions_are_trials_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('"label_noise":1.0', r"field `label_noise` is 1.0, not in \[0, 1\)"),
-        ('"label_noise":NaN', r"field `label_noise` is nan, not in \[0, 1\)"),
-        ('"label_noise":null', "field `label_noise` has the type NoneType"),
-        ('"label_noise":true', "field `label_noise` has the type bool"),
-        ('"train_fraction":0', r"field `train_fraction` is 0, not in \(0, 1\]"),
-        ('"train_fraction":"1"', "field `train_fraction` has the type str"),
-        ('"wrong_labels":1.5', "field `wrong_labels` has the type float"),
+        ('"label_noise":1.0', r"`label_noise` must be shares in \[0, 1\), got 1.0"),
+        ('"label_noise":NaN', "field `label_noise` must be a number, got nan"),
+        ('"label_noise":null', "field `label_noise` must be a number, got None"),
+        ('"label_noise":true', "field `label_noise` must be a number, got True"),
+        ('"train_fraction":0', r"`train_fraction` must be shares in \(0, 1\], got 0"),
+        ('"train_fraction":"1"', "field `train_fraction` must be a number, got '1'"),
+        ('"wrong_labels":1.5', "field `wrong_labels` must be a whole number, got 1.5"),
     ],
 )
 def test_a_condition_that_cannot_be_is_no_record(tmp_path: Path, text: str, reason: str) -> None:
-    line = record_line(full(0))[:-2] + b"," + text.encode() + b"}\n"
+    line = record_line(made_up("vanilla", [0.5])[0])[:-2] + b"," + text.encode() + b"}\n"
     (tmp_path / "records.jsonl").write_bytes(line)
     with pytest.raises(GraphTransplantError, match=rf"line 1 is not a record \({reason}\)"):
         RecordStore(tmp_path).read()
 
 
-def test_the_display_counts_and_names_conditions(tmp_path: Path) -> None:
-    text = io.StringIO()
-    reporter = Plain(Console(file=text, width=40))
-    run(tmp_path, methods=["vanilla"], reporter=reporter, label_noise=[0, 0.25])
-    lines = text.getvalue().splitlines()
-    assert len(lines) == 6
-    assert lines[0].startswith("[1/6] vanilla, gcs with 1 layer, repeat 0, fold 0: accuracy")
-    assert lines[1].startswith(
-        "[2/6] vanilla, gcs with 1 layer, repeat 0, fold 0, noise 25 %: accuracy"
-    )
-
-
 def test_the_display_keeps_conditions_apart() -> None:
-    means = RunningMeans(mixed())
-    assert {(name, count) for name, _, count in means.best(9)} == {
-        (f"{method} gcs-3{condition}", 5)
-        for method in ("vanilla", "a")
-        for condition in ("", ", noise 20 %", ", size 10 %")
+    records = [*made_up("a", PLAIN), *made_up("a", PLAIN, **NOISY), *made_up("a", PLAIN, **FEW)]
+    assert {(name, count) for name, _, count in Tally([], records, 1).best(9)} == {
+        ("a gcs-3", 5),
+        ("a gcs-3, noise 20 %", 5),
+        ("a gcs-3, size 10 %", 5),
     }
-    few = [Trial("a", "gcs", 3, 0, fold, train_fraction=0.1) for fold in range(3)]
-    much = [Trial("a", "gcs", 3, 0, fold) for fold in range(3)]
-    remaining = RemainingTime([*few, *much], [], workers=1)
-    remaining.finish(few[0], 1.0)
-    remaining.finish(much[0], 10.0)
-    assert remaining.seconds() == 2 * 1.0 + 2 * 10.0
+    few, much = made_up("a", PLAIN[:3], **FEW), made_up("a", PLAIN[:3])
+    timed = [*({**r, "seconds": 1.0} for r in few), *({**r, "seconds": 10.0} for r in much)]
+    tally = Tally([Trial.of_record(record) for record in timed], [], workers=1)
+    assert tally.seconds_left() is None
+    for record in (timed[0], timed[3]):
+        tally.finish(record)
+    assert tally.seconds_left() == 2 * 1.0 + 2 * 10.0

@@ -22,7 +22,8 @@ from graph_transplant.analysis import (
     reliability,
 )
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.metrics import expected_calibration_error, measure
+from graph_transplant.metrics import measure
+from graph_transplant.scores import expected_calibration_error
 
 
 def drawn(graphs: int, classes: int, *, too_sure: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -14,18 +14,17 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-import graph_transplant as gt
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS
 from graph_transplant.cli import main
-from graph_transplant.cli.common import _command, output
-from graph_transplant.cli.comparisons import comparison_table
-from graph_transplant.experiments.paper import slug
+from graph_transplant.cli.common import _command, give_arguments, output
+from graph_transplant.cli.comparisons import print_results, results_table
 from graph_transplant.experiments.protocol import Record, Trial
-from graph_transplant.experiments.records import RecordStore
-from graph_transplant.experiments.summary import summarise
-from graph_transplant.report.html import repeat_command
+from graph_transplant.experiments.results import Results
+from graph_transplant.files import folder_name
+from made_up import judged_by, made_up
 
 SLOW = [
     "torch",
@@ -37,6 +36,7 @@ SLOW = [
     "matplotlib",
     "joblib",
     "networkx",
+    "pandas",
 ]
 
 QUICK = ["--epochs", "1", "--folds", "3", "--batch-size", "256"]
@@ -60,7 +60,8 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    status = main(["compare", "--methods", "vanilla,transplant-dp", *QUICK, "--out", str(out)])
+    command = ["compare", "--methods", "vanilla,transplant-dp", *QUICK, "--out", str(out)]
+    status = main(command)
     printed = capfd.readouterr()
     assert status == 0
     trials = [line for line in printed.err.splitlines() if "compiling kernels" not in line]
@@ -84,10 +85,10 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
         assert float(row["accuracy_mean"]) == pytest.approx(sum(scores) / 3, abs=1e-5)
     assert {record["source"] for record in records} == {"motifs"}
     report = (out / "report.html").read_text(encoding="utf-8")
-    assert "graph-transplant compare motifs" in report
+    assert f"graph-transplant {shlex.join(command)}" in report
 
     # Once more: nothing runs, the same table.
-    assert main(["compare", "--methods", "vanilla,transplant-dp", *QUICK, "--out", str(out)]) == 0
+    assert main(command) == 0
     again = capfd.readouterr()
     assert again.err == f"6 of 6 trials are in {out} already\n"
     assert again.out == printed.out
@@ -100,13 +101,19 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
         (["compare", "no-such-data"], "no-such-data"),
         (["compare", "motifs", "--methods", "vanila"], "did you mean 'vanilla'?"),
         (["compare", "motifs", "--methods", "vanilla,"], "`methods` must be names separated by"),
-        (["compare", "motifs", "--models", "gcx"], "`models` must be one of gcn, gcs, gin, gat"),
+        (["compare", "motifs", "--models", "gcx"], "`model` must be one of gcn, gcs, gin, gat"),
         (["compare", "motifs", "--layers", "3,x"], "`layers` must be whole numbers separated by"),
         (["compare", "motifs", "--folds", "2"], "`folds` must be at least 3, got 2"),
         (["compare", "motifs", "--folds", "500"], "`folds` is 500, but class 0 has only 100"),
         (["compare", "motifs", "--epochs", "many"], "many"),
         (["compare", "motifs", "--no-such-option", "1"], "--no-such-option"),
         (["no-such-command"], "no-such-command"),
+        (["compare", "--attack", "much"], "`attack` must be numbers separated by commas"),
+        (["compare", "--engine", "torchrun"], "start it with `torchrun --nproc-per-node 2 ...`"),
+        (["paper", "table9"], "`experiment` must be one of table1, table2"),
+        (["paper", "table1", "--data", "ENZYMES,"], "`data` must be names separated by single"),
+        (["across"], "at least two data sets"),
+        (["across", "/no/such/place"], "there is no directory /no/such/place"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(
@@ -214,57 +221,13 @@ def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["paper", "table9"], "`experiment` must be one of table1, table2"),
-        (["paper", "table1", "--budget", "long"], "`budget` must be one of quick, full"),
-        (["paper", "table1", "--data", "ENZYMES,"], "`data` must be names separated by single"),
-        (["paper", "gcn", "--data", "no-such-set"], "no-such-set"),
-        (["compare", "--attack", "much"], "`attack` must be numbers separated by commas"),
-        (["compare", "--engine", "torchrun"], "start it with `torchrun --nproc-per-node 2 ...`"),
-        (["across"], "at least two data sets"),
-        (["across", "/no/such/place"], "there are no records in /no/such/place"),
-    ],
-)
-def test_what_cannot_be_run_is_one_line_and_status_2(
-    arguments: list[str],
-    message: str,
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith("error: ")
-    assert message in line
-    assert not list(tmp_path.iterdir())
-
-
 def made_up_directory(path: Path, data: str, shift: float) -> Path:
     """Write five folds of two methods, the second better by about ``shift``."""
     path.mkdir()
-    lines = []
-    for method, gain in (("vanilla", 0.0), ("transplant-dp", shift)):
-        for fold in range(5):
-            record = {
-                "data": data,
-                "fingerprint": data,
-                "method": method,
-                "model": "gcs",
-                "layers": 3,
-                "repeat": 0,
-                "fold": fold,
-                "test": {"accuracy": 0.5 + 0.01 * fold + gain + 0.001 * gain * fold},
-                "validation": {"accuracy": 0.5},
-                "sizes": {"train": 60, "validation": 20, "test": 20},
-                "settings": {"folds": 5, "epochs": 9},
-                "seconds": 1.0,
-                "epochs": 9,
-                "best_epoch": 3,
-            }
-            lines.append(json.dumps(record))
+    plain = [0.5 + 0.01 * fold for fold in range(5)]
+    other = [value + shift * (1 + 0.001 * fold) for fold, value in enumerate(plain)]
+    found = made_up("vanilla", plain) + made_up("transplant-dp", other)
+    lines = [json.dumps(record | {"data": data, "fingerprint": data}) for record in found]
     (path / "records.jsonl").write_text("\n".join(lines) + "\n")
     return path
 
@@ -319,8 +282,7 @@ def test_the_command_that_resumes_does_not_start_over(
 
     monkeypatch.setattr("graph_transplant.experiments.trial.run_trial", interrupted)
     arguments = ["compare", *QUICK, "--fresh", "--out", str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", ["graph-transplant", *arguments])
-    assert main() == 130
+    assert main(arguments) == 130
     printed = capfd.readouterr().err
     expected = ["compare", *QUICK, "--out", str(tmp_path / "out")]
     assert f"\n  graph-transplant {' '.join(expected)}\n" in printed
@@ -330,7 +292,7 @@ def test_the_command_that_resumes_under_torchrun_starts_torchrun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     arguments = ["compare", "motifs", "--engine", "torchrun"]
-    monkeypatch.setattr(sys, "argv", ["graph-transplant", *arguments])
+    give_arguments(arguments)
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     started = "torchrun --nproc-per-node 2 --nnodes 2 -m graph_transplant"
@@ -352,62 +314,52 @@ def test_datasets_lists_names_and_sizes(capfd: pytest.CaptureFixture[str]) -> No
     assert {"motifs", "ENZYMES", "NCI1", "COLLAB"} <= set(names)
 
 
-def test_table_has_a_dash_for_what_is_not_defined_and_takes_names_as_they_are(
+def test_the_table_has_a_dash_for_what_is_not_defined_and_takes_names_as_they_are(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    record: Record = {
-        "data": "toy",
-        "method": "[red]x[/red]",
-        "model": "gcs",
-        "layers": 3,
-        "repeat": 0,
-        "fold": 0,
-        "test": {"accuracy": 0.5, "nll": None},
-        "sizes": {"train": 60, "test": 20},
-        "settings": {"folds": 5},
-        "seconds": 2.0,
-    }
-    output().print(comparison_table(summarise([record])))
+    records = made_up("[red]x[/red]", [0.5], test={"accuracy": 0.5, "nll": None})
+    output().print(results_table(Results(records)))
     row = capfd.readouterr().out.splitlines()[1]
-    assert row.split() == ["[red]x[/red]", "gcs-3", "50.0", *"----", "2.0", "s"]
+    assert row.split() == ["[red]x[/red]", "gcs-3", "50.0", "-", "-", "2.0", "s", "-", "-"]
     # A column is there as soon as one row has something for it.
-    other = record | {"method": "y", "test": {"accuracy": 0.4, "nll": 1.5, "ece": 0.25}}
-    output().print(comparison_table(summarise([record, other])))
+    records += made_up("y", [0.4], test={"accuracy": 0.4, "nll": 1.5, "ece": 0.25})
+    output().print(results_table(Results(records)))
     first, second = capfd.readouterr().out.splitlines()[1:]
-    assert first.split() == ["[red]x[/red]", "gcs-3", "50.0", *"------", "2.0", "s"]
-    assert second.split() == ["y", "gcs-3", "40.0", "0.250", "1.500", *"----", "2.0", "s"]
+    assert first.split()[-4:] == ["-", "-", "-", "-"]
+    assert second.split()[-4:] == ["-", "-", "0.250", "1.500"]
 
 
-def test_table_of_numbers_shows_errors_and_one_kind_of_minus(
+def test_the_table_of_numbers_shows_errors_and_one_kind_of_minus(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    def trials(method: str, error: float, *scores: float) -> list[Record]:
-        return [
-            {
-                "data": "toy",
-                "method": method,
-                "model": "gcs",
-                "layers": 3,
-                "repeat": 0,
-                "fold": fold,
-                "test": {"r2": score, "rmse": error, "mae": error / 2},
-                "sizes": {"train": 60, "test": 20},
-                "settings": {"folds": 3, "metric": "r2"},
-                "seconds": 2.0,
-            }
-            for fold, score in enumerate(scores)
-        ]
-
-    records = trials("vanilla", 12.5, 0.1, -0.1, -0.0006) + trials("x", 4321.0, -0.6, -0.5, -0.3)
-    output().print(comparison_table(summarise(records)))
+    records = judged_by("r2", "vanilla", [0.1, -0.1, -0.0006])
+    records += judged_by("r2", "x", [-0.6, -0.5, -0.3])
+    for record in records:
+        record["test"]["rmse"] = 12.5 if record["method"] == "vanilla" else 4321.0
+    output().print(results_table(Results(records)))
     heading, first, second = capfd.readouterr().out.splitlines()
-    columns = "method model R²,% RMSE MAE points p p(Holm) d time"
-    assert heading.replace("R², %", "R²,%").replace("p (", "p(").split() == columns.split()
+    expected = "method model R², % difference, points p time effect p alone RMSE"
+    assert " ".join(heading.split()) == expected
     # The mean of vanilla is a little below zero, and zero has no sign.
-    assert first.split()[2:7] == ["0.0", "±", "10.0", "12.500", "6.250"]
-    assert second.split()[2:8] == ["−46.7", "±", "15.3", "4321", "2160", "−46.6"]
-    assert second.split()[-3].startswith("−")
+    assert first.split()[2:5] == ["0.0", "±", "10.0"]
+    assert second.split()[2:6] == ["−46.7", "±", "15.3", "−46.6"]
+    assert (first.split()[-1], second.split()[-1]) == ("12.500", "4321")
     assert "-" not in second.replace("gcs-3", "")
+
+
+def test_a_narrow_terminal_shows_what_fits(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    results = Results(made_up("transplant-ep", [0.5, 0.6]) + made_up("vanilla", [0.6, 0.6]))
+    printed = {}
+    for width in (80, 200):
+        console = Console(width=width, highlight=False)
+        monkeypatch.setattr("graph_transplant.cli.comparisons.output", lambda c=console: c)
+        print_results(results)
+        printed[width] = capfd.readouterr().out.splitlines()[1].split()
+    assert " ".join(printed[80]) == "method model accuracy, % difference, points p time"
+    assert printed[200][: len(printed[80])] == printed[80]
+    assert printed[200][-2:] == ["ECE", "loss"]
 
 
 def lines_of_json(path: Path) -> Path:
@@ -432,44 +384,21 @@ def lines_of_json(path: Path) -> Path:
     return path
 
 
-def table_of_molecules(path: Path) -> Path:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["structure", "name", "ring"])
-        for number in range(24):
-            chain = "C" * (3 + number // 2)
-            text = f"C1{chain}1" if number % 2 else f"C{chain}"
-            writer.writerow([text, f"m{number}", number % 2])
-    return path
-
-
-@pytest.mark.parametrize("kind", ["lines", "table", "store"])
 def test_the_command_of_the_report_repeats_the_comparison(
-    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if kind == "lines":
-        source, options = (
-            lines_of_json(tmp_path / "g.jsonl"),
-            ["--target", "kind of", "--id", "key"],
-        )
-    else:
-        source = table_of_molecules(tmp_path / "m.csv")
-        options = ["--smiles", "structure", "--target", "ring", "--id", "name"]
-    if kind == "store":
-        table = gt.load(source, smiles="structure", target="ring", id="name")
-        source, options = tmp_path / "m.safetensors", []
-        table.save(source)
+    source = lines_of_json(tmp_path / "g.jsonl")
+    options = ["--target", "kind of", "--id", "key"]
     out = tmp_path / "out"
     words = ["compare", str(source), *options, "--methods", "vanilla", *QUICK, "--out", str(out)]
     assert main(words) == 0
     page = (out / "report.html").read_text(encoding="utf-8")
-    command = repeat_command(RecordStore(out).read())
-    for line in command:
-        assert html.escape(line, quote=True).replace("&#x27;", "&#39;") in page
-    program, *repeated = shlex.split(" ".join(command))
+    (line,) = (out / "commands.txt").read_text(encoding="utf-8").splitlines()
+    assert html.escape(line, quote=True).replace("&#x27;", "&#39;") in page
+    program, *repeated = shlex.split(line)
     assert program == "graph-transplant"
     capfd.readouterr()
-    assert main([*repeated, "--out", str(out)]) == 0
+    assert main(repeated) == 0
     # The same data, read in the same way: nothing is left to run.
     assert capfd.readouterr().err == f"3 of 3 trials are in {out} already\n"
 
@@ -478,7 +407,7 @@ def test_the_command_of_the_report_repeats_the_comparison(
     ("name", "expected"), [("motifs", "motifs"), ("a b/c", "a-b-c"), ("..", "data"), ("é✓", "é")]
 )
 def test_directory_names_are_made_of_data_names(name: str, expected: str) -> None:
-    assert slug(name) == expected
+    assert folder_name(name) == expected
 
 
 def test_methods_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[str]) -> None:
@@ -520,4 +449,3 @@ def test_all_methods_run_but_those_that_cannot(
     with open(out / "summary.csv", newline="") as file:
         ranked = [row["method"] for row in csv.DictReader(file)]
     assert set(ranked) == set(METHODS) - {"mask-nodes"}
-    assert "p (Holm)" in (out / "report.html").read_text(encoding="utf-8")

@@ -1,8 +1,9 @@
-"""Comparisons by other rules: selection, nested folds, other metrics, official splits, attacks."""
+"""Resultss by other rules: selection, nested folds, other metrics, official splits, attacks."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,20 @@ from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import trial
 from graph_transplant.experiments.compare import (
-    Comparison,
     automatic_model,
     candidates,
     compare,
     metric_for,
     unused_edge_features,
 )
-from graph_transplant.experiments.progress import Silent
+from graph_transplant.experiments.engines import worker_store
 from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.records import RecordStore
+from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.splits import by_scaffold
-from graph_transplant.experiments.worker import load_store
 from graph_transplant.graphs import GraphStore
-from graph_transplant.report import render_report
 from graph_transplant.targets import TargetScale
+from made_up import Counting, rows
 from strategies import rings_and_stars
 
 
@@ -39,7 +39,7 @@ def rings(
     return rings_and_stars(30, seed=1, name="rings", y=y, task=task, official=official)
 
 
-def run(out: Path, store: GraphStore | None = None, **changes: Any) -> Comparison:
+def run(out: Path | None, store: GraphStore | None = None, **changes: Any) -> Results:
     arguments: dict[str, Any] = {
         "methods": ["vanilla", "drop-nodes"],
         "folds": 3,
@@ -57,20 +57,19 @@ def mean_validation(records: list[Record], metric: str = "accuracy") -> float:
 def test_selection_reports_the_candidate_with_the_best_mean_validation_metric(
     tmp_path: Path,
 ) -> None:
-    comparison = run(tmp_path, layers=[1, 2], epochs=4, select="validation")
-    assert {record["method"] for record in comparison.records} == {
-        "vanilla",
-        "drop-nodes",
-        "drop-nodes:ratio=0.4",
+    results = run(tmp_path, layers=[1, 2], epochs=4, select="validation")
+    assert Counter(record["method"] for record in results.records) == dict.fromkeys(
+        ("vanilla", "drop-nodes", "drop-nodes:ratio=0.4"), 6
+    )
+    found = rows(results.records, "validation")
+    assert {(row.method, row.model, row.layers) for row in found} == {
+        ("vanilla", "gcs", None),
+        ("drop-nodes", "gcs", None),
     }
-    assert len(comparison.records) == 3 * 2 * 3
-    assert {(row.model, row.layers) for row in comparison.rows} == {("gcs", None)}
-    by_method = {row.method: row for row in comparison.rows}
-    assert set(by_method) == {"vanilla", "drop-nodes"}
-    for method, row in by_method.items():
+    for row in found:
         groups: dict[tuple[int, str], list[Record]] = {}
-        for record in comparison.records:
-            if record["method"].split(":")[0] == method:
+        for record in results.records:
+            if record["method"].split(":")[0] == row.method:
                 groups.setdefault((record["layers"], record["method"]), []).append(record)
         best = max(mean_validation(records) for records in groups.values())
         # Ties may be many on so few graphs; whichever was chosen must be among the best.
@@ -79,65 +78,44 @@ def test_selection_reports_the_candidate_with_the_best_mean_validation_metric(
             for records in groups.values()
             if mean_validation(records) == pytest.approx(best)
         }
-        assert row.score_mean is not None
         assert round(row.score_mean, 9) in tests
-        assert row.trials == 3
-        assert row.chosen
-
-
-def test_the_records_of_a_selection_are_ordinary_ones(tmp_path: Path) -> None:
-    selected = run(tmp_path, select="validation")
-    plain = run(tmp_path, methods=["vanilla", "drop-nodes:paper"])
-    assert plain.records == selected.records
-    assert {row.method for row in plain.rows} == {"vanilla", "drop-nodes", "drop-nodes:ratio=0.4"}
+        assert (row.trials, bool(row.chosen)) == (3, True)
+    # The records are ordinary ones.
+    plain = run(tmp_path, methods=["vanilla", "drop-nodes:paper"], layers=[1, 2], epochs=4)
+    assert plain.records == results.records
+    assert set(plain.methods) == {"vanilla", "drop-nodes", "drop-nodes:ratio=0.4"}
 
 
 def test_nested_selection_runs_every_inner_split_and_adds_to_what_is_there(tmp_path: Path) -> None:
-    class Counting(Silent):
-        ran = 0
-
-        def trial_finished(self, record: Record) -> None:
-            self.ran += 1
-
     run(tmp_path, select="validation")
     reporter = Counting()
     nested = run(tmp_path, select="nested", reporter=reporter)
-    assert reporter.ran == 9
-    assert {record["inner"] for record in nested.records} == {0, 1}
-    assert {row.method: row.trials for row in nested.rows} == {"vanilla": 3, "drop-nodes": 3}
-    sizes = {(record["inner"], record["fold"]): record["sizes"] for record in nested.records}
-    assert all(size == {"train": 10, "validation": 10, "test": 10} for size in sizes.values())
-
-
-def test_inner_trials_have_seeds_of_their_own_that_methods_share(tmp_path: Path) -> None:
-    records = run(tmp_path, select="nested").records
+    assert len(reporter.ran) == 9
+    trials = [Trial.of_record(record) for record in nested.records]
+    assert len(set(trials)) == len(trials) == 3 * 3 * 2
+    assert {trial.inner for trial in trials} == {0, 1}
+    assert Counter(nested.frame["method"]) == {"vanilla": 3, "drop-nodes": 3}
     seeds: dict[tuple[int, int], set[int]] = {}
-    for record in records:
+    for record in nested.records:
+        assert record["sizes"] == {"train": 10, "validation": 10, "test": 10}
         seeds.setdefault((record["fold"], record["inner"]), set()).add(record["seed"])
+    # Inner trials have seeds of their own, which methods share.
     assert all(len(shared) == 1 for shared in seeds.values())
     assert len(set.union(*seeds.values())) == 6
 
 
-def test_candidates_search_the_anchor_ratio_on_larger_data_only() -> None:
+def test_candidates_are_the_search_space_of_what_is_named_without_parameters() -> None:
     ratios = METHODS["transplant-dp"].search["anchor_ratio"]
-    small = candidates(["transplant-dp"], search=True, scale="small")
+    # The anchor ratio is searched on larger data only, unless it is asked for.
+    assert list(candidates(["transplant-dp"], search=True, scale="small")) == ["transplant-dp"]
     medium = candidates(["transplant-dp"], search=True, scale="medium")
-    assert list(small) == ["transplant-dp"]
     assert len(medium) == len(ratios) == 3
-    asked_for = candidates(["transplant-dp:paper"], search=True, scale="small")
-    assert set(asked_for) == set(medium)
-
-
-def test_candidates_with_parameters_of_their_own_are_left_as_they_are() -> None:
+    assert set(candidates(["transplant-dp:paper"], search=True, scale="small")) == set(medium)
     found = candidates(["drop-nodes:ratio=0.3", "subgraph"], search=True, scale="small")
     assert list(found) == ["drop-nodes:ratio=0.3", "subgraph:size=0.6", "subgraph"]
-
-
-def test_candidates_of_a_group_are_told_from_those_asked_for_by_name() -> None:
+    # Those of a group are told from those asked for by name.
     found = candidates(["paper", "drop-nodes"], search=False, scale="small")
-    assert found["drop-nodes"]
-    assert not found["mask-nodes"]
-    assert next(iter(found)) == "vanilla"
+    assert (found["drop-nodes"], found["mask-nodes"]) == (True, False)
 
 
 def test_a_rare_class_is_judged_by_auroc(tmp_path: Path) -> None:
@@ -145,22 +123,15 @@ def test_a_rare_class_is_judged_by_auroc(tmp_path: Path) -> None:
     y[::6] = 1  # five of thirty
     store = rings(y)
     assert metric_for(store) == "auroc"
-    comparison = run(tmp_path, store)
-    for record in comparison.records:
+    results = run(tmp_path, store)
+    for record in results.records:
         assert record["settings"]["metric"] == "auroc"
         # The recorded validation value is that of the checkpoint with the highest AUROC.
         best = max(point["validation_score"] for point in record["curve"])
         assert record["validation"]["auroc"] == pytest.approx(best)
-    for row in comparison.rows:
-        assert row.metric == "auroc"
-        assert row.score_mean == row.auroc_mean
-
-
-def test_the_metric_can_be_chosen_and_belongs_to_the_records(tmp_path: Path) -> None:
-    first = run(tmp_path, metric="auroc")
-    assert {row.metric for row in first.rows} == {"auroc"}
+    assert results.frame["score"].equals(results.frame["auroc"])
     with pytest.raises(GraphTransplantError, match="`metric` is auroc there and accuracy here"):
-        run(tmp_path, metric="accuracy")
+        run(tmp_path, store, metric="accuracy")
 
 
 def several_labels() -> GraphStore:
@@ -170,26 +141,22 @@ def several_labels() -> GraphStore:
     return rings(y, task="multilabel")
 
 
-def test_several_labels_with_gaps_are_compared_by_mean_auroc(tmp_path: Path) -> None:
+def test_several_labels_with_gaps_are_compared_by_mean_auroc() -> None:
     methods = ["vanilla", "transplant-dp", "transplant-ep", "manifold-mixup"]
-    comparison = run(tmp_path, several_labels(), methods=methods)
-    assert {record["task"] for record in comparison.records} == {"multilabel"}
-    assert {row.method for row in comparison.rows} == set(methods)
-    for row in comparison.rows:
-        assert row.metric == "auroc"
-        assert row.score_mean is not None
-        assert 0 <= row.score_mean <= 1
+    results = run(None, several_labels(), methods=methods)
+    assert {record["task"] for record in results.records} == {"multilabel"}
+    assert set(results.methods) == set(methods)
+    assert results.metric == "auroc"
+    assert results.frame["score"].between(0, 1).all()
 
 
 def test_labels_with_gaps_may_be_balanced_and_paired_with_rare_ones(tmp_path: Path) -> None:
     methods = ["vanilla", "transplant-ep:pairing=minority"]
     settings = {"metric": "average_precision", "balance": True}
-    comparison = run(tmp_path, several_labels(), methods=methods, **settings)
-    assert {row.method for row in comparison.rows} == set(methods)
-    for row in comparison.rows:
-        assert row.score_mean == row.average_precision_mean is not None
-    for record in comparison.records:
-        assert record["settings"]["balance"] is True
+    results = run(tmp_path, several_labels(), methods=methods, **settings)
+    assert set(results.methods) == set(methods)
+    assert results.frame["score"].equals(results.frame["average_precision"])
+    for record in results.records:
         best = max(point["validation_score"] for point in record["curve"])
         assert record["validation"]["average_precision"] == pytest.approx(best)
     with pytest.raises(GraphTransplantError, match="`balance` is True there and False here"):
@@ -204,56 +171,29 @@ def numbers() -> GraphStore:
     return rings(torch.stack((y, second), 1), task="regression")
 
 
-def test_numbers_are_compared_in_their_own_units(tmp_path: Path) -> None:
-    store = numbers()
-    methods = ["vanilla", "transplant-ep"]
-    comparison = run(tmp_path, store, methods=methods, epochs=5)
-    assert metric_for(store) == "r2"
-    for record in comparison.records:
+def test_numbers_are_compared_in_their_own_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, seen, real = numbers(), [], trial.TargetScale.of
+
+    def of(given: GraphStore) -> TargetScale:
+        seen.append(len(given))
+        return real(given)
+
+    monkeypatch.setattr(trial.TargetScale, "of", staticmethod(of))
+    results = run(None, store, methods=["vanilla", "transplant-ep"], epochs=5)
+    assert results.metric == metric_for(store) == "r2"
+    assert seen == [10] * 6, "the scale is that of the training graphs"
+    for record in results.records:
         assert record["task"] == "regression"
-        assert record["settings"]["metric"] == "r2"
         for part in ("validation", "test"):
             assert set(record[part]) == {"rmse", "mae", "r2"}
         best = max(point["validation_score"] for point in record["curve"])
         # R² does not change when targets and outputs are standardised together.
         assert record["validation"]["r2"] == pytest.approx(best, abs=1e-3)
-    for row in comparison.rows:
-        assert row.metric == "r2"
-        assert row.score_mean == row.r2_mean
-        assert row.accuracy_mean is row.ece_mean is None
-    for row in comparison.rows:
-        # The numbers lie around 5000 and about 100 apart; a network whose outputs were taken as
-        # they are would be off by thousands.
-        assert row.rmse_mean is not None
-        assert 10 < row.rmse_mean < 200
-    page = render_report(comparison.records)
-    assert "RMSE" in page
-    assert "ECE" not in page
-
-
-def test_the_scale_of_numbers_is_that_of_the_training_graphs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[GraphStore] = []
-    real = trial.TargetScale.of
-
-    def of(store: GraphStore) -> TargetScale:
-        seen.append(store)
-        return real(store)
-
-    monkeypatch.setattr(trial.TargetScale, "of", staticmethod(of))
-    comparison = run(tmp_path, numbers(), methods=["vanilla"])
-    assert [len(store) for store in seen] == [
-        record["sizes"]["train"] for record in comparison.records
-    ]
-
-
-class Told(Silent):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+    # The numbers lie around 5000 and about 100 apart; a network whose outputs were taken as they
+    # are would be off by thousands.
+    assert results.summary()["rmse_mean"].between(10, 200).all()
+    assert "RMSE" in results.to_markdown()
+    assert "ECE" not in results.to_markdown()
 
 
 RINGS = ("c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CCCC1", "c1ccoc1", "C1CCC1", "c1ccsc1", "C1CCNCC1")
@@ -268,13 +208,13 @@ def molecules() -> GraphStore:
 
 
 def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) -> None:
-    store, told = molecules(), Told()
-    settings = {"split": "scaffold", "repeats": 2, "models": ["auto", "gcs"], "reporter": told}
-    comparison = run(tmp_path, store, methods=["vanilla"], **settings)
-    assert len(comparison.records) == 2 * 2
-    assert {record["model"] for record in comparison.records} == {"gine", "gcs"}
+    store, told = molecules(), Counting()
+    settings = {"split": "scaffold", "repeats": 2, "model": ["auto", "gcs"], "reporter": told}
+    results = run(tmp_path, store, methods=["vanilla"], **settings)
+    assert len(results.records) == 2 * 2
+    assert {record["model"] for record in results.records} == {"gine", "gcs"}
     expected = by_scaffold(store)
-    for record in comparison.records:
+    for record in results.records:
         assert record["fold"] == 0
         assert record["sizes"] == {
             name: int((expected.official == part).sum())
@@ -292,7 +232,7 @@ def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) ->
 def test_workers_find_the_split_by_scaffold_in_their_file(tmp_path: Path) -> None:
     store, settings = by_scaffold(molecules()), Settings(split="scaffold")
     store.save(tmp_path / "store.safetensors")
-    again = load_store(tmp_path / "store.safetensors", store.fingerprint())
+    again = worker_store(tmp_path / "store.safetensors", store.fingerprint())
     here, there = (
         trial.split_of(each, Trial("vanilla", "gcs", 3, 0, 0), settings) for each in (store, again)
     )
@@ -350,11 +290,11 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
         (values, {"balance": True}, "`balance` needs classes or labels, but the targets of rings"),
         (values, {"attack": [0.2]}, "`attack` needs one class per graph"),
         (many, {"split": "scaffold"}, "`split` is 'scaffold', which needs molecules"),
-        (many, {"models": ["gine"]}, "`models`: gine needs edge features, but rings has none"),
+        (many, {"model": ["gine"]}, "`model`: gine needs edge features, but rings has none"),
         (
             with_edge_features(),
-            {"models": ["gcs", "gat-edge"], "attack": [0.2]},
-            "`attack` adds edges, .*: gat-edge of `models` reads them",
+            {"model": ["gcs", "gat-edge"], "attack": [0.2]},
+            "`attack` adds edges, .*: gat-edge of `model` reads them",
         ),
         (
             rings(torch.arange(30) // 15, official=torch.arange(30) // 15 + torch.arange(30) // 29),
@@ -450,70 +390,15 @@ def test_every_repeat_is_looked_at_before_anything_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "two").exists()
 
 
-def read_as(reading: dict[str, Any] | None) -> GraphStore:
-    store = rings()
-    return GraphStore(
-        x=store.x,
-        edge_index=store.edge_index,
-        y=store.y,
-        node_counts=store.node_counts,
-        edge_counts=store.edge_counts,
-        name="rings",
-        reading=reading,
-    )
-
-
-@pytest.mark.parametrize(
-    ("reading", "source", "expected"),
-    [
-        (
-            {"kind": "molecules", "features": "ogb", "smiles": "mol", "targets": ["a"], "id": None},
-            "m.csv",
-            {"smiles": "mol", "target": "a", "features": "ogb", "task": "multiclass"},
-        ),
-        (
-            {"kind": "molecules", "features": "ogb", "smiles": "mol", "targets": ["a"], "id": None},
-            "m.safetensors",
-            None,
-        ),
-        (
-            {"kind": "graphs", "targets": ["kind of"], "id": "key", "node_numbers": 3},
-            "g.jsonl.gz",
-            {"target": "kind of", "id": "key", "task": "multiclass"},
-        ),
-        ({"kind": "graphs", "node_numbers": 3}, "graphs", None),
-        ({"kind": "molecules", "features": "ogb"}, "ogbg-molhiv", None),
-        (
-            {"kind": "molecules", "features": 3, "smiles": ["x"], "targets": ["a", "b"], "id": {}},
-            "m.csv",
-            {"target": "a,b", "task": "multiclass"},
-        ),
-        ({"kind": "molecules", "features": "ogb", "targets": "abc"}, "m.csv", None),
-        ({"kind": "molecules", "features": "ogb", "targets": ["a", 3]}, "m.csv", None),
-        ({"kind": ["molecules"], "targets": ["a"]}, "m.csv", None),
-        ({"kind": "graphs", "node_labels": 3}, "graphs", None),
-        ({"kind": "graphs", "node_labels": ["a"], "node_numbers": "x"}, "graphs", None),
-        ({"kind": "graphs", "node_labels": ["a", "b", "c"], "node_numbers": [1]}, "graphs", None),
-        (None, "rings", None),
-    ],
-)
-def test_records_say_how_the_data_are_read_again(
-    reading: dict[str, Any] | None, source: str, expected: dict[str, str] | None
-) -> None:
-    place, settings = Trial("vanilla", "gcs", 1, 0, 0), Settings(folds=3, epochs=1)
-    record = trial.run_trial(read_as(reading), place, settings, fingerprint="", source=source)
-    assert record.get("columns") == expected
-
-
 def test_an_official_split_is_run_once_per_repeat_with_seeds_of_its_own(tmp_path: Path) -> None:
     official = torch.tensor([0, 0, 0, 1, 2], dtype=torch.int8).repeat(6)
     store = rings(torch.arange(30) // 5 % 2, official=official)
-    comparison = run(tmp_path, store, split="official", repeats=3)
-    assert len(comparison.records) == 2 * 3
-    for record in comparison.records:
+    results = run(tmp_path, store, split="official", repeats=3)
+    assert len(results.records) == 2 * 3
+    for record in results.records:
         assert record["fold"] == 0
         assert record["sizes"] == {"train": 18, "validation": 6, "test": 6}
-    assert len({record["seed"] for record in comparison.records}) == 3
+    assert len({record["seed"] for record in results.records}) == 3
     with pytest.raises(GraphTransplantError, match="nested selection needs folds"):
         run(tmp_path, store, split="official", select="nested")
 
@@ -541,33 +426,25 @@ def test_budgets_of_an_attack_count_once_in_any_order(tmp_path: Path) -> None:
         assert [item["budget"] for item in record["attacked"]] == [0.25, 0.5]
     again = run(tmp_path, methods=["vanilla"], attack=[0.25, 0.5], epochs=1)
     assert again.records == begun.records
-    # Records made before budgets were sorted go on as well.
-    assert Settings.complete({"attack": [0.5, 0.25, 0.5]})["attack"] == [0.25, 0.5]
 
 
 def test_an_attack_is_measured_on_the_test_graphs(tmp_path: Path) -> None:
-    comparison = run(tmp_path, methods=["vanilla"], attack=[0.25, 1.0], epochs=20)
+    results = run(tmp_path, methods=["vanilla"], attack=[0.25, 1.0], epochs=20)
     # Rings have five edges and stars four.
     edges = [1, 4]
-    for record in comparison.records:
+    for record in results.records:
         attacked = record["attacked"]
         assert [item["edges"] for item in attacked] == edges
         assert [item["budget"] for item in attacked] == [0.25, 1.0]
         for item in attacked:
             # Ten test graphs: accuracies are tenths.
             assert 10 * item["accuracy"] == pytest.approx(round(10 * item["accuracy"]))
-    clean = sum(record["test"]["accuracy"] for record in comparison.records)
-    strongest = sum(record["attacked"][1]["accuracy"] for record in comparison.records)
+    clean = sum(record["test"]["accuracy"] for record in results.records)
+    strongest = sum(record["attacked"][1]["accuracy"] for record in results.records)
     assert strongest < clean
 
 
-@pytest.mark.parametrize("readout", ["sum", "max"])
-def test_another_readout_is_another_comparison(tmp_path: Path, readout: str) -> None:
+def test_another_readout_is_another_comparison(tmp_path: Path) -> None:
     run(tmp_path, methods=["vanilla"])
-    with pytest.raises(GraphTransplantError, match=f"`readout` is mean there and {readout} here"):
-        run(tmp_path, methods=["vanilla"], readout=readout)
-
-
-def test_all_trials_of_a_nested_comparison_are_there_once(tmp_path: Path) -> None:
-    trials = [Trial.of_record(record) for record in run(tmp_path, select="nested").records]
-    assert len(set(trials)) == len(trials) == 3 * 3 * 2
+    with pytest.raises(GraphTransplantError, match="`readout` is mean there and sum here"):
+        run(tmp_path, methods=["vanilla"], readout="sum")

@@ -24,12 +24,15 @@ import graph_transplant as gt
 from graph_transplant import training
 from graph_transplant.augment import Augmentation, VirtualEmbeddings, build_method
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments import distributed as engine
-from graph_transplant.experiments.progress import Silent
+from graph_transplant.experiments.engines import (
+    check_engine,
+    join_group,
+    lead_or_serve,
+    run_trials,
+)
+from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Settings, Trial
-from graph_transplant.experiments.trial import Job
-from graph_transplant.experiments.worker import TrialError
-from graph_transplant.training import EndedElsewhereError, EpochLog, FitResult
+from graph_transplant.training import EpochLog, FitResult
 from strategies import rings_and_stars
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -113,7 +116,7 @@ TRIALS = [
 ]
 
 
-class Reporting(Silent):
+class Reporting(Reporter):
     """Remembers what it hears, and may interrupt."""
 
     def __init__(self, limit: int = 100) -> None:
@@ -132,7 +135,7 @@ class Reporting(Silent):
 def run_engine(
     folder: Path,
     trials: Sequence[Trial] = TRIALS,
-    reporter: Silent | None = None,
+    reporter: Reporter | None = None,
     settings: Settings = SETTINGS,
     other: int = 60,
 ) -> list[dict[str, Any]]:
@@ -141,15 +144,23 @@ def run_engine(
 
     def lead() -> int:
         store = shapes()
-        job = Job(settings, store.fingerprint(), "shapes", folder)
         for trial in trials:  # work may be sent several times
-            engine.run_distributed(
-                store, [trial], job, finish=records.append, reporter=reporter or Silent()
+            run_trials(
+                store,
+                [trial],
+                settings,
+                fingerprint=store.fingerprint(),
+                source="shapes",
+                workers=1,
+                scratch=folder,
+                finish=records.append,
+                reporter=reporter or Reporter(),
+                engine="torchrun",
             )
         return 0
 
-    with engine.join_group():
-        engine.lead_or_serve(lead, lambda: shapes(other))
+    with join_group():
+        lead_or_serve(lead, lambda: shapes(other))
     return records
 
 
@@ -188,17 +199,16 @@ def main(folder: Path, ports: Sequence[str]) -> None:
         torch.save(found, folder / f"{rank}.pt")
 
     def trainings() -> dict[str, Any]:
-        with engine.join_group() as joined:
-            assert (joined, engine.group_size(), torch.get_num_threads()) == (rank, 2, 1)
+        with join_group() as joined:
+            assert (joined, torch.get_num_threads()) == (rank, 1)
             return training_results()
 
     part("fit", trainings)
     assert torch.get_num_threads() == 2
-    kept = folder / "checkpoints"
-    kept.mkdir(exist_ok=True)
+    kept = folder / "kept"
     training.CHECKPOINT_SECONDS = 0.0
     undisturbed, stopped, resumed = Reporting(), Reporting(limit=4), Reporting()
-    part("records", lambda: run_engine(folder / "none", reporter=undisturbed))
+    part("records", lambda: run_engine(folder / "undisturbed", reporter=undisturbed))
     part("stopped", lambda: message_of(lambda: run_engine(kept, reporter=stopped)))
     part("resumed", lambda: run_engine(kept, reporter=resumed))
     found["heard"] = [undisturbed.heard, stopped.heard, resumed.heard]
@@ -269,7 +279,7 @@ def test_all_processes_end_with_the_same_weights_and_learn(name: str, two: Any) 
 
 def test_a_callback_that_raises_ends_all_processes(two: Any) -> None:
     assert two[0]["fit"]["callback"] == "KeyboardInterrupt: enough"
-    assert two[1]["fit"]["callback"].startswith(EndedElsewhereError.__name__)
+    assert two[1]["fit"]["callback"].startswith("EndedElsewhereError")
     assert (two[0]["fit"]["shown"], two[1]["fit"]["shown"]) == ([1, 2], [])
 
 
@@ -291,7 +301,7 @@ def test_the_first_process_has_the_records(two: Any) -> None:
 
 def test_a_trial_that_was_stopped_goes_on_from_its_checkpoint(two: Any) -> None:
     assert two[0]["stopped"] == "KeyboardInterrupt: enough"
-    assert two[1]["stopped"].startswith("GroupError: another process of the group ended")
+    assert two[1]["stopped"].startswith("EndedElsewhereError: another process of the group ended")
     _, stopped, resumed = two[0]["heard"]
     assert stopped == ["vanilla", "1/4", "2/4", "3/4"]
     assert resumed[:3] == ["vanilla", "3/4", "4/4"]
@@ -302,14 +312,14 @@ def test_a_trial_that_was_stopped_goes_on_from_its_checkpoint(two: Any) -> None:
 def test_a_process_that_fails_says_why_and_ends_the_others(two: Any) -> None:
     here, there = two
     reason = f"trial {TRIALS[0]} failed: ZeroDivisionError: division by zero"
-    assert there["failed"] == f"{TrialError.__name__}: {reason}"
+    assert there["failed"] == f"TrialError: {reason}"
     assert there["other data"].startswith(
         "GraphTransplantError: process 1 has read other data than the first one"
     )
     for name in ("failed", "other data", "gone"):
-        assert here[name].startswith("GroupError: another process of the group has ended")
+        assert here[name].startswith("EndedElsewhereError: another process of the group has ended")
     assert here["shards"].endswith("`shards` must be 2, the number of processes, got 3")
-    assert there["shards"].startswith("GroupError: another process of the group has ended")
+    assert there["shards"].startswith("EndedElsewhereError: another process of the group has ended")
 
 
 def test_without_torchrun_the_way_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,10 +327,10 @@ def test_without_torchrun_the_way_is_shown(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RANK", "0")
     message = r"not set: WORLD_SIZE, MASTER_ADDR, MASTER_PORT\): start it with `torchrun"
-    with pytest.raises(GraphTransplantError, match=message), engine.join_group():
+    with pytest.raises(GraphTransplantError, match=message), join_group():
         pass
     with pytest.raises(GraphTransplantError, match="engine torchrun needs the processes"):
-        engine.group_size()
+        check_engine("torchrun", None)
 
 
 def torchrun(*words: str) -> str:

@@ -18,6 +18,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 TESTED_HERE = {
     "augment_to_disk.py",
+    "compare_in_python.py",
     "gine_molecules.py",
     "lightning_module.py",
     "onnx_export.py",
@@ -54,6 +55,14 @@ def test_every_example_has_a_test() -> None:
 def test_pyg_loop(tmp_path: Path) -> None:
     found = losses(run("pyg_loop.py", cwd=tmp_path))
     assert found[-1] < found[0]
+
+
+def test_comparing_in_python(tmp_path: Path) -> None:
+    lines = run("compare_in_python.py", "--graphs", "60", "--epochs", "2", cwd=tmp_path)
+    assert any("mine" in line for line in lines)
+    assert (tmp_path / "forest.pdf").read_bytes().startswith(b"%PDF")
+    table = (tmp_path / "table.tex").read_text()
+    assert r"drop 20 \%" in table
 
 
 def test_gine_on_molecules_keeps_edge_attributes(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from torch import Tensor
 
 import graph_transplant as gt
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.experiments.examples import margins
+from graph_transplant.experiments.shown import Structure
 from graph_transplant.experiments.structures import label_words, structures
 from graph_transplant.graphs import GraphStore, Rows
 from graph_transplant.nn import GraphClassifier
-from graph_transplant.saliency import NodeSaliency
+from graph_transplant.saliency import NodeSaliency, margins
 from graph_transplant.targets import TargetScale
 from graph_transplant.trained.explanation import explain, explain_rows, same_reading
 from graph_transplant.trained.model import TrainedModel
@@ -332,9 +332,17 @@ def test_columns_do_not_make_readings_different() -> None:
 # -------------------------------------------------------------------- structure
 
 
+def drawn(store: GraphStore) -> list[Structure]:
+    return structures(store.batch(range(len(store))), store)
+
+
+def orders(graph: Structure) -> tuple[float, ...]:
+    return graph.orders or (1.0,) * len(graph.edges)
+
+
 def test_structures_are_those_of_the_graphs() -> None:
     store = gt.load("motifs", graphs=12)
-    for graph, data in zip(structures(store, batch_size=5), store.to_pyg(), strict=True):
+    for graph, data in zip(drawn(store), store.to_pyg(), strict=True):
         wanted = {tuple(sorted(edge)) for edge in data.edge_index.T.tolist()}
         assert {tuple(sorted(edge)) for edge in graph.edges} == wanted
         assert len(graph.edges) == len(wanted)
@@ -351,7 +359,7 @@ def test_a_self_loop_is_kept() -> None:
         edge_counts=torch.tensor([3]),
         num_outputs=2,
     )
-    (graph,) = structures(store)
+    (graph,) = drawn(store)
     assert set(graph.edges) == {(0, 1), (1, 1)}
 
 
@@ -364,7 +372,7 @@ def test_directed_edges_keep_their_direction() -> None:
         edge_counts=torch.tensor([2]),
         num_outputs=2,
     )
-    (graph,) = structures(store)
+    (graph,) = drawn(store)
     assert graph.directed
     assert set(graph.edges) == {(2, 0), (1, 2)}
 
@@ -376,7 +384,7 @@ def test_molecules_have_their_elements_and_bond_orders(features: str) -> None:
 
     smiles = ["CC(=O)Nc1ccc(O)cc1", "C#N", "[Na+].[Cl-]", "FC(Cl)(Br)I"]
     store = from_smiles(smiles, features=features)
-    for text, graph in zip(smiles, structures(store), strict=True):
+    for text, graph in zip(smiles, drawn(store), strict=True):
         molecule = chem.MolFromSmiles(text)
         assert list(graph.names) == [atom.GetSymbol() for atom in molecule.GetAtoms()]
         assert graph.molecule
@@ -384,14 +392,14 @@ def test_molecules_have_their_elements_and_bond_orders(features: str) -> None:
             tuple(sorted((b.GetBeginAtomIdx(), b.GetEndAtomIdx()))): b.GetBondTypeAsDouble()
             for b in molecule.GetBonds()
         }
-        assert dict(zip(graph.edges, graph.orders, strict=True)) == wanted
+        assert dict(zip(graph.edges, orders(graph), strict=True)) == wanted
 
 
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "first"), [("MUTAG", "CCCCCCCCCCCCCCNOO"), ("Mutagenicity", "")])
 def test_molecules_of_tu_have_their_elements(data_dir: Path, name: str, first: str) -> None:
     store = gt.load(data_dir / "tu" / f"{name}.zip").subset(range(30))
-    found = list(structures(store))
+    found = drawn(store)
     assert all(graph.molecule for graph in found)
     if first:
         assert "".join(found[0].names) == first
@@ -399,7 +407,7 @@ def test_molecules_of_tu_have_their_elements(data_dir: Path, name: str, first: s
     most = {"H": 1, "F": 1, "Cl": 1, "Br": 1, "I": 1, "O": 2, "N": 4, "C": 4}
     for graph in found:
         valence = [0.0] * len(graph.names)
-        for (one, two), order in zip(graph.edges, graph.orders, strict=True):
+        for (one, two), order in zip(graph.edges, orders(graph), strict=True):
             valence[one] += order
             valence[two] += order
         for element, value in zip(graph.names, valence, strict=True):
@@ -415,7 +423,7 @@ def test_labels_of_json_graphs_name_the_nodes() -> None:
     other = networkx.Graph(y="q")
     other.add_node(0, label="red", x=[0.5])
     store = gt.load([graph, other])
-    assert [one.names for one in structures(store)] == [("red", "blue"), ("red",)]
+    assert [one.names for one in drawn(store)] == [("red", "blue"), ("red",)]
 
 
 # -------------------------------------------------------------------- rows of files

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,8 +21,9 @@ import pytest
 
 import graph_transplant as gt
 from graph_transplant.experiments.compare import compare
-from graph_transplant.experiments.protocol import Record, Trial
-from graph_transplant.experiments.records import RecordStore, record_line
+from graph_transplant.experiments.protocol import Trial
+from graph_transplant.experiments.records import RecordStore
+from trials import lines
 
 KILLS = int(os.environ.get("GRAPH_TRANSPLANT_KILLS", "4"))
 REPEATS = 1 + KILLS // 3
@@ -33,14 +34,6 @@ TRIALS = len(METHODS) * 3 * REPEATS
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "killpg"), reason="needs the process groups of POSIX"
 )
-
-
-def lines(records: Sequence[Record]) -> list[bytes]:
-    """The bytes of every record but for its duration, trial by trial."""
-    return [
-        record_line({key: item[key] for key in item if key not in ("seconds", "cost")})
-        for item in sorted(records, key=Trial.of_record)
-    ]
 
 
 # Importing torch takes longer than everything else here, and a killed comparison leaves nothing of
@@ -154,5 +147,6 @@ def test_killed_at_random_moments_and_restarted_it_ends_with_the_same_records(
     assert len({Trial.of_record(item) for item in records}) == len(records) == TRIALS
     assert lines(records) == lines(undisturbed.records)
     left = {item.name for item in out.iterdir()} - {"records.torn"}
-    assert left == {"records.jsonl", "summary.csv", "report.html", "figures", ".lock"}
+    files = {"records.jsonl", "summary.csv", "report.html", "commands.txt", "figures", ".lock"}
+    assert left == files
     print(f"{killed} of {KILLS} kills hit a running comparison of {TRIALS} trials")

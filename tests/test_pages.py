@@ -9,54 +9,43 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import graph_transplant as gt
+from graph_transplant.augment import METHODS
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.graphs import Skipped
-from graph_transplant.report.html import render_report
-from graph_transplant.report.pages import (
-    MEASURES,
-    render_card,
+from graph_transplant.experiments.shown import Structure
+from graph_transplant.graphs import GraphStore, Skipped
+from graph_transplant.metrics import METRICS
+from graph_transplant.report.card import render_card, write_card
+from graph_transplant.report.explanations import (
     render_explanations,
     render_gallery,
-    write_card,
     write_explanations,
     write_gallery,
 )
 from graph_transplant.trained.description import check_description
-from graph_transplant.trained.explanation import ExplainedRows, Structure
+from graph_transplant.trained.explanation import ExplainedRows
+from graph_transplant.trained.gallery import mixtures
 from page_samples import (
     NASTY,
     PHENOL,
+    Page,
     card,
     explanation,
     mixture,
     nasty_card,
     nasty_explanation,
-    records,
     view,
 )
-from page_samples import Page as Parsed
 
-
-class Page(Parsed):
-    """Joins the pieces of a word as a browser does."""
-
-    ENDS_A_WORD = frozenset({"p", "dt", "dd", "th", "td", "li", "h1", "h2", "h3", "caption"})
-
-    def handle_endtag(self, tag: str) -> None:
-        super().handle_endtag(tag)
-        if tag in self.ENDS_A_WORD:
-            self.words.append(" ")
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", "".join(self.words)).replace("\u00a0", " ")
-
+QUICK: dict[str, Any] = {"count": 3, "epochs": 1, "hidden": 8}
 
 # -------------------------------------------------------------------- safety
 
@@ -69,85 +58,53 @@ PAGES: dict[str, Callable[[str], str]] = {
         ExplainedRows((nasty_explanation(name),) * 2, (Skipped(3, name, name),), name)
     ),
     "gallery": lambda name: render_gallery([mixture(name)] * 2),
-    "comparison": lambda name: render_report(records(name, name, name)),
 }
-HARMLESS = {
-    *("html", "head", "meta", "title", "style", "body", "main", "header", "footer", "section"),
-    *("article", "aside", "figure", "figcaption", "div", "p", "span", "h1", "h2", "h3", "ul"),
-    *("li", "dl", "dt", "dd", "b", "small", "bdi", "code", "pre", "var", "sub", "a"),
-    *("table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary"),
-    *("svg", "desc", "path", "circle", "rect", "line", "polyline", "polygon", "text"),
-}
-# A comparison has further headings, and one script of our own that sorts its table.
-MORE = {"comparison": {"h4", "nav", "ol", "button", "script"}}
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [(k, n) for k in PAGES for n in NASTY],
-)
-def test_no_name_breaks_a_page(kind: str, name: str) -> None:
-    text = PAGES[kind](NASTY[name])
-    page = Page(text)
+@pytest.mark.parametrize("kind", PAGES)
+def test_no_name_breaks_a_page(kind: str) -> None:
     ordinary = Page(PAGES[kind]("ordinary"))
-    # The same elements stand on the page whatever the data are called, in the same order, but for
-    # the notes about long names; and no attribute can run a script.
-    assert {tag for tag, _ in page.tags} <= HARMLESS | MORE.get(kind, set())
-    assert page.count("script") == ordinary.count("script")
-    assert page.count("section") == ordinary.count("section")
-    assert page.count("article") == ordinary.count("article")
-    assert page.count("style") == 1
-    for _, attributes in page.tags:
-        assert not [key for key in attributes if key.startswith("on")]
-        assert set(attributes) & {"src", "srcset", "action", "formaction", "data"} == set()
-        assert (attributes.get("href") or "#").startswith("#")
-    assert "49" not in page.text or name != "template"
-    assert text.encode("utf-8")
-    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", text)
+    for title, name in NASTY.items():
+        text = PAGES[kind](name)
+        page = Page(text)
+        # The same elements stand on the page whatever the data are called.
+        assert {tag for tag, _ in page.tags} <= {tag for tag, _ in ordinary.tags}, title
+        for tag in ("script", "style", "section", "article", "figure", "svg", "tr"):
+            assert page.count(tag) == ordinary.count(tag), (title, tag)
+        for _, given in page.tags:
+            assert not [key for key in given if key.startswith("on")]
+            assert set(given) & {"src", "srcset", "action", "formaction", "data"} == set()
+            assert (given.get("href") or "#").startswith("#")
+        assert text.encode("utf-8")
+        assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", text)
+        assert name in page.text or title != "template"
 
 
 @pytest.mark.parametrize("kind", ["classes", "explanations", "gallery"])
-def test_names_are_shown_as_they_are(kind: str) -> None:
-    name = '<b>&"quoted"\''
+def test_names_are_shown_as_they_are_and_long_ones_are_cut(kind: str) -> None:
+    name = '<b>&"quoted"\' $x$'
     assert name in Page(PAGES[kind](name)).text
-
-
-@pytest.mark.parametrize("kind", ["classes", "explanations", "gallery"])
-def test_long_names_are_cut_with_the_whole_at_hand(kind: str) -> None:
-    page = Page(PAGES[kind](NASTY["long"]))
-    assert max(map(len, page.text.split())) <= 400 or kind == "classes"
-    assert any(len(attributes.get("title") or "") >= 10_000 for _, attributes in page.tags)
+    assert any(len(title) >= 10_000 for title in Page(PAGES[kind](NASTY["long"])).values("title"))
 
 
 @pytest.mark.parametrize("kind", PAGES)
 def test_pages_need_nothing_else(kind: str) -> None:
     text = PAGES[kind]("plain")
     page = Page(text)
-    (policy,) = [
-        attributes["content"]
-        for tag, attributes in page.tags
-        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
-    ]
-    assert policy is not None
+    (policy,) = [content for content in page.values("content") if "default-src" in content]
     assert "default-src 'none'" in policy
-    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    if kind == "comparison":
-        # Nothing but the very script that stands there may run.
-        (script,) = scripts
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        assert re.findall(r"script-src ([^;]*);", policy) == [f"'sha256-{digest}'"]
-    else:
-        assert not scripts
-        assert "script-src" not in policy
-    assert text.count("<script") == len(scripts)
-    assert not re.search(r"https?://|url\(|@import|javascript:", text)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert re.findall(r"script-src ([^;]*);", policy) == [f"'sha256-{digest}'"]
+    assert not re.search(r"https?://|url\((?!#)|@import|javascript:", text)
     assert page.tags[0] == ("html", {"lang": "en"})
     assert page.count("h1") == page.count("main") == 1
+    assert [name for name, n in Counter(page.values("id")).items() if n > 1] == []
     assert text == PAGES[kind]("plain")
 
 
 def test_no_torch_is_needed_to_write_a_card() -> None:
-    code = "import sys, graph_transplant.report.pages; print('torch' in sys.modules)"
+    code = "import sys, graph_transplant.report.card; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -166,7 +123,8 @@ def test_pages_are_written_whole(tmp_path: Path) -> None:
 
 
 def test_explanations_say_what_models_say() -> None:
-    page = Page(render_explanations([explanation()], data="some/where/bace.csv"))
+    text = render_explanations([explanation()], data="some/where/bace.csv")
+    page = Page(text)
     for words in (
         "Explanations for bace.csv",
         "BACE_1",
@@ -177,22 +135,23 @@ def test_explanations_say_what_models_say() -> None:
         "Says inactive wrong",
         "transplant-ep: right 1 of 1",
         "vanilla: right 0 of 1",
+        "would change without the embedding of this atom",
     ):
         assert words in page.text, words
     shares = view(PHENOL).share
-    assert f"Most salient: O 1 {100 * shares[0]:.1f} %, C 2 {100 * shares[1]:.1f} %" in page.text
-    bars = [a["style"] for _, a in page.tags if "style" in a]
-    assert bars == ["width:87.0%"] * 2
+    assert f"Most salient: O 1 {100 * shares[0]:.0f} %, C 2 {100 * shares[1]:.0f} %" in page.text
+    assert [style for style in page.values("style") if style.startswith("width")] == [
+        "width:87.0%"
+    ] * 2
+    assert 'aria-label="BACE_1, saliency of vanilla: Molecule of 7 atoms and 7 bonds. Most' in text
+    seen = view(PHENOL, kind="gradient")
+    gradient = Page(render_explanations([explanation(views=(seen,))]))
+    assert "the norm of the gradient, as in the paper" in gradient.text
+    # One model needs no name over its drawings.
+    assert gradient.count("h3") == 0
 
 
-def test_one_model_needs_no_name_over_its_drawings() -> None:
-    text = render_explanations([explanation(views=(view(PHENOL),))])
-    assert Page(text).count("h3") == 0
-    assert 'class="sheets"' in text
-    assert 'class="sheets"' not in render_explanations([explanation()])
-
-
-def test_values_have_no_confidence() -> None:
+def test_missing_parts_of_explanations_are_left_out() -> None:
     seen = view(PHENOL, label="pIC50 7.2", confidence=None, correct=None, output="pIC50")
     text = render_explanations([explanation(truth="pIC50 6.9", views=(seen,))])
     page = Page(text)
@@ -201,34 +160,12 @@ def test_values_have_no_confidence() -> None:
     assert "Drawn for pIC50" in page.text
     assert "sure" not in page.text
     assert 'class="bar"' not in text
-
-
-def test_bare_numbers_are_called_classes() -> None:
-    seen = view(PHENOL, label="1", output="1")
-    page = Page(render_explanations([explanation(truth="0", views=(seen,))]))
-    assert "true label: class 0" in page.text
+    seen = view(PHENOL, label="1", output="1", correct=None, share=(0.0,) * 7)
+    page = Page(render_explanations([explanation(truth=None, text="", views=(seen,))]))
     assert "Says class 1" in page.text
-    assert "Drawn for" not in page.text
-
-
-def test_the_page_says_which_saliency_it_draws() -> None:
-    embedding = Page(render_explanations([explanation(views=(view(PHENOL),))])).text
-    assert "would change without the embedding of this atom" in embedding
-    assert "the gradient times the embedding" in embedding
-    assert "norm of the gradient" not in embedding
-    seen = view(PHENOL, kind="gradient")
-    gradient = Page(render_explanations([explanation(views=(seen,))])).text
-    assert "would change if the embedding of this atom moved a little" in gradient
-    assert "the norm of the gradient, as in the paper" in gradient
-    assert "without the embedding" not in gradient
-    assert "times the embedding" not in gradient
-
-
-def test_unknown_truth_is_left_out() -> None:
-    seen = view(PHENOL, correct=None)
-    page = Page(render_explanations([explanation(truth=None, views=(seen,))]))
     assert "true label" not in page.text
     assert "Model transplant-ep" in page.text
+    assert "No atom moves this prediction." in page.text
 
 
 def test_what_could_not_be_read_is_told() -> None:
@@ -242,14 +179,17 @@ def test_what_could_not_be_read_is_told() -> None:
 
 
 def test_large_graphs_are_told_to_be_cut() -> None:
-    nodes = 501
-    edges = tuple((k, k + 1) for k in range(nodes - 1))
-    path = Structure(("",) * nodes, edges, (1.0,) * len(edges), molecule=False, directed=False)
-    page = Page(render_explanations([explanation(structure=path, views=(view(path),))]))
+    edges = tuple((k, k + 1) for k in range(500))
+    path = Structure(("",) * 501, edges, (1.0,) * 500, molecule=False, directed=False)
+    page = Page(render_explanations([explanation(structure=path, text="", views=(view(path),))]))
     assert "only the first 500 are drawn" in page.text
-    assert "Graph of 501 nodes, of which the first 500 are drawn" in page.text
     assert "501 nodes, 500 edges, of which the first 500 nodes are drawn" in page.text
-    assert "first 500" not in Page(render_explanations([explanation()])).text
+
+
+def test_a_molecule_whose_text_has_other_atoms_is_drawn_from_its_graph() -> None:
+    pytest.importorskip("rdkit")
+    text = render_explanations([explanation(text="CCO")])
+    assert text.count("fill:var(--halo)") == 2 * 7 + 5  # two models, and the legend
 
 
 # -------------------------------------------------------------------- gallery
@@ -259,11 +199,12 @@ def test_the_gallery_shows_shares_and_weight() -> None:
     text = render_gallery([mixture(), mixture()])
     page = Page(text)
     for words in (
-        "transplant-ep on bace",
+        "Graphs mixed by transplant-ep",
+        "Mixed graphs of bace",
         "1 active →into inactive",
         "I(Sπ, V̄π) = 0.61",
         "I(S, V \\ V̄) = 0.40",
-        "λ = 0.60 60.4 % active, 39.6 % inactive",
+        "λ = 0.60 60 % active, 40 % inactive",
         "1 new bond",
         "7 · active",
         "Saliency and edges come from a small model.",
@@ -272,95 +213,126 @@ def test_the_gallery_shows_shares_and_weight() -> None:
         assert words in page.text, words
     assert page.count("article") == 2
     assert text.count('role="img"') == 6
-    sizes = Page(render_gallery([mixture(method="transplant-size-label")]))
+    sizes = Page(render_gallery([mixture(method="transplant-size-label", labels=(), label="7.1")]))
     assert "how many of its nodes" in sizes.text
+    assert "λ = 0.60 7.1" in sizes.text
     with pytest.raises(GraphTransplantError, match="at least one mixed graph, got none"):
         render_gallery([])
 
 
-def test_values_are_mixed_in_words() -> None:
-    page = Page(render_gallery([mixture(labels=(), label="pIC50 6.61")]))
-    assert "λ = 0.60 pIC50 6.61" in page.text
+@pytest.fixture(scope="module")
+def motifs() -> GraphStore:
+    return gt.load("motifs", graphs=60)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("transplant-")])
+def test_what_is_shown_is_what_was_mixed(method: str, motifs: GraphStore) -> None:
+    found = mixtures(motifs, method=method, **QUICK)
+    assert found == mixtures(motifs, method=method, **QUICK)
+    for one in found:
+        source, destination, mixed = one.source, one.destination, one.structure
+        for part in (source, destination):
+            number = int(part.id) - 1
+            assert part.label == (motifs.label_names or ())[int(motifs.y[number])]
+            assert len(part.structure.names) == int(motifs.node_counts[number])
+        assert sum(one.from_source) == sum(source.chosen)
+        assert len(one.from_source) - sum(one.from_source) == sum(destination.chosen)
+        # New edges are those between the parts; within, the edges of the two graphs are kept.
+        between = {
+            n
+            for n, (a, b) in enumerate(mixed.edges)
+            if len({*map(one.from_source.__getitem__, (a, b))}) > 1
+        }
+        assert set(one.new_edges) == between
+        kept = [
+            sum(p.chosen[a] and p.chosen[b] for a, b in p.structure.edges)
+            for p in (source, destination)
+        ]
+        assert len(mixed.edges) - len(between) == sum(kept)
+        shares = source.share, destination.share
+        assert one.weight == pytest.approx(shares[0] / sum(shares), abs=1e-5)
+    text = render_gallery(found)
+    assert text.count('role="img"') == 9
+    assert ('stroke-dasharray:5 4"' in text.partition("<article")[2]) == any(
+        one.new_edges for one in found
+    )
+
+
+def test_mixtures_say_where_saliency_comes_from_and_what_cannot_be_shown(
+    motifs: GraphStore,
+) -> None:
+    note = mixtures(motifs, method="transplant-dp", **QUICK)[0].note
+    assert note.startswith("Saliency comes from a small gcs model trained for 1 epoch on 48 of")
+    with pytest.raises(GraphTransplantError, match="drop-nodes has no such part"):
+        mixtures(motifs, method="drop-nodes")
+    with pytest.raises(GraphTransplantError, match="has 1 graph; a mixed graph needs two"):
+        mixtures(motifs.subset([0]))
+    values = motifs.with_targets(
+        1000.0 + torch.arange(60.0), task="regression", num_outputs=1, label_names=["mass"]
+    )
+    (one, *_) = mixtures(values, method="transplant-dp", **QUICK)
+    assert one.labels == ()
+    assert one.label.startswith("mass 10")
+
+
+def test_molecules_are_drawn_as_molecules() -> None:
+    pytest.importorskip("rdkit")
+    from graph_transplant.datasets.molecules import from_smiles
+
+    store = from_smiles(["CCO", "CCN", "CCCO", "CCCN", "OCCO", "NCCN"])
+    store = store.with_targets(torch.tensor([0, 1, 0, 1, 0, 1]))
+    found = mixtures(store, method="transplant-dp", **QUICK)
+    assert "a small gine model" in found[0].note
+    text = render_gallery(found)
+    assert text.count("Molecule of") == 9
+    assert "var(--atom-o)" in text.partition("<article")[2]
+    assert "opacity:.35" in text.partition("<article")[2], "what is left out is pale"
 
 
 # -------------------------------------------------------------------- model card
 
 
-@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
-def test_the_sample_is_a_description(task: str) -> None:
+WORDS = {
+    "multiclass": (
+        "Predicts Class of a molecule, trained on bace",
+        "On 152 test molecules that training never saw, given one molecule with the label",
+        "it ranks them rightly 81 times in 100: AUROC 0.810 (95 % interval 0.740 to 0.870).",
+        "Which classes does it confuse?",
+        "inactive 822 54.3 %",
+        "divided by 1.34",
+    ),
+    "multilabel": (
+        "Predicts 3 labels of a molecule",
+        # Of those that were measured for the label, not of all.
+        "NR-AR 90 6.0 %",
+        "NR-ER 40 10.0 %",
+        "their share of those it was measured for",
+    ),
+    "regression": (
+        "Predicts pIC50 of a molecule",
+        "it explains 52.0 % of the variation: R² 0.520",
+        "Predictions are given with ±1.4, which holds for nine in ten molecules",
+        "here it holds for 100 %.",
+    ),
+}
+
+
+@pytest.mark.parametrize("task", WORDS)
+def test_the_card_speaks_plainly(task: str) -> None:
     check_description(card(task), "sample")
-
-
-@pytest.mark.parametrize(
-    ("task", "words"),
-    [
-        (
-            "multiclass",
-            (
-                "Predicts Class of a molecule, trained on bace",
-                "On 152 test molecules that training never saw, given one molecule with the label",
-                "and one without, it ranks them rightly 81 times in 100: AUROC 0.810 (95 %",
-                "interval 0.740 to 0.870).",
-                "Which classes does it confuse?",
-                "inactive 822 54.3 %",
-                "Can its confidence be trusted?",
-                "How well does it rank?",
-                "divided by 1.34",
-            ),
-        ),
-        (
-            "multilabel",
-            (
-                "Predicts 3 labels of a molecule",
-                "3 labels, yes or no each",
-                # Of those that were measured for the label, not of all.
-                "NR-AR 90 6 %",
-                "NR-ER 40 10 %",
-                "SR-p53 300 25 %",
-                "their share of those it was measured for",
-            ),
-        ),
-        (
-            "regression",
-            (
-                "Predicts pIC50 of a molecule",
-                "it explains 52 % of the variation: R² 0.520",
-                "Predictions are given with ±1.4, which holds for nine in ten molecules",
-                "here it holds for 100 %.",
-                "RMSE",
-                "1 number",
-            ),
-        ),
-    ],
-)
-def test_the_card_speaks_plainly(task: str, words: tuple[str, ...]) -> None:
     page = Page(render_card(card(task)))
-    for some in words:
-        assert some in page.text, some
-    for key in card(task)["metrics"]["test"]:
-        assert MEASURES[key][0] in page.text
-        assert MEASURES[key][1] in page.text
     for some in (
+        *WORDS[task],
+        *(METRICS[key].definition for key in card(task)["metrics"]["test"]),
         "Molecules that share a Bemis–Murcko scaffold",
         "3 rows of the data could not be used",
         "Only 152 molecules were held out",
         "the weights of epoch 41 were kept",
-        "5 min 12 s",
         "graph-transplant predict MODEL new.csv --out predictions.csv",
         "The table needs a column mol",
-        "graph-transplant train bace.csv.gz",
-        "--smiles mol",
-        "--split scaffold",
         "ab" * 32,
     ):
         assert some in page.text, some
-
-
-def test_every_figure_of_the_card_is_drawn_twice() -> None:
-    text = render_card(card())
-    assert Page(text).count("figure") == 4
-    assert text.count("<svg") == 8
-    assert Page(render_card(card("regression"))).count("figure") == 3
 
 
 def test_shades_of_the_confusion_matrix_are_shares_of_its_rows() -> None:
@@ -372,13 +344,6 @@ def test_shades_of_the_confusion_matrix_are_shares_of_its_rows() -> None:
         ("miss", "--share:0.250"),
         ("hit", "--share:0.750"),
     ]
-
-
-def test_classes_that_are_numbers_are_called_classes_on_the_card() -> None:
-    made = card(label_names=["0", "1"], roc={"1": [[0.0, 0.0], [1.0, 1.0]]})
-    page = Page(render_card(made))
-    assert "class 0 822 54.3 %" in page.text
-    assert "class 1 20 60" in page.text  # a row of the confusion matrix
 
 
 def test_many_classes_are_told_by_their_mistakes() -> None:
@@ -409,7 +374,7 @@ def test_what_is_not_defined_is_a_dash() -> None:
     made["metrics"]["test"] |= {"auroc": None, "accuracy": 0.5}
     made["metrics"]["intervals"] = {"auroc": [None, None]}
     page = Page(render_card(made))
-    assert re.search(r"AUROC How often .*? – – ", page.text)
+    assert re.search(r"AUROC Area under .*? - - ", page.text)
     assert "50 % of its predictions are right" in page.text
 
 
@@ -435,7 +400,7 @@ def test_a_model_that_was_chosen_by_its_loss_has_no_curve_of_a_score() -> None:
     made = card("regression")
     made["training"]["metric"] = "loss"
     page = Page(render_card(made))
-    assert "Learning " not in page.text.replace("Learning rate", "")
+    assert "on the validation molecules by epoch" not in page.text
     assert "the best by the lowest loss" in page.text
 
 
@@ -456,39 +421,19 @@ def command_of(description: dict[str, Any]) -> tuple[str, dict[str, str]]:
 
 
 TRAINED_WITH = {
-    "method": "transplant-ep",
-    "model": "gine",
-    "layers": "3",
-    "hidden": "128",
-    "readout": "mean",
-    "dropout": "0.5",
-    "epochs": "300",
-    "batch-size": "128",
-    "learning-rate": "0.0005",
-    "seed": "0",
-}
+    "method": "transplant-ep", "model": "gine", "layers": "3", "hidden": "128", "readout": "mean",
+    "dropout": "0.5", "epochs": "300", "batch-size": "128", "learning-rate": "0.0005", "seed": "0",
+}  # fmt: skip
 
 
 def test_the_command_has_every_option_of_a_table() -> None:
     made = card("multilabel")
     made["training"] |= {"validation": 0.25, "test": 0.0, "balance": True}
     made["reading"] |= {"smiles": "my column", "features": "elements", "elements": ["C"]}
-    assert command_of(made) == (
-        "bace.csv.gz",
-        TRAINED_WITH
-        | {
-            "smiles": "my column",
-            "target": "NR-AR,NR-ER,SR-p53",
-            "id": "CID",
-            "features": "elements",
-            "task": "multilabel",
-            "split": "scaffold",
-            "validation": "0.25",
-            "test": "0.0",
-            "metric": "auroc",
-            "balance": "",
-        },
-    )
+    told = {"smiles": "my column", "target": "NR-AR,NR-ER,SR-p53", "id": "CID"}
+    told |= {"features": "elements", "task": "multilabel", "metric": "auroc", "balance": ""}
+    told |= {"split": "scaffold", "validation": "0.25", "test": "0.0"}
+    assert command_of(made) == ("bace.csv.gz", TRAINED_WITH | told)
 
 
 def test_the_command_for_an_sdf_names_features_and_no_column_of_structures() -> None:
@@ -501,14 +446,6 @@ def test_the_command_for_an_sdf_names_features_and_no_column_of_structures() -> 
     told = {"target": "pIC50", "features": "ogb", "task": "regression", "metric": "accuracy"}
     assert options == TRAINED_WITH | shares | told
     assert "graph-transplant predict MODEL new.sdf" in Page(render_card(made)).text
-
-
-def test_the_command_for_data_sets_has_no_options_that_they_do_not_take() -> None:
-    rest = TRAINED_WITH | {"split": "official", "metric": "auroc"}
-    for reading in (None, {"kind": "molecules", "features": "ogb"}):
-        made = card(reading=reading)
-        made["training"] |= {"split": "official", "validation": None, "test": None}
-        assert command_of(made)[1] == rest
 
 
 def test_parts_that_were_given_are_not_promised_again() -> None:
@@ -571,28 +508,35 @@ def test_the_command_trains_the_same_model_again(
     assert second.description["metrics"] == first.description["metrics"]
 
 
-def test_the_command_is_safe_to_paste() -> None:
-    made = card(data={**card()["data"], "source": "my data; rm -rf $HOME.csv"})
+def test_the_card_tells_its_worst_news() -> None:
+    made = card()
+    assert "It does worse" not in Page(render_card(made)).text
+    made["metrics"]["validation"]["auroc"] = 0.95
+    made["metrics"]["test_uncalibrated"]["ece"] = 0.01
+    made["metrics"]["test"]["accuracy"] = 0.54
     page = Page(render_card(made))
-    assert "graph-transplant train 'my data; rm -rf $HOME.csv'" in page.text
+    assert (
+        "worse on the test molecules than on the validation ones: AUROC 0.810 instead" in page.text
+    )
+    assert "Calibration made confidence worse on the test molecules" in page.text
+    assert "from 0.010 to 0.050" in page.text
+    assert "always saying the largest class would be right in 52.6 % of the test" in page.text
 
 
-def test_a_hopeless_regression_is_called_so() -> None:
+def test_missing_parts_of_a_card_are_left_out() -> None:
+    page = Page(render_card(card(curve=[], roc=None, reliability=None, confusion=None)))
+    assert page.count("figure") == 0
+    assert "Learning curves" not in page.text
+    whole = Page(render_card(card()))
+    assert whole.count("figure") == 4
+    assert [tag for tag, given in whole.tags if tag == "details" and "open" in given] == []
+
+
+def test_hopeless_values_are_called_so_and_do_not_hide_the_rest() -> None:
     made = card("regression")
     made["metrics"]["test"]["r2"] = -0.2
-    assert "no better than always saying the mean: R² −0.200" in Page(render_card(made)).text
-
-
-def test_values_far_below_nought_do_not_hide_the_rest() -> None:
-    made = card("regression")
-    plain = render_card(made)
     made["curve"][0]["validation_score"] = -400.0
     page = Page(render_card(made))
+    assert "no better than always saying the mean: R² −0.200" in page.text
     assert "Values below −1 are drawn there." in page.text
     assert "−400" not in page.text
-    assert "drawn there" not in plain
-
-
-def test_an_empty_curve_draws_no_learning() -> None:
-    made: dict[str, Any] = card(curve=[])
-    assert "Learning " not in Page(render_card(made)).text.replace("Learning rate", "")

@@ -13,8 +13,8 @@ import pytest
 
 from graph_transplant.augment import METHODS
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.published import all_published, data_sizes, published
 from graph_transplant.nn import CONVOLUTIONS
+from graph_transplant.paper.published import all_published, data_sizes, published
 
 SMALL = ("COLLAB", "NCI1", "ENZYMES", "Mutagenicity", "COIL-DEL")
 MEDIUM = ("NCI-H23", "MOLT-4", "P388")
@@ -205,14 +205,14 @@ def test_sizes_and_folds_of_the_source() -> None:
 
 def test_the_file_is_one_row_per_line() -> None:
     # So that a change of one figure is one changed line.
-    text = files("graph_transplant.experiments").joinpath("published.json").read_text("utf-8")
+    text = files("graph_transplant.paper").joinpath("published.json").read_text("utf-8")
     rows = [line for line in text.splitlines() if '"experiment"' in line]
     assert len(rows) == len(json.loads(text)["figures"]) == len(all_published())
 
 
 def test_reading_it_needs_no_torch() -> None:
     code = (
-        "import sys; from graph_transplant.experiments.published import published; "
+        "import sys; from graph_transplant.paper.published import published; "
         "published('table1', 'NCI1', 'gcs', 'vanilla'); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from graph_transplant.augment.methods import METHODS, parse_method, search_space
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import Record
+from graph_transplant.experiments.protocol import Condition, Record
+from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import (
     SELECTIONS,
     left_out,
@@ -22,7 +23,7 @@ from graph_transplant.experiments.selection import (
     select,
     selection_table,
 )
-from graph_transplant.experiments.summary import notes
+from made_up import made_up
 
 FOLDS = 4
 
@@ -38,18 +39,9 @@ def trial(
     test: float = 0.5,
     **changes: Any,
 ) -> Record:
-    return {
-        "data": "toy",
-        "model": "gcs",
-        "method": method,
-        "layers": layers,
-        "repeat": repeat,
-        "fold": fold,
-        "inner": inner,
-        "validation": {"accuracy": validation, "auroc": 0.9},
-        "test": {"accuracy": test},
-        "settings": {"folds": FOLDS},
-    } | changes
+    (record,) = made_up(method, [test], layers=layers, repeat=repeat, fold=fold, inner=inner)
+    record["validation"] = {"accuracy": validation, "auroc": 0.9}
+    return record | {"settings": {"folds": FOLDS, "epochs": 100}} | changes
 
 
 def candidate(
@@ -95,20 +87,28 @@ def test_validation_chooses_one_candidate_for_all_folds() -> None:
     assert deeper[0]["method"] == "drop-nodes:ratio=0.4"
 
 
-def test_models_and_data_sets_choose_for_themselves() -> None:
+def test_models_data_sets_and_conditions_choose_for_themselves() -> None:
     good, bad = [0.9] * 4, [0.1] * 4
     records = []
     for changes, first, second in (
-        ({"data": "toy", "model": "gcs"}, good, bad),
-        ({"data": "toy", "model": "gin"}, bad, good),
-        ({"data": "other", "model": "gcs"}, bad, good),
+        ({}, good, bad),
+        ({"model": "gin"}, bad, good),
+        ({"data": "other"}, bad, good),
+        ({"label_noise": 0.2}, bad, good),
     ):
         records += candidate("a", 3, first, **changes) + candidate("a", 4, second, **changes)
     layers = {
-        (record["data"], record["model"]): record["layers"]
+        (record["data"], record["model"], Condition.of(record).short): record["layers"]
         for record in select(records[::-1], "validation")
     }
-    assert layers == {("toy", "gcs"): 3, ("toy", "gin"): 4, ("other", "gcs"): 4}
+    assert layers == {
+        ("toy", "gcs", ""): 3,
+        ("toy", "gin", ""): 4,
+        ("other", "gcs", ""): 4,
+        ("toy", "gcs", "noise 20 %"): 4,
+    }
+    (passed_over,) = left_out(records[:-1], "validation")
+    assert passed_over.startswith("With 20 % of the training labels wrong, gcs: a with 4 layers")
 
 
 def test_only_folds_that_all_entrants_have_finished_have_a_say() -> None:
@@ -123,6 +123,8 @@ def test_only_folds_that_all_entrants_have_finished_have_a_say() -> None:
     assert left_out(apart, "validation") == [
         "a with gcs is left out: there is no fold that all of its 2 candidates have finished."
     ]
+    found = [(item.validation, item.chosen) for item in selection_table(apart, "validation")]
+    assert found == [(None, False), (None, False), (0.5, True)]
 
 
 @pytest.mark.parametrize("how", ["validation", "nested"])
@@ -166,7 +168,8 @@ def test_an_incomplete_vote_is_told_with_the_folds_of_all_repeats() -> None:
         *candidate("a", 4, [0.6] * 2, repeat=1),
     ]
     assert left_out(records, "validation") == ["a with gcs is chosen on 6 of 8 folds."]
-    assert "a with gcs is chosen on 6 of 8 folds." in notes(finished(records), "validation")
+    assert "a with gcs is chosen on 6 of 8 folds." in Results(records, "validation").notes
+    assert Results(records).notes == [], "nothing is chosen"
     # A family of one has nothing to choose.
     assert left_out(records[:3], "validation") == []
     # Of those that do take part none shares a fold.
@@ -177,19 +180,6 @@ def test_an_incomplete_vote_is_told_with_the_folds_of_all_repeats() -> None:
         "a with gcs is left out: there is no fold that all of its 2 candidates that take part have "
         "finished."
     )
-
-
-def test_the_notes_of_a_report_name_candidates_without_a_part() -> None:
-    records = [*candidate("vanilla", 3, [0.5] * 4), trial("vanilla", 5, 0, 0.9)]
-    sentence = "gcs: vanilla with 5 layers has 1 of 4 folds and takes no part in the selection."
-    assert sentence in notes(finished(records), "validation")
-    assert sentence not in notes(finished(records))
-
-
-def finished(records: Iterable[Record]) -> list[Record]:
-    """Give records what notes look at besides."""
-    settings = {"folds": FOLDS, "epochs": 50}
-    return [record | {"epochs": 50, "best_epoch": 10, "settings": settings} for record in records]
 
 
 def test_inner_trials_alone_are_no_finished_fold() -> None:
@@ -287,15 +277,6 @@ def test_test_scores_change_no_choice(seed: int, how: str) -> None:
     assert selection_table(records, how) == table
 
 
-def test_nested_never_looks_at_trials_of_other_folds() -> None:
-    generator = np.random.default_rng(0)
-    values = {("a", layers): generator.random((1, FOLDS, 3)) for layers in (3, 4)}
-    before = chosen(select(grid(values), "nested"))
-    for scores in values.values():
-        scores[:, 1:] = generator.random((1, FOLDS - 1, 3))
-    assert chosen(select(grid(values), "nested"))[0] == before[0]
-
-
 def test_nested_leaves_out_a_fold_whose_inner_trials_are_not_all_there() -> None:
     values = {("a", layers): np.full((1, FOLDS, 3), layers / 10) for layers in (3, 4)}
     records = [
@@ -330,12 +311,6 @@ def test_the_table_tells_means_and_choices() -> None:
     assert (shallow.chosen, deep.chosen) == (False, True)
     assert (shallow.folds, deep.folds) == (0, 4)
     assert shallow.trials == 4
-
-
-def test_the_table_of_candidates_that_share_no_fold() -> None:
-    first, second = selection_table([trial("a", 3, 0, 0.5), trial("a", 4, 1, 0.5)], "validation")
-    assert (first.validation, first.trials, first.chosen) == (None, 0, False)
-    assert (second.validation, second.trials, second.chosen) == (None, 0, False)
 
 
 def test_an_official_split_is_selected_by_validation_and_not_nested() -> None:

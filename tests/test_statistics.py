@@ -20,12 +20,12 @@ from graph_transplant.experiments.statistics import (
     average_ranks,
     corrected_paired_test,
     critical_difference,
+    detectable_difference,
     effect_size,
     friedman,
     holm,
-    mean,
     mean_interval,
-    standard_deviation,
+    pairs_needed,
     wilcoxon,
 )
 
@@ -59,15 +59,6 @@ def test_without_correction_it_is_the_paired_t_test(differences: list[float]) ->
     assert (ours.low, ours.high) == pytest.approx((interval.low, interval.high), abs=1e-9)
 
 
-def test_the_correction_makes_it_harder_to_be_significant() -> None:
-    differences = [0.02, 0.05, 0.01, 0.04, 0.03]
-    plain = corrected_paired_test(differences, test_to_train=0.0)
-    corrected = corrected_paired_test(differences, test_to_train=1 / 3)
-    assert plain.p_value is not None
-    assert corrected.p_value is not None
-    assert plain.p_value < 0.02 < corrected.p_value
-
-
 @given(
     st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=15).filter(lambda v: np.std(v) > 1e-3),
     st.floats(0, 1),
@@ -86,20 +77,9 @@ def test_without_spread_there_is_a_difference_but_no_test(differences: list[floa
     test = corrected_paired_test(differences, test_to_train=1 / 3)
     assert test.difference == pytest.approx(differences[0])
     assert (test.low, test.high, test.statistic, test.p_value) == (None, None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"differences": []}, "`differences` must have at least one entry"),
-        ({"test_to_train": -1.0}, "`test_to_train` must be at least 0"),
-        ({"level": 1.0}, "`level` must be between 0 and 1"),
-    ],
-)
-def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> None:
-    good = {"differences": [0.1, 0.2], "test_to_train": 0.25}
-    with pytest.raises(GraphTransplantError, match=message):
-        corrected_paired_test(**(good | arguments))  # type: ignore[arg-type]
+    for function in (mean_interval, detectable_difference, pairs_needed):
+        assert function(differences, test_to_train=1 / 3) is None
+        assert function([], test_to_train=1 / 3) is None
 
 
 def closed_testing(p_values: list[float]) -> list[float]:
@@ -125,14 +105,6 @@ def test_holm_leaves_out_what_was_not_tested() -> None:
     assert holm([]) == []
 
 
-def test_mean_and_deviation_by_hand() -> None:
-    assert mean([0.1, 0.2, 0.6]) == pytest.approx(0.3)
-    assert standard_deviation([0.1, 0.2, 0.6]) == pytest.approx(math.sqrt(0.07))
-    assert mean([]) is None
-    assert standard_deviation([]) is None
-    assert standard_deviation([0.4]) is None
-
-
 # Intervals and effect sizes ---------------------------------------------------------------------
 
 
@@ -151,11 +123,6 @@ def test_interval_without_correction_is_the_usual_one(values: list[float]) -> No
     low, high = mean_interval(values, test_to_train=0.25) or (0, 0)
     assert low < usual[0]
     assert high > usual[1]
-
-
-@pytest.mark.parametrize("values", [[], [0.5], [0.7, 0.7, 0.7], [0.1 + 0.2, 0.3]])
-def test_no_interval_without_spread(values: list[float]) -> None:
-    assert mean_interval(values, test_to_train=1 / 3) is None
 
 
 def test_effect_size_by_hand() -> None:
@@ -180,6 +147,65 @@ def test_effect_size_is_unbiased() -> None:
 @pytest.mark.parametrize("values", [[], [0.1], [0.1, 0.2], [0.2, 0.2, 0.2], [0.3 - 0.1, 0.2, 0.2]])
 def test_no_effect_size_of_two_pairs_or_without_spread(values: list[float]) -> None:
     assert effect_size(values) is None
+
+
+# Power ------------------------------------------------------------------------------------------
+
+
+def of_size(pairs: int, difference: float) -> list[float]:
+    """Differences with this mean and a standard deviation of 1."""
+    values = np.linspace(-1, 1, pairs)
+    return (values / values.std(ddof=1) + difference).tolist()
+
+
+@pytest.mark.parametrize(("pairs", "overlap"), [(5, 0.0), (5, 1 / 3), (10, 1 / 8), (30, 1 / 3)])
+def test_a_detectable_difference_is_found_in_four_of_five_simulated_comparisons(
+    pairs: int, overlap: float
+) -> None:
+    difference = detectable_difference(of_size(pairs, 0.0), test_to_train=overlap)
+    assert difference is not None
+    generator = np.random.default_rng(pairs)
+    # What folds share, because their training sets overlap, has no part in their spread.
+    shared = math.sqrt(overlap) * generator.normal(size=(4000, 1))
+    draws = difference + shared + generator.normal(size=(4000, pairs))
+    tests = [corrected_paired_test(row, test_to_train=overlap) for row in draws.tolist()]
+    found = np.mean([test.p_value < 0.05 for test in tests])
+    # The standard error of this share is 0.006.
+    assert found == pytest.approx(0.8, abs=0.03)
+    # Exactly, it is a non-central t distribution.
+    limit, error = stats.t.ppf(0.975, pairs - 1), math.sqrt(1 / pairs + overlap)
+    exact = stats.nct(pairs - 1, difference / error)
+    assert found == pytest.approx(exact.sf(limit) + exact.cdf(-limit), abs=0.02)
+
+
+@given(st.floats(0.03, 5))
+def test_without_overlap_pairs_needed_is_the_closed_form(size: float) -> None:
+    needed = pairs_needed(of_size(4, size), test_to_train=0.0)
+    assert needed is not None
+
+    def closed_form(pairs: float) -> float:
+        """Squared quantiles over the squared size; those of so many pairs."""
+        return float(((stats.t.ppf([0.975, 0.8], pairs - 1).sum()) / size) ** 2)
+
+    assert closed_form(needed) <= needed * (1 + 1e-9)
+    # It is the smallest; beyond a hundred it is counted in tens.
+    if needed > 2:
+        fewer = needed - (1 if needed <= 100 else 10)
+        assert closed_form(fewer) > fewer * (1 - 1e-3)
+    # Never infinite, however many it takes.
+    many = pairs_needed(of_size(4, size / 1000), test_to_train=0.0)
+    assert many == pytest.approx((stats.norm.ppf([0.975, 0.8]).sum() * 1000 / size) ** 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("overlap", [1 / 20, 1 / 3])
+def test_overlap_is_a_floor_that_no_number_of_pairs_gets_below(overlap: float) -> None:
+    floor = stats.norm.ppf([0.975, 0.8]).sum() * math.sqrt(overlap)
+    assert pairs_needed(of_size(5, 0.99 * floor), test_to_train=overlap) == math.inf
+    needed = pairs_needed(of_size(5, -1.2 * floor), test_to_train=overlap)
+    assert needed is not None
+    # As many find what is detectable with as many.
+    detectable = detectable_difference(of_size(int(needed), 0.0), test_to_train=overlap)
+    assert detectable == pytest.approx(1.2 * floor, rel=0.02)
 
 
 # Wilcoxon ---------------------------------------------------------------------------------------
@@ -213,15 +239,6 @@ def test_wilcoxon_of_many_pairs_is_scipys_approximation(differences: list[float]
     if sum(map(bool, differences)) > EXACT_PAIRS:
         theirs = stats.wilcoxon(differences, zero_method="wilcox", method="asymptotic").pvalue
         assert wilcoxon(differences) == pytest.approx(theirs, rel=1e-9)
-
-
-def test_wilcoxon_hardly_changes_where_the_approximation_begins() -> None:
-    generator = np.random.default_rng(3)
-    differences = generator.normal(0.3, 1.0, EXACT_PAIRS).tolist()
-    exact = wilcoxon(differences)
-    normal = stats.wilcoxon(differences, method="asymptotic").pvalue
-    assert exact == pytest.approx(normal, abs=0.02)
-    assert exact != normal
 
 
 def test_wilcoxon_sees_ties_through_rounding_errors_and_needs_a_difference() -> None:
@@ -336,6 +353,11 @@ def test_critical_difference_from_the_published_table(
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: corrected_paired_test([], test_to_train=0.25), "at least one entry, got none"),
+        (
+            lambda: corrected_paired_test([1, 2], test_to_train=0, level=1),
+            "`level` must be between",
+        ),
         (lambda: friedman([[1.0, 2.0]]), "at least two blocks and two methods, got 1 and 2"),
         (lambda: friedman([[1.0], [2.0]]), "at least two blocks and two methods, got 2 and 1"),
         (lambda: average_ranks([]), "`scores` must have the same methods .* got no blocks"),
@@ -346,7 +368,7 @@ def test_critical_difference_from_the_published_table(
         (lambda: mean_interval([1.0, 2.0], test_to_train=-1), "`test_to_train` must be at least"),
     ],
 )
-def test_bad_arguments_of_the_others_are_named(call: Callable[[], object], message: str) -> None:
+def test_bad_arguments_are_named(call: Callable[[], object], message: str) -> None:
     with pytest.raises(GraphTransplantError, match=message):
         call()
 

@@ -11,11 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graph_transplant import augment, datasets, transforms
+    from graph_transplant import augment, datasets, figures, transforms
     from graph_transplant.augment import METHODS, Augmentation, GraphTransplant
     from graph_transplant.datasets import load, stream
     from graph_transplant.errors import DataError, GraphTransplantError
     from graph_transplant.estimator import GraphTransplantClassifier, GraphTransplantRegressor
+    from graph_transplant.experiments.compare import compare
+    from graph_transplant.experiments.results import Results, read_results
     from graph_transplant.graphs import GraphStore
     from graph_transplant.nn import GraphClassifier
     from graph_transplant.saliency import NodeSaliency
@@ -34,17 +36,20 @@ _MODULES = {
     "GraphTransplantError": "errors",
     "GraphTransplantRegressor": "estimator",
     "NodeSaliency": "saliency",
+    "Results": "experiments.results",
     "TensorBoard": "tensorboard",
     "TrainedModel": "trained",
     "augmented_loss": "training",
+    "compare": "experiments.compare",
     "evaluate": "training",
     "explain": "trained",
     "fit": "training",
     "load": "datasets",
+    "read_results": "experiments.results",
     "stream": "datasets",
     "train": "trained",
 }
-_SUBPACKAGES = ("augment", "datasets", "transforms")
+_SUBPACKAGES = ("augment", "datasets", "figures", "transforms")
 
 __all__ = [
     "METHODS",
@@ -57,16 +62,20 @@ __all__ = [
     "GraphTransplantError",
     "GraphTransplantRegressor",
     "NodeSaliency",
+    "Results",
     "TensorBoard",
     "TrainedModel",
     "__version__",
     "augment",
     "augmented_loss",
+    "compare",
     "datasets",
     "evaluate",
     "explain",
+    "figures",
     "fit",
     "load",
+    "read_results",
     "stream",
     "train",
     "transforms",

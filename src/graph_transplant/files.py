@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -94,3 +95,13 @@ def try_lock(file: IO[bytes]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def folder_name(name: str) -> str:
+    """Make the name of a folder from any text.
+
+    Example:
+        >>> folder_name("my data/v2"), folder_name("../")
+        ('my-data-v2', 'data')
+    """
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "data"

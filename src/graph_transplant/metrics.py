@@ -1,389 +1,197 @@
-"""Measurements of predictions: accuracy, calibration error, likelihood, ranking."""
+"""The registry of metrics: what trials measure, tables show and methods are judged by.
+
+To add a metric, put a :class:`Metric` into :data:`METRICS`: trials then record it, and tables,
+pages and help texts show it. This module imports no torch, so that tables are made without.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-import torch
-from torch import Tensor
-from torch.nn.functional import one_hot, softplus
+from graph_transplant.errors import DataError, check_choice
+from graph_transplant.format import number, percent, units
 
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import TASKS
+if TYPE_CHECKING:
+    from torch import Tensor
 
-CALIBRATION_BINS = 15
+TASKS: Final = ("multiclass", "multilabel", "regression")
 
-
-def expected_calibration_error(
-    probabilities: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS
-) -> float:
-    """Compute the expected calibration error of the predicted class, in equal-width bins.
-
-    Args:
-        probabilities: float ``[graphs, classes]``.
-        labels: True classes, int64 ``[graphs]``.
-        bins: Number of bins; 15 as in the paper.
-
-    Returns:
-        Mean gap between confidence and accuracy over the bins, weighted by how many fall in each;
-        NaN without graphs.
-
-    Example:
-        >>> p = torch.tensor([[0.9, 0.1], [0.9, 0.1]])
-        >>> round(expected_calibration_error(p, torch.tensor([0, 1])), 3)
-        0.4
-    """
-    confidence, predicted = probabilities.to(torch.double).max(1)
-    correct = predicted.eq(labels).to(torch.double)
-    # Bins are (lower, upper]: a confidence on an edge belongs to the bin below it.
-    place = (confidence * bins).ceil().to(torch.long).sub_(1).clamp_(0, bins - 1)
-    gap = torch.zeros(bins, dtype=torch.double).index_add_(0, place, confidence - correct)
-    return float(gap.abs().sum() / labels.numel())
+Compute = Callable[["Tensor", "Tensor", str], float | None]
 
 
-def adaptive_calibration_error(
-    probabilities: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS
-) -> float:
-    r"""Compute the calibration error of the predicted class, in bins of equal counts.
+@dataclass(frozen=True)
+class Metric:
+    """One measurement of predictions.
 
-    Equal-width bins put most graphs of a sure model into the last one; these hold about as many
-    graphs each (Nguyen and O'Connor, EMNLP 2015). Graphs go into bins by the rank of their
-    confidence. Equal confidences are never parted: all go where the middle of their ranks belongs.
-    So the result does not depend on the order of the graphs, and bins of many ties differ in size.
-    With :math:`b` graphs of lower confidence and :math:`c` of the same, bin
-    :math:`\lfloor (b + c/2)\, \mathrm{bins} / \mathrm{graphs} \rfloor` is theirs.
-
-    Args:
-        probabilities: float ``[graphs, classes]``.
-        labels: True classes, int64 ``[graphs]``.
-        bins: Number of bins; with fewer graphs, each has its own.
-
-    Returns:
-        Mean gap between confidence and accuracy over the bins, weighted by how many fall in each;
-        NaN without graphs.
+    Attributes:
+        title: What it is called.
+        definition: One or two sentences for people who meet it in a table.
+        compute: Takes outputs and targets, float ``[graphs, outputs]``, and the task; NaN where it
+            is not defined on these graphs, ``None`` where it never is.
+        tasks: The tasks it is for.
+        higher: Whether more is better.
+        decides: The tasks in which checkpoints, candidates and methods can be judged by it.
+        form: How its values are written.
 
     Example:
-        >>> p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.3, 0.7]])
-        >>> round(adaptive_calibration_error(p, torch.tensor([0, 1, 0, 1]), bins=2), 3)
-        0.375
+        >>> METRICS["auroc"].title, METRICS["auroc"].word, METRICS["accuracy"].word
+        ('AUROC', 'AUROC', 'accuracy')
     """
-    if bins < 1:
-        raise GraphTransplantError(f"`bins` must be at least 1, got {bins}")
-    confidence, predicted = probabilities.to(torch.double).max(1)
-    correct = predicted.eq(labels).to(torch.double)
-    _, inverse, count = torch.unique(confidence, return_inverse=True, return_counts=True)
-    # Twice the middle rank, so that everything stays a whole number.
-    middle = 2 * count.cumsum(0) - count
-    place = (middle * bins).div(2 * max(labels.numel(), 1), rounding_mode="floor")[inverse]
-    gap = torch.zeros(bins, dtype=torch.double).index_add_(0, place, confidence - correct)
-    return float(gap.abs().sum() / labels.numel())
+
+    title: str
+    definition: str
+    compute: Compute
+    tasks: tuple[str, ...]
+    higher: bool = True
+    decides: tuple[str, ...] = ()
+    form: Callable[[float | None], str] = number
+
+    @property
+    def word(self) -> str:
+        """The title within a sentence."""
+        return self.title if self.title[1:2].isupper() or "²" in self.title else self.title.lower()
 
 
-def brier_score(probabilities: Tensor, labels: Tensor) -> float:
-    r"""Compute the Brier score :math:`\frac{1}{n} \sum_i \sum_c (p_{ic} - y_{ic})^2`.
+def _score(name: str) -> Compute:
+    """A function of :mod:`graph_transplant.scores`, which is imported when it is called."""
 
-    It is a proper score: no other probabilities have a lower expectation than the true ones. For
-    two classes it is twice the mean of :math:`(p - y)^2` of one of them, as in Brier's paper of
-    1950.
+    def compute(outputs: Tensor, targets: Tensor, task: str) -> float | None:
+        function: Compute = getattr(import_module("graph_transplant.scores"), name)
+        return function(outputs, targets, task)
 
-    Args:
-        probabilities: float ``[graphs, classes]``.
-        labels: True classes, int64 ``[graphs]``.
+    return compute
 
-    Returns:
-        A number from 0 to 2; NaN without graphs.
+
+_LABELLED: Final = TASKS[:2]
+_NUMBERS: Final = TASKS[2:]
+
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric(
+        "Accuracy",
+        "Share of test graphs whose class was predicted correctly; of several labels, the share of "
+        "correct entries.",
+        _score("accuracy"),
+        _LABELLED,
+        decides=TASKS[:1],
+        form=percent,
+    ),
+    "auroc": Metric(
+        "AUROC",
+        "Area under the ROC curve: the chance that a graph that has the label is ranked above one "
+        "that does not; with several labels their mean. 50 % is guessing.",
+        _score("auroc"),
+        _LABELLED,
+        decides=_LABELLED,
+    ),
+    "average_precision": Metric(
+        "Average precision",
+        "Graphs are ranked by how likely they have the label: the mean, over those that have it, "
+        "of the share that has it among all ranked as high; with several labels their mean. Of two "
+        "classes it is that of the second, the rarer one where classes are words. Guessing reaches "
+        "the share of graphs that have the label.",
+        _score("average_precision_score"),
+        _LABELLED,
+        decides=_LABELLED,
+    ),
+    "r2": Metric(
+        "R²",
+        "Share of the variance of the true values that the predictions explain; with several "
+        "values their mean. 100 % is perfect, 0 % as good as always saying the mean; it may be "
+        "worse than that.",
+        _score("r2"),
+        _NUMBERS,
+        decides=_NUMBERS,
+    ),
+    "ece": Metric(
+        "ECE",
+        "Expected calibration error: how far stated confidence is from actual accuracy, over 15 "
+        "bins. 0 is perfect.",
+        _score("ece"),
+        _LABELLED,
+        higher=False,
+    ),
+    "nll": Metric(
+        "Loss",
+        "Negative log-likelihood of the true class on the test graphs.",
+        _score("nll"),
+        _LABELLED,
+        higher=False,
+    ),
+    "adaptive_ece": Metric(
+        "Adaptive ECE",
+        "Calibration error over bins that hold equally many graphs.",
+        _score("adaptive_ece"),
+        _LABELLED,
+        higher=False,
+    ),
+    "brier": Metric(
+        "Brier score",
+        "Mean squared distance between stated probabilities and the truth.",
+        _score("brier"),
+        _LABELLED,
+        higher=False,
+    ),
+    "rmse": Metric(
+        "RMSE",
+        "Root of the mean squared error, in the units of the data.",
+        _score("rmse"),
+        _NUMBERS,
+        higher=False,
+        form=units,
+    ),
+    "mae": Metric(
+        "MAE",
+        "Mean absolute error, in the units of the data.",
+        _score("mae"),
+        _NUMBERS,
+        higher=False,
+        form=units,
+    ),
+}
+"""All metrics, by the names they have in records and on the command line."""
+
+
+def deciding(task: str | None = None) -> list[str]:
+    """Metrics that methods can be judged by, for one task or for any.
 
     Example:
-        >>> brier_score(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0]))
-        0.25
+        >>> deciding("regression"), deciding("multilabel")
+        (['r2'], ['auroc', 'average_precision'])
     """
-    wanted = one_hot(labels, probabilities.shape[1])
-    return float((probabilities.to(torch.double) - wanted).square().sum(1).mean())
+    return [
+        name
+        for name, metric in METRICS.items()
+        if (metric.decides if task is None else task in metric.decides)
+    ]
 
 
-def area_under_roc(scores: Tensor, positive: Tensor) -> float:
-    """Compute the area under the ROC curve; ties count one half.
-
-    Args:
-        scores: Larger means more likely positive, float ``[graphs]``.
-        positive: bool ``[graphs]``.
-
-    Returns:
-        A number between 0 and 1, or NaN when only one class is present.
-
-    Example:
-        >>> area_under_roc(torch.tensor([0.1, 0.4, 0.35, 0.8]), torch.tensor([0, 0, 1, 1]).bool())
-        0.75
-    """
-    pos, neg = int(positive.sum()), int((~positive).sum())
-    if not pos or not neg:
-        return float("nan")
-    _, inverse, count = torch.unique(scores, return_inverse=True, return_counts=True)
-    upper = count.cumsum(0).to(torch.double)
-    mean_rank = upper - (count - 1) / 2
-    total = float(mean_rank[inverse][positive].sum())
-    return (total - pos * (pos + 1) / 2) / (pos * neg)
-
-
-def mean_area_under_roc(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
-    """Compute the area under the ROC curve of two classes, or its mean over labels.
-
-    Args:
-        logits: float ``[graphs, outputs]``.
-        targets: One-hot for ``"multiclass"``, which must have two classes; 0, 1 or NaN (missing)
-            for ``"multilabel"``. float ``[graphs, outputs]``.
-        task: ``"multiclass"`` or ``"multilabel"``.
-
-    Returns:
-        A number between 0 and 1. Labels of which the present entries are all equal do not count; it
-        is NaN when no label is left.
-
-    Example:
-        >>> logits = torch.tensor([[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]])
-        >>> targets = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, float("nan")]])
-        >>> mean_area_under_roc(logits, targets, "multilabel")
-        1.0
-    """
-    return _mean_ranking(area_under_roc, "the area under the ROC curve", logits, targets, task)
-
-
-def _mean_ranking(
-    measured: Callable[[Tensor, Tensor], float],
-    name: str,
-    logits: Tensor,
-    targets: Tensor,
-    task: str,
-) -> float:
-    """Measure a ranking by the second of two classes, or by each label and take the mean."""
-    _check_shapes(logits, targets)
-    scores = logits.to(torch.double)
-    if check_choice("task", task, TASKS[:2]) == "multiclass":
-        if logits.shape[1] != 2:
-            raise DataError(f"{name} needs two classes, or labels; got {logits.shape[1]} classes")
-        log_probabilities = torch.log_softmax(scores, dim=1)
-        margin = log_probabilities[:, 1] - log_probabilities[:, 0]
-        return measured(margin, targets.argmax(1).eq(1))
-    found = []
-    for score, target in zip(scores.unbind(1), targets.unbind(1), strict=True):
-        present = ~target.isnan()
-        found.append(measured(score[present], target[present].gt(0.5)))
-    # What is undefined is NaN, and an average of nothing is too.
-    return float(torch.tensor(found, dtype=torch.double).nanmean())
-
-
-def average_precision(scores: Tensor, positive: Tensor) -> float:
-    """Compute the average precision: precision at every positive, ties taken together.
-
-    Args:
-        scores: Larger means more likely positive, float ``[graphs]``.
-        positive: bool ``[graphs]``.
-
-    Returns:
-        A number between 0 and 1, or NaN when nothing is positive.
-
-    Example:
-        >>> scores = torch.tensor([0.1, 0.4, 0.35, 0.8])
-        >>> round(average_precision(scores, torch.tensor([0, 0, 1, 1]).bool()), 4)
-        0.8333
-    """
-    total = int(positive.sum())
-    if not total:
-        return float("nan")
-    _, inverse, count = torch.unique(scores, return_inverse=True, return_counts=True)
-    hits = torch.zeros_like(count).index_add_(0, inverse, positive.to(count.dtype))
-    # Thresholds from the highest score down; graphs of one score are found together.
-    hits, count = hits.flip(0).to(torch.double), count.flip(0).to(torch.double)
-    precision = hits.cumsum(0) / count.cumsum(0)
-    return float((hits * precision).sum() / total)
-
-
-def mean_average_precision(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
-    """Compute the average precision of the second of two classes, or its mean over labels.
-
-    Which class is the second matters: the rarer one is the one to be found. Where classes are words
-    in a file, the rarer is made the second; numbers keep their order.
-
-    Args:
-        logits: float ``[graphs, outputs]``.
-        targets: One-hot for ``"multiclass"``, which must have two classes; 0, 1 or NaN (missing)
-            for ``"multilabel"``. float ``[graphs, outputs]``.
-        task: ``"multiclass"`` or ``"multilabel"``.
-
-    Returns:
-        A number between 0 and 1. Labels without a positive entry do not count; it is NaN when no
-        label is left.
-
-    Example:
-        >>> logits = torch.tensor([[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]])
-        >>> targets = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, float("nan")]])
-        >>> mean_average_precision(logits, targets, "multilabel")
-        0.75
-    """
-    return _mean_ranking(average_precision, "average precision", logits, targets, task)
-
-
-def _check_shapes(logits: Tensor, targets: Tensor) -> None:
-    if logits.shape != targets.shape:
-        raise DataError(
-            f"`logits` and `targets` must have one shape; got {list(logits.shape)} and "
-            f"{list(targets.shape)}"
-        )
-
-
-def classification_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
-    """Measure the predictions of a classifier.
-
-    Args:
-        logits: float ``[graphs, classes]``.
-        targets: One-hot, float ``[graphs, classes]``.
-
-    Returns:
-        ``accuracy``, ``ece`` (15 equal-width bins), ``adaptive_ece`` (15 bins of equal counts),
-        ``brier``, ``nll``, and for two classes ``auroc`` and the ``average_precision`` of the
-        second.
-
-    Example:
-        >>> figures = classification_metrics(torch.tensor([[4.0, 0.0], [0.0, 4.0]]), torch.eye(2))
-        >>> figures["accuracy"], figures["auroc"]
-        (1.0, 1.0)
-    """
-    _check_shapes(logits, targets)
-    labels = targets.argmax(1)
-    log_probabilities = torch.log_softmax(logits.to(torch.double), dim=1)
-    probabilities = log_probabilities.exp()
-    figures = {
-        "accuracy": float(logits.argmax(1).eq(labels).to(torch.double).mean()),
-        "ece": expected_calibration_error(probabilities, labels),
-        "adaptive_ece": adaptive_calibration_error(probabilities, labels),
-        "brier": brier_score(probabilities, labels),
-        "nll": float(-log_probabilities.gather(1, labels.unsqueeze(1)).mean()),
-    }
-    if logits.shape[1] == 2:
-        figures["auroc"] = mean_area_under_roc(logits, targets)
-        figures["average_precision"] = mean_average_precision(logits, targets)
-    return figures
-
-
-def label_metrics(logits: Tensor, targets: Tensor) -> dict[str, float]:
-    """Measure the predictions of several labels per graph; entries that are missing do not count.
-
-    Args:
-        logits: float ``[graphs, labels]``.
-        targets: 0, 1 or NaN (missing), float ``[graphs, labels]``.
-
-    Returns:
-        ``auroc``, the mean over the labels that have both values; ``average_precision``, the mean
-        over the labels that have a positive entry; ``accuracy``, the share of
-        entries on the right side of zero; ``nll``, the mean binary cross-entropy of the entries;
-        ``ece``, in 15 equal-width bins, of the likelier of the two values of each entry, all labels
-        together, and ``adaptive_ece``, likewise in bins of equal counts; ``brier``, the mean of
-        :math:`(p - y)^2` of the entries. All are NaN when no entry is present.
-
-    Example:
-        >>> logits = torch.tensor([[2.0, -1.0], [-2.0, 1.0]])
-        >>> figures = label_metrics(logits, torch.tensor([[1.0, 0.0], [0.0, float("nan")]]))
-        >>> figures["accuracy"], figures["auroc"]
-        (1.0, 1.0)
-    """
-    _check_shapes(logits, targets)
-    present = ~targets.isnan()
-    score, positive = logits[present].to(torch.double), targets[present].gt(0.5)
-    probability = score.sigmoid()
-    two_classes = torch.stack((1 - probability, probability), dim=1)
-    truth = positive.to(torch.long)
-    nothing = float("nan")
-    return {
-        "accuracy": float(score.gt(0).eq(positive).to(torch.double).mean()),
-        "ece": expected_calibration_error(two_classes, truth) if len(truth) else nothing,
-        "adaptive_ece": adaptive_calibration_error(two_classes, truth) if len(truth) else nothing,
-        "brier": float((probability - positive.to(torch.double)).square().mean()),
-        "nll": float(softplus(torch.where(positive, -score, score)).mean()),
-        "auroc": mean_area_under_roc(logits, targets, "multilabel"),
-        "average_precision": mean_average_precision(logits, targets, "multilabel"),
-    }
-
-
-def regression_metrics(outputs: Tensor, targets: Tensor) -> dict[str, float]:
-    """Measure predicted numbers; entries that are missing do not count.
+def measure(outputs: Tensor, targets: Tensor, task: str) -> dict[str, float]:
+    """Measure predictions by every metric of their task.
 
     Args:
         outputs: float ``[graphs, outputs]``.
-        targets: With NaN where an entry is missing, float ``[graphs, outputs]``.
-
-    Returns:
-        ``rmse`` and ``mae`` over all entries that are present; ``r2``, the mean over the outputs
-        (:func:`mean_r2`). NaN when there are no entries.
-
-    Example:
-        >>> regression_metrics(torch.tensor([[1.0], [5.0]]), torch.tensor([[1.0], [2.0]]))["mae"]
-        1.5
-    """
-    _check_shapes(outputs, targets)
-    present = ~targets.isnan()
-    error = outputs[present].to(torch.double) - targets[present].to(torch.double)
-    return {
-        "rmse": float(error.square().mean().sqrt()),
-        "mae": float(error.abs().mean()),
-        "r2": mean_r2(outputs, targets),
-    }
-
-
-def mean_r2(outputs: Tensor, targets: Tensor) -> float:
-    """Compute the coefficient of determination R², the mean over outputs.
-
-    It is 1 minus the squared error as a share of the variance: 1 is perfect, 0 as good as the mean
-    of the targets, and there is no lower end. Shifting and scaling targets and outputs together
-    does not change it.
-
-    Args:
-        outputs: float ``[graphs, outputs]``.
-        targets: With NaN where an entry is missing, float ``[graphs, outputs]``.
-
-    Returns:
-        The mean over the outputs whose targets are not all equal; NaN when there is none.
-
-    Example:
-        >>> mean_r2(torch.tensor([[1.0], [2.0], [2.0]]), torch.tensor([[1.0], [2.0], [3.0]]))
-        0.5
-    """
-    _check_shapes(outputs, targets)
-    found = []
-    for output, target in zip(outputs.unbind(1), targets.unbind(1), strict=True):
-        present = ~target.isnan()
-        true, error = (
-            target[present].to(torch.double),
-            (output[present].to(torch.double) - target[present]),
-        )
-        if len(true) and bool(true.min() < true.max()):
-            spread = (true - true.mean()).square().sum()
-            found.append(float(1 - error.square().sum() / spread))
-    return float(torch.tensor(found, dtype=torch.double).mean())
-
-
-def measure(logits: Tensor, targets: Tensor, task: str) -> dict[str, float]:
-    """Measure predictions by what suits their task.
-
-    Args:
-        logits: float ``[graphs, outputs]``.
-        targets: float ``[graphs, outputs]``, with NaN where an entry is missing.
+        targets: float ``[graphs, outputs]``; NaN where an entry is missing.
         task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
 
-    Returns:
-        See :func:`classification_metrics`, :func:`label_metrics` and :func:`regression_metrics`.
-
     Example:
+        >>> import torch
         >>> sorted(measure(torch.zeros(2, 3), torch.eye(3)[:2], "multiclass"))
         ['accuracy', 'adaptive_ece', 'brier', 'ece', 'nll']
-        >>> sorted(measure(torch.zeros(2, 3), torch.eye(3)[:2], "multilabel"))
-        ['accuracy', 'adaptive_ece', 'auroc', 'average_precision', 'brier', 'ece', 'nll']
         >>> sorted(measure(torch.zeros(2, 1), torch.ones(2, 1), "regression"))
         ['mae', 'r2', 'rmse']
     """
     check_choice("task", task, TASKS)
-    if task == "multiclass":
-        return classification_metrics(logits, targets)
-    return (
-        label_metrics(logits, targets)
-        if task == "multilabel"
-        else regression_metrics(logits, targets)
-    )
+    if outputs.shape != targets.shape:
+        raise DataError(
+            f"outputs and targets must have one shape; got {list(outputs.shape)} and "
+            f"{list(targets.shape)}"
+        )
+    found = {
+        name: metric.compute(outputs, targets, task)
+        for name, metric in METRICS.items()
+        if task in metric.tasks
+    }
+    return {name: value for name, value in found.items() if value is not None}

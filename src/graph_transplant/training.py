@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,22 +25,13 @@ from graph_transplant.augment import Augmentation, CleanPass
 from graph_transplant.augment.base import merged_measurements
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
-from graph_transplant.metrics import mean_area_under_roc, mean_average_precision, mean_r2
+from graph_transplant.metrics import METRICS, deciding
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.saliency import ModuleAdapter, Predictor, as_predictor, module_of, unwrapped
 from graph_transplant.targets import Loss, as_targets, graph_losses, rarest_label, targets_of
 
 Augmentations = Augmentation | Sequence[Augmentation]
 LossFunction = Callable[[Tensor, Tensor], Tensor]
-
-METRICS = ("accuracy", "auroc", "average_precision", "r2")
-"""What training can be stopped and weights be chosen by."""
-
-_SCORES: Final[dict[str, Callable[[Tensor, Tensor, str], float]]] = {
-    "auroc": mean_area_under_roc,
-    "average_precision": mean_average_precision,
-    "r2": lambda outputs, targets, task: mean_r2(outputs, targets),
-}
 
 PATIENCE_UNITS = ("iterations", "epochs")
 """What patience can be counted in."""
@@ -210,7 +201,7 @@ def augmented_loss(
     Example:
         >>> import graph_transplant as gt
         >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8)
+        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
         >>> loss = gt.augmented_loss(model, store.batch(range(8)), gt.GraphTransplant())
         >>> loss.backward()
     """
@@ -488,7 +479,7 @@ def fit(
         >>> import graph_transplant as gt
         >>> store = gt.load("motifs")
         >>> train, validation = store.subset(range(32)), store.subset(range(32, 48))
-        >>> model = gt.GraphClassifier.for_data(train, hidden=8)
+        >>> model = gt.GraphClassifier.for_data(train, hidden=8, seed=0)
         >>> result = gt.fit(model, train, validation, gt.GraphTransplant(), seed=0, epochs=2)
         >>> result.epochs
         2
@@ -770,7 +761,7 @@ def _balanced_order(classes: Tensor, generator: torch.Generator) -> Tensor:
 
 def _check_metric(metric: str, validation: GraphStore) -> None:
     """Refuse a metric that the validation graphs do not have."""
-    check_choice("metric", metric, METRICS)
+    check_choice("metric", metric, deciding())
     if metric == "accuracy":
         return
     task = validation.task
@@ -786,21 +777,22 @@ def _check_metric(metric: str, validation: GraphStore) -> None:
     targets = as_targets(validation.y, validation.num_outputs)
     # Average precision is defined without negatives, but then it is 1 whatever the model says.
     decisive = "auroc" if metric == "average_precision" else metric
-    if math.isnan(_SCORES[decisive](torch.zeros_like(targets), targets, task)):
+    found = METRICS[decisive].compute(torch.zeros_like(targets), targets, task)
+    if found is None or math.isnan(found):
         if metric == "r2":
-            found = "have no target that varies"
+            reason = "have no target that varies"
         else:
-            found = "are all of one class" if two_classes else "have no label with both values"
+            reason = "are all of one class" if two_classes else "have no label with both values"
         raise GraphTransplantError(
             f"`metric` is {metric!r}, which is not defined on the validation graphs of "
-            f"{validation.name}: they {found}"
+            f"{validation.name}: they {reason}"
         )
 
 
 def _score(checked: Evaluation, metric: str, task: str) -> float:
     """Return what patience and the best weights go by; higher is better."""
     if metric != "accuracy":
-        return _SCORES[metric](checked.logits, checked.targets, task)
+        return METRICS[metric].compute(checked.logits, checked.targets, task) or 0.0
     return checked.accuracy if task == "multiclass" else -checked.loss
 
 

@@ -55,42 +55,35 @@ def unpack(name: str, directory: Path) -> Path:
 
 
 def summary_and_verdict(directory: Path, how: str) -> tuple[str, dict[str, Any]]:
-    """Give ``summary.csv`` and the numbers of the verdicts, by the door of the report command."""
-    from graph_transplant.experiments.records import RecordStore
-    from graph_transplant.experiments.summary import (
-        SIGNIFICANT,
-        pairwise,
-        summarise,
-        summary_csv,
-        verdicts,
-    )
+    """Give ``summary.csv`` and the numbers of the verdicts."""
+    from graph_transplant.experiments.results import read_results
+    from graph_transplant.experiments.verdict import SIGNIFICANT
 
-    records = RecordStore(directory).read()
-    rows = summarise(records, how)
+    results = read_results(directory, selection=how)
     verdict = {
         "verdicts": [
-            {**_fields(found, GROUP), "kind": found.kind, "best": found.best}
-            for found in verdicts(rows)
+            {**group._asdict(), "kind": found.kind, "best": found.best}
+            for group, found in results.verdicts.items()
         ],
         "methods": [
             {
-                **_fields(row, GROUP),
-                "method": row.method,
-                **_fields(row, NUMBERS),
-                "significant": row.p_holm is not None and row.p_holm < SIGNIFICANT,
+                **{name: row[name] for name in (*GROUP, "method", *NUMBERS)},
+                "significant": row["p_holm"] is not None and row["p_holm"] < SIGNIFICANT,
             }
-            for row in rows
+            for row in _plain(results.summary())
         ],
         "pairs": [
-            [*_fields(row, GROUP).values(), row.first, row.second, row.difference, row.p_holm]
-            for row in pairwise(records, how)
+            [row[name] for name in (*GROUP, "first", "second", "difference", "p_holm")]
+            for row in _plain(results.pairs)
         ],
     }
-    return summary_csv(rows), verdict
+    return results.to_csv(), verdict
 
 
-def _fields(item: object, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in names}
+def _plain(table: Any) -> list[dict[str, Any]]:
+    """Rows of a table as JSON values."""
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    return json.loads(json.dumps(rows))
 
 
 def _compact(entry: object) -> str:

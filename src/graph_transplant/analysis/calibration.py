@@ -15,7 +15,8 @@ from torch import Tensor
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.graphs import TASKS
-from graph_transplant.metrics import CALIBRATION_BINS, measure
+from graph_transplant.metrics import measure
+from graph_transplant.scores import CALIBRATION_BINS
 
 TEMPERATURES: Final = (0.2, 20.0)
 """The lowest and the highest temperature. Where the held-out graphs are told apart without an
@@ -112,7 +113,7 @@ def reliability(
     """Compare confidence with accuracy, in intervals of equal width.
 
     The mean gap of the intervals, weighted by their counts, is the
-    :func:`~graph_transplant.metrics.expected_calibration_error`.
+    :func:`~graph_transplant.scores.expected_calibration_error`.
 
     Args:
         probabilities: float ``[graphs, classes]``. For several labels per graph see

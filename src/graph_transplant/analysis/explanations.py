@@ -25,7 +25,13 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_choic
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.kernels.compiling import Ints
 from graph_transplant.nn import GraphClassifier, Prediction, evaluating
-from graph_transplant.saliency import NodeSaliency, Predictor, as_predictor
+from graph_transplant.saliency import (
+    NodeSaliency,
+    Predictor,
+    as_predictor,
+    margins,
+    read_saliency,
+)
 from graph_transplant.segments import offsets, rank_in_segment, segment_sum
 from graph_transplant.targets import batch_targets, graph_losses, targets_of
 from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
@@ -301,34 +307,18 @@ def _read(
     predictor: Predictor, batch: GraphBatch, task: str, reading: NodeSaliency
 ) -> tuple[Prediction, Tensor, Tensor]:
     """Return the prediction and two saliencies: of the true targets, of what is predicted."""
+    prediction, _, followed = read_saliency(predictor, batch, task, reading)
+    logits = prediction.logits
     with torch.enable_grad():
-        prediction = predictor.run(batch)
-        logits = prediction.logits
         targets = batch_targets(batch, logits.shape[1])
-        # Graphs do not touch each other in evaluation mode: one sum has all their gradients.
-        saliency = reading.read(_ranked_loss(logits, targets, task).sum(), prediction)
-        likeliest = logits.argmax(1, keepdim=True)
-        if task == "multiclass":
-            wished = torch.zeros_like(logits).scatter(1, likeliest, 1.0)
-            doubt = _ranked_loss(logits, wished, task)
+        # The loss of a class is log(1 + exp(-m)) of its log-odds m: its gradient is that of -m
+        # times the probability of being wrong. That factor is the same for all nodes of a graph,
+        # and it vanishes where the model is very sure; without it such graphs keep their order.
+        if task == "multiclass" and logits.shape[1] > 1:
+            loss = -margins(logits, targets.argmax(1), task)
         else:
-            doubt = -logits.gather(1, likeliest).squeeze(1)
-        followed = reading.read(doubt.sum(), prediction)
-    return prediction, saliency, followed
-
-
-def _ranked_loss(logits: Tensor, targets: Tensor, task: str) -> Tensor:
-    """Return what orders the nodes of a graph as its loss does, float ``[graphs]``.
-
-    The loss of a class is log(1 + exp(-m)) of its log-odds m: its gradient is that of -m times the
-    probability of being wrong. That factor is the same for all nodes of a graph, and in floating
-    point it vanishes where the model is very sure; without it such graphs keep their order.
-    """
-    if task != "multiclass" or logits.shape[1] < 2:
-        return graph_losses(logits, targets, task)
-    label = targets.argmax(1, keepdim=True)
-    others = logits.scatter(1, label, -torch.inf).logsumexp(1)
-    return others - logits.gather(1, label).squeeze(1)
+            loss = graph_losses(logits, targets, task)
+        return prediction, reading.read(loss.sum(), prediction), followed
 
 
 def _copies(store: GraphStore, graphs: Tensor, device: torch.device, many: int) -> GraphBatch:

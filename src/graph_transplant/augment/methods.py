@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 import torch
+from torch import nn
 
 from graph_transplant.augment.base import Augmentation
 from graph_transplant.augment.controls import LabelSmoothing, OriginalGraphs
@@ -122,7 +123,7 @@ def _transplanting(connect: str, **parts: Any) -> Callable[..., Augmentations]:
                 alpha=alpha,
                 saliency=SALIENCIES[check_choice("saliency", saliency, SALIENCIES)],
                 pairing=pairing,
-                embedding_size=model.hidden,
+                embedding_size=getattr(model, "hidden", 128),
                 **parts,
             ),
         )
@@ -366,7 +367,7 @@ def expand_methods(names: Sequence[str]) -> list[str]:
 
 
 def build_method(
-    name: str, model: GraphClassifier, *, seed: int | None = None
+    name: str, model: nn.Module, *, seed: int | None = None
 ) -> tuple[Augmentation, ...]:
     """Make the augmentations of a named method for a model.
 

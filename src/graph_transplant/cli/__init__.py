@@ -12,10 +12,17 @@ from cyclopts import App, CycloptsError, Parameter
 
 from graph_transplant import __version__
 from graph_transplant.cli.attack import attack
-from graph_transplant.cli.common import BAD_INPUT, FAILED, INTERRUPTED, print_error
-from graph_transplant.cli.comparisons import across, compare, paper
+from graph_transplant.cli.common import (
+    BAD_INPUT,
+    FAILED,
+    INTERRUPTED,
+    give_arguments,
+    print_error,
+)
+from graph_transplant.cli.comparisons import across, compare
 from graph_transplant.cli.lists import datasets, methods
 from graph_transplant.cli.models import explain, predict, show, train
+from graph_transplant.cli.paper import paper
 from graph_transplant.cli.report import report
 from graph_transplant.errors import GraphTransplantError
 
@@ -50,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         status = app(
-            sys.argv[1:] if arguments is None else list(arguments),
+            give_arguments(arguments),
             exit_on_error=False,
             print_error=False,
             result_action="return_value",

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.progress import Display, Plain, Reporter
 
 if TYPE_CHECKING:
-    from graph_transplant.experiments.progress import Reporter
     from graph_transplant.experiments.protocol import Record, Trial
 
 Number = TypeVar("Number", bound=float)
@@ -35,64 +35,25 @@ PIPE_WIDTH = 120
 
 def progress_display() -> Reporter:
     """Make what shows a running comparison: live on a terminal, line by line elsewhere."""
-    from graph_transplant.experiments.progress import Display, Plain
-
     errors = Console(stderr=True, highlight=False)
     return Display(errors) if errors.is_interactive else Plain(errors)
 
 
-class _Beside:
-    """A :class:`~graph_transplant.experiments.progress.Reporter` that hands everything on.
+class Beginning(Reporter):
+    """Calls a function when a comparison has been accepted and begins."""
 
-    Args:
-        reporter: Told everything.
-    """
-
-    def __init__(self, reporter: Reporter) -> None:
-        self.reporter = reporter
-        self.note, self.stop = reporter.note, reporter.stop
-        self.trial_started = reporter.trial_started
-        self.epoch_finished = reporter.epoch_finished
-
-    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
-        """The trials that will run, the records there are already, and how many run at once."""
-        self.reporter.start(trials=trials, finished=finished, workers=workers)
-
-    def trial_finished(self, record: Record) -> None:
-        """A trial is finished and its record is on disk."""
-        self.reporter.trial_finished(record)
-
-
-class Beginning(_Beside):
-    """A :class:`~graph_transplant.experiments.progress.Reporter` that does something at the start.
-
-    Args:
-        reporter: Told everything besides.
-        begin: Called when a comparison has been accepted and begins.
-    """
-
-    def __init__(self, reporter: Reporter, begin: Callable[[], None]) -> None:
-        super().__init__(reporter)
+    def __init__(self, begin: Callable[[], None]) -> None:
         self._begin = begin
 
     def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
         """The trials that will run, the records there are already, and how many run at once."""
         self._begin()
-        super().start(trials=trials, finished=finished, workers=workers)
 
 
-class Logged(_Beside):
-    """A :class:`~graph_transplant.experiments.progress.Reporter` that logs trials to TensorBoard.
+class Logged(Reporter):
+    """Logs finished trials to TensorBoard; raises if the directory cannot be written to."""
 
-    Args:
-        reporter: Told everything besides.
-        directory: Where the event files go.
-
-    Raises:
-        GraphTransplantError: If the directory cannot be written to.
-    """
-
-    def __init__(self, reporter: Reporter, directory: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         from graph_transplant.tensorboard import check_installed
 
         check_installed()
@@ -104,14 +65,12 @@ class Logged(_Beside):
             ) from problem
         if not os.access(directory, os.W_OK | os.X_OK):
             raise GraphTransplantError(f"cannot log to {directory}: Permission denied")
-        super().__init__(reporter)
         self._directory = directory
 
     def trial_finished(self, record: Record) -> None:
         """A trial is finished and its record is on disk."""
         from graph_transplant.tensorboard import write_record
 
-        super().trial_finished(record)
         write_record(record, self._directory)
 
 
@@ -125,9 +84,9 @@ def resumable(
         directories: Finds where their records lie.
         quiet: Say nothing of it, because another process does.
     """
-    from graph_transplant.experiments.distributed import GroupError
-    from graph_transplant.experiments.engine import TrialError
+    from graph_transplant.experiments.engines import TrialError
     from graph_transplant.experiments.records import RecordStore
+    from graph_transplant.training import EndedElsewhereError
 
     def kept() -> str:
         places = directories()
@@ -137,7 +96,7 @@ def resumable(
 
     try:
         return work()
-    except (TrialError, GroupError) as problem:
+    except (TrialError, EndedElsewhereError) as problem:
         if not quiet:
             if isinstance(problem, TrialError) and problem.details:
                 print(problem.details, file=sys.stderr)
@@ -153,9 +112,19 @@ def resumable(
         return INTERRUPTED
 
 
+_given: list[str] | None = None
+
+
+def give_arguments(arguments: Sequence[str] | None) -> list[str]:
+    """Remember the words of a command, by default those the program was started with."""
+    global _given
+    _given = None if arguments is None else list(arguments)
+    return arguments_given()
+
+
 def arguments_given() -> list[str]:
-    """Give the words that the program was started with, after its name."""
-    return sys.argv[1:]
+    """Give the words of the command that runs, after the program's name."""
+    return sys.argv[1:] if _given is None else _given
 
 
 def _command() -> list[str]:

@@ -1,10 +1,10 @@
-"""The commands that compare methods: ``compare``, ``paper`` and ``across``."""
+"""The commands that compare methods: ``compare`` and ``across``."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from rich.text import Text
 from graph_transplant.cli.common import (
     Beginning,
     Logged,
+    arguments_given,
     cell,
     output,
     print_error,
@@ -31,10 +32,12 @@ from graph_transplant.cli.data import (
     write_skipped,
 )
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.progress import Reporters
+from graph_transplant.files import write_atomically
+from graph_transplant.format import capital, p_value
 
 if TYPE_CHECKING:
-    from graph_transplant.experiments.compare import Comparison
-    from graph_transplant.experiments.summary import SummaryRow
+    from graph_transplant.experiments.results import Results
 
 
 def compare(
@@ -122,31 +125,31 @@ def compare(
     fractions = split_numbers("train-fraction", train_fraction, float)
 
     from graph_transplant.experiments.compare import compare as run
-    from graph_transplant.experiments.distributed import join_group, lead_or_serve
-    from graph_transplant.experiments.paper import slug
-    from graph_transplant.experiments.worker import TrialError, keep_freed_memory
-    from graph_transplant.report import write_report
+    from graph_transplant.experiments.engines import TrialError, join_group, lead_or_serve
+    from graph_transplant.files import folder_name
     from graph_transplant.tensorboard import write_record
 
-    keep_freed_memory()
     directories: list[Path] = []
 
     def work() -> int:
-        reporter = progress_display()
-        if tensorboard is not None:
-            reporter = Logged(reporter, tensorboard)
+        logged = [] if tensorboard is None else [Logged(tensorboard)]
         store = load_data(data, columns)
-        directory = out or Path("comparisons") / slug(store.name)
+        directory = out or Path("comparisons") / folder_name(store.name)
         directories.append(directory)
         skipped = directory / "skipped.csv"
         tell_skipped(store, skipped)
+
+        def begin() -> None:
+            write_skipped(store, skipped)
+            note_command(directory)
+
         # Not before it is clear that this is the comparison that the directory holds.
-        reporter = Beginning(reporter, lambda: write_skipped(store, skipped))
-        comparison = run(
+        reporter = Reporters(Beginning(begin), progress_display(), *logged)
+        results = run(
             store,
             out=directory,
             methods=names,
-            models=convolutions,
+            model=convolutions,
             layers=depths,
             folds=folds,
             repeats=repeats,
@@ -172,11 +175,11 @@ def compare(
         )
         if tensorboard is not None:
             # Those too that were there before; what is logged already is not logged again.
-            for record in comparison.records:
+            for record in results.records:
                 write_record(record, tensorboard)
-        write_skipped(store, skipped)
-        write_report(comparison.records, directory / "report.html", comparison.selection)
-        print_comparison(comparison)
+        begin()
+        results.report()
+        print_results(results)
         return 0
 
     def work_together() -> int:
@@ -195,87 +198,6 @@ def compare(
     return resumable(work_together, lambda: directories, quiet=os.environ.get("RANK") != "0")
 
 
-def paper(
-    experiment: str,
-    /,
-    *,
-    data: str | None = None,
-    models: str | None = None,
-    budget: str = "quick",
-    workers: int = 1,
-    engine: str = "local",
-    address: str | None = None,
-    fresh: bool = False,
-    out: Path = Path("paper"),
-    root: Path | None = None,
-) -> int:
-    """Run an experiment of the paper and print its published figures beside the measured ones.
-
-    The same command again runs only what is missing. Experiments on the same data share their
-    trials.
-
-    Args:
-        experiment: table1, table2, table3-robustness, table4-calibration, gcn, ablation, readout or
-            edge-predictor.
-        data: Data sets, separated by commas. [default: all of the experiment]
-        models: Convolutions, separated by commas. [default: all of the experiment]
-        budget: quick (one repeat, three layers, no search, about 1,200 steps per trial) or full
-            (the paper's protocol).
-        workers: Trials that run at the same time, one core each.
-        engine: What runs the trials: local (processes on this machine) or ray (a cluster).
-        address: Address of the Ray cluster. [default: one is started on this machine]
-        fresh: Start over; the records that are there are kept under another name.
-        out: Directory for records and tables.
-        root: Folder where data sets are looked for and kept.
-    """
-    names = split_list("data", data) if data else None
-    convolutions = split_list("models", models) if models else None
-
-    from graph_transplant.experiments.records import RecordStore
-    from graph_transplant.experiments.reproduce import run
-    from graph_transplant.experiments.worker import keep_freed_memory
-    from graph_transplant.report import write_report
-    from graph_transplant.report.paper import text_table, write_paper_figures, write_table
-
-    keep_freed_memory()
-
-    def work() -> int:
-        table = run(
-            experiment,
-            data=names,
-            models=convolutions,
-            budget=budget,
-            out=out,
-            root=root,
-            workers=workers,
-            engine=engine,
-            address=address,
-            fresh=fresh,
-            reporter=progress_display(),
-        )
-        files = dict.fromkeys(write_table(table, out), "this table")
-        for path in write_paper_figures(table, out):
-            if path.suffix == ".svg":
-                files[path] = "a figure, its numbers beside it as CSV"
-        console = output()
-        console.print()
-        console.print(text_table(table), soft_wrap=True, markup=False)
-        console.print()
-        for directory in table.directories:
-            records = RecordStore(directory).read()
-            # The table may have columns that nothing is measured of yet.
-            if records:
-                page = directory / "report.html"
-                write_report(records, page, selection(budget == "full", False))
-                files[page] = "the report"
-        print_files(console, files)
-        return 0
-
-    return resumable(
-        work, lambda: sorted(path.parent for path in (out / budget).glob("*/records.jsonl"))
-    )
-
-
 def across(
     *directories: Path, select: bool = False, nested: bool = False, out: Path = Path("across.html")
 ) -> int:
@@ -290,31 +212,17 @@ def across(
         out: The page to write.
     """
     from graph_transplant.experiments.across import across as rank
-    from graph_transplant.experiments.records import RecordStore
-    from graph_transplant.experiments.summary import (
-        notes,
-        p_cell,
-        summarise,
-        verdict_line,
-        verdicts,
-    )
+    from graph_transplant.experiments.results import read_results
+    from graph_transplant.experiments.verdict import join_verdicts
     from graph_transplant.report import write_across
 
     if not directories:
         raise GraphTransplantError(
             "name the directories of comparisons on at least two data sets; got none"
         )
-    rows: list[SummaryRow] = []
-    remarks: list[str] = []
-    for directory in directories:
-        records = RecordStore(directory).read()
-        if not records:
-            raise GraphTransplantError(f"there are no records in {directory}")
-        # Directory by directory: trials of two comparisons must never be paired.
-        rows += summarise(records, selection(select, nested))
-        remarks += [f"{directory}: {note}" for note in notes(records, selection(select, nested))]
-    ranked = rank(rows)
-    write_across(ranked, rows, out)
+    every = [read_results(one, selection=selection(select, nested)) for one in directories]
+    ranked = rank(every)
+    write_across(ranked, every, out)
     console = output()
     for result in ranked:
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
@@ -329,17 +237,18 @@ def across(
                 Text(name),
                 f"{place:.2f}",
                 *(cell(value, "d") for value in counts),
-                p_cell(row.p_value if row else None),
-                p_cell(row.p_holm if row else None),
+                p_value(row.p_value if row else None),
+                p_value(row.p_holm if row else None),
             )
         console.print()
         console.print(table)
         console.print(Text(result.sentence, style="bold"))
     console.print()
-    line = verdict_line(verdicts(rows))
-    console.print(Text(f"{line[:1].upper()}{line[1:]}.", style="bold"))
-    for remark in remarks:
-        console.print(Text(remark, style="yellow"))
+    verdicts = {group: one for results in every for group, one in results.verdicts.items()}
+    console.print(Text(f"{capital(join_verdicts(verdicts))}.", style="bold"))
+    for results in every:
+        for note in results.notes:
+            console.print(Text(f"{results.directory}: {note}", style="yellow"))
     console.print()
     print_files(console, {out: "the page"})
     return 0
@@ -355,102 +264,76 @@ def selection(select: bool, nested: bool) -> str:
     return "nested" if nested else "validation" if select else "none"
 
 
-def print_comparison(comparison: Comparison) -> None:
-    """Print table, verdicts and files of a comparison."""
-    from graph_transplant.experiments.summary import model_name, notes
+def note_command(directory: Path) -> None:
+    """Keep the command that makes records beside them, for the page."""
+    from graph_transplant.report.comparison import COMMANDS
 
+    path = directory / COMMANDS
+    known = path.read_text("utf-8").splitlines() if path.is_file() else []
+    words = [word for word in arguments_given() if word != "--fresh"]
+    command = shlex.join(["graph-transplant", *words])
+    if command not in known:
+        write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
+
+
+def print_results(results: Results) -> None:
+    """Print table, verdicts and files of a comparison."""
     console = output()
     console.print()
-    console.print(comparison_table(comparison.rows))
-    several = len(comparison.verdicts) > 1
-    for verdict in comparison.verdicts:
-        where = f"{model_name(verdict.model, verdict.layers)}: " if several else ""
+    table = results_table(results)
+    wide = console.options.update_width(10_000)
+    if console.measure(table, options=wide).maximum > console.width:
+        table = results_table(results, few=True)
+    console.print(table)
+    several = len(results.verdicts) > 1
+    for group, verdict in results.verdicts.items():
+        where = f"{group.network}: " if several and group.network else ""
         style = {"better": "bold green", "worse": "bold red"}.get(verdict.kind, "bold")
         console.print(Text(where + verdict.sentence, style=style))
-    for note in notes(comparison.records, comparison.selection):
+        if verdict.next:
+            console.print(Text(where + verdict.next))
+    for note in results.notes:
         console.print(Text(note, style="yellow"))
     console.print()
-    print_files(
-        console,
-        {
-            comparison.directory / "report.html": "the report",
-            comparison.directory / "summary.csv": "this table",
-            comparison.directory / "records.jsonl": "every trial",
-            comparison.directory / "figures": "every figure as SVG, its numbers as CSV",
-        },
-    )
+    if results.directory is not None:
+        contents = {
+            "report.html": "the report",
+            "summary.csv": "this table",
+            "records.jsonl": "every trial",
+            "figures": "every figure as SVG, its numbers as CSV",
+        }
+        print_files(console, {results.directory / name: what for name, what in contents.items()})
 
 
-def comparison_table(rows: Sequence[SummaryRow]) -> Table:
-    """Lay out the summary of a comparison; ``-`` stands for a number that is not defined.
+def results_table(results: Results, *, few: bool = False) -> Table:
+    """Lay out the ranking for a terminal, perhaps with the columns that are always shown alone."""
+    from graph_transplant.report.tables import rankings
 
-    What is measured beside the score has a column when a row has it.
-
-    Args:
-        rows: The rows of the summary.
-    """
-    from graph_transplant.experiments.protocol import METRICS, Condition
-    from graph_transplant.experiments.summary import format_points, model_name, p_cell
-
-    metrics = list(dict.fromkeys(row.metric for row in rows)) or ["accuracy"]
-    main = METRICS[metrics[0]] if len(metrics) == 1 else "metric"
-    titles = {"ece": "ECE", "nll": "loss", **METRICS, "rmse": "RMSE", "mae": "MAE"}
-    further = {
-        title: f"{name}_mean"
-        for name, title in titles.items()
-        if name not in metrics and any(getattr(row, f"{name}_mean") is not None for row in rows)
-    }
-    selected = any(row.chosen for row in rows)
-
-    def condition(row: SummaryRow) -> str:
-        return Condition(row.label_noise, row.train_fraction).short
-
-    harder = any(condition(row) for row in rows)
+    found = rankings(results)
+    shown = [column for one in found for column in one.columns if not (few and column.more)]
+    columns = list(dict.fromkeys(column.title for column in shown))
+    harder = any(one.group.condition.short for one in found)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("method", overflow="fold")
-    words = ["model", "training"] if harder else ["model"]
-    names = [*words, f"{main}, %", *further, "points", "p", "p (Holm)", "d", "time"]
-    for name in names:
-        table.add_column(name, justify="left" if name in words else "right", no_wrap=True)
-    if selected:
-        table.add_column("selected", overflow="fold")
-    previous = None
-    for row in rows:
-        group = row.group
-        if previous not in (None, group):
+    for name in ("model", *(["training"] if harder else [])):
+        table.add_column(name, no_wrap=True)
+    for name in columns:
+        table.add_column(name.lower() if name[1:2].islower() else name, justify="right")
+    for number, one in enumerate(found):
+        if number:
             table.add_row()
-        first = group != previous
-        previous = group
-        spread = "" if row.score_std is None else f" ± {100 * row.score_std:.1f}"
-        cells = [
-            Text(row.method, style="bold" if first else ""),
-            Text(model_name(row.model, row.layers)),
-            *([Text(condition(row))] if harder else []),
-            Text(_signed(row.score_mean, ".1f", 100) + spread, style="bold" if first else ""),
-            *(Text(_measure(getattr(row, field), field)) for field in further.values()),
-            Text("-" if row.difference is None else format_points(row.difference)),
-            Text(p_cell(row.p_value)),
-            Text(p_cell(row.p_holm)),
-            Text(_signed(row.effect, ".1f")),
-            Text(cell(row.seconds_mean, ".1f") + (" s" if row.seconds_mean is not None else "")),
-        ]
-        if selected:
-            cells.append(Text(row.chosen))
-        table.add_row(*cells)
+        titles = [column.title for column in one.columns]
+        for place, row in enumerate(one.rows):
+            texts = dict(zip(titles, row.cells, strict=True))
+            cells = [
+                f"{texts[name].text} {texts[name].spread}".strip() if name in texts else ""
+                for name in columns
+            ]
+            method = row.method + (f" ({row.chosen})" if row.chosen else "")
+            table.add_row(
+                Text(method, style="bold" if not place else ""),
+                Text(one.group.network),
+                *([Text(one.group.condition.short)] if harder else []),
+                *(Text(cell) for cell in cells),
+            )
     return table
-
-
-def _measure(value: float | None, field: str) -> str:
-    form = ".3f"
-    if value and field in ("rmse_mean", "mae_mean"):
-        # In the units of the data, where three digits after the point may say nothing or too much.
-        form = ".3f" if 0.1 <= value < 1000 else ".0f" if 1000 <= value < 1e7 else ".3g"
-    return _signed(value, form)
-
-
-def _signed(value: float | None, form: str, factor: int = 1) -> str:
-    """Write a number with a true minus sign, and none before a zero."""
-    if value is None:
-        return cell(None, form)
-    text = cell(value, form, factor)
-    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")

@@ -116,16 +116,14 @@ def train(
         fresh: Replace the model that is there, and do not go on from an interrupted training.
         columns: How the data are read.
     """
-    from graph_transplant.experiments.paper import slug
-    from graph_transplant.experiments.worker import keep_freed_memory
-    from graph_transplant.report.pages import write_card
+    from graph_transplant.files import folder_name
+    from graph_transplant.report.card import write_card
     from graph_transplant.tensorboard import TensorBoard
     from graph_transplant.trained import train as run
 
     logger = None if tensorboard is None else TensorBoard(tensorboard)
-    keep_freed_memory()
     store = load_data(data, columns)
-    directory = out or Path("models") / slug(store.name)
+    directory = out or Path("models") / folder_name(store.name)
     checkpoint = directory / CHECKPOINT
     # A training that was to replace the model may have been interrupted: then it goes on.
     if (directory / "model.json").exists() and not (fresh or checkpoint.exists()):
@@ -363,7 +361,7 @@ def explain(
     if target is not None:
         given["target"] = split_list("target", target)
 
-    from graph_transplant.report.pages import write_explanations
+    from graph_transplant.report.explanations import write_explanations
     from graph_transplant.trained import TrainedModel, explain_rows
 
     models = [TrainedModel.load(place, device=device) for place in (model, against) if place]
@@ -408,7 +406,7 @@ def show(
         seed: The one number that all randomness derives from.
         columns: How the data are read.
     """
-    from graph_transplant.report.pages import write_gallery
+    from graph_transplant.report.explanations import write_gallery
     from graph_transplant.trained import TrainedModel, mixtures
 
     network = TrainedModel.load(trained) if trained else None

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from graph_transplant.cli.common import output, print_files
-from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.errors import check_choice
 
 
 def report(
@@ -28,38 +28,31 @@ def report(
         nested: Select for every test fold anew, on the other folds alone.
         out: File to write. [default: report.html in the directory for html, else the terminal]
     """
-    from graph_transplant.report.tables import FORMATS
-
-    check_choice("format", format, ("html", *FORMATS))
+    check_choice("format", format, ("html", "markdown", "latex", "csv"))
 
     from graph_transplant.cli.comparisons import selection
-    from graph_transplant.experiments.records import RecordStore
-    from graph_transplant.experiments.summary import summarise, summary_csv
+    from graph_transplant.experiments.results import read_results
     from graph_transplant.files import write_atomically
-    from graph_transplant.report import ranking_table, write_report
-    from graph_transplant.report.html import NOTHING_SELECTED, figures_folder
+    from graph_transplant.report.comparison import figures_folder
 
-    if not directory.is_dir():
-        raise GraphTransplantError(f"there is no directory {directory}")
-    records = RecordStore(directory).read()
-    if not records:
-        raise GraphTransplantError(f"there are no records in {directory}")
-    how = selection(select, nested)
+    results = read_results(directory, selection=selection(select, nested))
     if format == "html":
-        page = directory / "report.html" if out is None else out
-        write_report(records, page, how)
+        page = results.report(out)
         files = {page: "the report", figures_folder(page): "its figures, as SVG and CSV"}
         if out is None:
             # The table beside the page has what the page shows.
             table = directory / "summary.csv"
-            write_atomically(table, summary_csv(summarise(records, how)))
+            write_atomically(table, results.to_csv())
             files[table] = "the ranking"
         print_files(output(), files)
         return 0
-    rows = summarise(records, how)
-    if not rows:
-        raise GraphTransplantError(NOTHING_SELECTED.format(selection=how, trials=len(records)))
-    text = ranking_table(rows, format)
+    results.check()
+    forms = {
+        "markdown": results.to_markdown,
+        "latex": results.to_latex,
+        "csv": results.to_csv,
+    }
+    text = forms[format]()
     if out is None:
         # Not by the console: it would wrap long lines.
         sys.stdout.write(text)

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from statistics import median
+from typing import Any
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import BASELINE, Condition
+from graph_transplant.experiments.results import Results, plain_rows
 from graph_transplant.experiments.statistics import (
     average_ranks,
     critical_difference,
@@ -21,7 +23,10 @@ from graph_transplant.experiments.statistics import (
     holm,
     wilcoxon,
 )
-from graph_transplant.experiments.summary import SIGNIFICANT, SummaryRow, format_p
+from graph_transplant.experiments.verdict import SIGNIFICANT
+from graph_transplant.format import listed, p_words
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -84,50 +89,32 @@ class Across:
     sentence: str
 
 
-def across(rows: Iterable[SummaryRow]) -> list[Across]:
+def across(every: Iterable[Results]) -> list[Across]:
     """Compare methods over data sets, model by model.
 
     Models that have been run on one data set only are passed over. Within a data set a method
     counts only with as many trials as the method that has the most: a mean over other folds is not
-    comparable.
-
-    Rows with wrong labels or fewer training graphs are left out, and the sentence says so: a
-    ranking is over data sets, each as it is.
+    comparable. Trials with wrong labels or fewer training graphs are not ranked.
 
     Args:
-        rows: Rows of :func:`~graph_transplant.experiments.summary.summarise` for at least two data
-            sets, each with one number of layers per model or with a selected one.
-
-    Returns:
-        One comparison per model.
+        every: Results of at least two data sets, each with one number of layers per model or with
+            a selected one.
 
     Raises:
-        GraphTransplantError: If there are no rows, if no model has two data sets with two methods
-            in common, or if a data set has several rows for a method.
-
-    Example:
-        >>> from graph_transplant.experiments.summary import summarise
-        >>> records = [
-        ...     {"data": data, "model": "gcs", "layers": 3, "method": method, "repeat": 0,
-        ...      "fold": 0, "test": {"accuracy": accuracy}, "sizes": {"train": 60, "test": 20},
-        ...      "settings": {"folds": 5}, "seconds": 2.0}
-        ...     for data, plain, ours in (("NCI1", 0.7, 0.8), ("ENZYMES", 0.6, 0.7))
-        ...     for method, accuracy in (("vanilla", plain), ("transplant-ep", ours))
-        ... ]
-        >>> (found,) = across(summarise(records))
-        >>> found.data, found.methods, found.ranks
-        (('ENZYMES', 'NCI1'), ('transplant-ep', 'vanilla'), (1.0, 2.0))
+        GraphTransplantError: If no model has two data sets with two methods in common, or if a data
+            set has several rows for a method.
     """
-    models: dict[str, dict[str, dict[str, SummaryRow]]] = {}
+    models: dict[str, dict[str, dict[str, Row]]] = {}
     harder: dict[str, int] = {}
-    for row in rows:
-        if row.group.condition != Condition():
-            harder[row.model] = harder.get(row.model, 0) + 1
+    for row in [row for results in every for row in plain_rows(results.summary())]:
+        model = row["model"] or ""
+        if Condition.of(row) != Condition():
+            harder[model] = harder.get(model, 0) + 1
             continue
-        block = models.setdefault(row.model, {}).setdefault(row.data, {})
-        if row.method in block:
-            raise GraphTransplantError(_twice(block[row.method], row))
-        block[row.method] = row
+        block = models.setdefault(model, {}).setdefault(row["data"], {})
+        if row["method"] in block:
+            raise GraphTransplantError(_twice(block[row["method"]], row))
+        block[row["method"]] = row
     if not models and harder:
         raise GraphTransplantError(
             "no finished trials to rank: all have wrong labels or fewer training graphs; a ranking "
@@ -149,34 +136,34 @@ def across(rows: Iterable[SummaryRow]) -> list[Across]:
     return [_across(model, several[model], harder.get(model, 0)) for model in sorted(several)]
 
 
-def _twice(first: SummaryRow, second: SummaryRow) -> str:
-    where = f"{first.method} with {first.model} on {first.data}"
-    if first.layers == second.layers:
+def _twice(first: Row, second: Row) -> str:
+    where = f"{first['method']} with {first['model']} on {first['data']}"
+    if first["layers"] == second["layers"]:
         return f"{where} is given twice: give each data set once"
     return (
-        f"{where} has rows of several numbers of layers ({first.layers} and {second.layers}): give "
-        "rows of one, or let validation select it"
+        f"{where} has rows of several numbers of layers ({first['layers']} and "
+        f"{second['layers']}): give rows of one, or let validation select it"
     )
 
 
-def _across(model: str, blocks: dict[str, dict[str, SummaryRow]], harder: int) -> Across:
+def _across(model: str, blocks: dict[str, dict[str, Row]], harder: int) -> Across:
     data = sorted(blocks)
-    most = {name: max(row.trials for row in blocks[name].values()) for name in data}
+    most = {name: max(row["trials"] for row in blocks[name].values()) for name in data}
     table = {
         name: {
-            row.method: row.score_mean
-            for row in blocks[name].values()
-            if row.score_mean is not None and row.trials == most[name]
+            method: row["score_mean"]
+            for method, row in blocks[name].items()
+            if row["score_mean"] is not None and row["trials"] == most[name]
         }
         for name in data
     }
     every = {method for block in blocks.values() for method in block}
     common = sorted(method for method in every if all(method in table[name] for name in data))
     unfinished = [
-        f"{row.method} is not finished on {name} ({row.trials} of {most[name]} trials)"
+        f"{method} is not finished on {name} ({row['trials']} of {most[name]} trials)"
         for name in data
-        for _, row in sorted(blocks[name].items())
-        if row.trials < most[name]
+        for method, row in sorted(blocks[name].items())
+        if row["trials"] < most[name]
     ]
     if len(common) < 2:
         raise GraphTransplantError(
@@ -263,7 +250,7 @@ def _sentence(
     harder: int,
 ) -> str:
     best = [method for method, rank in zip(methods, ranks, strict=True) if rank - ranks[0] < 1e-9]
-    names = best[0] if len(best) == 1 else f"{', '.join(best[:-1])} and {best[-1]}"
+    names = listed(best)
     verb = "has" if len(best) == 1 else "share"
     among = f"{ranks[0]:.2f} among {len(methods)} methods"
     parts = [
@@ -273,7 +260,7 @@ def _sentence(
         parts.append("All methods tie everywhere.")
     else:
         differ = "differ" if tested[1] < SIGNIFICANT else "do not differ significantly"
-        parts.append(f"The methods {differ} (Friedman's test, {format_p(tested[1])}).")
+        parts.append(f"The methods {differ} (Friedman's test, {p_words(tested[1])}).")
     parts += _words_against(blocks, against)
     # The most extreme outcome, one method ahead everywhere, has this p-value.
     smallest = 0.5 ** (blocks - 1)
@@ -305,7 +292,7 @@ def _words_against(blocks: int, against: Sequence[AgainstBaseline]) -> list[str]
         verb, count = ("beats", row.wins) if gains else ("is worse than", row.losses)
         sentences.append(
             f"{row.method} {verb} {BASELINE} on {count} of {blocks} data sets (Wilcoxon's test, "
-            f"{format_p(row.p_holm)}{correction})."
+            f"{p_words(row.p_holm)}{correction})."
         )
     if not significant:
         first = against[0]
@@ -313,6 +300,6 @@ def _words_against(blocks: int, against: Sequence[AgainstBaseline]) -> list[str]
         sentences.append(
             f"{subject} significantly from {BASELINE} across data sets; {first.method} is better "
             f"on {first.wins} and worse on {first.losses} of {blocks} (Wilcoxon's test, "
-            f"{format_p(first.p_holm)}{correction})."
+            f"{p_words(first.p_holm)}{correction})."
         )
     return sentences

@@ -1,28 +1,29 @@
-"""A whole comparison: the trials that are missing, and the tables made of the records."""
+"""A whole comparison: the trials that are missing, and the results of all."""
 
 from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graph_transplant import __version__
-from graph_transplant.augment import METHODS, expand_methods, refusal
-from graph_transplant.augment.methods import GROUPS
+from graph_transplant.augment import METHODS, Augmentation, expand_methods, refusal
+from graph_transplant.augment.methods import GROUPS, parse_method
+from graph_transplant.datasets import load
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.experiments.distributed import group_size
-from graph_transplant.experiments.engine import CHECKPOINTS, check_engine, run_trials
-from graph_transplant.experiments.progress import Reporter, Silent
+from graph_transplant.experiments.engines import CHECKPOINTS, check_engine, group_size, run_trials
+from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import (
     SCALES,
-    TASK_METRICS,
     Condition,
     Record,
     Settings,
@@ -33,6 +34,7 @@ from graph_transplant.experiments.protocol import (
     scale_of,
 )
 from graph_transplant.experiments.records import RecordStore
+from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import SELECTIONS
 from graph_transplant.experiments.splits import (
     by_scaffold,
@@ -40,51 +42,29 @@ from graph_transplant.experiments.splits import (
     official_split,
     strata,
 )
-from graph_transplant.experiments.summary import (
-    SummaryRow,
-    Verdict,
-    listed,
-    summarise,
-    summary_csv,
-    verdicts,
-)
-from graph_transplant.experiments.trial import split_of, training_labels
+from graph_transplant.experiments.trial import Own, split_of, training_labels
 from graph_transplant.files import write_atomically
+from graph_transplant.format import listed
 from graph_transplant.graphs import GraphStore
-from graph_transplant.metrics import mean_area_under_roc, mean_average_precision, mean_r2
+from graph_transplant.metrics import deciding
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
+from graph_transplant.scores import mean_area_under_roc, mean_average_precision, mean_r2
 from graph_transplant.targets import as_targets
+from graph_transplant.training import EpochLog
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A finished comparison.
-
-    Args:
-        directory: Where its files lie.
-        records: All finished trials in that directory, in a fixed order.
-        selection: How rows were chosen among candidates, see
-            :func:`~graph_transplant.experiments.selection.select`.
-        rows: The summary, ranked within each model.
-        verdicts: The findings in words, one per model, number of layers and condition.
-    """
-
-    directory: Path
-    records: list[Record]
-    selection: str
-    rows: list[SummaryRow]
-    verdicts: list[Verdict]
+Names = str | Sequence[str]
+Shares = float | Sequence[float]
+OwnMethods = Mapping[str, Augmentation | Sequence[Augmentation] | str]
+OwnModels = Mapping[str, Callable[[GraphStore], nn.Module]]
 
 
 def compare(
-    store: GraphStore,
+    data: Any,
     *,
-    out: str | Path,
-    methods: Sequence[str] = ("vanilla", "transplant-dp", "transplant-ep"),
-    models: Sequence[str] = ("gcs",),
-    layers: Sequence[int] = (3,),
+    methods: Names | OwnMethods = ("vanilla", "transplant-dp", "transplant-ep"),
+    model: Names | OwnModels = "auto",
+    layers: int | Sequence[int] = 3,
     folds: int = 5,
     repeats: int = 1,
     epochs: int = 1000,
@@ -96,37 +76,37 @@ def compare(
     split: str = "folds",
     readout: str = "mean",
     balance: bool = False,
-    attack: Sequence[float] = (),
-    label_noise: Sequence[float] = (0.0,),
-    train_fraction: Sequence[float] = (1.0,),
+    attack: Shares = (),
+    label_noise: Shares = 0.0,
+    train_fraction: Shares = 1.0,
     ties: str = "first",
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
+    out: str | Path | None = None,
     fresh: bool = False,
     source: str | None = None,
     reporter: Reporter | None = None,
-) -> Comparison:
+    callbacks: Sequence[Callable[[EpochLog], None]] = (),
+) -> Results:
     """Compare methods by stratified cross-validation on the same folds.
-
-    Numbers to predict are standardised by the training graphs of each fold, and measured in the
-    units of the data.
 
     Trials whose record lies in ``out`` already are not run again, and those that were running keep
     their state in ``out/checkpoints``, so that the same call after an interruption goes on where it
-    stopped. More methods, models, layers, repeats, shares of wrong
-    labels or of training graphs may be added to a directory; anything else that differs is refused.
+    stopped. More methods, models, layers, repeats, shares of wrong labels or of training graphs may
+    be added to a directory; anything else that differs is refused. Methods and models of your own
+    are recognised by their names.
 
     Args:
-        store: The data set; each graph has one class, several labels, or numbers to predict.
-        out: Directory for ``records.jsonl`` and ``summary.csv``, made when it is not there.
-        methods: Names of methods, with parameters or without
-            (:func:`~graph_transplant.augment.methods.expand_methods`); differences are taken to
-            ``vanilla``. A named method that cannot serve the data is an error; of ``all`` and
-            ``paper`` it is left out, and the reporter is told why.
-        models: Names of convolutions; ``"auto"`` is ``"gine"`` for molecules with edge features and
-            ``"gcs"`` otherwise. The reporter is told of those that do not look at edge features
-            which the data have.
+        data: Anything that :func:`~graph_transplant.load` takes: a name, a path, a store, a list of
+            PyG ``Data`` or of networkx graphs.
+        methods: Names of methods, with parameters or without; or a mapping of names to
+            augmentations of your own (several in a list, none in an empty one) or to names.
+            Differences are taken to ``vanilla``. A named method that cannot serve the data is an
+            error; of ``all`` and ``paper`` it is left out, and the reporter is told why.
+        model: Names of convolutions; ``"auto"`` is ``"gine"`` for molecules with edge features and
+            ``"gcs"`` otherwise. Or a mapping of names to functions that make a model for the graphs
+            they are given.
         layers: Numbers of layers.
         folds: Number of folds, at least 3.
         repeats: How often to repeat with another shuffle.
@@ -134,70 +114,85 @@ def compare(
         batch_size: Graphs per training batch. (default: that of the scale)
         seed: The one number that all randomness derives from.
         select: ``"validation"`` or ``"nested"`` runs each method named without parameters with
-            every value of its search space and reports, for each method and model, the candidate
-            (number of layers, values) with the best validation metric; see
+            every value of its search space and reports the candidate (number of layers, values)
+            with the best validation metric; see
             :func:`~graph_transplant.experiments.selection.select`. ``"none"`` reports every one.
         metric: ``"accuracy"``; ``"auroc"`` or ``"average_precision"`` for two classes or several
-            labels; ``"r2"`` for numbers. (default: what suits the data set, see
-            :func:`~graph_transplant.experiments.protocol.default_metric`)
+            labels; ``"r2"`` for numbers. (default: what suits the data)
         scale: The paper's patience and batch size for ``"small"``, ``"medium"`` or ``"large"`` data
             sets; ``"auto"`` goes by the number of graphs.
         split: ``"folds"``, or one split, where repeats differ in their seed alone: ``"official"``
             for the one that comes with the data set, ``"scaffold"`` for molecules, which keeps
             those of one Bemis-Murcko scaffold together.
         readout: How node embeddings become a graph embedding: mean, sum or max.
-        balance: Draw training graphs so that all classes are equally likely, see
-            :func:`~graph_transplant.fit`.
+        balance: Draw training graphs so that all classes are equally likely.
         attack: Also measure the accuracy on test graphs attacked with these budgets, as shares of
             the mean number of edges.
-        label_noise: Shares of the training labels to make wrong, in [0, 1): another class, each
-            equally likely, or labels turned round. Validation and test graphs keep their true
-            labels, so that early stopping and selection see no wrong one. The same labels are wrong
-            for all methods of a fold, and what is wrong at 0.1 is wrong in the same way at 0.2.
-        train_fraction: Shares of the training graphs to use, in (0, 1], stratified; validation and
-            test graphs are all there. The graphs of 0.1 are among those of 0.5. Every share is
-            combined with every share of wrong labels, and methods are compared within one of these
-            conditions only.
+        label_noise: Shares of the training labels to make wrong, in [0, 1). Validation and test
+            graphs keep their true labels. What is wrong at 0.1 is wrong in the same way at 0.2.
+        train_fraction: Shares of the training graphs to use, in (0, 1], stratified; every share is
+            combined with every share of wrong labels.
         ties: Which of several epochs with the same validation metric is the best: the ``"first"``,
-            that with the lowest validation ``"loss"``, or the last (``"reset"``), see
-            :func:`~graph_transplant.fit`.
+            that with the lowest validation ``"loss"``, or the last (``"reset"``).
         workers: How many trials run at once on this machine.
         engine: What runs the trials: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``,
             which gives all processes to one trial at a time.
         address: Address of the Ray cluster. (default: one is started on this machine)
+        out: Directory for ``records.jsonl`` and ``summary.csv``. (default: nothing is kept on disk)
         fresh: Start anew; the records that are there are kept under another name.
-        source: How the data set was named, for the command that repeats the comparison. (default:
-            its name)
-        reporter: Told how the comparison goes on. (default: nobody is told)
+        source: How the data set was named, for commands in reports. (default: its name)
+        reporter: Receives progress events.
+        callbacks: Called after every epoch of a trial that runs in this process.
 
     Returns:
-        The comparison, with all records of the directory.
+        All results of the directory.
 
     Raises:
         GraphTransplantError: If an argument cannot be used or the directory holds other records.
         TrialError: If a trial fails; finished trials are kept.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> results = gt.compare("motifs", methods=["vanilla", "drop-nodes"], epochs=1, folds=3,
+        ...                      train_fraction=0.1)
+        >>> len(results.frame)
+        6
     """
-    models = _unique([automatic_model(store) if name == "auto" else name for name in models])
-    layers = _unique(layers)
-    for argument, names, choices in (
-        ("methods", methods, METHODS),
-        ("models", models, CONVOLUTIONS),
-    ):
-        if not names:
+    store = load(data)
+    if isinstance(model, Mapping):
+        for name, make in model.items():
+            if not callable(make):
+                raise GraphTransplantError(
+                    f"`model`: {name!r} must be a function that makes a model for a store; "
+                    f"got {make!r}"
+                )
+    own = Own(
+        methods=_own_methods(methods),
+        models=dict(model) if isinstance(model, Mapping) else {},
+        callbacks=tuple(callbacks),
+    )
+    names = _listed(methods)
+    automatic = automatic_model(store)
+    models = _unique([automatic if name == "auto" else name for name in _listed(model)])
+    depths = _unique([layers] if isinstance(layers, int) else layers)
+    budgets = _shares(attack)
+    for argument, given, choices in (("methods", names, METHODS), ("model", models, CONVOLUTIONS)):
+        if not given:
             raise GraphTransplantError(
                 f"`{argument}` must name at least one of {', '.join(choices)}; got none"
             )
     for name in models:
-        check_choice("models", name, CONVOLUTIONS)
+        if name not in own.models:
+            check_choice("model", name, CONVOLUTIONS)
     check_choice("readout", readout, READOUTS)
     check_choice("select", select, SELECTIONS)
     check_engine(engine, address)
     check_choice("scale", scale, ["auto", *SCALES])
-    for argument, numbers in (("layers", layers), ("repeats", (repeats,)), ("workers", (workers,))):
+    for argument, numbers in (("layers", depths), ("repeats", [repeats]), ("workers", [workers])):
         if not numbers or min(numbers) < 1:
-            given = ", ".join(str(number) for number in numbers) or "nothing"
-            raise GraphTransplantError(f"`{argument}` must be at least 1, got {given}")
-    label_noise, train_fraction = check_conditions(label_noise, train_fraction)
+            shown = ", ".join(str(number) for number in numbers) or "nothing"
+            raise GraphTransplantError(f"`{argument}` must be at least 1, got {shown}")
+    noises, fractions = check_conditions(_shares(label_noise), _shares(train_fraction))
     scale = scale_of(len(store)) if scale == "auto" else scale
     settings = SCALES[scale].apply(
         Settings(
@@ -208,7 +203,7 @@ def compare(
             metric=metric or metric_for(store),
             split=split,
             shards=group_size() if engine == "torchrun" else 1,
-            attack=tuple(sorted(set(attack))),
+            attack=tuple(sorted(set(budgets))),
             balance=balance,
             ties=ties,
         ),
@@ -216,37 +211,67 @@ def compare(
     )
     if settings.split == "scaffold":
         store = by_scaffold(store)
-    check_protocol(store, settings, select, models, repeats)
-    conditions = [Condition(*values) for values in product(label_noise, train_fraction)]
+    built_in = [name for name in models if name not in own.models]
+    check_protocol(store, settings, select, built_in, repeats)
+    conditions = [Condition(*values) for values in product(noises, fractions)]
     check_training(store, settings, conditions, repeats=repeats, nested=select == "nested")
-    reporter = reporter or Silent()
-    unused = unused_edge_features(store, models)
+    reporter = reporter or Reporter()
+    unused = unused_edge_features(store, built_in)
     if unused:
         reporter.note(unused)
-    wished = candidates(methods, search=select != "none", scale=scale)
-    chosen = _that_serve(wished, models, store, reporter)
+    named = [name for name in names if name not in own.methods]
+    wished = candidates(named, search=select != "none", scale=scale)
+    chosen = [*_that_serve(wished, built_in, store, reporter)]
+    aliases = {given: True for given in own.methods.values() if isinstance(given, str)}
+    _that_serve(aliases, built_in, store, reporter)
+    # In the order they were named; those of the user's own are taken as they are.
+    chosen = [*(name for name in names if name in own.methods), *chosen]
+    wanted = list(
+        all_trials(
+            methods=chosen,
+            models=models,
+            layers=depths,
+            repeats=repeats,
+            folds=folds if split == "folds" else 1,
+            nested=select == "nested",
+            label_noise=noises,
+            train_fraction=fractions,
+        )
+    )
+    place = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
+    with place as folder:
+        records = _run(
+            store, wanted, settings, own, Path(folder), select,
+            workers=workers, engine=engine, address=address, fresh=fresh,
+            source=source or store.name, reporter=reporter,
+        )  # fmt: skip
+    return Results(records, select, directory=None if out is None else Path(out))
+
+
+def _run(
+    store: GraphStore,
+    wanted: Sequence[Trial],
+    settings: Settings,
+    own: Own,
+    directory: Path,
+    select: str,
+    *,
+    workers: int,
+    engine: str,
+    address: str | None,
+    fresh: bool,
+    source: str,
+    reporter: Reporter,
+) -> list[Record]:
+    """Run the trials that have no record yet; return all records of the directory."""
     fingerprint = store.fingerprint()
-    directory = Path(out)
     identity = {"data": store.name, "fingerprint": fingerprint}
-    with RecordStore(directory).writing(
-        identity, settings.as_record(__version__), fresh=fresh
-    ) as writer:
+    shared = settings.as_record(__version__)
+    with RecordStore(directory).writing(identity, shared, fresh=fresh) as writer:
         if fresh:
             shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         if writer.notice:
             reporter.note(writer.notice)
-        wanted = list(
-            all_trials(
-                methods=chosen,
-                models=models,
-                layers=layers,
-                repeats=repeats,
-                folds=folds if split == "folds" else 1,
-                nested=select == "nested",
-                label_noise=label_noise,
-                train_fraction=train_fraction,
-            )
-        )
         there = {Trial.of_record(record) for record in writer.records}
         missing = [trial for trial in wanted if trial not in there]
         if len(missing) < len(wanted):
@@ -266,23 +291,53 @@ def compare(
                     missing,
                     settings,
                     fingerprint=fingerprint,
-                    source=source or store.name,
+                    source=source,
                     workers=min(workers, len(missing)),
                     scratch=directory,
                     finish=finish,
                     reporter=reporter,
                     engine=engine,
                     address=address,
+                    own=own,
                 )
             finally:
                 reporter.stop()
         # A comparison that was killed may have left some of finished trials.
         shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
-        # Read back: the tables are made of what a later reader of the file will find.
+        # Read back: results are made of what a later reader of the file will find.
         records = sorted(RecordStore(directory).read(), key=Trial.of_record)
-        rows = summarise(records, select)
-        write_atomically(directory / "summary.csv", summary_csv(rows))
-    return Comparison(directory, records, select, rows, verdicts(rows))
+        write_atomically(directory / "summary.csv", Results(records, select).to_csv())
+    return records
+
+
+def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, ...] | str]:
+    if not isinstance(methods, Mapping):
+        return {}
+    found: dict[str, tuple[Augmentation, ...] | str] = {}
+    for name, given in methods.items():
+        several = given if isinstance(given, str | Sequence) else (given,)
+        if isinstance(several, str):
+            parse_method(several)
+        else:
+            for one in several:
+                if not isinstance(one, Augmentation):
+                    raise GraphTransplantError(
+                        f"`methods`: {name!r} must be an Augmentation, a list of them or a name; "
+                        f"got {type(one).__name__}"
+                    )
+            several = tuple(several)
+        found[str(name)] = several
+    return found
+
+
+def _listed(names: Names | Mapping[str, Any]) -> list[str]:
+    return [names] if isinstance(names, str) else [str(name) for name in names]
+
+
+def _shares(values: Any) -> tuple[float, ...]:
+    if isinstance(values, Iterable) and not isinstance(values, str):
+        return tuple(values)
+    return (values,)
 
 
 def metric_for(store: GraphStore) -> str:
@@ -374,18 +429,16 @@ def check_protocol(
             )
     else:
         strata(store, settings.folds)
-    choices = TASK_METRICS[store.task]
+    choices = deciding(store.task)
     if settings.metric not in choices:
         kinds = {
             "multiclass": "graphs have one class each",
             "multilabel": "graphs have several labels",
             "regression": "targets are numbers",
         }
-        *first, last = choices
-        named = f"{', '.join(first)} or {last}" if first else last
         raise GraphTransplantError(
-            f"`metric` must be {named} for {store.name}, whose {kinds[store.task]}; got "
-            f"{settings.metric!r}"
+            f"`metric` must be {listed(choices, 'or')} for {store.name}, whose "
+            f"{kinds[store.task]}; got {settings.metric!r}"
         )
     if settings.metric != "accuracy" and store.task == "multiclass" and store.num_outputs != 2:
         raise GraphTransplantError(
@@ -400,7 +453,7 @@ def check_protocol(
     edge_models = [name for name in models if CONVOLUTIONS[name].takes_edge_attr]
     if edge_models and not store.num_edge_features:
         raise GraphTransplantError(
-            f"`models`: {edge_models[0]} needs edge features, but {store.name} has none"
+            f"`model`: {edge_models[0]} needs edge features, but {store.name} has none"
         )
     if settings.attack and store.task != "multiclass":
         raise GraphTransplantError(
@@ -409,7 +462,7 @@ def check_protocol(
     if settings.attack and edge_models:
         raise GraphTransplantError(
             "`attack` adds edges, and edges that are not there have no features: "
-            f"{edge_models[0]} of `models` reads them; choose others"
+            f"{edge_models[0]} of `model` reads them; choose others"
         )
 
 

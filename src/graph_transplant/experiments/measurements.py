@@ -77,7 +77,6 @@ def measurements(
             augmentations,
             train,
             test,
-            method=trial.method,
             # Not the trial's: all methods, models and layers show the same graphs.
             seed=settings.seed,
             scale=scale,

@@ -7,31 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from numbers import Real
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.metrics import deciding
 
 Record = dict[str, Any]
 """One finished trial as it is written to ``records.jsonl``."""
 
 BASELINE = "vanilla"
 """The method that every other method is compared with."""
-
-METRICS = {
-    "accuracy": "accuracy",
-    "auroc": "AUROC",
-    "average_precision": "average precision",
-    "r2": "R²",
-}
-"""What trials are judged by, with its name in words; more is better."""
-
-TASK_METRICS = {
-    "multiclass": ("accuracy", "auroc", "average_precision"),
-    "multilabel": ("auroc", "average_precision"),
-    "regression": ("r2",),
-}
-"""What the trials of a task can be judged by."""
 
 SPLITS = ("folds", "official", "scaffold")
 """Cross-validation; the one split that the publishers of the data set fixed; or, for molecules, one
@@ -131,7 +116,7 @@ class Settings:
             value = getattr(self, name)
             if not value > 0:
                 raise GraphTransplantError(f"`{name}` must be above 0, got {value}")
-        check_choice("metric", self.metric, METRICS)
+        check_choice("metric", self.metric, deciding())
         check_choice("split", self.split, SPLITS)
         check_choice("patience_unit", self.patience_unit, PATIENCE_UNITS)
         check_choice("ties", self.ties, TIES)
@@ -239,7 +224,7 @@ def default_metric(task: str, class_counts: Sequence[int]) -> str:
         ('accuracy', 'auroc')
     """
     if task != "multiclass":
-        return TASK_METRICS[task][0]
+        return deciding(task)[0]
     if len(class_counts) == 2 and min(class_counts) < IMBALANCED * sum(class_counts):
         return "auroc"
     return "accuracy"
@@ -267,21 +252,8 @@ def score(record: Record, part: str = "test") -> float | None:
         >>> score({"settings": {}, "test": {"accuracy": 0.75}})
         0.75
     """
-    value = record[part].get(metric_of(record))
+    value = record.get(part, {}).get(metric_of(record))
     return value if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def is_store_file(source: str) -> bool:
-    """Whether the source of a data set is the file of a store, which is read without options.
-
-    Args:
-        source: How the data set was named.
-
-    Example:
-        >>> is_store_file("data/mine.safetensors"), is_store_file("mine.csv")
-        (True, False)
-    """
-    return Path(source).suffix == ".safetensors"
 
 
 def one_split(settings: Mapping[str, Any]) -> bool:
@@ -458,21 +430,25 @@ class Trial:
         return Condition(self.label_noise, self.train_fraction)
 
     def __str__(self) -> str:
-        layers = f"{self.layers} layer{'s' if self.layers != 1 else ''}"
+        network = ""
+        if self.model:
+            layers = f"{self.layers} layer{'s' if self.layers != 1 else ''}"
+            network = f"{self.model} with {layers}, "
         place = f"repeat {self.repeat}, fold {self.fold}"
         if self.inner:
             place += f", inner {self.inner}"
         if self.condition.short:
             place += f", {self.condition.short}"
-        return f"{self.method}, {self.model} with {layers}, {place}"
+        return f"{self.method}, {network}{place}"
 
     @staticmethod
     def of_record(record: Record) -> Trial:
         """Give the trial that a record is the result of."""
+        model, layers = (record.get(name) for name in ("model", "layers"))
         return Trial(
             record["method"],
-            record["model"],
-            record["layers"],
+            model,  # type: ignore[arg-type]  # None without a network
+            layers,  # type: ignore[arg-type]
             record["repeat"],
             record["fold"],
             record.get("inner", 0),

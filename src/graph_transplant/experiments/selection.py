@@ -19,10 +19,10 @@ from graph_transplant.experiments.statistics import mean
 SELECTIONS = ("none", "validation", "nested")
 """How one candidate per method is chosen: not at all, once for all folds, or fold by fold."""
 
-Family = tuple[str, str, Condition, str]
+Family = tuple[str, str | None, Condition, str]
 """Data, model, the condition of training, and the method without its parameters."""
 
-Setup = tuple[int, str]
+Setup = tuple[int | None, str]
 """One candidate of a family: its number of layers and the method with its parameters."""
 
 Place = tuple[int, int]
@@ -55,9 +55,9 @@ class Candidate:
     """
 
     data: str
-    model: str
+    model: str | None
     method: str
-    layers: int
+    layers: int | None
     name: str
     validation: float | None
     trials: int
@@ -212,6 +212,7 @@ def left_out(records: Iterable[Record], how: str) -> list[str]:
     for (_, model, condition, method), trials in families.items():
         settings = _settings(trials)
         official = one_split(settings)
+        who = f"{method} with {model}" if model else method
         repeats = len({repeat for repeat, _ in _places(trials)})
         expected = repeats if official else repeats * settings["folds"]
         unit = "runs" if official else "folds"
@@ -223,36 +224,38 @@ def left_out(records: Iterable[Record], how: str) -> list[str]:
             if missing:
                 verb, whose = ("is", "its") if missing == 1 else ("are", "their")
                 said.append(
-                    f"{method} with {model}: {missing} of {expected} folds {verb} left out, "
+                    f"{who}: {missing} of {expected} folds {verb} left out, "
                     f"{whose} inner trials are not all finished."
                 )
         elif not chosen:
             part = " that take part" if len(entrants) < len(trials) else ""
             said.append(
-                f"{method} with {model} is left out: there is no {unit[:-1]} that all of its "
+                f"{who} is left out: there is no {unit[:-1]} that all of its "
                 f"{len(entrants)} candidates{part} have finished."
             )
         elif len(trials) > 1 and voting < expected:
-            said.append(f"{method} with {model} is chosen on {voting} of {expected} {unit}.")
+            said.append(f"{who} is chosen on {voting} of {expected} {unit}.")
         sentences += [condition.sentence(text) for text in said]
     return sentences
 
 
 def _without_part(
-    model: str, trials: Trials, entrants: Trials, how: str, expected: str
+    model: str | None, trials: Trials, entrants: Trials, how: str, expected: str
 ) -> Iterator[str]:
     """Name the candidates that take no part, those with the same number of folds together."""
     names: dict[int, list[str]] = {}
     for setup, finished in trials.items():
         if setup not in entrants:
             layers, name = setup
-            name += f" with {layers} layer{'s' if layers != 1 else ''}"
+            if layers is not None:
+                name += f" with {layers} layer{'s' if layers != 1 else ''}"
             names.setdefault(len(_covered(finished, trials, how)), []).append(name)
     what = "all inner trials of " if how == "nested" else ""
     for count, (*first, last) in sorted(names.items()):
         who = f"{', '.join(first)} and {last} have" if first else f"{last} has"
         verb = "take" if first else "takes"
-        yield f"{model}: {who} {what}{count} of {expected} and {verb} no part in the selection."
+        where = f"{model}: " if model else ""
+        yield f"{where}{who} {what}{count} of {expected} and {verb} no part in the selection."
 
 
 def _families(records: Iterable[Record]) -> dict[Family, Trials]:
@@ -260,8 +263,8 @@ def _families(records: Iterable[Record]) -> dict[Family, Trials]:
     families: dict[Family, Trials] = {}
     for record in records:
         method = method_key(record["method"])
-        family = (record["data"], record["model"], Condition.of(record), method)
-        setup = (record["layers"], record["method"])
+        family = (record["data"], record.get("model"), Condition.of(record), method)
+        setup = (record.get("layers"), record["method"])
         place = (record["repeat"], record["fold"], record.get("inner", 0))
         families.setdefault(family, {}).setdefault(setup, {})[place] = record
     return {
@@ -272,12 +275,12 @@ def _families(records: Iterable[Record]) -> dict[Family, Trials]:
 
 def _order(family: Family) -> tuple[str, str, tuple[float, float], str]:
     data, model, condition, method = family
-    return data, model, condition.order, method
+    return data, model or "", condition.order, method
 
 
 def _simplest(setup: Setup) -> tuple[int, int, str]:
     layers, name = setup
-    return layers, len(name), name
+    return layers or 0, len(name), name
 
 
 def _places(trials: Trials) -> list[Place]:

@@ -149,6 +149,54 @@ def corrected_paired_test(
     )
 
 
+POWER = 0.8
+"""How likely a difference that is called detectable would be found."""
+
+
+def detectable_difference(differences: Sequence[float], *, test_to_train: float) -> float | None:
+    r"""The smallest difference that these pairs would have found with a probability of 80 %.
+
+    It is :math:`t_{0.975} + t_{0.8}` standard errors, corrected as in :func:`mean_interval`,
+    with quantiles of Student's distribution, before any correction for several tests.
+
+    Example:
+        >>> round(detectable_difference([0.01, 0.03, 0.02, 0.0, 0.04], test_to_train=1 / 3), 3)
+        0.043
+    """
+    spread = standard_deviation(differences)
+    if spread is None or _is_noise(spread, differences):
+        return None
+    return _quantiles(len(differences)) * spread * math.sqrt(1 / len(differences) + test_to_train)
+
+
+def pairs_needed(differences: Sequence[float], *, test_to_train: float) -> float | None:
+    """How many pairs would find a difference as large as this with a probability of 80 %.
+
+    Infinite where no number would: the training sets of folds overlap, so that the error of the
+    mean difference does not fall below a floor, whatever the number of repeats.
+
+    Example:
+        >>> pairs_needed([0.01, 0.03, 0.02, 0.0, 0.04], test_to_train=0.0)
+        8.0
+        >>> pairs_needed([0.01, 0.03, -0.02, 0.0, 0.0], test_to_train=1 / 3)
+        inf
+    """
+    spread = standard_deviation(differences)
+    if spread is None or _is_noise(spread, differences):
+        return None
+    wanted = abs(math.fsum(differences) / len(differences)) / spread
+    for pairs in (*range(2, 100), *range(100, 10_000, 10)):
+        if wanted >= _quantiles(pairs) * math.sqrt(1 / pairs + test_to_train):
+            return float(pairs)
+    # For so many pairs Student's distribution is the normal one.
+    rest = (wanted / _quantiles(10_000)) ** 2 - test_to_train
+    return float(math.ceil(1 / rest)) if rest > 0 else math.inf
+
+
+def _quantiles(pairs: int) -> float:
+    return float(stdtrit(pairs - 1, 0.975) + stdtrit(pairs - 1, POWER))
+
+
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     r"""Holm's step-down correction for several tests.
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graph_transplant import __version__
 from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.checkpoints import CheckpointError
 from graph_transplant.experiments.measurements import measurements
-from graph_transplant.experiments.protocol import Record, Settings, Trial, is_store_file
+from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.splits import (
     Split,
     fewer_graphs,
@@ -150,6 +151,28 @@ def training_labels(store: GraphStore, split: Split, trial: Trial, settings: Set
     )
 
 
+@dataclass(frozen=True)
+class Own:
+    """Methods and models of the user's own, by name, and what is called after every epoch.
+
+    Attributes:
+        methods: Augmentations, or the name of a method that is called otherwise here.
+        models: Functions that make a model for some graphs.
+        callbacks: Called after every epoch of trials in this process.
+    """
+
+    methods: Mapping[str, tuple[Augmentation, ...] | str] = field(default_factory=dict)
+    models: Mapping[str, Callable[[GraphStore], nn.Module]] = field(default_factory=dict)
+    callbacks: tuple[Callable[[EpochLog], None], ...] = ()
+
+    def augmentations(self, name: str, model: nn.Module, seed: int) -> tuple[Augmentation, ...]:
+        """Augmentations of a method, as new as on the first day."""
+        given = self.methods.get(name, name)
+        if isinstance(given, str):
+            return build_method(given, model, seed=seed)
+        return copy.deepcopy(given)
+
+
 def checkpoint_of(folder: Path, trial: Trial) -> Path:
     """Name the file that keeps the state of a trial while it trains.
 
@@ -171,6 +194,7 @@ def run_trial(
     source: str,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
     checkpoint: Path | None = None,
+    own: Own | None = None,
 ) -> Record:
     """Train and evaluate one trial.
 
@@ -191,10 +215,12 @@ def run_trial(
         callbacks: Called after every epoch.
         checkpoint: File that keeps the state of the training, to go on from if it was killed. One
             that does not fit is removed.
+        own: Methods and models of the user's own.
 
     Returns:
         The record.
     """
+    own = own or Own()
     start = time.perf_counter()
     split = split_of(store, trial, settings)
     seed = trial_seed(trial, settings.seed)
@@ -203,16 +229,22 @@ def run_trial(
     scale = TargetScale.of(train) if store.task == "regression" else None
 
     def trained() -> tuple[FitResult, Sequence[Augmentation]]:
-        model = GraphClassifier.for_data(
-            store.subset(torch.cat([split.train, split.validation])),
-            conv=trial.model,
-            layers=trial.layers,
-            hidden=settings.hidden,
-            readout=settings.readout,
-            dropout=settings.dropout,
-            seed=seed,
-        )
-        augmentations = build_method(trial.method, model, seed=seed + 1)
+        seen = store.subset(torch.cat([split.train, split.validation]))
+        if trial.model in own.models:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                model = own.models[trial.model](seen)
+        else:
+            model = GraphClassifier.for_data(
+                seen,
+                conv=trial.model,
+                layers=trial.layers,
+                hidden=settings.hidden,
+                readout=settings.readout,
+                dropout=settings.dropout,
+                seed=seed,
+            )
+        augmentations = own.augmentations(trial.method, model, seed + 1)
         result = fit(
             model,
             train if scale is None else scale.apply(train),
@@ -289,13 +321,14 @@ def run_trial(
     }
     if trial.train_fraction != 1:
         record["sizes"]["left_out"] = len(store) - sum(record["sizes"].values())
+    if store.task == "multiclass":
+        # What always saying the largest class of the training graphs would reach.
+        largest = torch.bincount(store.labels[split.train]).argmax()
+        record["majority"] = float(store.labels[split.test].eq(largest).double().mean())
     if trial.label_noise:
         true = store.y[split.train]
         # What is missing is not wrong, though it does not equal itself.
         record["wrong_labels"] = int(((train.y != true) & ~true.isnan()).sum())
-    columns = _columns(store, source)
-    if columns:
-        record["columns"] = columns
     return record | measured
 
 
@@ -309,12 +342,14 @@ class Job:
         source: How the data set was named by the user.
         checkpoints: Folder for the states of trials. Where it is not there, as on another machine
             without a common disk, trials keep none.
+        own: Methods and models of the user's own.
     """
 
     settings: Settings
     fingerprint: str
     source: str
     checkpoints: Path | None = None
+    own: Own = field(default_factory=Own)
 
     def run(
         self,
@@ -333,35 +368,8 @@ class Job:
             source=self.source,
             callbacks=callbacks,
             checkpoint=path,
+            own=self.own,
         )
-
-
-def _columns(store: GraphStore, source: str) -> dict[str, str]:
-    """Give what was chosen in reading a table or lines, for the command that repeats a comparison.
-
-    Args:
-        store: The data set.
-        source: How it was named. A store that was saved remembers how its graphs were read once,
-            but takes no options.
-    """
-    reading = store.reading or {}
-    kind = reading.get("kind")
-    if kind not in ("molecules", "graphs") or is_store_file(source):
-        return {}
-    targets = reading.get("targets")
-    if not isinstance(targets, list | tuple) or not targets:
-        return {}
-    if not all(isinstance(name, str) for name in targets):
-        return {}
-    molecules = reading if kind == "molecules" else {}
-    given = {
-        "smiles": molecules.get("smiles"),
-        "target": ",".join(targets),
-        "id": reading.get("id"),
-        "features": molecules.get("features"),
-        "task": store.task,
-    }
-    return {name: value for name, value in given.items() if isinstance(value, str) and value}
 
 
 def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> list[Record]:

@@ -20,16 +20,21 @@ from torch_geometric.data import Data
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.experiments.examples import READING, read_saliency, within_graphs
 from graph_transplant.experiments.shown import Structure as Structure
 from graph_transplant.experiments.structures import (
     graph_id,
     label_words,
-    prediction_words,
+    output_words,
     structures,
 )
 from graph_transplant.graphs import GraphBatch, GraphStore, Skipped
-from graph_transplant.saliency import KINDS, NodeSaliency
+from graph_transplant.saliency import (
+    EXPLAINING,
+    KINDS,
+    NodeSaliency,
+    read_saliency,
+    within_graphs,
+)
 from graph_transplant.trained.model import LABEL_THRESHOLD, Predictions, TrainedModel
 
 # What a reading says about where things stand, not about what they become.
@@ -118,7 +123,7 @@ def explain(
         models: One model, or several to see side by side: a sequence, or a mapping that names them.
         store: The graphs, read as the models' training graphs were.
         saliency: Where and how it is read. (default:
-            :data:`~graph_transplant.experiments.examples.READING`)
+            :data:`~graph_transplant.saliency.EXPLAINING`)
         output: Name of the class, label or value to explain. (default: the predicted class; the
             label with the highest probability; the first value)
         batch_size: Graphs at a time.
@@ -381,12 +386,17 @@ def _explain(
                 f"the graphs of {store.name} were read in another way than those that model "
                 f"{name} was trained on: {_told(store.reading)} instead of {_told(model.reading)}"
             )
-    reading = READING if saliency is None else saliency
+    reading = EXPLAINING if saliency is None else saliency
     known = [truths.of(place, 0 if rows is None else rows[place]) for place in range(len(store))]
     seen = {
         name: list(_views(name, model, store, known, reading, output, batch_size))
         for name, model in named.items()
     }
+    graphs = (
+        graph
+        for batch in store.batches(torch.arange(len(store)), batch_size)
+        for graph in structures(batch, store)
+    )
     return [
         Explanation(
             id=graph_id(store, number),
@@ -395,7 +405,7 @@ def _explain(
             structure=graph,
             views=tuple(views[number] for views in seen.values()),
         )
-        for number, graph in enumerate(structures(store, batch_size))
+        for number, graph in enumerate(graphs)
     ]
 
 
@@ -480,14 +490,13 @@ def _views(
         logits, chosen, saliency = explained(model, batch, reading, output)
         scaled, share = within_graphs(saliency, batch)
         predicted = Predictions(model.task, model.label_names, model.outputs(logits))
-        confidence = predicted.confidence.tolist()
-        labels = prediction_words(model.task, model.label_names, predicted.outputs)
+        confidence, rows = predicted.confidence.tolist(), predicted.outputs.tolist()
         counts = np.diff(batch.ptr).tolist()
         drawn = zip(torch.split(scaled, counts), torch.split(share, counts), strict=True)
         for number, (strength, part) in enumerate(drawn):
             yield ModelView(
                 model=name,
-                label=labels[number],
+                label=output_words(model.task, model.label_names, rows[number]),
                 confidence=None if math.isnan(confidence[number]) else confidence[number],
                 correct=_correct(known[start + number], predicted, number),
                 output=model.label_names[int(chosen[number])],
@@ -514,7 +523,10 @@ def explained(
         ``[graphs]``, and the saliency, float ``[nodes]``, all on the CPU.
     """
     number = None if output is None else model.label_names.index(output)
-    return read_saliency(model.network, batch.to(model.device), model.task, reading, number)
+    prediction, chosen, saliency = read_saliency(
+        model.network, batch.to(model.device), model.task, reading, number
+    )
+    return prediction.logits.detach().cpu(), chosen.cpu(), saliency.cpu()
 
 
 # -------------------------------------------------------------------- words

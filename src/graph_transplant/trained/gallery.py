@@ -5,6 +5,7 @@ Only numbers and names are found here; ``graph_transplant.report`` draws them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from graph_transplant.experiments.compare import automatic_model
 from graph_transplant.experiments.examples import taken_apart, target_words
 from graph_transplant.experiments.shown import Mixture as Mixture
 from graph_transplant.experiments.shown import Part as Part
-from graph_transplant.experiments.structures import graph_id, output_names
+from graph_transplant.experiments.structures import graph_id
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.targets import Loss, TargetScale, batch_targets
@@ -95,13 +96,14 @@ def mixtures(
     shown, which = _choose(store, count, generator)
     batch = targets.batch(shown)
     mixed = _mix(network, transplant, batch, store.task, generator)
-    words = _mixed_labels(store, shown, mixed)
-    numbers = shown.tolist()
-    found = taken_apart(store, shown, batch, mixed, lambda place: graph_id(store, numbers[place]))
+    rows, numbers = _mixed_targets(store, shown, mixed), shown.tolist()
+    found = taken_apart(
+        store, shown, batch, mixed, rows, lambda place: graph_id(store, numbers[place])
+    )
     note = f"{how} {which}".strip()
     return [
-        Mixture(*parts, *label, weight=float(weight), method=method, data=store.name, note=note)
-        for parts, label, weight in zip(found, words, mixed.label_weight, strict=True)
+        replace(one, labels=target_words(store, row)[1], method=method, data=store.name, note=note)
+        for one, row in zip(found, rows.tolist(), strict=True)
     ][:count]
 
 
@@ -203,13 +205,10 @@ def _mix(
         return transplant.carry_out(plan, batch, clean.targets, saliency)
 
 
-def _mixed_labels(
-    store: GraphStore, shown: Tensor, mixed: MixedGraphs
-) -> list[tuple[str, tuple[tuple[str, float], ...]]]:
-    """Write the mixed targets in words, in the units of the data."""
-    rows = mixed.targets
-    if store.task == "regression":
-        own = store.y.index_select(0, shown).to(torch.double)
-        weight = mixed.label_weight.cpu().to(torch.double).unsqueeze(1)
-        rows = weight * own[torch.from_numpy(mixed.source_of)] + (1 - weight) * own
-    return target_words(output_names(store), store.task, rows.tolist())
+def _mixed_targets(store: GraphStore, shown: Tensor, mixed: MixedGraphs) -> Tensor:
+    """Give the mixed targets in the units of the data."""
+    if store.task != "regression":
+        return mixed.targets
+    own = store.y.index_select(0, shown).to(torch.double)
+    weight = mixed.label_weight.cpu().to(torch.double).unsqueeze(1)
+    return weight * own[torch.from_numpy(mixed.source_of)] + (1 - weight) * own

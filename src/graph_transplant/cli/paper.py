@@ -1,0 +1,89 @@
+"""The command that runs the paper's experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graph_transplant.cli.common import (
+    output,
+    print_files,
+    progress_display,
+    resumable,
+    split_list,
+)
+
+
+def paper(
+    experiment: str,
+    /,
+    *,
+    data: str | None = None,
+    models: str | None = None,
+    budget: str = "quick",
+    workers: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    fresh: bool = False,
+    out: Path = Path("paper"),
+    root: Path | None = None,
+) -> int:
+    """Run an experiment of the paper and print its published numbers beside the measured ones.
+
+    The same command again runs only what is missing. Experiments on the same data share their
+    trials.
+
+    Args:
+        experiment: table1, table2, table3-robustness, table4-calibration, gcn, ablation, readout or
+            edge-predictor.
+        data: Data sets, separated by commas. [default: all of the experiment]
+        models: Convolutions, separated by commas. [default: all of the experiment]
+        budget: quick (a smoke run: one repeat, three layers, no search, about 1,200 steps per
+            trial) or full (the paper's protocol).
+        workers: Trials that run at the same time, one core each.
+        engine: What runs the trials: local (processes on this machine) or ray (a cluster).
+        address: Address of the Ray cluster. [default: one is started on this machine]
+        fresh: Start over; the records that are there are kept under another name.
+        out: Directory for records and tables.
+        root: Folder where data sets are looked for and kept.
+    """
+    names = split_list("data", data) if data else None
+    convolutions = split_list("models", models) if models else None
+
+    from graph_transplant.experiments.results import read_results
+    from graph_transplant.paper.experiments import run
+    from graph_transplant.paper.figures import write_figures
+    from graph_transplant.paper.tables import paper_table
+
+    def work() -> int:
+        request = run(
+            experiment,
+            data=names,
+            models=convolutions,
+            budget=budget,
+            out=out,
+            root=root,
+            workers=workers,
+            engine=engine,
+            address=address,
+            fresh=fresh,
+            reporter=progress_display(),
+        )
+        table = paper_table(request)
+        files = dict.fromkeys(table.write(out), "this table")
+        for path in write_figures(table, out):
+            files[path] = "a chart"
+        selection = "validation" if budget == "full" else "none"
+        for directory in table.directories:
+            # The table may have rows of which nothing is measured yet.
+            if (directory / "records.jsonl").exists():
+                page = read_results(directory, selection=selection).report()
+                files[page] = "the report of the comparison"
+        console = output()
+        console.print()
+        console.print(table.to_text(), soft_wrap=True, markup=False)
+        print_files(console, files)
+        return 0
+
+    return resumable(
+        work, lambda: sorted(path.parent for path in (out / budget).glob("*/records.jsonl"))
+    )

@@ -1,0 +1,554 @@
+"""Run trials: in this process, in worker processes, on a Ray cluster or under torchrun.
+
+Trials are independent. Only the process that called :func:`run_trials` takes their records.
+An engine is an entry of :data:`ENGINES`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import signal
+import socket
+import tempfile
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed, parallel_config
+from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
+from torch import distributed
+
+from graph_transplant import __version__
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.experiments.examples import with_ids
+from graph_transplant.experiments.progress import Reporter
+from graph_transplant.experiments.protocol import Record, Settings, Trial
+from graph_transplant.experiments.splits import by_scaffold
+from graph_transplant.experiments.trial import Job, Own, checkpoint_of, split_of
+from graph_transplant.experiments.worker import set_up_worker
+from graph_transplant.graphs import GraphStore
+from graph_transplant.training import EndedElsewhereError, EpochLog
+
+__all__ = ["ENGINES", "TrialError", "join_group", "lead_or_serve", "run_trials"]
+
+CHECKPOINTS = "checkpoints"
+"""Folder, within that of a comparison, for the states of running trials."""
+
+GRAPHS = ".graphs"
+"""Folder, within that of a comparison, for the file that workers read the data from."""
+
+RETRIES = 2
+"""How often a trial runs again when its worker was lost."""
+
+
+class TrialError(RuntimeError):
+    """A failed trial; the message names it, ``details`` is the traceback or empty."""
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+
+
+@dataclass(frozen=True)
+class Run:
+    """Trials to run, and where their records go."""
+
+    store: GraphStore
+    trials: Sequence[Trial]
+    job: Job
+    workers: int
+    scratch: Path
+    finish: Callable[[Record], None]
+    reporter: Reporter
+    address: str | None
+
+
+def run_trials(
+    store: GraphStore,
+    trials: Sequence[Trial],
+    settings: Settings,
+    *,
+    fingerprint: str,
+    source: str,
+    workers: int,
+    scratch: Path,
+    finish: Callable[[Record], None],
+    reporter: Reporter,
+    engine: str = "local",
+    address: str | None = None,
+    own: Own | None = None,
+) -> None:
+    """Run trials and hand over each record as soon as it is there.
+
+    Every process uses one torch thread, so that records do not depend on the machine. A trial whose
+    worker was killed runs again from its checkpoint, twice at most.
+
+    ``finish`` is called in this process, in the order in which trials finish. ``scratch`` is for
+    checkpoints and for the file that workers read the data from. A Ray cluster uses all its
+    processors, whatever ``workers`` says. When a trial fails, the others are stopped.
+    """
+    check_engine(engine, address)
+    folder = (scratch / CHECKPOINTS).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def finished(record: Record) -> None:
+        trial = Trial.of_record(record)
+        if store.rows is not None and record.get("examples"):
+            # The files that workers read hold no ids.
+            split = split_of(store, trial, settings)
+            record = {**record, "examples": with_ids(record["examples"], store, split)}
+        finish(record)
+        checkpoint_of(folder, trial).unlink(missing_ok=True)
+
+    job = Job(settings, fingerprint, source, folder, own or Own())
+    try:
+        ENGINES[engine].run(Run(store, trials, job, workers, scratch, finished, reporter, address))
+    finally:
+        with suppress(OSError):  # not empty: it holds what the next run goes on from
+            folder.rmdir()
+
+
+def check_engine(engine: str, address: str | None) -> None:
+    """Raise if an engine cannot be used, before anything is written."""
+    check_choice("engine", engine, ENGINES)
+    if address is not None and engine != "ray":
+        raise GraphTransplantError(
+            f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
+        )
+    ENGINES[engine].check(address)
+
+
+def failure_of(trial: Trial, problem: Exception) -> TrialError:
+    """Describe what a trial failed with, in one line."""
+    text = str(problem).strip()
+    details = "".join(traceback.format_exception(problem))
+    # torch raises a plain RuntimeError when the C library has no memory left.
+    if isinstance(problem, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(problem, RuntimeError) and re.search("(can't allocate|not enough) memory", text)
+    ):
+        text = "memory ran out; fewer workers or smaller batches need less"
+    elif isinstance(problem, GraphTransplantError) and text:
+        details = ""  # the message says it all
+    else:
+        text = f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+    return TrialError(f"trial {trial} failed: {text.splitlines()[0]}", details)
+
+
+class Attempts:
+    """Counts how often trials were lost with their worker."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._lost: Counter[Trial] = Counter()
+
+    def lost(self, trials: Iterable[Trial], cause: str) -> None:
+        """Report trials that run again; raise if one was lost too often."""
+        again = list(trials)
+        self._lost.update(again)
+        for trial in again:
+            if self._lost[trial] > RETRIES:
+                raise TrialError(
+                    f"{cause}, at attempt {self._lost[trial]} of {RETRIES + 1} to run trial "
+                    f"{trial}; most often memory ran out: fewer workers or smaller batches need "
+                    "less"
+                )
+        self._reporter.note(f"{cause}; running again: {'; '.join(map(str, again))}")
+
+
+@contextmanager
+def store_file(store: GraphStore, scratch: Path) -> Iterator[Path]:
+    """Give a file with the data set: the one it was read from, or one that is removed again."""
+    if store.path is not None and store.path.exists():
+        yield store.path
+        return
+    # Always the same name: what a killed comparison left is removed by the next one.
+    folder = scratch / GRAPHS
+    path = folder / "graphs.safetensors"
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+        store.save(path)
+    except OSError as problem:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise GraphTransplantError(
+            f"cannot write {path}, which the workers read the data from: {problem.strerror}; the "
+            "records are intact"
+        ) from problem
+    try:
+        yield path
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # Windows keeps files that a worker has mapped
+
+
+@lru_cache(maxsize=1)
+def worker_store(data: Path | tuple[Any], fingerprint: str) -> GraphStore:
+    """Read the data set, once per worker, from its file or from Ray; raise if it has changed."""
+    if isinstance(data, Path):
+        store = GraphStore.load(data)
+    else:
+        import ray
+
+        # The store maps the file, which is gone with the process, however that ends.
+        with tempfile.TemporaryDirectory(prefix="graph-transplant-") as folder:
+            path = Path(folder) / "graphs.safetensors"
+            ray.get(data[0]).tofile(path)
+            store = GraphStore.load(path)
+    found = store.fingerprint()
+    if found != fingerprint:
+        raise DataError(
+            f"{data} was changed while the comparison ran: the data's fingerprint was "
+            f"{fingerprint[:12]}… and is {found[:12]}…"
+        )
+    return store
+
+
+def run_in_worker(
+    data: Path | tuple[Any], trial: Trial, job: Job, version: str
+) -> Record | TrialError:
+    """Run a trial in a worker; failures are returned, as some exceptions cannot be pickled."""
+    try:
+        if version != __version__:
+            raise GraphTransplantError(
+                f"its worker on {socket.gethostname()} has graph-transplant {__version__}; all "
+                f"need {version}, which runs here"
+            )
+        torch.set_num_threads(1)
+        return job.run(worker_store(data, job.fingerprint), trial)
+    except Exception as problem:  # noqa: BLE001 - raised again where the result arrives
+        return failure_of(trial, problem)
+
+
+def _run_local(run: Run) -> None:
+    if run.workers == 1:
+        shutil.rmtree(run.scratch / GRAPHS, ignore_errors=True)  # of a killed comparison
+        _run_here(run.store, run.trials, run.job, run.finish, run.reporter)
+        return
+    attempts = Attempts(run.reporter)
+    left = dict.fromkeys(run.trials)
+    with store_file(run.store, run.scratch) as path:
+        while left:
+            running: dict[Trial, None] = {}
+            try:
+                _run_in_workers(path, left, running, run)
+            except TerminatedWorkerError:
+                # joblib ends all workers when one is gone: the trials of the others are lost too.
+                attempts.lost(running, "a worker process was ended from outside")
+            except BrokenProcessPool as problem:
+                raise TrialError(f"the worker processes cannot go on: {problem}") from problem
+
+
+def _run_in_workers(
+    path: Path, left: dict[Trial, None], running: dict[Trial, None], run: Run
+) -> None:
+    """Run the trials of ``left``, which are removed when finished."""
+
+    def jobs() -> Iterator[Any]:
+        # joblib takes one whenever a worker is free.
+        for trial in list(left):
+            running[trial] = None
+            yield delayed(run_in_worker)(path, trial, run.job, __version__)
+
+    with parallel_config(
+        backend="loky", inner_max_num_threads=1, initializer=set_up_worker, initargs=(os.getpid(),)
+    ):
+        outcomes: Generator[Record | TrialError, None, None] = Parallel(
+            n_jobs=run.workers,
+            return_as="generator_unordered",
+            batch_size=1,
+            pre_dispatch="n_jobs",
+        )(jobs())
+        try:
+            for outcome in outcomes:
+                if isinstance(outcome, TrialError):
+                    raise outcome
+                run.finish(outcome)
+                trial = Trial.of_record(outcome)
+                del left[trial], running[trial]
+        finally:
+            # Closing kills the workers when trials are left; joblib warns that it did.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                outcomes.close()
+
+
+def _run_here(
+    store: GraphStore,
+    trials: Sequence[Trial],
+    job: Job,
+    finish: Callable[[Record], None],
+    reporter: Reporter,
+) -> None:
+    """Run trials one after another; under torchrun, every rank runs this loop."""
+
+    def tell(log: EpochLog) -> None:
+        reporter.epoch_finished(log.epoch, job.settings.epochs, log.validation_score)
+
+    with _one_thread():
+        for trial in trials:
+            reporter.trial_started(trial)
+            try:
+                with _group_errors():
+                    record = job.run(store, trial, callbacks=(tell, *job.own.callbacks))
+            except EndedElsewhereError:
+                raise
+            except Exception as problem:
+                raise failure_of(trial, problem) from problem
+            finish(record)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    # Sums are split differently on two threads: records would depend on the machine.
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+_RAY_ENVIRONMENT = {
+    # Usage statistics would go to the makers of Ray.
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Off, a private Ray listens on the loopback address only, on every system.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # The default of later versions, which this one warns of.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+def _run_on_ray(run: Run) -> None:
+    """Run each trial as one Ray task on one processor.
+
+    Ray's joblib backend (as of 2.60) returns nothing before the last trial is finished, and one
+    killed worker ends it. Ray's own retries are silent, and endless where memory runs out: a lost
+    trial is submitted again here.
+    """
+    ray = _import_ray()
+    with store_file(run.store, run.scratch) as path, _connected(ray, run.workers, run.address):
+        if not ray.cluster_resources().get("CPU"):
+            raise GraphTransplantError("the Ray cluster has no processor to run trials on")
+        # In a tuple, Ray does not fetch it for every task: a worker does, once.
+        data = (ray.put(np.memmap(path, dtype=np.uint8, mode="r")),)
+        task = ray.remote(num_cpus=1, max_retries=0)(run_in_worker)
+        attempts = Attempts(run.reporter)
+        waiting = list(reversed(run.trials))
+        running: dict[Any, Trial] = {}
+        try:
+            while waiting or running:
+                # Two per processor, so that none waits for this process. Nodes come and go.
+                most = max(1, 2 * int(ray.cluster_resources().get("CPU", 1)))
+                while waiting and len(running) < most:
+                    trial = waiting.pop()
+                    running[task.remote(data, trial, run.job, __version__)] = trial
+                (reference,), _ = ray.wait(list(running))
+                trial = running.pop(reference)
+                try:
+                    outcome: Record | TrialError = ray.get(reference)
+                except ray.exceptions.RayTaskError as problem:
+                    # Trials return their failures: the worker could not even read its task.
+                    reason = str(problem.cause).partition("\n")[0]
+                    raise TrialError(
+                        f"trial {trial} cannot start on Ray: {reason}; every node needs "
+                        f"graph-transplant {__version__}",
+                        str(problem),
+                    ) from problem
+                except ray.exceptions.RayError as problem:
+                    attempts.lost([trial], f"a worker on Ray was lost ({type(problem).__name__})")
+                    waiting.append(trial)
+                    continue
+                if isinstance(outcome, TrialError):
+                    raise outcome
+                run.finish(outcome)
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+
+
+def _check_ray(address: str | None) -> None:
+    """Raise if Ray is not installed, or nothing listens at the address."""
+    _import_ray()
+    # Ray itself waits without end for a head that is not there.
+    match = re.fullmatch(r"(?:ray://)?\[?([^/\]]+)\]?:(\d+)", address or "")
+    if match:
+        try:
+            socket.create_connection((match[1], int(match[2])), timeout=10).close()
+        except (OSError, OverflowError) as problem:
+            raise GraphTransplantError(
+                f"there is no Ray cluster at {address}: {problem}; `ray start --head` prints the "
+                "address of one"
+            ) from problem
+
+
+def _import_ray() -> Any:
+    for name, value in _RAY_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)  # read when Ray is imported
+    try:
+        import ray
+    except ImportError as problem:
+        raise GraphTransplantError(
+            "the engine ray needs the package ray: pip install 'graph-transplant[cluster]'"
+        ) from problem
+    return ray
+
+
+@contextmanager
+def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
+    """Connect to a cluster, or start a private Ray, unless this process is connected already."""
+    if ray.is_initialized():
+        yield
+        return
+    options: dict[str, Any] = {"address": address}
+    if address is None:
+        options = {
+            "address": "local",  # or Ray would join a cluster that it finds on this machine
+            "num_cpus": workers,
+            "num_gpus": 0,
+            "include_dashboard": False,
+            "_node_ip_address": "127.0.0.1",
+            "_system_config": {"worker_niceness": 0},  # Ray's default is a low priority
+        }
+    try:
+        ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as problem:
+        where = "on this machine" if address is None else f"at {address}"
+        raise GraphTransplantError(
+            f"cannot use Ray {where}: {str(problem).strip().splitlines()[0]}"
+        ) from problem
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _run_on_ranks(run: Run) -> None:
+    """Run trials on all ranks; called by the first, the others are in :func:`lead_or_serve`."""
+    size = group_size()
+    if run.job.settings.shards != size:
+        raise GraphTransplantError(
+            f"`shards` must be {size}, the number of processes, got {run.job.settings.shards}"
+        )
+    _from_first((run.trials, run.job))
+    _run_here(run.store, run.trials, _on_common_disk(run.job), run.finish, run.reporter)
+
+
+def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> int:
+    """Run ``lead`` in the first process; the others run every trial that it runs.
+
+    Returns what ``lead`` returns, in the others 0. They call ``load`` when there is work, so that
+    what the first process puts into a cache is there.
+    """
+    rank = distributed.get_rank()
+    if rank == 0:
+        status = lead()
+        _from_first(None)
+        return status
+    # Ctrl-C reaches every process of a terminal: the first ends the others.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        store: GraphStore | None = None
+        while (work := _from_first(None)) is not None:
+            trials, job = work
+            if store is None:
+                store = by_scaffold(load()) if job.settings.split == "scaffold" else load()
+            found = store.fingerprint()
+            if found != job.fingerprint:
+                raise GraphTransplantError(
+                    f"process {rank} has read other data than the first one: its fingerprint is "
+                    f"{found[:12]}…, that of the first {job.fingerprint[:12]}…"
+                )
+            _run_here(store, trials, _on_common_disk(job), lambda record: None, Reporter())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return 0
+
+
+@contextmanager
+def join_group() -> Iterator[int]:
+    """Join the processes that ``torchrun`` has started; give the number of this one.
+
+    Each has one torch thread. When one leaves by an exception, the others get an
+    :class:`~graph_transplant.training.EndedElsewhereError` as soon as they wait for it.
+    """
+    variables = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    missing = [name for name in variables if not os.environ.get(name)]
+    if missing:
+        raise GraphTransplantError(
+            f"this process has no group to join (not set: {', '.join(missing)}): start it with "
+            "`torchrun --nproc-per-node 2 ...`"
+        )
+    try:
+        with _one_thread(), _group_errors():
+            # The others wait while the first loads data.
+            distributed.init_process_group("gloo", timeout=timedelta(hours=2))
+            yield distributed.get_rank()
+            distributed.barrier()
+    finally:
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
+
+def group_size() -> int:
+    """Number of processes of the group; raise if there is none."""
+    if not distributed.is_initialized():
+        raise GraphTransplantError(
+            "the engine torchrun needs the processes that torchrun starts: run "
+            "`torchrun --nproc-per-node 2 -m graph_transplant ...`"
+        )
+    return distributed.get_world_size()
+
+
+@contextmanager
+def _group_errors() -> Iterator[None]:
+    """Tell a failed exchange, because another process has ended, from errors made here."""
+    try:
+        yield
+    except RuntimeError as problem:
+        if not (isinstance(problem, distributed.DistError) or "gloo" in str(problem)):
+            raise
+        reason = str(problem).partition("\n")[0]
+        raise EndedElsewhereError(f"another process of the group has ended ({reason})") from problem
+
+
+Work = tuple[Sequence[Trial], Job]
+
+
+def _from_first(work: Work | None) -> Work | None:
+    """Give every process what the first one passes; None ends the work."""
+    box = [work]
+    distributed.broadcast_object_list(box)
+    return box[0]
+
+
+def _on_common_disk(job: Job) -> Job:
+    """Drop the checkpoints of a job unless every process sees their folder."""
+    seen = torch.tensor([int(job.checkpoints is not None and job.checkpoints.is_dir())])
+    distributed.all_reduce(seen, distributed.ReduceOp.MIN)
+    return job if bool(seen) else replace(job, checkpoints=None)
+
+
+class Engine(NamedTuple):
+    """A way to run trials: ``check(address)`` raises if it cannot be used here."""
+
+    run: Callable[[Run], None]
+    check: Callable[[str | None], object]
+
+
+ENGINES = {
+    "local": Engine(_run_local, lambda address: None),
+    "ray": Engine(_run_on_ray, _check_ray),
+    "torchrun": Engine(_run_on_ranks, lambda address: group_size()),
+}
+"""Processes of this machine, a Ray cluster, or torchrun, whose processes share every trial."""

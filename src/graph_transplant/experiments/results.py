@@ -1,0 +1,503 @@
+"""Results of a comparison as one table: a row a trial, and all that is computed from it.
+
+Everything is computed once per :class:`Results` and kept: the frame of trials, the summary of
+methods, all pairs of methods, the verdicts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.protocol import (
+    BASELINE,
+    Condition,
+    Record,
+    metric_of,
+    one_split,
+    score,
+)
+from graph_transplant.experiments.records import RecordStore
+from graph_transplant.experiments.selection import select
+from graph_transplant.experiments.statistics import (
+    corrected_paired_test,
+    detectable_difference,
+    effect_size,
+    holm,
+    mean_interval,
+    pairs_needed,
+)
+from graph_transplant.experiments.verdict import Verdict, join_verdicts, notes, verdict_of
+from graph_transplant.format import count
+from graph_transplant.metrics import METRICS
+
+if TYPE_CHECKING:
+    from graph_transplant.figures import Plots
+
+GROUP = ("data", "model", "layers", "label_noise", "train_fraction")
+"""Methods are compared within one value of each of these columns."""
+
+TRIAL = (*GROUP, "method", "repeat", "fold")
+"""What names a row of the frame."""
+
+ALWAYS = ("accuracy", "ece", "nll", "auroc")
+"""Metrics that have a column in ``summary.csv`` even where no row has a value."""
+
+
+class Group(NamedTuple):
+    """What methods are compared within; ``layers`` is ``None`` where it was selected."""
+
+    data: str
+    model: str | None
+    layers: int | None
+    label_noise: float = 0.0
+    train_fraction: float = 1.0
+
+    @property
+    def condition(self) -> Condition:
+        """Label noise and training fraction."""
+        return Condition(self.label_noise, self.train_fraction)
+
+    @property
+    def network(self) -> str:
+        """Model and layers in short, as ``gcs-3``; empty for methods without a network."""
+        if not self.model:
+            return ""
+        return self.model if self.layers is None else f"{self.model}-{self.layers}"
+
+    @property
+    def title(self) -> str:
+        """Model, layers and condition in words."""
+        layers = "chosen by validation" if self.layers is None else count(self.layers, "layer")
+        network = f"{self.model.upper()}, {layers}" if self.model else "without a network"
+        return f"{network}, {self.condition.words}" if self.condition.words else network
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The finished trials of a comparison, and what they say.
+
+    Args:
+        records: The trials, as ``records.jsonl`` holds them.
+        selection: How one candidate per method is chosen: ``"none"``, ``"validation"`` or
+            ``"nested"``; see :func:`~graph_transplant.experiments.selection.select`.
+        reference: The method that the others are compared with.
+        directory: Where the records lie, if anywhere.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> results = gt.compare("motifs", methods=["vanilla", "drop-nodes"], epochs=1, folds=3,
+        ...                      train_fraction=0.1)
+        >>> results.frame[["method", "fold"]].shape
+        (6, 2)
+        >>> results.summary()["trials"].tolist()
+        [3, 3]
+    """
+
+    records: Sequence[Record] = field(repr=False)
+    selection: str = "none"
+    reference: str = BASELINE
+    directory: Path | None = None
+
+    # ---------------------------------------------------------------- tables
+
+    @cached_property
+    def chosen(self) -> list[Record]:
+        """The trials that count: without inner ones, and after selection."""
+        outer = [r for r in select(self.records, self.selection) if not r.get("inner", 0)]
+        return sorted(outer, key=lambda r: (r["method"], r["repeat"], r["fold"]))
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """One row a trial: what it is, its test metrics, its ``score`` by the deciding metric."""
+        return pd.DataFrame([_row(record) for record in self.chosen], columns=_columns(self.chosen))
+
+    def long(self, name: str) -> pd.DataFrame:
+        """A list that trials record (``"curve"``, ``"attacked"``, …), one row an entry."""
+        rows = [
+            {**_identity(record), **_flat(entry)}
+            for record in self.chosen
+            for entry in record.get(name) or ()
+        ]
+        return pd.DataFrame(rows, columns=_keys([dict.fromkeys(TRIAL), *rows]))
+
+    def wide(self, name: str) -> pd.DataFrame:
+        """An object that trials record (``"saliency"``, ``"cost"``, …), one row a trial."""
+        rows = [{**_identity(r), **r[name]} for r in self.chosen if isinstance(r.get(name), dict)]
+        return pd.DataFrame(rows, columns=_keys([dict.fromkeys(TRIAL), *rows]))
+
+    @cached_property
+    def groups(self) -> dict[Group, Results]:
+        """The trials of each data set, model, number of layers and condition by themselves."""
+        parts: dict[Group, list[Record]] = {}
+        for record in self.chosen:
+            parts.setdefault(group_of(record), []).append(record)
+        order = sorted(
+            parts, key=lambda g: (g.data, g.model or "", g.layers or 0, g.condition.order)
+        )
+        return {group: _Part(parts[group], "none", self.reference) for group in order}
+
+    @property
+    def methods(self) -> list[str]:
+        """All methods, the reference first."""
+        found = {record["method"] for record in self.chosen}
+        return sorted(found, key=lambda name: (name != self.reference, name))
+
+    @property
+    def metric(self) -> str:
+        """The metric that methods are judged by."""
+        return metric_of(self.chosen[0]) if self.chosen else "accuracy"
+
+    def summary(self) -> pd.DataFrame:
+        """One row per method and group, the best of each group first; see ``docs/statistics``."""
+        return self._summary.copy()
+
+    @cached_property
+    def _summary(self) -> pd.DataFrame:
+        rows = [row for group, part in self.groups.items() for row in _summarised(group, part)]
+        names = [
+            name for name in METRICS if name in ALWAYS or any(f"{name}_mean" in r for r in rows)
+        ]
+        columns = [*_LEADING, *(f"{name}_mean" for name in names), *_COMPARED]
+        table = pd.DataFrame(rows, columns=columns).astype({"layers": "Int64"})
+        numbers = [name for name in columns if name not in (*_TEXT, "layers")]
+        table[numbers] = table[numbers].apply(pd.to_numeric)
+        return table
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """Every method against every other; Holm's correction runs over all pairs of a group."""
+        rows: list[dict[str, Any]] = []
+        for group, part in self.groups.items():
+            names = [row.method for row in part.summary().itertuples()]
+            tests = [(a, b, paired(part, a, b)) for a, b in combinations(names, 2)]
+            corrected = holm([test.p_value for _, _, test in tests])
+            rows += [
+                {**group._asdict(), "first": a, "second": b, "difference": test.difference,
+                 "p_value": test.p_value, "p_holm": p, "effect": test.effect}
+                for (a, b, test), p in zip(tests, corrected, strict=True)
+            ]  # fmt: skip
+        numbers = ["difference", "p_value", "p_holm", "effect"]
+        table = pd.DataFrame(rows, columns=[*GROUP, "first", "second", *numbers])
+        table[numbers] = table[numbers].apply(pd.to_numeric)
+        return table
+
+    def check(self) -> None:
+        """Raise where selection leaves nothing to report."""
+        if not self.groups:
+            raise GraphTransplantError(
+                f"results need at least one fold in which {self.selection} selection has all it "
+                f"asks for; got {count(len(self.records), 'trial')} without any"
+            )
+
+    # ---------------------------------------------------------------- words
+
+    @cached_property
+    def verdicts(self) -> dict[Group, Verdict]:
+        """What each group says, in words."""
+        return {
+            group: verdict_of(group, plain_rows(part.summary()), self.reference)
+            for group, part in self.groups.items()
+        }
+
+    @property
+    def verdict(self) -> str:
+        """The finding in one line."""
+        return join_verdicts(self.verdicts)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What a reader should know before trusting the numbers."""
+        return notes(self)
+
+    # ---------------------------------------------------------------- other forms
+
+    @property
+    def plot(self) -> Plots:
+        """Charts on matplotlib axes: ``results.plot.forest(ax=None)`` and others."""
+        from graph_transplant.figures import Plots
+
+        return Plots(self)
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the page of the comparison; by default ``report.html`` beside the records."""
+        from graph_transplant.report import write_report
+
+        if path is None and self.directory is None:
+            raise GraphTransplantError("`path` must name the page to write: there is no directory")
+        return write_report(self, Path(path) if path else Path(self.directory or "", "report.html"))
+
+    def to_latex(self) -> str:
+        """The ranking as LaTeX tables (needs the package ``booktabs``)."""
+        from graph_transplant.report.tables import latex
+
+        return latex(self)
+
+    def to_markdown(self) -> str:
+        """The ranking as Markdown tables."""
+        from graph_transplant.report.tables import markdown
+
+        return markdown(self)
+
+    def to_csv(self) -> str:
+        """The text of ``summary.csv``; a number that is not defined is an empty cell."""
+        table = self.summary()
+        plain = Condition()
+        if all(group.condition == plain for group in self.groups):
+            table = table.drop(columns=["label_noise", "train_fraction"])
+        text: str = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        return text
+
+    def _repr_html_(self) -> str:
+        from graph_transplant.report import notebook_html
+
+        return notebook_html(self)
+
+
+class _Part(Results):
+    """The trials of one group."""
+
+    @cached_property
+    def groups(self) -> dict[Group, Results]:
+        return {group_of(self.chosen[0]): self} if self.chosen else {}
+
+
+def read_results(path: str | Path, *, selection: str = "none") -> Results:
+    """Read the results of a comparison from its directory.
+
+    Args:
+        path: Directory that a comparison wrote.
+        selection: How one candidate per method is chosen, see :class:`Results`.
+
+    Raises:
+        GraphTransplantError: If there are no records.
+
+    Example:
+        >>> read_results("nowhere")
+        Traceback (most recent call last):
+        graph_transplant.errors.GraphTransplantError: there is no directory nowhere
+    """
+    directory = Path(path)
+    if not directory.is_dir():
+        raise GraphTransplantError(f"there is no directory {directory}")
+    records = RecordStore(directory).read()
+    if not records:
+        raise GraphTransplantError(f"there are no records in {directory}")
+    return Results(records, selection, directory=directory)
+
+
+# -------------------------------------------------------------------- one row a trial
+
+
+def group_of(record: Record) -> Group:
+    """The group of a record; what selection chose has no number of layers."""
+    layers = None if "chosen" in record else record.get("layers")
+    return Group(record["data"], record.get("model"), layers, *Condition.of(record))
+
+
+def _identity(record: Record) -> dict[str, Any]:
+    keys = {name: record[name] for name in ("method", "repeat", "fold")}
+    return {**group_of(record)._asdict(), **keys}
+
+
+def _row(record: Record) -> dict[str, Any]:
+    settings, sizes = record["settings"], record["sizes"]
+    row = {
+        **_identity(record),
+        "metric": metric_of(record),
+        "score": score(record),
+        "validation_score": score(record, "validation"),
+        **record["test"],
+        "epochs": record.get("epochs"),
+        "best_epoch": record.get("best_epoch"),
+        "seconds": record["seconds"],
+        "processor_seconds": (record.get("cost") or {}).get("fit_seconds"),
+        "train_graphs": sizes["train"],
+        "left_out_graphs": sizes.get("left_out", 0),
+        "validation_graphs": sizes.get("validation"),
+        "test_graphs": sizes["test"],
+        "folds": 1 if one_split(settings) else settings["folds"],
+        "split": settings.get("split", "folds"),
+    }
+    if "chosen" in record:
+        row["chosen_layers"] = record["chosen"]["layers"]
+        row["chosen_method"] = record["chosen"]["method"]
+    return row
+
+
+def _columns(records: Iterable[Record]) -> list[str]:
+    """Columns of the frame; those of trials without a network are there, too."""
+    return _keys([_row(record) for record in records]) or list(TRIAL)
+
+
+def _keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of a list, with the measurements of augmentations beside its own values."""
+    own = {key: value for key, value in entry.items() if key != "measurements"}
+    return {**own, **entry.get("measurements", {})}
+
+
+# -------------------------------------------------------------------- one row a method
+
+_LEADING = (
+    *("data", "model", "layers", "method", "metric", "trials"),
+    *("score_mean", "score_std", "score_low", "score_high"),
+)
+_TEXT = ("data", "model", "method", "metric", "chosen", "split")
+_COMPARED = (
+    *("difference", "ci_low", "ci_high", "p_value", "p_holm", "effect", "seconds_mean", "pairs"),
+    *("folds", "repeats", "chosen", "split", "label_noise", "train_fraction"),
+    *("detectable", "pairs_needed"),
+)
+
+
+def _summarised(group: Group, part: Results) -> Iterator[dict[str, Any]]:
+    """The rows of one group, ranked by mean score, with tests against the reference."""
+    frame = part.frame
+    ranked = sorted(part.methods, key=lambda m: (-_whole_mean(frame, m, "score", -math.inf), m))
+    tests = [
+        paired(part, name, part.reference) if name != part.reference else Paired()
+        for name in ranked
+    ]
+    corrected = holm([test.p_value for test in tests])
+    # Processor time hardly depends on what else the machine does; like is compared with like.
+    timed = frame["processor_seconds"].notna().all()
+    for name, test, p_holm in zip(ranked, tests, corrected, strict=True):
+        own = frame[frame["method"] == name]
+        first = own.iloc[0]
+        scores = own["score"].dropna().tolist() if own["score"].notna().all() else []
+        low, high = mean_interval(scores, test_to_train=_overlap(own)) or (None, None)
+        row = {
+            **group._asdict(),
+            "method": name,
+            "metric": first["metric"],
+            "trials": len(own),
+            "score_mean": _mean(scores),
+            "score_std": pd.Series(scores).std() if len(scores) > 1 else None,
+            "score_low": low,
+            "score_high": high,
+            "difference": test.difference,
+            "ci_low": test.low,
+            "ci_high": test.high,
+            "p_value": test.p_value,
+            "p_holm": p_holm,
+            "effect": test.effect,
+            "seconds_mean": own["processor_seconds" if timed else "seconds"].mean(),
+            "pairs": test.pairs,
+            "folds": first["folds"],
+            "repeats": own["repeat"].nunique(),
+            "chosen": _choice(own),
+            "split": first["split"],
+            "detectable": test.detectable,
+            "pairs_needed": test.needed,
+        }
+        for metric in METRICS:
+            if metric in own and own[metric].notna().all():
+                row[f"{metric}_mean"] = _mean(own[metric].tolist())
+        yield row
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _whole_mean(frame: pd.DataFrame, method: str, column: str, nothing: float) -> float:
+    """Mean of a column, or ``nothing`` unless all trials have it."""
+    values = frame.loc[frame["method"] == method, column]
+    mean = _mean(values.tolist()) if values.notna().all() else None
+    return nothing if mean is None else mean
+
+
+def _overlap(trials: pd.DataFrame) -> float:
+    """Test graphs per training graph, which the correction for overlapping training sets asks for.
+
+    Runs of one split share their training graphs and are independent seeds. Graphs left out of
+    training count: random parts of training sets overlap less, not more.
+    """
+    if trials["folds"].iloc[0] == 1:
+        return 0.0
+    return float(
+        trials["test_graphs"].sum() / (trials["train_graphs"] + trials["left_out_graphs"]).sum()
+    )
+
+
+class Paired(NamedTuple):
+    """One method against another over the folds both have.
+
+    ``detectable`` is the smallest difference that would be found with a probability of 80 %, and
+    ``needed`` the number of pairs at which this difference would: infinite where only more graphs
+    help, ``None`` where nothing can be said.
+    """
+
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    effect: float | None = None
+    pairs: int = 0
+    detectable: float | None = None
+    needed: float | None = None
+
+
+def paired(results: Results, method: str, other: str, column: str = "score") -> Paired:
+    """Test one method against another over the folds both have, by any column of the frame."""
+    frame = results.frame
+    keys = ["repeat", "fold"]
+    one, two = (frame.loc[frame["method"] == name].set_index(keys) for name in (method, other))
+    gaps = (one[column] - two[column]).dropna() if column in frame else pd.Series(dtype=float)
+    if gaps.empty:
+        return Paired()
+    overlap = _overlap(one.loc[gaps.index])
+    values = gaps.tolist()
+    test = corrected_paired_test(values, test_to_train=overlap)
+    return Paired(
+        test.difference, test.low, test.high, test.p_value, effect_size(values), test.pairs,
+        detectable_difference(values, test_to_train=overlap),
+        pairs_needed(values, test_to_train=overlap),
+    )  # fmt: skip
+
+
+def _choice(trials: pd.DataFrame) -> str:
+    """Which candidates were chosen, the most frequent first; empty where none were."""
+    if "chosen_layers" not in trials:
+        return ""
+    found = Counter(
+        (int(row.chosen_layers), row.chosen_method.partition(":")[2])
+        for row in trials.fillna({"chosen_layers": 0}).itertuples()
+    )
+    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    words = [
+        ", ".join(
+            [*([count(layers, "layer")] if layers else []), *(p for p in settings.split(":") if p)]
+        )
+        for (layers, settings), _ in ordered
+    ]
+    if len(words) == 1:
+        return words[0]
+    plain = not any(settings for _, settings in found)
+    if plain:
+        words[1:] = [str(layers) for (layers, _), _ in ordered[1:]]
+    said = [f"{text} in {n}" for text, (_, n) in zip(words, ordered, strict=True)]
+    said[0] += f" fold{'s' if ordered[0][1] != 1 else ''}"
+    return (", " if plain else "; ").join(said)
+
+
+def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of a table as plain objects, ``None`` where a number is missing."""
+    return [
+        {key: None if value is pd.NA or value is None or value != value else value
+         for key, value in row.items()}
+        for row in table.to_dict("records")
+    ]  # fmt: skip

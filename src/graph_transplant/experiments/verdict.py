@@ -1,0 +1,446 @@
+"""The findings of a comparison in words."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from graph_transplant.experiments.protocol import Condition, Record, Trial, score
+from graph_transplant.experiments.selection import left_out
+from graph_transplant.format import count, listed, p_words, percent, points
+from graph_transplant.metrics import METRICS
+
+if TYPE_CHECKING:
+    from graph_transplant.experiments.results import Group, Results
+
+SIGNIFICANT = 0.05
+"""A corrected p-value below this is called a difference."""
+
+FEW_PAIRS = 5
+"""Below this many pairs a verdict is worded as a hint."""
+
+NEAR_MAJORITY = 0.02
+"""A score this close to that of always saying the largest class is named."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a comparison says about one group of methods.
+
+    Attributes:
+        kind: ``"better"`` when a method beats the reference, ``"worse"`` when one is worse and none
+            better, ``"none"`` when nothing differs significantly, ``"open"`` when nothing was
+            tested.
+        headline: The finding in a few words.
+        sentence: The finding with its evidence.
+        clause: The finding as a part of a longer sentence.
+        best: The method that beats the reference, if any.
+        compared: Whether there is a reference and another method.
+        next: What would settle it, in words; empty where it is settled.
+    """
+
+    kind: Literal["better", "worse", "none", "open"]
+    headline: str
+    sentence: str
+    clause: str
+    best: str | None = None
+    compared: bool = True
+    next: str = ""
+
+
+def verdict_of(group: Group, rows: Sequence[Row], reference: str) -> Verdict:
+    """Word the finding of one group.
+
+    A method is said to beat the reference only when the p-value after Holm's correction is below
+    0.05; otherwise the largest difference is named together with the interval it may lie in.
+    """
+    verdict = _verdict(group.data, rows, reference)
+    condition = group.condition
+    if not condition.words:
+        return verdict
+    return replace(
+        verdict,
+        headline=condition.sentence(verdict.headline),
+        sentence=condition.sentence(verdict.sentence),
+        clause=f"{condition.words}, {verdict.clause}",
+    )
+
+
+def _verdict(data: str, rows: Sequence[Row], reference: str) -> Verdict:
+    metric = METRICS[rows[0]["metric"]].word
+    best = rows[0]
+    reached = percent(best["score_mean"], unit=True)
+    if len(rows) == 1:
+        name = best["method"]
+        return Verdict(
+            "open",
+            f"{name} reaches {reached} on {data}",
+            f"{name} reaches a mean {metric} of {reached} on {data} over "
+            f"{count(best['trials'], 'trial')}; there is no other method to compare it with.",
+            f"{name} is alone on {data}",
+            compared=False,
+        )
+    if reference not in [row["method"] for row in rows]:
+        headline = f"{best['method']} has the highest {metric} on {data}"
+        return Verdict(
+            "open",
+            headline,
+            f"{best['method']} has the highest mean {metric} on {data}, {reached} over "
+            f"{count(best['trials'], 'trial')}; without {reference} among the methods no "
+            "difference is tested.",
+            headline,
+            compared=False,
+        )
+    compared = [row for row in rows if row["difference"] is not None]
+    if not compared:
+        return Verdict(
+            "open",
+            f"Nothing to compare yet on {data}",
+            f"No method shares a finished {_unit(best)} with {reference} on {data} yet.",
+            f"there is nothing to compare yet on {data}",
+        )
+    tested = [row for row in compared if row["p_value"] is not None]
+    unit = "points" if best["metric"] == "accuracy" else f"points of {metric}"
+    if not tested:
+        return _untested(data, compared, reference, metric, unit)
+    significant = [row for row in tested if row["p_holm"] < SIGNIFICANT]
+    better = sorted((r for r in significant if r["difference"] > 0), key=_gain, reverse=True)
+    worse = sorted((r for r in significant if r["difference"] < 0), key=_gain)
+    hint = _few(compared)
+    family = len(tested)
+    after = " after Holm" if family > 1 else ""
+    if better:
+        top = better[0]
+        headline = f"{top['method']} beats {reference} on {data} by {_gain(top):.1f} {unit}"
+        parts = [f"{headline} ({_evidence(top, family)})"]
+        parts += [
+            f"so does {row['method']}, by {_gain(row):.1f} ({p_words(row['p_holm'])})"
+            for row in better[1:]
+        ]
+        parts += [
+            f"{row['method']} is worse than {reference} by {-_gain(row):.1f} "
+            f"({p_words(row['p_holm'])})"
+            for row in worse
+        ]
+        clause = f"{headline}, {p_words(top['p_holm'])}{after}"
+        return Verdict(
+            "better", headline, "; ".join(parts) + "." + hint, clause, best=top["method"]
+        )
+    if worse:
+        parts = [
+            f"{row['method']} is worse than {reference} on {data} by {-_gain(row):.1f} {unit} "
+            f"({_evidence(row, family)})"
+            for row in worse
+        ]
+        last = worse[0]
+        return Verdict(
+            "worse",
+            f"No method beats {reference} on {data}",
+            f"No method beats {reference}; {'; '.join(parts)}.{hint}",
+            f"no method helps on {data}, {last['method']} is worse by {-_gain(last):.1f} {unit}, "
+            f"{p_words(last['p_holm'])}{after}",
+        )
+    return _undecided(data, compared, reference, unit, family)
+
+
+def _untested(
+    data: str, compared: Sequence[Row], reference: str, metric: str, unit: str
+) -> Verdict:
+    largest = max(compared, key=lambda row: abs(row["difference"]))
+    pairs = largest["pairs"]
+    reason = (
+        "one pair of trials shows no spread to judge it by"
+        if pairs == 1
+        else f"all {pairs} {_unit(largest)}s show the same difference, so there is no spread to "
+        "judge it by"
+    )
+    name = largest["method"]
+    apart = f"{name} and {reference} are {points(largest['difference'])} {unit} apart on {data}"
+    if largest["difference"] == 0:
+        apart = f"{name} and {reference} have the same {metric} on {data}"
+    return Verdict(
+        "open",
+        f"No difference can be tested on {data}",
+        f"{apart}; {reason}.",
+        f"no difference can be tested on {data}",
+    )
+
+
+def _undecided(
+    data: str, compared: Sequence[Row], reference: str, unit: str, family: int
+) -> Verdict:
+    largest = max(compared, key=lambda row: abs(row["difference"]))
+    name = largest["method"]
+    alone = len(compared) == 1
+    headline = f"{f'{name} does not differ' if alone else 'No method differs'} significantly from"
+    headline += f" {reference} on {data}"
+    which = "the difference is" if alone else f"the largest difference, that of {name}, is"
+    sentence = f"{headline}: {which} {points(largest['difference'])} {unit}"
+    if largest["p_value"] is not None and largest["p_value"] < SIGNIFICANT:
+        # The interval, which is for one method alone, would seem to say the opposite.
+        sentence += (
+            f", which taken alone would be significant ({p_words(largest['p_value'])}) but not as "
+            f"the largest of {family} ({_evidence(largest, family)})"
+        )
+    elif largest["ci_low"] is not None:
+        sentence += (
+            f", with anything from {points(largest['ci_low'])} to {points(largest['ci_high'])} "
+            f"plausible ({_evidence(largest, family)})"
+        )
+    subject = f"{name} does not help" if alone else "no method helps"
+    return Verdict(
+        "none",
+        headline,
+        sentence + "." + _few(compared),
+        f"{subject} significantly on {data}",
+        next=_what_next(largest, unit),
+    )
+
+
+def _what_next(row: Row, unit: str) -> str:
+    """How small a difference would have been found, and how many repeats would settle this one."""
+    if row["detectable"] is None:
+        return ""
+    found = (
+        f"With {count(row['pairs'], _unit(row))} a difference of {100 * row['detectable']:.1f} "
+        f"{unit} would have been found with a probability of 80 %."
+    )
+    needed = row["pairs_needed"]
+    if needed is None or not row["difference"]:
+        return found
+    gap = f"{points(row['difference'])} {unit}"
+    if math.isinf(needed):
+        return (
+            f"{found} No number of repeats would settle {gap}: the training sets overlap too much. "
+            "Only more graphs would."
+        )
+    folds = max(1, int(row["folds"]))
+    repeats = math.ceil(needed / folds)
+    what = "runs" if folds == 1 else "repeats"
+    return f"{found} About {repeats} {what} would settle a difference of {gap}."
+
+
+def join_verdicts(found: Mapping[Group, Verdict]) -> str:
+    """Join verdicts to one line without a full stop; what is the same is said once."""
+    networks = Counter(data for data, _ in {(g.data, g.network) for g in found})
+    places: dict[str, list[str]] = {}
+    for group, verdict in sorted(found.items(), key=lambda item: item[1].kind != "better"):
+        text, place = verdict.clause, group.data
+        if networks[group.data] > 1:
+            place += f" ({group.network or 'without a network'})"
+            text = text.replace(f" on {group.data}", f" on {place}", 1)
+        shared = text.removesuffix(f" on {place}")
+        # Only what ends with the place can be said of several at once.
+        places.setdefault(shared, []).extend([place] if shared != text else [])
+    return "; ".join(
+        f"{text} on {listed(names)}" if names else text for text, names in places.items()
+    )
+
+
+def headline(found: Mapping[Group, Verdict], reference: str) -> str:
+    """Sum up the verdicts of all models and conditions in a few words."""
+    found = {group: one for group, one in found.items() if one.compared} or dict(found)
+    if len(found) == 1:
+        return next(iter(found.values())).headline
+    names = list(dict.fromkeys(group.data for group in found))
+    on = f" on {names[0]}" if len(names) == 1 else ""
+    conditions = len({group.condition for group in found})
+    networks = len({group.network for group in found})
+    parts = [count(len(names), "data set")] if len(names) > 1 else []
+    parts += [count(networks, "model")] if networks > 1 else []
+    parts += [count(conditions, "condition")] if conditions > 1 else []
+    over = f"({', '.join(parts)})"
+    better = [one for one in found.values() if one.kind == "better"]
+    if better:
+        who = listed(list(dict.fromkeys(one.best for one in better if one.best)))
+        verb = "beats" if len({one.best for one in better}) == 1 else "beat"
+        where = "everywhere" if len(better) == len(found) else f"in {len(better)} of {len(found)}"
+        return f"{who} {verb} {reference}{on} {where} {over}"
+    if any(one.kind == "worse" for one in found.values()):
+        return f"No method beats {reference}{on} {over}"
+    if all(one.kind == "none" for one in found.values()):
+        return f"No method differs significantly from {reference}{on} {over}"
+    return f"{listed(parts)} compared{on}"
+
+
+# -------------------------------------------------------------------- bad news and caveats
+
+
+def notes(results: Results) -> list[str]:
+    """Sentences that a reader should see before trusting the numbers, possibly none."""
+    records = [record for record in results.records if not record.get("inner", 0)]
+    return [
+        *_still_improving(records),
+        *_incomplete(results),
+        *left_out(results.records, results.selection),
+        *_near_majority(results),
+        *_worse_calibration(results),
+        *_no_better_than_random(results),
+        *_conditions(records),
+        *_undefined(records),
+    ]
+
+
+def _still_improving(records: Sequence[Record]) -> Iterator[str]:
+    trained = [record for record in records if record.get("epochs")]
+    limited = [
+        record
+        for record in trained
+        if record["epochs"] >= record["settings"]["epochs"]
+        and record["best_epoch"] > 0.9 * record["settings"]["epochs"]
+    ]
+    if 2 * len(limited) > len(trained):
+        yield (
+            f"In {len(limited)} of {len(trained)} trials the best checkpoint lies in the last "
+            f"tenth of the {trained[0]['settings']['epochs']} epochs allowed: more epochs may "
+            "change the picture."
+        )
+
+
+def _incomplete(results: Results) -> Iterator[str]:
+    for group, part in results.groups.items():
+        trials = Counter(record["method"] for record in part.chosen)
+        most = max(trials.values())
+        short = [f"{name} has {number}" for name, number in trials.items() if number < most]
+        if short:
+            what = group.condition.sentence(f"{group.network or group.data} is not complete")
+            yield f"{what}: {', '.join(short)} of {most} trials."
+
+
+def _near_majority(results: Results) -> Iterator[str]:
+    """Accuracies that hardly exceed the share of the largest class."""
+    for group, part in results.groups.items():
+        shares = [record.get("majority") for record in part.chosen]
+        known = [share for share in shares if share is not None]
+        if part.metric != "accuracy" or len(known) < len(shares) or not known:
+            continue
+        share = sum(known) / len(known)
+        means = part.frame.groupby("method")["accuracy"].mean()
+        near = [name for name, value in means.items() if value < share + NEAR_MAJORITY]
+        if near:
+            yield (
+                f"{_place(results, group)}{listed(sorted(near))} hardly "
+                f"exceed{'s' if len(near) == 1 else ''} "
+                f"{percent(share, unit=True)}, which always saying the largest class would reach."
+            )
+
+
+def _worse_calibration(results: Results) -> Iterator[str]:
+    """Methods whose stated confidence is further from the truth than the reference's."""
+    from graph_transplant.experiments.results import paired
+
+    for group, part in results.groups.items():
+        if "ece" not in part.frame:
+            continue
+        means = part.frame.groupby("method")["ece"].mean()
+        for name in part.methods:
+            test = paired(part, name, part.reference, "ece") if name != part.reference else None
+            if (
+                test
+                and test.p_value is not None
+                and test.p_value < SIGNIFICANT
+                and ((test.difference or 0) > 0)
+            ):
+                yield (
+                    f"{_place(results, group)}Calibration gets worse with {name}: ECE "
+                    f"{means[name]:.3f} instead of {means[part.reference]:.3f} "
+                    f"({p_words(test.p_value)})."
+                )
+
+
+def _no_better_than_random(results: Results) -> Iterator[str]:
+    """Methods whose saliency orders nodes no better than chance."""
+    found = results.wide("saliency")
+    if not {"deletion", "deletion_random", "insertion", "insertion_random"} <= set(found.columns):
+        return
+    means = found.groupby("method")[
+        ["deletion", "deletion_random", "insertion", "insertion_random"]
+    ].mean()
+    useless = means[
+        (means["deletion"] >= means["deletion_random"])
+        & (means["insertion"] <= means["insertion_random"])
+    ].index.tolist()
+    if useless:
+        yield (
+            f"The saliency that training reads is no better than random for {listed(useless)}: "
+            "taking the most salient nodes away, or keeping them alone, changes predictions no "
+            "more than random nodes do."
+        )
+
+
+def _conditions(records: Sequence[Record]) -> Iterator[str]:
+    """What label noise and a training fraction do not touch."""
+    conditions = [Condition.of(record) for record in records]
+    if any(condition.label_noise for condition in conditions):
+        yield (
+            "Wrong labels are in the training graphs alone: validation and test graphs have their "
+            "true labels, so that early stopping and selection see no wrong label."
+        )
+    if any(condition.train_fraction != 1 for condition in conditions):
+        yield (
+            "Graphs are left out of the training graphs alone: validation and test graphs are all "
+            "there, so that early stopping and selection see more graphs than training may have."
+        )
+    unchanged = Counter(
+        condition.words
+        for condition, record in zip(conditions, records, strict=True)
+        if condition.label_noise and record.get("wrong_labels") == 0
+    )
+    for words, number in unchanged.items():
+        yield (
+            f"In {count(number, 'trial')} {words}, that share of so few labels rounds to none: "
+            "nothing is wrong there."
+        )
+
+
+def _undefined(records: Sequence[Record]) -> Iterator[str]:
+    for what, lost in (
+        ("score", [record for record in records if score(record) is None]),
+        ("loss", [record for record in records if record["test"].get("nll", 0.0) is None]),
+    ):
+        if lost:
+            trials = "; ".join(str(Trial.of_record(record)) for record in lost)
+            yield f"The test {what} is not finite in: {trials}."
+
+
+# -------------------------------------------------------------------- parts of sentences
+
+
+def _place(results: Results, group: Group) -> str:
+    """Name the group that a note is about, where there are several."""
+    if len(results.groups) == 1:
+        return ""
+    several = len({each.data for each in results.groups}) > 1
+    return f"{group.data}, {group.title}: " if several else f"{group.title}: "
+
+
+def _gain(row: Row) -> float:
+    return float(100 * row["difference"])
+
+
+def _unit(row: Row) -> str:
+    return "run" if row["folds"] == 1 else "fold"
+
+
+def _evidence(row: Row, family: int) -> str:
+    correction = f" after Holm's correction over {family} methods" if family > 1 else ""
+    runs = count(row["pairs"], _unit(row))
+    if row["folds"] == 1:
+        runs += f" of one {row['split']} split"
+    elif row["pairs"] == row["folds"] * row["repeats"] and row["repeats"] > 1:
+        runs = f"{row['folds']} folds × {row['repeats']} repeats"
+    return f"{p_words(row['p_holm'])}{correction}, {runs}"
+
+
+def _few(rows: Sequence[Row]) -> str:
+    pairs, unit = min(row["pairs"] for row in rows), _unit(rows[0])
+    if pairs >= FEW_PAIRS:
+        return ""
+    return (
+        f" {f'One {unit} is' if pairs == 1 else f'{pairs} {unit}s are'} few: take this as a hint."
+    )

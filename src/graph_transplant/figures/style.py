@@ -1,0 +1,274 @@
+"""Colours, fonts and SVG of all charts.
+
+Charts are drawn in the light colours of the pages. For a page, every such colour becomes the CSS
+variable of its name, so that one drawing serves light, dark and print.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from matplotlib import rc_context, rcParams
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
+
+WIDE: Final = 720
+NARROW: Final = 350
+"""Widths of the charts of a page, in pixels: for a desk and for a phone."""
+
+COLOURS: Final = {
+    "paper": "#fdfcfa", "ink": "#1b1d21", "soft": "#5d636d", "faint": "#8b919b", "rule": "#dedbd4",
+    "c0": "#6b717b", "c1": "#2263b3", "c2": "#b8510a", "c3": "#0f7f78", "c4": "#8447a8",
+    "c5": "#8f7000", "c6": "#bd2f63", "c7": "#4e7a1e", "c8": "#5a4fcf",
+    "halo": "#f08c00", "grafted": "#1f8a4c", "kept": "#c2382b",
+    "atom-n": "#1d4fb8", "atom-o": "#b8231a", "atom-s": "#7a6200", "atom-p": "#a8500a",
+    "atom-x": "#1a7a2f",
+}  # fmt: skip
+"""Light colours of the pages, by the names of their CSS variables."""
+
+PAPER, INK, SOFT, FAINT, RULE = list(COLOURS.values())[:5]
+SERIES: Final = [COLOURS[f"c{number}"] for number in range(1, 9)]
+REFERENCE: Final = COLOURS["c0"]
+
+_SANS = ["DejaVu Sans", "Segoe UI", "Roboto", "Helvetica Neue", "Arial"]
+_PER_INCH = 100.0
+_VARIABLES = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_SVG = "{http://www.w3.org/2000/svg}"
+_PAGE: ContextVar[tuple[str, ...]] = ContextVar("methods of the page", default=())
+
+
+def px(pixels: float) -> float:
+    """Points of so many pixels: a chart of 7.2 inches is 720 pixels wide."""
+    return pixels * 72 / _PER_INCH
+
+
+RC: Final[dict[str, Any]] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": _SANS,
+    "font.size": px(13),
+    "text.color": INK,
+    "text.parse_math": False,
+    "text.usetex": False,
+    "figure.facecolor": PAPER,
+    "axes.facecolor": "none",
+    "axes.titley": 1.0,  # a fixed place: finding a free one measures every tick
+    "lines.solid_joinstyle": "round",
+    "lines.solid_capstyle": "round",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "graph-transplant",
+    "savefig.facecolor": "auto",
+    "pdf.fonttype": 42,
+}
+
+
+@contextmanager
+def style(width: float | None = None, methods: Iterable[str] = ()) -> Iterator[None]:
+    """Draw in the style of the pages; what matplotlib is set to outside does not change.
+
+    Args:
+        width: Width of new figures in pixels. (default: that of ``figure.figsize``)
+        methods: All methods of a page, so that each has the same colour in all its charts.
+    """
+    settings: Any = dict(RC)
+    if width:
+        settings["figure.figsize"] = (width / _PER_INCH, 4.0)
+    token = _PAGE.set(tuple(methods) or _PAGE.get())
+    try:
+        with rc_context(settings), warnings.catch_warnings():
+            # The browser has fonts for names that the font of the measurement lacks.
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
+            yield
+    finally:
+        _PAGE.reset(token)
+
+
+def palette(methods: Iterable[str], reference: str) -> dict[str, str]:
+    """A colour for each method: grey for the reference, then eight that repeat.
+
+    Example:
+        >>> palette(["a", "vanilla"], "vanilla") == {"a": SERIES[0], "vanilla": REFERENCE}
+        True
+    """
+    every = dict.fromkeys([*_PAGE.get(), *methods])
+    others = [name for name in every if name != reference]
+    found = {name: SERIES[number % len(SERIES)] for number, name in enumerate(others)}
+    return {**found, reference: REFERENCE}
+
+
+# -------------------------------------------------------------------- sizes and names
+
+
+def canvas(
+    ax: Axes | None, height: float, *, left: float = 0, right: float = 0, top: float = 0,
+    bottom: float = 0,
+) -> Axes:  # fmt: skip
+    """The axes to draw on: those given, or those of a new figure with margins in pixels."""
+    if ax is None:
+        wide = rcParams["figure.figsize"][0] * _PER_INCH
+        figure = Figure(figsize=(wide / _PER_INCH, height / _PER_INCH))
+        box = (
+            left / wide, bottom / height,
+            max(wide - left - right, 40) / wide, max(height - top - bottom, 40) / height,
+        )  # fmt: skip
+        ax = figure.add_axes(box)
+    ax.spines[["left", "right", "top"]].set_visible(False)
+    ax.spines["bottom"].set_color(FAINT)
+    ax.tick_params(length=0, labelcolor=SOFT, labelsize=px(12), pad=px(7))
+    ax.set_axisbelow(True)
+    return ax
+
+
+def room(ax: Axes | None) -> float:
+    """Pixels that a chart has across: the whole new figure, or the axes given."""
+    if ax is None:
+        return float(rcParams["figure.figsize"][0]) * _PER_INCH
+    return float(ax.get_position().width * ax.get_figure(root=True).get_figwidth() * _PER_INCH)  # type: ignore[union-attr]
+
+
+@lru_cache(maxsize=10_000)
+def text_width(text: str, size: float = 13, weight: int = 400) -> float:
+    """Pixels that a text takes."""
+    font = FontProperties(size=size, weight=weight)
+    width, _, _ = text_to_path.get_text_width_height_descent(plain(text), font, ismath=False)
+    return float(width)
+
+
+def plain(text: str) -> str:
+    """Replace control characters, which no SVG can hold."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def short(names: Sequence[str], most: float, size: float = 13, weight: int = 700) -> dict[str, str]:
+    """Names cut in the middle to so many pixels, no two alike.
+
+    Example:
+        >>> short(["vanilla", "transplant-dp:anchor_ratio=0.05"], 150)["vanilla"]
+        'vanilla'
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        text = plain(name)
+        number = 1
+        while True:
+            tail = "" if number == 1 else f" ({number})"
+            shown = _cut(text, most, tail, size, weight)
+            if shown not in found.values():
+                break
+            number += 1
+        found[name] = shown
+    return found
+
+
+def _cut(text: str, most: float, tail: str, size: float, weight: int) -> str:
+    if len(text) <= 200 and text_width(text + tail, size, weight) <= most:
+        return text + tail
+    # The end of a name holds the value of its parameter, so whole words of the end are kept.
+    for word in re.finditer(r"[-:_,= ]", text[-200:]):
+        shown = f"…{text[-200:][word.end() :]}{tail}"
+        if len(shown) > 4 and text_width(shown, size, weight) <= most:
+            return shown
+    for kept in range(min(len(text), 200) - 1, 3, -1):
+        head = kept // 3
+        shown = f"{text[:head]}…{text[len(text) - (kept - head) :]}{tail}"
+        if text_width(shown, size, weight) <= most:
+            return shown
+    return f"{text[:1]}…{text[-2:]}{tail}"
+
+
+# -------------------------------------------------------------------- SVG
+
+
+def svg(figure: Figure, label: str, prefix: str = "") -> str:
+    """The figure as an element of a page, in the page's colours and fonts.
+
+    Args:
+        figure: The figure.
+        label: What it shows, for people who cannot see it.
+        prefix: Begin of the ids in it. (default: made from the content)
+    """
+    root = _tree(figure)
+    start = prefix or "f" + sha256(ElementTree.tostring(root)).hexdigest()[:8]
+    _rename(root, start)
+    for element in root.iter():
+        if "style" in element.attrib:
+            element.set("style", _themed(element.attrib["style"]))
+    width, height = (pixels * _PER_INCH for pixels in figure.get_size_inches())
+    view = root.attrib["viewBox"]
+    root.attrib.clear()
+    given = {"class": "chart", "viewBox": view, "width": f"{width:g}", "height": f"{height:g}"}
+    root.attrib.update({**given, "role": "img", "aria-label": plain(label)})
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def standalone(element: str) -> str:
+    """An element that :func:`svg` made as an SVG file, in light colours."""
+    text = re.sub(r"var\(--([a-z0-9-]+)\)", lambda found: COLOURS.get(found[1], found[0]), element)
+    text = text.replace("var(--sans, sans-serif)", ", ".join([*_SANS, "sans-serif"]))
+    paper = f"<svg xmlns='{_SVG[1:-1]}' style='background: {PAPER}'"
+    return text.replace("<svg", paper, 1) + "\n"
+
+
+def _tree(figure: Figure) -> ElementTree.Element:
+    """What matplotlib writes, without metadata, style sheet and namespaces, numbers rounded."""
+    text = io.StringIO()
+    with style():
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(text, format="svg", metadata=nothing, transparent=True)
+    root = ElementTree.fromstring(text.getvalue())
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag in (f"{_SVG}metadata", f"{_SVG}style") or (
+                child.tag == f"{_SVG}defs" and child.find(f"{_SVG}style") is not None
+            ):
+                parent.remove(child)
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(_SVG)
+        element.tail = None
+        element.attrib = {
+            name.rpartition("}")[2]: re.sub(r"\d+\.\d{3,}", _rounded, value)
+            for name, value in element.attrib.items()
+        }
+        if element.tag != "text":
+            element.text = None
+    for child in root:
+        child.set("style", "stroke-linejoin: round")
+    return root
+
+
+def _rounded(found: re.Match[str]) -> str:
+    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def _rename(root: ElementTree.Element, prefix: str) -> None:
+    """Keep only ids that are referred to, and number them behind a prefix."""
+    written = " ".join(value for element in root.iter() for value in element.attrib.values())
+    used = set(re.findall(r"#([\w-]+)\)?", written))
+    names: dict[str, str] = {}
+    for element in root.iter():
+        own = element.attrib.pop("id", None)
+        if own is not None and own in used:
+            names.setdefault(own, f"{prefix}-{len(names)}")
+            element.set("id", names[own])
+    for element in root.iter():
+        for key in ("href", "clip-path"):
+            value = element.get(key)
+            if value:
+                element.set(key, re.sub(r"#([\w-]+)", lambda m: f"#{names[m[1]]}", value))
+
+
+def _themed(text: str) -> str:
+    """The style of an element with the page's variables for colours and fonts."""
+    text = re.sub(r"'DejaVu Sans'[^;]*", "var(--sans, sans-serif)", text)
+    return re.sub(r"#[0-9a-f]{6}", lambda found: _VARIABLES.get(found[0], found[0]), text)

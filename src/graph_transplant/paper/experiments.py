@@ -1,0 +1,499 @@
+"""The paper's experiments as data, and running them as comparisons.
+
+An experiment is a list of comparisons (:func:`plan`). Experiments that train the same models on the
+same data share the directory of their records, so that no trial runs twice: accuracy, calibration,
+ablations and the accuracy of the edge predictor are columns of one set of records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from graph_transplant.augment import expand_methods, refusal
+from graph_transplant.datasets import load
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.experiments.compare import compare
+from graph_transplant.experiments.engines import check_engine
+from graph_transplant.experiments.progress import Reporter, Tally
+from graph_transplant.experiments.protocol import (
+    BASELINE,
+    SCALES,
+    Record,
+    Settings,
+    Trial,
+    all_trials,
+    scale_of,
+)
+from graph_transplant.experiments.records import RecordStore
+from graph_transplant.experiments.selection import method_key
+from graph_transplant.files import folder_name
+from graph_transplant.format import count, duration
+from graph_transplant.graphs import GraphStore
+from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
+from graph_transplant.paper.published import data_sizes
+
+BUDGETS = {"quick": "smoke run, not a reproduction", "full": "the paper's protocol"}
+"""How much of the paper's protocol is run, and what that is."""
+
+STEPS = 1200
+"""Optimiser steps of a trial of the quick budget, in whole epochs."""
+
+ATTACK = 0.2
+"""Budget of the paper's attack, as a share of the mean number of edges."""
+
+ATTACKS = (0.05, 0.1, ATTACK, 0.3)
+"""Budgets that are measured, for a curve."""
+
+SMALL = ("COLLAB", "NCI1", "ENZYMES", "Mutagenicity", "COIL-DEL")
+MEDIUM = ("NCI-H23", "MOLT-4", "P388")
+ATTACKED = ("ENZYMES", "Mutagenicity", "NCI1")
+
+_TUNED = ("m-evolve", "drop-nodes", "perturb-edges", "mask-nodes", "subgraph")
+_BASELINES = (BASELINE, "manifold-mixup", *_TUNED)
+_OURS = ("transplant-dp", "transplant-ep")
+_ABLATIONS = (
+    "transplant-disconnected",
+    "transplant-size-label",
+    "transplant-scattered",
+    "transplant-random",
+)
+
+# Training graphs of the official splits, of data sets with this many graphs.
+_OFFICIAL_TRAINING = {("ogbg-ppa", 158_100): 78_200, ("ogbg-molhiv", 41_127): 32_901}
+
+# Rough seconds of a plain step with its share of validation, one core, GCS with three layers.
+_STEP_SECONDS = {"COLLAB": 0.1, "ogbg-ppa": 0.1, "COIL-DEL": 0.07}
+_STEP_SECONDS_ELSE = 0.05
+_STEP_RATIOS = {BASELINE: 1, "manifold-mixup": 1, "transplant-ep": 3} | dict.fromkeys(_ABLATIONS, 3)
+_STEP_RATIO_ELSE = 2
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of the paper.
+
+    Args:
+        title: What it is, in words.
+        data: The paper's data sets, or our choice where the text does not name them.
+        models: The paper's convolutions.
+        methods: The methods, without parameters.
+        measure: What is reported: ``"score"`` (accuracy, or AUROC on medium-size data), ``"ece"``,
+            ``"robust_accuracy"`` or ``"edge_predictor_accuracy"``.
+        baseline: The method that gains are taken over; ``None`` where there is none.
+        repeats: Repeats of the cross-validation on small data sets.
+        readouts: How node embeddings become a graph embedding.
+        quick: Convolutions that the quick budget trains unless others are named.
+        note: What a reader of the table should know.
+    """
+
+    title: str
+    data: tuple[str, ...]
+    models: tuple[str, ...]
+    methods: tuple[str, ...]
+    measure: str = "score"
+    baseline: str | None = BASELINE
+    repeats: int = 3
+    readouts: tuple[str, ...] = ("mean",)
+    quick: tuple[str, ...] = ("gcs",)
+    note: str = ""
+
+    def models_for(self, data: str, budget: str = "full") -> tuple[str, ...]:
+        """The convolutions to train on a data set; the paper has no GAT on medium-size ones."""
+        models = self.quick if budget == "quick" else self.models
+        return tuple(name for name in models if data not in MEDIUM or name != "gat")
+
+
+EXPERIMENTS = {
+    "table1": Experiment(
+        "Table 1: test accuracy, on medium-size data AUROC",
+        (*SMALL, *MEDIUM),
+        ("gcs", "gin", "gat"),
+        (*_BASELINES, *_OURS),
+    ),
+    "table2": Experiment(
+        "Table 2: test accuracy on ogbg-ppa",
+        ("ogbg-ppa",),
+        ("gcs",),
+        (BASELINE, "manifold-mixup", *_TUNED[1:], "transplant-ep"),
+    ),
+    "table3-robustness": Experiment(
+        "Table 3 and appendix: test accuracy under the GradArgmax attack, as the paper states it",
+        ATTACKED,
+        ("gcs", "gin"),
+        (*_BASELINES, "transplant-ep"),
+        measure="robust_accuracy",
+        repeats=1,
+    ),
+    "table4-calibration": Experiment(
+        "Table 4: expected calibration error, lower is better",
+        ("ENZYMES", "Mutagenicity", "COIL-DEL"),
+        ("gcs", "gin"),
+        (*_BASELINES, "transplant-ep"),
+        measure="ece",
+    ),
+    "gcn": Experiment(
+        "Appendix: test accuracy with GCN",
+        SMALL,
+        ("gcn",),
+        (*_BASELINES, *_OURS),
+        quick=("gcn",),
+    ),
+    "ablation": Experiment(
+        "Ablation study: test accuracy, gains over the complete method",
+        SMALL,
+        ("gcn", "gcs", "gin", "gat"),
+        (*_ABLATIONS, "transplant-ep"),
+        baseline="transplant-ep",
+        quick=("gcs", "gin"),
+        note="The paper's chart does not name its models: all four of the paper are run.",
+    ),
+    "readout": Experiment(
+        "Appendix: test accuracy with other readouts",
+        ("ENZYMES", "NCI1"),
+        ("gcs",),
+        (*_BASELINES, *_OURS),
+        readouts=("mean", "sum", "max"),
+        note="The paper's chart does not name its two data sets: ENZYMES and NCI1 are our choice.",
+    ),
+    "edge-predictor": Experiment(
+        "Appendix: accuracy of the edge predictor ψ at the end of training, on validation graphs",
+        ATTACKED,
+        ("gcn", "gcs"),
+        ("transplant-ep",),
+        measure="edge_predictor_accuracy",
+        baseline=None,
+        quick=("gcn", "gcs"),
+        note=(
+            "The paper's chart does not name its three data sets: those of Table 3 are our choice. "
+            "The paper measures on test graphs."
+        ),
+    ),
+}
+"""The experiments of the paper by name."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One comparison of an experiment: the directory of its records, and how ``compare`` is called.
+
+    ``directory`` is below the directory of all experiments; ``metric`` is ``None`` where the data
+    decide it.
+    """
+
+    data: str
+    directory: str
+    methods: tuple[str, ...]
+    models: tuple[str, ...]
+    layers: tuple[int, ...]
+    repeats: int
+    epochs: int
+    batch_size: int
+    select: str
+    metric: str | None
+    scale: str
+    split: str
+    readout: str
+    attack: tuple[float, ...]
+    steps: int
+    folds: int = 5
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of ``compare``."""
+        given = {**self.__dict__, "model": self.models}
+        return {k: v for k, v in given.items() if k not in ("data", "directory", "models", "steps")}
+
+    def settings(self) -> dict[str, Any]:
+        """Settings that its records must have; the metric too unless the data decide it."""
+        made = SCALES[self.scale].apply(
+            Settings(
+                folds=self.folds,
+                epochs=self.epochs,
+                readout=self.readout,
+                metric=self.metric or "accuracy",
+                split=self.split,
+            ),
+            self.batch_size,
+        )
+        free = {"attack", "shards"} | (set() if self.metric else {"metric"})
+        return {name: value for name, value in asdict(made).items() if name not in free}
+
+    def trials(self) -> list[Trial]:
+        """All trials of all candidates."""
+        return list(
+            all_trials(
+                methods=expand_methods(self.methods),
+                models=self.models,
+                layers=self.layers,
+                repeats=self.repeats,
+                folds=1 if self.split == "official" else self.folds,
+            )
+        )
+
+    def records(self, out: Path) -> tuple[list[Record], str]:
+        """The records of its trials in ``out``, and why others are not used."""
+        found = RecordStore(out / self.directory).read()
+        settings = Settings.complete(found[0]["settings"]) if found else {}
+        for name, value in self.settings().items():
+            if found and settings[name] != value:
+                return [], (
+                    f"The records in {self.directory} are not shown: their `{name}` is "
+                    f"{settings[name]}, not {value}."
+                )
+        wanted = set(self.trials())
+        return [record for record in found if Trial.of_record(record) in wanted], ""
+
+    def rough_seconds(self, trial: Trial) -> float:
+        """Rough duration of a trial; training is assumed to stop after twice its patience."""
+        scale = SCALES[self.scale]
+        patience = scale.stop_patience
+        patience *= self.steps if scale.patience_unit == "epochs" else 1
+        steps = min(self.epochs * self.steps, 2 * patience)
+        ratio = _STEP_RATIOS.get(method_key(trial.method), _STEP_RATIO_ELSE)
+        seconds = _STEP_SECONDS.get(self.data, _STEP_SECONDS_ELSE)
+        return steps * seconds * ratio * trial.layers / 3
+
+
+def plan(
+    experiment: str,
+    *,
+    data: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    budget: str = "quick",
+    sizes: Mapping[str, int] | None = None,
+) -> list[Run]:
+    """List the comparisons of an experiment, one per data set and readout.
+
+    ``full`` is the paper's protocol: three repeats of five folds on small data sets, one on
+    medium-size ones; 3 to 5 layers and every parameter that the paper tries, chosen by mean
+    validation score; at most 1,000 epochs. ``quick`` is one repeat of five folds with 3 layers, GCS
+    where an experiment is not about other convolutions, default parameters and about 1,200
+    optimiser steps. All trials on the data sets that the paper attacks are attacked, so that one
+    set of records serves all experiments.
+
+    Args:
+        experiment: A key of :data:`EXPERIMENTS`.
+        data: Data sets. (default: the paper's)
+        models: Convolutions. (default: the paper's, or fewer for the quick budget)
+        budget: A key of :data:`BUDGETS`.
+        sizes: Number of graphs of data sets that the paper does not have.
+
+    Example:
+        >>> [(run.directory, run.epochs) for run in plan("gcn", data=["NCI1", "COLLAB"])]
+        [('quick/NCI1', 60), ('quick/COLLAB', 26)]
+    """
+    check_choice("experiment", experiment, EXPERIMENTS)
+    check_choice("budget", budget, BUDGETS)
+    chosen = EXPERIMENTS[experiment]
+    for argument, names, known in (("data", data, chosen.data), ("models", models, chosen.models)):
+        if names is not None and not names:
+            raise GraphTransplantError(
+                f"`{argument}` must name at least one of {', '.join(known)}; got none"
+            )
+    graphs = {**data_sizes(), **(sizes or {})}
+    runs = []
+    for name in dict.fromkeys(data or chosen.data):
+        if name not in graphs:
+            raise GraphTransplantError(
+                f"`data` of {experiment}: the paper has {', '.join(chosen.data)}; the number of "
+                f"graphs of {name!r} is not known, give it in `sizes`"
+            )
+        wanted = tuple(dict.fromkeys(models or chosen.models_for(name, budget)))
+        runs += [_run(chosen, name, wanted, budget, graphs[name], one) for one in chosen.readouts]
+    return runs
+
+
+def _run(
+    experiment: Experiment,
+    data: str,
+    models: tuple[str, ...],
+    budget: str,
+    graphs: int,
+    readout: str,
+) -> Run:
+    full = budget == "full"
+    own = data in data_sizes()
+    scale = scale_of(graphs)
+    official = data.startswith("ogbg-")
+    batch_size = 64 if data == "COLLAB" else SCALES[scale].batch_size
+    training = _OFFICIAL_TRAINING.get((data, graphs), 3 * graphs // 5)
+    steps = max(1, math.ceil(training / batch_size))
+    # The paper searches the anchor ratio on medium and large data only.
+    searched = _TUNED if scale == "small" else (*_TUNED, *_OURS, *_ABLATIONS)
+    repeats = 3 if official else experiment.repeats if scale == "small" else 1
+    place = data if own else folder_name(data)
+    place += "" if readout == "mean" else f"-{readout}"
+    attack = ATTACKS if data in ATTACKED or experiment.measure == "robust_accuracy" else ()
+    place += "-attacked" if attack and data not in ATTACKED else ""
+    return Run(
+        data=data,
+        directory=f"{budget}/{place}",
+        methods=tuple(
+            f"{name}:paper" if full and name in searched else name for name in experiment.methods
+        ),
+        models=models,
+        layers=(3, 4, 5) if full else (3,),
+        repeats=repeats if full else 1,
+        epochs=1000 if full else math.ceil(STEPS / steps),
+        batch_size=batch_size,
+        select="validation" if full else "none",
+        metric=None if not own else "auroc" if data in MEDIUM else "accuracy",
+        scale=scale,
+        split="official" if official else "folds",
+        readout=readout,
+        attack=attack,
+        steps=steps,
+    )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a table is to show; what else was measured for the experiment is shown as well.
+
+    Args:
+        experiment: A key of :data:`EXPERIMENTS`.
+        budget: A key of :data:`BUDGETS`.
+        out: Directory of all experiments.
+        models: Convolutions to show of each data set, even where nothing is measured.
+        sizes: Number of graphs of data sets that the paper does not have.
+        reasons: Why a method cannot serve a data set, by data and method.
+        notes: What a reader of the table should know.
+    """
+
+    experiment: str
+    budget: str
+    out: Path
+    models: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+def run(
+    experiment: str,
+    *,
+    data: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    budget: str = "quick",
+    out: str | Path = "paper",
+    root: str | Path | None = None,
+    workers: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    fresh: bool = False,
+    reporter: Reporter | None = None,
+) -> Request:
+    """Run or resume an experiment; records go to ``out/BUDGET/DATA``.
+
+    Arguments are checked before data are loaded, and all data sets are loaded before the first
+    trial. The reporter is told how many trials are missing and roughly how long they will take.
+
+    ``data`` are by default the paper's data sets, as far as they can be had, and ``root`` is the
+    folder where they are looked for; other arguments are those of :func:`plan` and of ``compare``.
+
+    Returns:
+        What :func:`~graph_transplant.paper.tables.paper_table` makes the table of.
+
+    Raises:
+        GraphTransplantError: If an argument cannot be used or a directory holds other records.
+        TrialError: If a trial fails; finished trials are kept.
+    """
+    plan(experiment, models=models, budget=budget)
+    for name in models or ():
+        check_choice("models", name, CONVOLUTIONS)
+    if workers < 1:
+        raise GraphTransplantError(f"`workers` must be at least 1, got {workers}")
+    check_choice("engine", engine, ("local", "ray"))
+    check_engine(engine, address)
+    reporter = reporter or Reporter()
+    names = list(dict.fromkeys(EXPERIMENTS[experiment].data if data is None else data))
+    stores, notes = _load(experiment, names, data is not None, root, reporter)
+    sizes = {name: len(store) for name, store in stores.items()}
+    notes += [
+        f"{name} has {size:,} graphs here, {data_sizes()[name]:,} in the paper."
+        for name, size in sizes.items()
+        if data_sizes().get(name, size) != size
+    ]
+    reasons: dict[tuple[str, str], str] = {}
+    runs = []
+    for one in plan(experiment, data=list(stores), models=models, budget=budget, sizes=sizes):
+        refused = _refused(one, stores[one.data])
+        reasons |= {(one.data, method_key(name)): reason for name, reason in refused.items()}
+        runs.append(replace(one, methods=tuple(m for m in one.methods if m not in refused)))
+    reporter.note(f"{experiment}, {BUDGETS[budget]}: {_missing(runs, Path(out), workers, fresh)}")
+    for one in runs:
+        directory = Path(out) / one.directory
+        reporter.note(f"{experiment}: {one.data} in {directory}")
+        compare(
+            stores[one.data],
+            **one.arguments(),
+            workers=workers,
+            engine=engine,
+            address=address,
+            out=directory,
+            fresh=fresh,
+            source=one.data,
+            reporter=reporter,
+        )
+    asked = {one.data: one.models for one in runs}
+    return Request(experiment, budget, Path(out), asked, sizes, reasons, notes)
+
+
+def _load(
+    experiment: str, names: Sequence[str], named: bool, root: str | Path | None, reporter: Reporter
+) -> tuple[dict[str, GraphStore], list[str]]:
+    """Load the data sets; those that were not asked for by name may be missing."""
+    known = ", ".join(EXPERIMENTS[experiment].data)
+    if not names:
+        raise DataError(f"`data` must name at least one of {known}; got none")
+    reporter.note(f"{experiment}: reading {', '.join(names)}")
+    stores: dict[str, GraphStore] = {}
+    notes = []
+    for name in names:
+        try:
+            stores[name] = load(name, root)
+        except DataError as problem:
+            if named:
+                raise DataError(
+                    f"{problem} (the paper's data for {experiment}: {known})"
+                ) from problem
+            notes.append(f"{name} is left out: {problem}")
+    if not stores:
+        raise DataError(f"none of the data sets of {experiment} can be had: {' '.join(notes)}")
+    for note in notes:
+        reporter.note(note)
+    return stores, notes
+
+
+def _refused(one: Run, store: GraphStore) -> dict[str, str]:
+    """Methods that cannot serve the data, with the reasons."""
+    model = GraphClassifier.for_data(store, layers=1, hidden=8, seed=0)
+    found = {name: refusal(method_key(name), model, store) for name in one.methods}
+    return {name: reason for name, reason in found.items() if reason is not None}
+
+
+def _missing(runs: Sequence[Run], out: Path, workers: int, fresh: bool) -> str:
+    """How many trials will run, and roughly how long that takes."""
+    seconds, planned, missing = 0.0, 0, 0
+    bases = {}
+    for one in runs:
+        records, _ = one.records(out)
+        there = set() if fresh else {Trial.of_record(record) for record in records}
+        left = [trial for trial in one.trials() if trial not in there]
+        planned, missing = planned + len(one.trials()), missing + len(left)
+        if not left:
+            continue
+        known = Tally(left, records, workers).seconds_left()
+        bases["finished trials" if known else "typical times of a step"] = True
+        rough = sum(map(one.rough_seconds, left)) / min(workers, len(left))
+        seconds += known or rough
+    if not missing:
+        return f"all {count(planned, 'trial')} are finished"
+    return (
+        f"{missing:,} of {count(planned, 'trial')} are missing; they will take about "
+        f"{duration(seconds)} with {count(workers, 'worker')} (a rough estimate from "
+        f"{' and '.join(bases)})"
+    )

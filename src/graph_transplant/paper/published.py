@@ -1,0 +1,108 @@
+"""The numbers that the paper reports, read from ``published.json`` beside this file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from graph_transplant.errors import check_choice
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a number stands in the paper; ``folds`` and ``repeats`` are ``None`` if not stated."""
+
+    label: str
+    where: str
+    citation: str
+    folds: int | None
+    repeats: int | None
+    note: str
+
+    def __str__(self) -> str:
+        return f"{self.where}, {self.citation}" + (f": {self.note}" if self.note else "")
+
+
+@dataclass(frozen=True)
+class Published:
+    """One result of the paper.
+
+    Args:
+        experiment: Name of the experiment, see ``EXPERIMENTS``.
+        data: Data set; ``None`` where a chart does not name it.
+        model: Convolution; ``None`` where a chart does not name it.
+        method: Name of the method in this library.
+        metric: What was measured.
+        mean: ``None`` where there is no number.
+        std: ``None`` where there is none.
+        bold: Whether the paper sets it in bold.
+        status: ``"number"``, ``"empty"`` for a dash, or ``"chart"`` for a chart without numbers.
+        source: Where it stands.
+
+    Example:
+        >>> figure = published("table1", "ENZYMES", "gcs", "transplant-ep")
+        >>> figure.mean, figure.std, figure.source.repeats
+        (0.707, 0.053, 3)
+    """
+
+    experiment: str
+    data: str | None
+    model: str | None
+    method: str
+    metric: str
+    mean: float | None
+    std: float | None
+    bold: bool
+    status: Literal["number", "empty", "chart"]
+    source: Source
+
+
+def published(experiment: str, data: str, model: str, method: str) -> Published | None:
+    """Look up what the paper reports; ``None`` if it has nothing to compare with.
+
+    Example:
+        >>> published("table1", "COLLAB", "gin", "mask-nodes").status
+        'empty'
+        >>> published("table1", "motifs", "gcs", "vanilla") is None
+        True
+    """
+    check_choice("experiment", experiment, sorted({row.experiment for row in all_published()}))
+    for row in all_published():
+        if (
+            row.experiment == experiment
+            and row.method == method
+            and row.model in (None, model)
+            and (row.data == data or (row.data is None and data in data_sizes()))
+        ):
+            return row
+    return None
+
+
+@cache
+def all_published() -> tuple[Published, ...]:
+    """Every result of the paper, table by table.
+
+    Example:
+        >>> sum(row.status == "number" for row in all_published())
+        330
+    """
+    sources = {name: Source(**fields) for name, fields in _content()["sources"].items()}
+    return tuple(
+        Published(**(row | {"source": sources[row["source"]]})) for row in _content()["figures"]
+    )
+
+
+@cache
+def data_sizes() -> dict[str, int]:
+    """Number of graphs of each data set of the paper (appendix, "Datasets")."""
+    return {name: facts["graphs"] for name, facts in _content()["data"].items()}
+
+
+@cache
+def _content() -> dict[str, Any]:
+    file = files("graph_transplant.paper").joinpath("published.json")
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return content

@@ -1,0 +1,518 @@
+"""The table of an experiment: what was measured beside what was published."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from graph_transplant.experiments.protocol import BASELINE, Record, metric_of
+from graph_transplant.experiments.results import Paired, Results, paired
+from graph_transplant.experiments.selection import method_key
+from graph_transplant.experiments.statistics import holm
+from graph_transplant.experiments.verdict import SIGNIFICANT
+from graph_transplant.files import write_atomically
+from graph_transplant.format import NOTHING, capital, count, number, p_value, p_words, points
+from graph_transplant.metrics import METRICS
+from graph_transplant.paper.experiments import (
+    ATTACK,
+    BUDGETS,
+    EXPERIMENTS,
+    STEPS,
+    Experiment,
+    Request,
+    Run,
+    plan,
+)
+from graph_transplant.paper.published import published
+from graph_transplant.report.page import slug
+from graph_transplant.report.tables import (
+    latex_frame,
+    latex_row,
+    latex_text,
+    markdown_row,
+    markdown_text,
+)
+
+COLUMNS = (
+    *("experiment", "budget", "protocol", "data", "model", "readout", "method", "metric"),
+    *("published_mean", "published_std", "published_status", "source"),
+    *("mean", "std", "trials", "finished", "planned", "lacking", "difference"),
+    *("gain", "published_gain", "p_value", "p_holm", "reproduced", "chosen", "reason"),
+)
+"""Columns of the table as a frame and as CSV."""
+
+_OUTCOMES = {
+    "yes": "reproduced with significance",
+    "sign only": "in sign only",
+    "no": "not reproduced",
+    "opposite": "significantly the other way",
+}
+_NAMES = {
+    "robust_accuracy": "accuracy under attack",
+    "edge_predictor_accuracy": "accuracy of ψ",
+}
+_OTHER_ATTACKS = {
+    "random": "accuracy when as many pairs are changed at random",
+    "accuracy": "accuracy under the stronger attack, which spends its whole budget on changes",
+}
+_NAN = math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class PaperTable:
+    """An experiment's table, as a frame and in words.
+
+    Attributes:
+        experiment: Name of the experiment.
+        budget: How much of the protocol was run.
+        frame: One row per data set, model, readout and method, see :data:`COLUMNS`. A ``gain`` is
+            the mean difference to the baseline over the folds both have, with the sign turned for
+            errors; ``reproduced`` says whether the published gain was found, and is empty for the
+            quick budget.
+        verdict: What the table says.
+        remarks: What a reader should know.
+        commands: The commands that make it.
+        directories: Where the records lie.
+    """
+
+    experiment: str
+    budget: str
+    frame: pd.DataFrame = field(repr=False)
+    verdict: str
+    remarks: list[str]
+    commands: list[str]
+    directories: list[Path]
+
+    @property
+    def title(self) -> str:
+        """What the experiment is, and that a quick one is only a smoke run."""
+        title = EXPERIMENTS[self.experiment].title
+        return title if self.budget == "full" else f"{title} ({BUDGETS[self.budget]})"
+
+    def to_text(self) -> str:
+        """The table for a terminal, with its verdict and remarks."""
+        heads, rows = self._cells()
+        widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+        lines = [self.title, ""]
+        for before, cells in pairwise([[], heads, *rows]):
+            if cells[:2] != before[:2] and before not in ([], heads):
+                lines.append("")
+            padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+            lines.append("  ".join(padded).rstrip())
+        commands = [f"  {command}" for command in self.commands]
+        return "\n".join([*lines, "", self.verdict, *self.remarks, "", *commands]) + "\n"
+
+    def to_markdown(self) -> str:
+        """The table as a Markdown page."""
+        heads, rows = self._cells()
+        sources = [text for text in self.frame["source"].unique() if text]
+        # Each command on one line, so that no name can end the block.
+        commands = [f"$ {' '.join(command.splitlines())}" for command in self.commands]
+        lines = [
+            *(f"# {markdown_text(self.title)}", "", markdown_text(self.verdict), ""),
+            markdown_row(heads),
+            markdown_row(["---"] * len(heads)),
+            *(markdown_row([markdown_text(cell) for cell in cells]) for cells in rows),
+            *("", *(f"- {markdown_text(remark)}" for remark in self.remarks)),
+            *(f"- Published: {markdown_text(text)}." for text in sources),
+            *("", "Made from the records by", "", "```console", *commands, "```"),
+        ]
+        return "\n".join(lines) + "\n"
+
+    def to_latex(self) -> str:
+        """The table in LaTeX; needs the package ``booktabs``."""
+        heads, rows = self._cells()
+        words = heads.index("ours")
+        body = []
+        for before, cells in pairwise([[], *rows]):
+            body += [r"\midrule"] if cells[:2] != before[:2] else []
+            body.append(latex_row([latex_text(cell) for cell in cells]))
+        return latex_frame(
+            f"{self.title}. {' '.join(self.remarks)}",
+            slug(self.experiment, self.budget),
+            "l" * words + "r" * (len(heads) - words),
+            heads,
+            body,
+        )
+
+    def to_csv(self) -> str:
+        """The frame as CSV; a number that is not defined is an empty cell."""
+        text: str = self.frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        return text
+
+    def write(self, out: str | Path) -> list[Path]:
+        """Write ``EXPERIMENT-BUDGET.md``, ``.csv`` and ``.tex``."""
+        Path(out).mkdir(parents=True, exist_ok=True)
+        texts = {"md": self.to_markdown(), "csv": self.to_csv(), "tex": self.to_latex()}
+        paths = [Path(out, f"{self.experiment}-{self.budget}.{ending}") for ending in texts]
+        for path, text in zip(paths, texts.values(), strict=True):
+            write_atomically(path, text)
+        return paths
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows as people read them."""
+        experiment = EXPERIMENTS[self.experiment]
+        frame = self.frame
+        columns: dict[str, Any] = {"data": "data", "model": "model"}
+        if len(experiment.readouts) > 1:
+            columns["readout"] = "readout"
+        columns["method"] = "method"
+        if frame["metric"].nunique() > 1:
+            columns["measure"] = lambda row: word(row["metric"])
+        columns |= {
+            "ours": _ours,
+            "published": _theirs,
+            "difference": lambda row: number(row["difference"], sign=True),
+        }
+        if experiment.baseline is not None:
+            columns["gain (published)"] = lambda row: _gains(row, experiment)
+            columns["p (Holm)"] = lambda row: p_value(row["p_holm"])
+            if self.budget == "full":
+                columns["reproduced"] = "reproduced"
+        if frame["chosen"].any():
+            columns["chosen"] = "chosen"
+        cells = [
+            [str(row[how] if isinstance(how, str) else how(row)) or NOTHING
+             for how in columns.values()]
+            for row in frame.to_dict("records")
+        ]  # fmt: skip
+        return list(columns), cells
+
+
+def word(metric: str) -> str:
+    """A measure within a sentence."""
+    return METRICS[metric].word if metric in METRICS else _NAMES[metric]
+
+
+def _higher(measure: str) -> bool:
+    return measure not in METRICS or METRICS[measure].higher
+
+
+def _gain(value: float, experiment: Experiment) -> str:
+    higher = _higher(experiment.measure)
+    return points(value) if higher else number(value, sign=True)
+
+
+def _gains(row: Mapping[str, Any], experiment: Experiment) -> str:
+    text = _gain(row["gain"], experiment)
+    theirs = _gain(row["published_gain"], experiment)
+    return text if theirs == NOTHING else f"{text} ({theirs})"
+
+
+def _ours(row: Mapping[str, Any]) -> str:
+    if math.isnan(row["mean"]):
+        return NOTHING if row["reason"] or _dash(row) else "missing"
+    # A mean over some of the trials must not look like the mean over all.
+    part = f" ({row['finished']} of {row['planned']} trials)"
+    return _spelled(row["mean"], row["std"]) + (part if row["finished"] < row["planned"] else "")
+
+
+def _theirs(row: Mapping[str, Any]) -> str:
+    if row["published_status"] == "chart":
+        return "chart"
+    return _spelled(row["published_mean"], row["published_std"])
+
+
+def _spelled(mean: float, std: float) -> str:
+    return number(mean) + ("" if math.isnan(std) else f" ± {number(std)}")
+
+
+def _dash(row: Mapping[str, Any]) -> bool:
+    """Whether the paper has a dash here and we have nothing."""
+    return bool(row["published_status"] == "empty" and not row["finished"])
+
+
+# -------------------------------------------------------------------- from records
+
+
+def paper_table(request: Request) -> PaperTable:
+    """Make the table of an experiment from records alone; nothing is run.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> out = Path(tempfile.mkdtemp())
+        >>> table = paper_table(Request("table2", "full", out, {"ogbg-ppa": ["gcs"]}))
+        >>> print(*table.frame.loc[0, ["method", "published_mean", "planned"]])
+        vanilla 0.638 9
+        >>> table.verdict
+        'Nothing is measured yet: 117 of 117 trials are missing.'
+    """
+    experiment = EXPERIMENTS[request.experiment]
+    notes, attacks = list(request.notes), list[str]()
+    rows: list[dict[str, Any]] = []
+    runs: list[Run] = []
+    for data in dict.fromkeys((*experiment.data, *request.models)):
+        asked = tuple(request.models.get(data, ()))
+        possible = tuple(dict.fromkeys((*experiment.models_for(data), *asked)))
+        planned = plan(
+            request.experiment,
+            data=[data],
+            models=possible,
+            budget=request.budget,
+            sizes=request.sizes,
+        )
+        found = [one.records(request.out) for one in planned]
+        notes += [note for _, note in found if note]
+        records = [record for own, _ in found for record in own]
+        models = tuple(m for m in possible if m in asked or _begun(experiment, records, m))
+        for one, (own, _) in zip(planned, found, strict=True):
+            runs += [replace(one, models=models)] if models else []
+            for model in models:
+                results = _measured([r for r in own if r["model"] == model], one, experiment)
+                rows += _rows(request, one, model, results)
+                if experiment.measure == "robust_accuracy":
+                    attacks += _other_attacks(results, f"{data}, {model}", experiment.methods)
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    notes += [experiment.note] if experiment.note else []
+    return PaperTable(
+        request.experiment,
+        request.budget,
+        frame,
+        _verdict(request, frame),
+        [*_remarks(request, runs, frame), *notes, *attacks],
+        _commands(request, runs),
+        list(dict.fromkeys(request.out / one.directory for one in runs)),
+    )
+
+
+def _begun(experiment: Experiment, records: Sequence[Record], model: str) -> bool:
+    """Whether records are a beginning of an experiment with a model.
+
+    One method alone may have been trained for another experiment, unless it is plain training.
+    """
+    there: Set[str] = {method_key(r["method"]) for r in records if r["model"] == model}
+    own = there & set(experiment.methods)
+    plain = experiment.baseline == BASELINE and BASELINE in own
+    return plain or len(own) >= min(2, len(experiment.methods))
+
+
+def _measured(records: Sequence[Record], one: Run, experiment: Experiment) -> Results:
+    """Results with a column ``measured``: what the experiment reports."""
+    values = [_value(record, experiment.measure) for record in records]
+    return Results(
+        [
+            {**record, "test": {**record["test"], "measured": value}}
+            for record, value in zip(records, values, strict=True)
+        ],
+        one.select,
+    )
+
+
+def _value(record: Record, measure: str) -> float:
+    """What a trial measured; NaN where it did not.
+
+    Deviation: psi-on-validation. The paper measures ψ on pairs of nodes of test graphs while it
+    trains. Here it is measured on validation graphs: test graphs are looked at once, at the end.
+    """
+    if measure == "robust_accuracy":
+        rows = [r for r in record.get("attacked", ()) if math.isclose(r["budget"], ATTACK)]
+        found = [row.get("as_stated") for row in rows]
+    elif measure == "edge_predictor_accuracy":
+        curve = [point.get("measurements", {}) for point in record.get("curve", ())]
+        found = [point[measure] for point in curve if measure in point]
+    else:
+        found = [record["test"].get(metric_of(record) if measure == "score" else measure)]
+    return float(found[-1]) if found and isinstance(found[-1], int | float) else _NAN
+
+
+def _rows(request: Request, one: Run, model: str, results: Results) -> Iterator[dict[str, Any]]:
+    """The rows of one data set, readout and model."""
+    experiment = EXPERIMENTS[request.experiment]
+    baseline, frame = experiment.baseline, results.frame
+    sign = 1 if _higher(experiment.measure) else -1
+    names = [method_key(name) for name in one.methods]
+    metric = experiment.measure
+    if metric == "score":
+        metric = results.metric if results.records else one.metric or "accuracy"
+    planned = Counter(method_key(trial.method) for trial in one.trials() if trial.model == model)
+    finished = Counter(method_key(record["method"]) for record in results.records)
+    lacking = Counter(
+        method_key(r["method"]) for r in results.records if math.isnan(r["test"]["measured"])
+    )
+    choices = dict(zip(*(results.summary()[key] for key in ("method", "chosen")), strict=True))
+    tests = [
+        paired(results, name, baseline, "measured") if baseline not in (None, name) else Paired()
+        for name in names
+    ]
+    complete = {name for name in names if finished[name] == planned[name]}
+    for name, test, p_holm in zip(names, tests, holm([t.p_value for t in tests]), strict=True):
+        values = frame.loc[frame["method"] == name, "measured"].dropna() if len(frame) else []
+        values = pd.Series(values, dtype=float)
+        figure = published(request.experiment, one.data, model, name)
+        theirs = _number(figure.mean if figure else None)
+        std = _number(figure.std if figure else None)
+        gain = sign * _number(test.difference)
+        theirs_gain = sign * _published_gain(request.experiment, one.data, model, name)
+        row = {
+            "experiment": request.experiment,
+            "budget": request.budget,
+            "protocol": BUDGETS[request.budget],
+            "data": one.data,
+            "model": model,
+            "readout": one.readout,
+            "method": name,
+            "metric": metric,
+            "published_mean": theirs,
+            "published_std": std,
+            "published_status": figure.status if figure else "",
+            "source": str(figure.source) if figure else "",
+            "mean": values.mean(),
+            "std": values.std(),
+            "trials": len(values),
+            "finished": finished[name],
+            "planned": planned[name],
+            "lacking": lacking[name],
+            "difference": values.mean() - theirs,
+            "gain": gain,
+            "published_gain": theirs_gain,
+            "p_value": _number(test.p_value),
+            "p_holm": _number(p_holm),
+            "reproduced": "",
+            "chosen": choices.get(name, ""),
+            "reason": request.reasons.get((one.data, name), ""),
+        }
+        if request.budget == "full" and name != baseline:
+            row["reproduced"] = _reproduced(row, {name, baseline} <= complete)
+        yield row
+
+
+def _number(value: float | None) -> float:
+    return _NAN if value is None else value
+
+
+def _published_gain(experiment: str, data: str, model: str, method: str) -> float:
+    baseline = EXPERIMENTS[experiment].baseline
+    if baseline is None or method == baseline:
+        return _NAN
+    own, other = (published(experiment, data, model, name) for name in (method, baseline))
+    if own is None or other is None or own.mean is None or other.mean is None:
+        return _NAN
+    # Published with three digits: their difference has no more.
+    return round(own.mean - other.mean, 3)
+
+
+def _reproduced(row: Mapping[str, Any], complete: bool) -> str:
+    """Whether the published gain was found; only full runs are judged."""
+    gain, theirs = row["gain"], row["published_gain"]
+    if row["published_status"] == "chart":
+        return "chart"
+    if math.isnan(theirs):
+        return ""
+    if math.isnan(gain):
+        return "missing"
+    if not complete:
+        return "unfinished"
+    if theirs == 0:
+        return "none published"
+    significant = row["p_holm"] < SIGNIFICANT
+    # A mean of differences that cancel out is a rounding error, not a gain.
+    if abs(gain) > 1e-12 and gain * theirs > 0:
+        return "yes" if significant else "sign only"
+    return "opposite" if significant else "no"
+
+
+# -------------------------------------------------------------------- in words
+
+
+def _other_attacks(results: Results, where: str, methods: Sequence[str]) -> list[str]:
+    """What random changes and the stronger attack leave of the accuracy."""
+    table = results.long("attacked")
+    notes = []
+    for how, words in _OTHER_ATTACKS.items():
+        if how in table:
+            own = table[(table["budget"] - ATTACK).abs() < 1e-9].groupby("method")[how].mean()
+            parts = [f"{m} {number(own[m])}" for m in methods if not math.isnan(own.get(m, _NAN))]
+            notes += [f"{where}: {words}: {', '.join(parts)}."] if parts else []
+    return notes
+
+
+def _remarks(request: Request, runs: Sequence[Run], frame: pd.DataFrame) -> list[str]:
+    experiment = EXPERIMENTS[request.experiment]
+    remarks = []
+    if request.budget == "full":
+        remarks.append("The paper's protocol; nothing is cut.")
+    else:
+        remarks.append(f"{capital(BUDGETS[request.budget])}: {_cuts(runs)}")
+    if experiment.baseline is not None:
+        higher = _higher(experiment.measure)
+        unit = "in points" if higher else "with the sign turned, so that less error is +"
+        remarks.append(f"Gain: difference to {experiment.baseline} on the same folds, {unit}.")
+    return [*remarks, *(f"{reason}." for reason in dict.fromkeys(frame["reason"]) if reason)]
+
+
+def _cuts(runs: Sequence[Run]) -> str:
+    """What the quick budget does in place of the paper's protocol."""
+    epochs = ", ".join(dict.fromkeys(f"{one.epochs} epochs on {one.data}" for one in runs))
+    return (
+        f"one repeat, 3 layers, default parameters and about {STEPS:,} optimiser steps a trial "
+        f"{f'({epochs}) ' if epochs else ''}in place of the paper's protocol."
+    )
+
+
+def _commands(request: Request, runs: Sequence[Run]) -> list[str]:
+    """One command for each data set."""
+    start = ["graph-transplant", "paper", request.experiment, "--budget", request.budget]
+    shown = {one.data: one.models for one in runs}
+    return [
+        shlex.join([*start, "--data", data, "--models", ",".join(models)])
+        for data, models in shown.items()
+    ]
+
+
+def _verdict(request: Request, frame: pd.DataFrame) -> str:
+    """What the table says."""
+    wanted = frame[(frame["reason"] == "") & ~frame.apply(_dash, axis=1).astype(bool)]
+    planned, finished = int(wanted["planned"].sum()), int(frame["finished"].sum())
+    if not finished:
+        return f"Nothing is measured yet: {planned:,} of {count(planned, 'trial')} are missing."
+    sentences = []
+    if finished < planned:
+        sentences.append(f"{planned - finished:,} of {count(planned, 'trial')} are missing.")
+    if lacking := int(frame["lacking"].sum()):
+        sentences.append(f"{lacking:,} of {finished:,} finished trials lack this number.")
+    sentences += _judged(request, frame)
+    sentences += [_gained(request, row) for row in frame.to_dict("records")
+                  if row["method"] == "transplant-ep" and not math.isnan(row["gain"])]  # fmt: skip
+    if (frame["published_status"] == "chart").all():
+        sentences.append("Published as a chart only: there is no number to compare with.")
+    elif (frame["published_status"] == "").all():
+        sentences.append("The paper has no numbers for these data.")
+    return " ".join(sentences) or f"All {count(planned, 'trial')} are finished."
+
+
+def _judged(request: Request, frame: pd.DataFrame) -> Iterator[str]:
+    """How many published means and gains were found again; only full runs are judged."""
+    if request.budget != "full":
+        return
+    both = frame[frame["difference"].notna() & frame["published_std"].notna()]
+    if len(both):
+        # The published spread includes its ends.
+        within = (both["difference"].abs() <= both["published_std"] + 1e-12).sum()
+        yield f"{within} of {len(both)} means lie within the published standard deviation."
+    outcomes = Counter(frame["reproduced"])
+    if gains := sum(outcomes[kind] for kind in _OUTCOMES):
+        parts = [f"{outcomes[kind]} {words}" for kind, words in _OUTCOMES.items() if outcomes[kind]]
+        baseline = EXPERIMENTS[request.experiment].baseline
+        yield f"Of {gains} published differences to {baseline}: {', '.join(parts)}."
+
+
+def _gained(request: Request, row: Mapping[str, Any]) -> str:
+    experiment = EXPERIMENTS[request.experiment]
+    readout = f" and {row['readout']} readout" if len(experiment.readouts) > 1 else ""
+    unit = " points" if _higher(experiment.measure) else ""
+    test = "not tested" if math.isnan(row["p_holm"]) else f"{p_words(row['p_holm'])} after Holm"
+    theirs = _gain(row["published_gain"], experiment)
+    return (
+        f"transplant-ep on {row['data']} with {row['model']}{readout}: "
+        f"{_gain(row['gain'], experiment)}{unit} over {experiment.baseline} "
+        f"({test}{'' if theirs == NOTHING else f'; published {theirs}'})."
+    )

@@ -1,0 +1,340 @@
+"""The page of a comparison: one file, no network, readable without its script."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from graph_transplant.experiments.protocol import Condition, Settings, one_split
+from graph_transplant.experiments.results import Group, Results
+from graph_transplant.experiments.selection import selection_table
+from graph_transplant.experiments.verdict import Verdict, headline
+from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
+from graph_transplant.files import write_atomically
+from graph_transplant.format import capital, count, duration, number, p_value, percent, points
+from graph_transplant.report.gallery import Gallery, gallery
+from graph_transplant.report.page import Names, method_summary, render, slug
+from graph_transplant.report.tables import Ranking, direction_of, ranking
+
+FOLDER = "figures"
+"""Name of the folder beside a page that holds the files of its figures."""
+
+COMMANDS = "commands.txt"
+"""The file beside the records that lists the commands which made them."""
+
+
+@dataclass(frozen=True)
+class FigureGroup:
+    """Figures of one kind, which fold away together."""
+
+    id: str
+    title: str
+    figures: list[Drawn]
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page says about one model under one condition."""
+
+    id: str
+    group: Group
+    verdict: Verdict
+    ranking: Ranking
+    forest: Drawn | None
+    folded: list[FigureGroup]
+    gallery: Gallery
+    pairs: list[dict[str, str]]
+    candidates: list[dict[str, str]]
+
+    @property
+    def figures(self) -> list[Drawn]:
+        """Every figure of the section."""
+        grouped = [one for group in self.folded for one in group.figures]
+        return [*([self.forest] if self.forest else []), *grouped]
+
+
+def write_report(results: Results, path: Path, *, figures: bool = True) -> Path:
+    """Write the page of a comparison, and its figures as SVG and CSV in a folder beside it."""
+    sections, axes = _sections(results)
+    folder = figures_folder(path)
+    write_atomically(path, _render(results, sections, axes, folder.name if figures else ""))
+    if figures:
+        every = [one for section in sections for one in section.figures]
+        every += [one for group in axes for one in group.figures]
+        _remove_stale(folder, path.stem, {one.name for one in every})
+        for one in every:
+            write(one, folder)
+    return path
+
+
+def _remove_stale(folder: Path, page: str, names: set[str]) -> None:
+    """Remove figures that an earlier page of this name had and this one has not."""
+    manifest = folder / f"{page}.txt"
+    if manifest.is_file():
+        for name in manifest.read_text("utf-8", errors="replace").split("\n"):
+            # The list may have been changed: no name of it leads out of the folder.
+            if re.fullmatch(r"[a-z0-9-]+", name) and name not in names:
+                for ending in ("svg", "csv"):
+                    (folder / f"{name}.{ending}").unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(manifest, "".join(f"{name}\n" for name in sorted(names)))
+
+
+def render_report(results: Results) -> str:
+    """The page of a comparison; the same records give the same page."""
+    sections, axes = _sections(results)
+    return _render(results, sections, axes, FOLDER)
+
+
+def figures_folder(page: Path) -> Path:
+    """The folder for the figures of a page, so that two pages side by side have their own."""
+    return page.parent / (FOLDER if page.stem == "report" else f"{page.stem}-{FOLDER}")
+
+
+def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
+    results.check()
+    names = Names(["axes", "repeat", "words"])
+    found = [_section(results, group, names) for group in results.groups]
+    # The plain condition first, and what is compared before what stands alone.
+    found.sort(key=lambda one: (one.group.condition != Condition(), not one.verdict.compared))
+    across = [name for name, one in FIGURES.items() if one.every == "network"]
+    axes = [
+        group
+        for number, part in enumerate(networks(results).values(), 1)
+        for group in _folded(part, names, f"axes-{number}", across, results.methods)
+    ]
+    return found, axes
+
+
+def _section(results: Results, group: Group, names: Names) -> Section:
+    part = results.groups[group]
+    stem = names.claim(slug(group.network or "no network", group.condition.short, most=40))
+    single = [name for name, one in FIGURES.items() if one.every == "group" and name != "forest"]
+    pairs = results.pairs
+    mine = pairs[(pairs[list(Group._fields)].astype(object).where(pairs.notna(), None)
+                  == [*group]).all(axis=1)]  # fmt: skip
+    plain = group.condition == Condition()
+    return Section(
+        id=stem,
+        group=group,
+        verdict=results.verdicts[group],
+        ranking=ranking(group, part),
+        forest=drawn(part, "forest", prefix=f"{stem}-", methods=results.methods),
+        # Harder conditions are told in short: table and differences.
+        folded=_folded(part, names, stem, single, results.methods) if plain else [],
+        gallery=gallery(part) if plain else Gallery(),
+        pairs=[_pair(row) for row in mine.to_dict("records")] if len(part.methods) > 2 else [],
+        candidates=_candidates(results, group),
+    )
+
+
+def _folded(
+    results: Results, names: Names, stem: str, wanted: Sequence[str], methods: Sequence[str]
+) -> list[FigureGroup]:
+    groups: dict[str, list[Drawn]] = {}
+    for name in wanted:
+        one = drawn(results, name, prefix=f"{stem}-", methods=methods)
+        if one is not None:
+            groups.setdefault(one.group or one.title, []).append(one)
+    return [
+        FigureGroup(names.claim(f"{stem}--{slug(title)}"), title, own)
+        for title, own in groups.items()
+    ]
+
+
+def _pair(row: Mapping[str, float | None]) -> dict[str, str]:
+    value = {key: None if item is None or item != item else item for key, item in row.items()}
+    return {
+        "first": str(row["first"]),
+        "second": str(row["second"]),
+        "direction": direction_of(value["difference"], value["p_holm"]),
+        "difference": points(value["difference"]),
+        "effect": number(value["effect"], 2, sign=True),
+        "p": p_value(value["p_holm"]),
+    }
+
+
+def _candidates(results: Results, group: Group) -> list[dict[str, str]]:
+    """What selection chose among, for one group."""
+    if group.layers is not None:
+        return []
+    return [
+        {
+            "name": one.name,
+            "layers": str(one.layers),
+            "validation": percent(one.validation),
+            "chosen": "" if not one.chosen else f"in {count(one.folds, 'fold')}",
+        }
+        for one in selection_table(results.records, results.selection)
+        if (one.data, one.model, one.label_noise, one.train_fraction)
+        == (group.data, group.model, group.label_noise, group.train_fraction)
+    ]
+
+
+def _render(
+    results: Results, sections: Sequence[Section], axes: Sequence[FigureGroup], folder: str
+) -> str:
+    first = results.chosen[0]
+    colours = colour_classes(results.methods, results.reference)
+    compared = {one.group: one.verdict for one in sections}
+    plain = {group: one for group, one in compared.items() if group.condition == Condition()}
+    lead = sections[0]
+    definitions = {
+        column.title: column.definition for one in sections for column in one.ranking.columns
+    }
+    return render(
+        "report.html",
+        data=first["data"],
+        headline=headline(plain or compared, results.reference),
+        lead=lead,
+        sentence=_beyond(lead.verdict),
+        sections=sections,
+        axes=axes,
+        facts=_facts(results),
+        notes=results.notes,
+        next=_next(results, lead),
+        commands=_commands(results),
+        settings=_settings(first["settings"]),
+        colours=colours,
+        methods=[(name, method_summary(name), colours[name]) for name in results.methods],
+        definitions=definitions,
+        folder=folder,
+        version=first["settings"].get("version", ""),
+        fingerprint=first["fingerprint"],
+    )
+
+
+def _beyond(verdict: Verdict) -> str:
+    """What the sentence of a verdict says beyond its headline."""
+    rest = verdict.sentence.removeprefix(verdict.headline)
+    return verdict.sentence if rest == verdict.sentence else capital(rest.lstrip(" :;,"))
+
+
+def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
+    """What to do next: a sentence and perhaps a command, each."""
+    source = shlex.quote(str(results.chosen[0].get("source", lead.group.data)))
+    commands = _commands(results)
+    steps: list[tuple[str, str]] = []
+    if lead.verdict.next:
+        repeats = re.search(r"About (\d+) (?:repeats|runs)", lead.verdict.next)
+        command = ""
+        if repeats and commands:
+            command = re.sub(r" --repeats \S+", "", commands[-1]) + f" --repeats {repeats[1]}"
+        steps.append((lead.verdict.next, command))
+    if lead.verdict.best:
+        method = shlex.quote(lead.verdict.best)
+        steps.append(
+            (
+                f"Train one model with {lead.verdict.best}, calibrate and keep it:",
+                f"graph-transplant train {source} --method {method}",
+            )
+        )
+    elif lead.verdict.kind in ("none", "worse"):
+        steps.append(
+            ("Plain training is the simplest choice here:",
+             f"graph-transplant train {source} --method {results.reference}")
+        )  # fmt: skip
+    if not lead.verdict.compared:
+        steps.append((f"Add {results.reference} and another method to compare.", ""))
+    return steps
+
+
+def _commands(results: Results) -> list[str]:
+    """The commands that made the records, as the comparison noted them."""
+    path = None if results.directory is None else results.directory / COMMANDS
+    return path.read_text("utf-8").splitlines() if path is not None and path.is_file() else []
+
+
+def _facts(results: Results) -> list[tuple[str, str]]:
+    frame, first = results.frame, results.chosen[0]
+    sizes, settings = first["sizes"], first["settings"]
+    repeats = int(frame["repeat"].max()) + 1
+    place = (
+        "folds",
+        str(settings["folds"]) if repeats == 1 else f"{settings['folds']} × {repeats}",
+    )
+    if one_split(settings):
+        place = (f"runs of the {settings['split']} split", str(repeats))
+    timed = frame["processor_seconds"].notna().all()
+    seconds = frame["processor_seconds" if timed else "seconds"].sum()
+    parts = ("train", "validation", "test")
+    return [
+        ("graphs", f"{sum(sizes.values()):,}"),
+        place,
+        ("train : validation : test", " : ".join(str(sizes[part]) for part in parts)),
+        ("trials", f"{len(frame):,}"),
+        ("training time", duration(float(seconds))),
+    ]
+
+
+def _settings(settings: Mapping[str, object]) -> list[tuple[str, str]]:
+    shown = {**Settings.complete(settings), "library version": settings.get("version", "")}
+    shown.pop("version", None)
+    return [
+        (
+            name.replace("_", " "),
+            (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value),
+        )
+        for name, value in shown.items()
+    ]
+
+
+def colour_classes(methods: Sequence[str], reference: str) -> dict[str, str]:
+    """The CSS class of each method's colour, as the charts have them."""
+    others = [name for name in methods if name != reference]
+    return {reference: "c0", **{name: f"c{place % 8 + 1}" for place, name in enumerate(others)}}
+
+
+# -------------------------------------------------------------------- notebooks
+
+
+def notebook_html(results: Results) -> str:
+    """Verdict, table and forest plot for a notebook."""
+    parts = []
+    for group, part in results.groups.items():
+        verdict, table = results.verdicts[group], ranking(group, part)
+        heads = Markup("").join(
+            Markup('<th title="{}">{}</th>').format(
+                table.columns[n].definition, table.columns[n].title
+            )
+            for n in table.few
+        )
+        body = Markup("").join(
+            Markup("<tr><th>{}</th>{}</tr>").format(
+                row.method,
+                Markup("").join(
+                    Markup("<td>{} <small>{}</small></td>").format(
+                        row.cells[n].text, row.cells[n].spread or row.cells[n].below
+                    )
+                    for n in table.few
+                ),
+            )
+            for row in table.rows
+        )
+        picture = Markup("")
+        forest = drawn(part, "forest")
+        if forest is not None:
+            picture = Markup('<img alt="{}" src="data:image/png;base64,{}">').format(
+                forest.label, _png(forest.figure)
+            )
+        parts.append(
+            Markup(
+                "<p><b>{}</b></p><table><thead><tr><th>Method</th>{}</tr></thead>"
+                "<tbody>{}</tbody></table>{}"
+            ).format(verdict.sentence, heads, body, picture)
+        )
+    return str(Markup("").join(parts))
+
+
+def _png(figure: Figure) -> str:
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
+    return base64.b64encode(buffer.getvalue()).decode()

@@ -1,0 +1,225 @@
+"""Pages of drawn graphs: explanations of predictions, and mixed graphs to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graph_transplant import __version__
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.figures.graphs import (
+    LEFT_OUT,
+    MOST_NODES,
+    REMAINING,
+    TRANSPLANTED,
+    graph_svg,
+)
+from graph_transplant.files import write_atomically
+from graph_transplant.format import count, percent
+from graph_transplant.report.page import class_word, method_summary, render, shortened
+
+if TYPE_CHECKING:
+    from graph_transplant.experiments.shown import Mixture
+    from graph_transplant.trained.explanation import ExplainedRows, Explanation, ModelView
+
+_SALIENT = 5
+_THIRD = 350  # width of a drawing when three stand in a row
+
+# -------------------------------------------------------------------- explanations
+
+
+def write_explanations(
+    explained: ExplainedRows | Sequence[Explanation], path: str | Path, *, data: str = ""
+) -> None:
+    """Write the page of explanations, in one step."""
+    write_atomically(Path(path), render_explanations(explained, data=data))
+
+
+def render_explanations(explained: ExplainedRows | Sequence[Explanation], *, data: str = "") -> str:
+    """The page of explanations: one card per graph, models side by side.
+
+    Args:
+        explained: What :func:`~graph_transplant.trained.explanation.explain` or ``explain_rows``
+            found.
+        data: What the graphs were read from, where ``explained`` does not say.
+    """
+    skipped: Sequence[Any] = ()
+    if not isinstance(explained, Sequence):
+        data, skipped = explained.source or data, explained.skipped
+        explained = explained.explanations
+    if not explained:
+        reasons = "; ".join(f"row {one.row}: {one.reason}" for one in skipped[:3])
+        raise GraphTransplantError(
+            "a page of explanations needs at least one graph, got none"
+            + (f" ({reasons})" if reasons else "")
+        )
+    first = explained[0]
+    node = "atom" if first.structure.molecule else "node"
+    return render(
+        "explain.html",
+        headline=f"Which {node}s the predictions rest on",
+        data=Path(data).name or data or "graphs",
+        node=node,
+        several=len(first.views) > 1,
+        regression=first.views[0].confidence is None,
+        by_gradient={view.kind for one in explained for view in one.views} == {"gradient"},
+        cards=[_card(one) for one in explained],
+        facts=_facts(explained),
+        skipped=[(one.row, one.id, one.reason) for one in skipped],
+        hidden=any(len(one.structure.names) > MOST_NODES for one in explained),
+        most=MOST_NODES,
+        version=__version__,
+    )
+
+
+def _facts(explained: Sequence[Explanation]) -> list[tuple[str, str]]:
+    noun = "Molecules" if explained[0].structure.molecule else "Graphs"
+    facts = [(noun, f"{len(explained):,}")]
+    for number, view in enumerate(explained[0].views):
+        judged = [one.views[number].correct for one in explained]
+        known = [right for right in judged if right is not None]
+        model = shortened(view.model, 40)
+        facts.append(
+            (f"{model}: right", f"{sum(known)} of {len(known)}") if known else ("Model", model)
+        )
+    return facts
+
+
+def _card(one: Explanation) -> dict[str, object]:
+    structure = one.structure
+    node, edge = ("atom", "bond") if structure.molecule else ("node", "edge")
+    nodes = len(structure.names)
+    return {
+        "id": one.id,
+        # The block of an SDF record is no line to read.
+        "text": one.text if "\n" not in one.text else "",
+        "truth": None if one.truth is None else class_word(one.truth),
+        "size": f"{count(nodes, node)}, {count(len(structure.edges), edge)}"
+        + (f", of which the first {MOST_NODES} {node}s are drawn" if nodes > MOST_NODES else ""),
+        "views": [_view(one, view) for view in one.views],
+    }
+
+
+def _view(one: Explanation, view: ModelView) -> dict[str, object]:
+    structure, sure = one.structure, view.confidence
+    title = f"{shortened(one.id, 80)}, saliency of {shortened(view.model, 80)}"
+    order = sorted(range(len(view.share)), key=lambda node: -view.share[node])[:_SALIENT]
+    return {
+        "model": view.model,
+        "label": class_word(view.label),
+        "confidence": "" if sure is None else percent(sure, 0, unit=True),
+        "bar": "" if sure is None else f"{100 * min(max(sure, 0.0), 1.0):.1f}",
+        "verdict": {None: "", True: "right", False: "wrong"}[view.correct],
+        "output": class_word(view.output) if view.output != view.label else "",
+        "drawing": graph_svg(
+            structure,
+            smiles=one.text if "\n" not in one.text else "",
+            saliency=view.saliency,
+            title=title,
+        ),
+        "salient": [
+            (
+                f"{shortened(structure.names[node], 24) or 'node'} {node + 1}",
+                _share(view.share[node]),
+            )
+            for node in order
+            if view.share[node]
+        ],
+    }
+
+
+def _share(value: float) -> str:
+    """A share in per cent; of a large graph it may be far below one."""
+    return (
+        percent(value, 0, unit=True) if value >= 0.01 else f"{100 * value:.2g}\N{NO-BREAK SPACE}%"
+    )
+
+
+# -------------------------------------------------------------------- mixed graphs
+
+
+@dataclass(frozen=True)
+class MixtureDrawings:
+    """Source, destination and mixed graph as ``svg`` elements."""
+
+    source: str
+    destination: str
+    mixed: str
+
+
+def draw_mixture(one: Mixture, width: float) -> MixtureDrawings:
+    """Draw a mixed graph and the two it was made of."""
+    source, destination = one.source, one.destination
+    return MixtureDrawings(
+        graph_svg(
+            source.structure,
+            parts=[TRANSPLANTED if chosen else LEFT_OUT for chosen in source.chosen],
+            width=width,
+            title=f"Source {shortened(source.id, 80)}",
+        ),
+        graph_svg(
+            destination.structure,
+            parts=[REMAINING if chosen else LEFT_OUT for chosen in destination.chosen],
+            width=width,
+            title=f"Destination {shortened(destination.id, 80)}",
+        ),
+        graph_svg(
+            one.structure,
+            parts=[TRANSPLANTED if given else REMAINING for given in one.from_source],
+            new_edges=one.new_edges,
+            width=width,
+            title="Mixed graph",
+        ),
+    )
+
+
+def write_gallery(mixtures: Sequence[Mixture], path: str | Path) -> None:
+    """Write the page of mixed graphs, in one step."""
+    write_atomically(Path(path), render_gallery(mixtures))
+
+
+def render_gallery(mixtures: Sequence[Mixture]) -> str:
+    """The page of mixed graphs: source, destination and mixed graph in a row.
+
+    Args:
+        mixtures: What :func:`~graph_transplant.trained.gallery.mixtures` made.
+    """
+    if not mixtures:
+        raise GraphTransplantError("a gallery needs at least one mixed graph, got none")
+    first = mixtures[0]
+    return render(
+        "gallery.html",
+        headline=f"Graphs mixed by {shortened(first.method, 60)}",
+        data=first.data,
+        method=first.method,
+        about=method_summary(first.method),
+        note=first.note,
+        by_size=first.method.partition(":")[0] == "transplant-size-label",
+        rows=[_row(one) for one in mixtures],
+        molecules=first.structure.molecule,
+        version=__version__,
+    )
+
+
+def _row(one: Mixture) -> dict[str, object]:
+    shares = ", ".join(
+        f"{percent(share, 0, unit=True)} {class_word(name)}" for name, share in one.labels
+    )
+    return {
+        "source": one.source,
+        "destination": one.destination,
+        "labels": (
+            class_word(one.source.label),
+            class_word(one.destination.label),
+            shares or one.label,
+        ),
+        "weight": f"{one.weight:.2f}",
+        "source_share": f"{one.source.share:.2f}",
+        "destination_share": f"{one.destination.share:.2f}",
+        "drawings": draw_mixture(one, _THIRD),
+        "new_edges": count(
+            len(one.new_edges), f"new {'bond' if one.structure.molecule else 'edge'}"
+        ),
+    }

@@ -1,0 +1,526 @@
+"""Charts: their numbers, their SVG, and the registry."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.across import Across
+from graph_transplant.experiments.results import Results, read_results
+from graph_transplant.figures import FIGURES, Chart, card, drawn, networks, shown, write
+from graph_transplant.figures.graphs import (
+    LEFT_OUT,
+    REMAINING,
+    TRANSPLANTED,
+    Structure,
+    describe,
+    graph_svg,
+    layout,
+    molecule_svg,
+)
+from graph_transplant.figures.parts import spread
+from graph_transplant.figures.style import COLOURS, NARROW, WIDE, palette, short, style, svg
+
+sys.path.insert(0, str(Path(__file__).parent / "golden"))
+from make import unpack
+
+HOSTILE = "$x$ <script>&\"'\x07"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory):
+    found: dict[str, Results] = {}
+
+    def read(name: str) -> Results:
+        if name not in found:
+            found[name] = read_results(unpack(name, tmp_path_factory.mktemp(name)))
+        return found[name]
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def enzymes(golden) -> Results:
+    parts = golden("paper-quick-enzymes").groups
+    return next(part for group, part in parts.items() if group.model == "gcs")
+
+
+@pytest.fixture(scope="module")
+def motifs(golden) -> Results:
+    return next(iter(golden("motifs-conditions").groups.values()))
+
+
+@pytest.fixture(scope="module")
+def across() -> Across:
+    names = ("transplant-ep", "transplant-disconnected", "vanilla", "subgraph", "m-evolve")
+    cliques = (names[:3], names[1:4], names[3:])
+    return Across(
+        "gcs", names, ("a", "b"), ((0.0,) * 5,) * 2, (1.3, 2.2, 3.1, 4.0, 4.4), 0.02, 1.9,
+        cliques, (), (), "",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sources(golden, enzymes, across):
+    """Something to draw every chart from."""
+    conditions = next(iter(networks(golden("motifs-conditions")).values()))
+    found = dict.fromkeys(FIGURES, enzymes)
+    found |= {"label_noise": conditions, "train_size": conditions, "ranks": across}
+    found |= dict.fromkeys(
+        ("motif", "motif_precision"), next(iter(golden("motifs-conditions").groups.values()))
+    )
+    return found | {"sensitivity": next(iter(networks(golden("motifs-sensitivity")).values()))}
+
+
+@pytest.fixture(autouse=True)
+def _no_global_figures():
+    before = dict(matplotlib.rcParams)
+    yield
+    assert plt.get_fignums() == []
+    assert dict(matplotlib.rcParams) == before
+
+
+def lines(ax: Axes, **looks):
+    """Lines of some look, by their points."""
+    return [
+        line.get_xydata()
+        for line in ax.get_lines()
+        if all(getattr(line, f"get_{key}")() == value for key, value in looks.items())
+    ]
+
+
+# -------------------------------------------------------------------- numbers
+
+
+def test_the_forest_shows_mean_differences_their_intervals_and_single_folds(enzymes):
+    ax = enzymes.plot.forest()
+    table = enzymes.frame.pivot_table("score", ["repeat", "fold"], "method")
+    gaps = table.drop(columns="vanilla").sub(table["vanilla"], axis=0)
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == gaps.mean().sort_values(ascending=False, kind="stable").index.tolist()
+    markers = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in markers] == pytest.approx(gaps.mean()[names].tolist())
+    intervals = [
+        line.get_xdata()
+        for line in ax.get_lines()
+        if len(set(line.get_ydata())) == 1 and len(line.get_xdata()) == 2
+    ]
+    summary = enzymes.summary().set_index("method").loc[names]
+    assert np.array(intervals) == pytest.approx(summary[["ci_low", "ci_high"]].to_numpy())
+    dots = np.concatenate([np.asarray(points.get_offsets())[:, 0] for points in ax.collections])
+    assert np.sort(dots) == pytest.approx(np.sort(gaps.to_numpy().ravel()))
+    paper = COLOURS["paper"]
+    assert {line.get_markerfacecolor() for line in markers} == {paper}, "none is significant here"
+
+
+def test_a_significant_difference_is_filled(enzymes):
+    better = [
+        {**record, "test": {**record["test"], "accuracy": 0.9 + record["fold"] / 1000}}
+        if record["method"] == "subgraph"
+        else record
+        for record in enzymes.chosen
+    ]
+    ax = Results(better).plot.forest()
+    faces = [line.get_markerfacecolor() for line in ax.get_lines() if line.get_marker() == "o"]
+    assert faces[0] != COLOURS["paper"]
+    assert ax.get_yticklabels()[0].get_text() == "subgraph"
+    assert set(faces[1:]) == {COLOURS["paper"]}
+
+
+@pytest.mark.parametrize(("name", "column"), [("scores", "score"), ("calibration", "ece")])
+def test_strips_show_every_fold_and_the_mean(enzymes, name, column):
+    ax = getattr(enzymes.plot, name)()
+    values = enzymes.frame.groupby("method")[column]
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    strokes = [line.get_xdata()[0] for line in ax.get_lines() if line.get_linewidth() > 2]
+    assert strokes == pytest.approx(values.mean()[names].tolist())
+    for points, method in zip(ax.collections, names, strict=True):
+        expected = values.get_group(method)
+        found = np.sort(np.asarray(points.get_offsets())[:, 0])
+        assert found == pytest.approx(np.sort(expected))
+
+
+def test_learning_is_the_mean_over_trials_that_still_train(motifs):
+    curves = motifs.long("curve")
+    ax = motifs.plot.learning()
+    found = {line.get_color(): line.get_xydata() for line in ax.get_lines()
+             if len(line.get_xdata()) > 2}  # fmt: skip
+    for method, colour in palette(motifs.methods, motifs.reference).items():
+        own = curves[curves["method"] == method]
+        for epoch, value in found[colour][:: len(found[colour]) // 4]:
+            values = [
+                np.interp(epoch, one["epoch"], one["validation_score"])
+                for _, one in own.groupby(["repeat", "fold"])
+            ]
+            assert value == pytest.approx(np.mean(values))
+
+
+def test_a_curve_ends_where_fewer_than_half_train():
+    def record(fold: int, last: int) -> dict:
+        curve = [{"epoch": e, "validation_score": e / 10} for e in range(1, last + 1)]
+        return {
+            "data": "d", "model": "gcs", "layers": 2, "method": "vanilla", "repeat": 0,
+            "fold": fold, "test": {"accuracy": 0.5}, "validation": {"accuracy": 0.5},
+            "seconds": 1.0, "sizes": {"train": 6, "validation": 2, "test": 2}, "curve": curve,
+            "settings": {"folds": 3, "metric": "accuracy"},
+        }  # fmt: skip
+
+    table = FIGURES["learning"].data(Results([record(0, 4), record(1, 6), record(2, 9)]))
+    assert table["epoch"].max() == 6
+    assert table["mean"].tolist() == pytest.approx([e / 10 for e in range(1, 7)])
+
+
+def test_robustness_starts_at_the_clean_accuracy(enzymes):
+    table = FIGURES["robustness"].data(enzymes)
+    attacked = table[(table["series"] == "attacked") & (table["method"] == "transplant-ep")]
+    raw = [r for r in enzymes.chosen if r["method"] == "transplant-ep"]
+    clean = np.mean([r["test"]["accuracy"] for r in raw])
+    worst = np.mean([r["attacked"][-1]["accuracy"] for r in raw])
+    assert attacked["mean"].iloc[[0, -1]].tolist() == pytest.approx([clean, worst])
+    panel = next(ax for ax in enzymes.plot.robustness() if ax.get_title("left") == "transplant-ep")
+    own = lines(panel, color=palette(enzymes.methods, "vanilla")["transplant-ep"], linestyle="-")
+    assert own[0][:, 1] == pytest.approx(attacked["mean"].to_numpy())
+
+
+def test_reliability_bins_are_pooled_by_their_counts(enzymes):
+    table = FIGURES["reliability"].data(enzymes)
+    own = table[(table["method"] == "vanilla") & (table["stage"] == "as trained")]
+    raw = [
+        one
+        for record in enzymes.chosen
+        if record["method"] == "vanilla"
+        for one in record["reliability"]
+        if one["bin"] == 14
+    ]
+    total = sum(one["count"] for one in raw)
+    last = own[own["bin"] == 14].iloc[0]
+    assert last["count"] == total
+    right = sum(one["count"] * one["accuracy"] for one in raw)
+    assert last["accuracy"] == pytest.approx(right / total)
+
+
+def test_conditions_are_means_over_trials(sources, golden):
+    frame = golden("motifs-conditions").frame
+    table = FIGURES["label_noise"].data(sources["label_noise"]).set_index(["method", "label_noise"])
+    whole = frame[frame["train_fraction"] == 1].groupby(["method", "label_noise"])["score"]
+    assert table["mean"].to_dict() == pytest.approx(whole.mean().to_dict())
+    table = FIGURES["train_size"].data(sources["train_size"])
+    assert table["train_fraction"].nunique() > 1
+
+
+def test_cost_is_a_ratio_to_the_reference(enzymes):
+    table = FIGURES["cost"].data(enzymes).set_index("method")
+    seconds = enzymes.wide("cost").groupby("method")["epoch_seconds"].mean()
+    assert table.loc["vanilla", "epoch_ratio"] == 1
+    expected = seconds["transplant-dp"] / seconds["vanilla"]
+    assert table.loc["transplant-dp", "epoch_ratio"] == pytest.approx(expected)
+
+
+def test_sensitivity_holds_the_default_and_each_value(sources):
+    table = FIGURES["sensitivity"].data(sources["sensitivity"])
+    own = table[table["parameter"] == "anchor_ratio"]
+    assert own["value"].tolist() == [0.05, 0.1, 0.2, 0.3]
+    assert own["default"].tolist() == [False, True, False, False]
+    frame = sources["sensitivity"].frame
+    expected = frame[frame["method"] == "transplant-dp:anchor_ratio=0.2"]["score"].mean()
+    assert own["mean"].iloc[2] == pytest.approx(expected)
+
+
+# -------------------------------------------------------------------- every chart
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_chart_is_drawn_for_desk_and_phone(sources, name, tmp_path):
+    found = drawn(sources[name], name, prefix="gcs-3-")
+    assert found is not None
+    assert found.name == f"gcs-3-{name.replace('_', '-')}"
+    assert found.title
+    assert found.caption
+    assert not found.data.empty
+    assert re.search(r"\d", found.label)
+    ids = re.findall(r'\bid="([^"]+)"', found.wide + found.narrow)
+    assert len(set(ids)) == len(ids)
+    for text, width in ((found.wide, WIDE), (found.narrow, NARROW)):
+        assert text.startswith(f'<svg class="chart" viewBox="0 0 {0.72 * width:g} ')
+        assert f'width="{width}"' in text
+        assert 'role="img"' in text
+        for never in ("<image", "<style", "<metadata", "<?xml", "<!DOCTYPE", "data:", "xlink"):
+            assert never not in text
+        assert set(re.findall(r"#[0-9a-f]{6}", text)) == set(), "colours are the page's"
+        ElementTree.fromstring(text)
+    image, numbers = write(found, tmp_path)
+    assert ElementTree.parse(image).getroot().tag == f"{SVG}svg"
+    assert "var(" not in image.read_text()
+    assert len(pd.read_csv(numbers)) == len(found.data)
+
+
+@pytest.mark.parametrize("name", ["forest", "scores", "learning", "samples"])
+def test_the_same_records_give_the_same_svg(motifs, name):
+    one, two = drawn(motifs, name), drawn(Results(motifs.chosen), name)
+    assert (one.wide, one.narrow, one.label) == (two.wide, two.narrow, two.label)
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_text_leaves_the_canvas_or_covers_another(sources, name, width):
+    with style(width):
+        axes = FIGURES[name].draw(sources[name])
+    figure = (axes if isinstance(axes, Axes) else axes[0]).get_figure(root=True)
+    _check_texts(figure)
+
+
+def _check_texts(figure: Figure) -> None:
+    written: list[Text] = []
+    draw = Text.draw
+
+    def note(self, renderer, *args, **kwargs):
+        if self.get_visible() and self.get_text():
+            written.append(self)
+        return draw(self, renderer, *args, **kwargs)
+
+    canvas = FigureCanvasAgg(figure)
+    with pytest.MonkeyPatch.context() as patch, style():
+        patch.setattr(Text, "draw", note)
+        canvas.draw()
+        boxes = [(t.get_text(), t.get_window_extent(canvas.get_renderer())) for t in written]
+    assert boxes
+    assert [text for text, box in boxes if not _inside(box, figure.bbox.padded(2))] == []
+    pairs = itertools.combinations(boxes, 2)
+    assert [(one, two) for (one, a), (two, b) in pairs if a.padded(-2).overlaps(b.padded(-2))] == []
+
+
+def _inside(box, whole) -> bool:
+    return whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_charts_draw_on_given_axes(sources, name):
+    figure = Figure(figsize=(8, 6))
+    mine = figure.subplots()
+    with style():
+        axes = FIGURES[name].draw(sources[name], mine)
+    found = axes if isinstance(axes, list) else [axes]
+    assert all(ax.get_figure(root=True) is figure for ax in found)
+    assert isinstance(axes, list) or axes is mine
+
+
+@pytest.mark.parametrize("ending", ["pdf", "png"])
+def test_figures_are_saved_as_pdf_and_png(enzymes, tmp_path, ending):
+    path = tmp_path / f"forest.{ending}"
+    enzymes.plot.forest().figure.savefig(path)
+    assert path.read_bytes()[:4] in (b"%PDF", b"\x89PNG")
+
+
+def test_what_is_missing_is_not_drawn(golden):
+    old = golden("bace-scaffold")
+    assert drawn(old, "robustness") is None
+    with pytest.raises(GraphTransplantError, match="no numbers for the chart 'robustness'"):
+        old.plot.robustness()
+    assert {name for name in dir(old.plot) if drawn(old, name)} >= {"forest", "scores", "learning"}
+
+
+def test_plots_say_what_there_is(golden, enzymes):
+    with pytest.raises(AttributeError, match="did you mean 'forest'"):
+        _ = enzymes.plot.forrest
+    with pytest.raises(GraphTransplantError, match="shows one group of results"):
+        golden("paper-quick-enzymes").plot.forest()
+    assert "forest" in dir(enzymes.plot)
+    assert enzymes.plot.forest.__doc__.startswith("Who beats")
+
+
+def test_a_chart_is_added_in_one_place(enzymes, monkeypatch, tmp_path):
+    def data(results):
+        return results.frame.groupby("method", as_index=False)["epochs"].mean()
+
+    def draw(results, ax=None):
+        ax = Figure().subplots() if ax is None else ax
+        ax.bar(range(len(data(results))), data(results)["epochs"])
+        return ax
+
+    toy = Chart("How long?", "Mean number of epochs.", draw, data, value="epochs", form=str)
+    monkeypatch.setitem(FIGURES, "epochs", toy)
+    assert isinstance(enzymes.plot.epochs(), Axes)
+    assert "epochs" in dir(enzymes.plot)
+    found = drawn(enzymes, "epochs")
+    assert "vanilla" in found.label
+    assert [path.name for path in write(found, tmp_path)] == ["epochs.svg", "epochs.csv"]
+
+
+# -------------------------------------------------------------------- names and colours
+
+
+@pytest.mark.parametrize("name", ["forest", "scores", "learning", "reliability", "samples", "cost"])
+def test_hostile_names_are_drawn_literally(enzymes, name, tmp_path):
+    renamed = [
+        {**record, "method": HOSTILE if record["method"] == "transplant-dp" else record["method"]}
+        for record in enzymes.chosen
+    ]
+    found = drawn(Results(renamed), name)
+    for text in (found.wide, found.narrow):
+        assert "<script" not in text
+        told = "".join(ElementTree.fromstring(text).itertext())
+        assert "$x$ <script>&\"'�" in told or "<script>&\"'�" in told
+    image, _ = write(found, tmp_path)
+    ElementTree.parse(image)
+
+
+def test_a_method_has_one_colour_on_a_page(golden):
+    results = golden("paper-quick-enzymes")
+    with style(methods=results.methods):
+        whole = palette(results.methods, "vanilla")
+        for part in results.groups.values():
+            own = palette(part.methods, "vanilla")
+            assert {name: own[name] for name in part.methods} == {
+                name: whole[name] for name in part.methods
+            }
+    assert whole["vanilla"] == COLOURS["c0"]
+
+
+def test_cut_names_stay_apart():
+    names = [f"transplant-dp:anchor_ratio={v}:max_hops=3" for v in (0.05, 0.2)] + ["a" * 500]
+    for most in (200, 90, 40):
+        found = short(names, most)
+        assert len(set(found.values())) == 3
+        assert all("…" in text for text in found.values())
+
+
+def test_labels_are_moved_apart_as_little_as_needed():
+    assert spread([0.1, 0.5, 0.52], 0.1) == pytest.approx([0.1, 0.46, 0.56])
+    places = spread([0.5] * 8, 0.05)
+    assert np.diff(places) == pytest.approx([0.05] * 7)
+
+
+# -------------------------------------------------------------------- cards
+
+
+BINS = [{"confidence": c, "accuracy": c - 0.1, "count": n} for c, n in ((0.5, 4), (0.9, 30))]
+CARDS = {
+    "roc": lambda: card.roc({"toxic": [[0, 0], [0.2, 0.7], [1, 1]], HOSTILE: [[0, 0], [1, 1]]}),
+    "many": lambda: card.roc({str(n): [[0, 0], [0.1, 0.5], [1, 1]] for n in range(12)}),
+    "scatter": lambda: card.scatter([1.0, 2.0, 3.0], [1.5, 1.8, 2.9], name="pIC50"),
+    "learning": lambda: card.learning_curve([1, 2, 3], [1.0, 0.7, 0.5], [1.1, 0.9, 0.8], 3),
+    "reliability": lambda: card.reliability_bins({"before": BINS, "after": BINS[1:]}),
+}
+
+
+@pytest.mark.parametrize("name", CARDS)
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_cards_are_drawn_from_plain_numbers(name, width):
+    with style(width):
+        ax = CARDS[name]()
+    assert isinstance(ax, Axes)
+    figure = ax.get_figure(root=True)
+    _check_texts(figure)
+    assert "<script" not in svg(figure, HOSTILE)
+
+
+def test_card_numbers_are_drawn():
+    with style():
+        ax = card.scatter([1.0, 2.0], [1.5, 1.8])
+    dots = next(line for line in ax.get_lines() if line.get_marker() == "o")
+    assert dots.get_xydata().tolist() == [[1.0, 1.5], [2.0, 1.8]]
+    found = shown(
+        CARDS["learning"], name="loss", title="Loss", caption=lambda: "By epoch.", label="Loss",
+        data=pd.DataFrame(),
+    )  # fmt: skip
+    assert found.caption == "By epoch."
+
+
+# -------------------------------------------------------------------- graphs
+
+
+GRAPH = Structure(
+    ("a", "b", HOSTILE, "d", ""), ((0, 1), (1, 2), (2, 0), (2, 3)), (1.0,) * 4, False, False
+)
+
+
+def test_graphs_show_saliency_and_parts():
+    found = graph_svg(GRAPH, saliency=[1.0, 0.5, 0.0, 0.0, 0.1])
+    assert found.count("fill:var(--halo)") == 3
+    found = graph_svg(GRAPH, saliency=[1.0, -0.5, 0.0, 0.0, 0.1], signed=True)
+    assert (found.count("fill:var(--halo)"), found.count("stroke:var(--c1)")) == (2, 1)
+    parts = [TRANSPLANTED, TRANSPLANTED, REMAINING, LEFT_OUT, REMAINING]
+    found = graph_svg(GRAPH, parts=parts, new_edges={1})
+    drawn = found.count("<circle") - found.count('fill:var(--paper)"')
+    assert (drawn, found.count("<rect")) == (3, 2)
+    lost, usual, new = (path.get("d").count("L") for path in _paths(found))
+    assert (lost, usual, new) == (1, 2, 1)
+    with pytest.raises(GraphTransplantError, match="a graph of 5 nodes"):
+        graph_svg(GRAPH, saliency=[1.0])
+
+
+def _paths(text: str) -> list[ElementTree.Element]:
+    return ElementTree.fromstring(text).findall("path")
+
+
+def test_graphs_are_laid_out_the_same_each_time():
+    edges = ((0, 1), (1, 2), (3, 4))
+    assert np.array_equal(layout(6, edges), layout.__wrapped__(6, edges))
+    assert len(np.unique(layout(6, edges).round(6), axis=0)) == 6
+    assert layout(0, ()).shape == (0, 2)
+    assert "<script" not in graph_svg(GRAPH, title=HOSTILE)
+    assert "Graph of 0 nodes" in graph_svg(Structure((), (), (), False, False))
+    large = Structure(("",) * 600, tuple((n, n // 2) for n in range(1, 600)), (1.0,) * 599,
+                      False, True)  # fmt: skip
+    assert "the first 500 are drawn" in describe(large)
+    found = graph_svg(replace(large, edges=((0, 0), *large.edges[1:])))
+    assert found.count("<circle") == 500
+    lines, heads = (path.get("d") for path in _paths(found))
+    assert (lines.count("L"), lines.count("a"), heads.count("Z")) == (498, 1, 498)
+
+
+@pytest.mark.parametrize("nodes", [1, 7, 40])
+def test_graphs_keep_to_their_width(nodes):
+    path = Structure(("C",) * nodes, tuple((n, n + 1) for n in range(nodes - 1)),
+                     (1.0,) * (nodes - 1), False, False)  # fmt: skip
+    root = ElementTree.fromstring(graph_svg(path, width=200, saliency=[1.0] * nodes))
+    assert float(root.get("width")) <= 200
+    for one in root.iter("circle"):
+        assert float(one.get("cx")) - float(one.get("r")) + 1 >= 0
+        assert float(one.get("cx")) + float(one.get("r")) <= float(root.get("width")) + 1
+
+
+def test_molecules_have_charges_hydrogens_stereo_and_the_colours_of_the_page():
+    pytest.importorskip("rdkit")
+    found = molecule_svg("C[C@H](N)C(=O)[O-]", [0.9, 0, 0, 0.5, 0, -0.7], True)
+    assert found == molecule_svg("C[C@H](N)C(=O)[O-]", [0.9, 0, 0, 0.5, 0, -0.7], True)
+    assert "var(--atom-n)" in found
+    assert "var(--atom-o)" in found
+    assert (found.count("<circle"), found.count("stroke:var(--c1)")) == (3, 1)
+    assert re.findall(r"#[0-9A-Fa-f]{6}", found) == []
+    assert "<rect" not in found, "the background is the page's"
+    assert molecule_svg("not a molecule") is None
+
+
+def test_mixed_molecules_follow_no_valence():
+    pytest.importorskip("rdkit")
+    ring = [(n, (n + 1) % 6) for n in range(6)]
+    names, orders = ("C",) * 6 + ("O", "?x"), (1.5,) * 6 + (3.0, 3.0)
+    odd = Structure(names, (*ring, (0, 6), (6, 7)), orders, molecule=True, directed=False)
+    parts = [TRANSPLANTED] * 6 + [REMAINING, LEFT_OUT]
+    found = graph_svg(odd, parts=parts, new_edges={6})
+    assert (found.count("<circle"), found.count("<rect")) == (6, 1)
+    assert "6 transplanted, 1 remaining and 1 left out" in found
+
+
+def test_without_rdkit_a_molecule_is_a_plain_graph(monkeypatch):
+    monkeypatch.setattr("graph_transplant.figures.graphs.find_spec", lambda name: None)
+    plain = replace(GRAPH, molecule=True)
+    assert molecule_svg(plain) is None
+    assert graph_svg(plain).count("<circle") == 5

@@ -1,0 +1,598 @@
+"""Results by hand and against scipy: the frame, the summary, pairs, verdicts and notes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from torch import Tensor
+
+from graph_transplant.cli.comparisons import results_table
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.compare import compare
+from graph_transplant.experiments.protocol import Record
+from graph_transplant.experiments.results import Group, Results, read_results
+from graph_transplant.experiments.statistics import holm
+from graph_transplant.experiments.verdict import Verdict, headline, join_verdicts
+from graph_transplant.metrics import METRICS, Metric
+from graph_transplant.report.tables import ranking, rankings
+from made_up import (
+    BETTER,
+    FEW,
+    NO_NETWORK,
+    NOISY,
+    PLAIN,
+    UNSURE,
+    WORSE,
+    judged_by,
+    made_up,
+    official,
+    on,
+    rows,
+    verdicts,
+)
+from strategies import rings_and_stars
+
+
+def sentence(*parts: list[Record]) -> str:
+    (verdict,) = verdicts([record for part in parts for record in part])
+    return verdict.sentence
+
+
+def table(results: Results) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(results.to_csv())))
+
+
+def with_gains(method: str, *gains: float) -> list[Record]:
+    return made_up(method, [plain + gain for plain, gain in zip(PLAIN, gains, strict=True)])
+
+
+# -------------------------------------------------------------------- the tables
+
+
+def test_the_frame_has_a_row_per_trial_with_its_metrics() -> None:
+    noisy = made_up("a", BETTER, **NOISY)
+    noisy[0]["test"] |= {"ece": None}
+    inner = [record | {"inner": 1} for record in made_up("vanilla", PLAIN)]
+    results = Results(made_up("vanilla", PLAIN) + noisy + inner)
+    frame = results.frame
+    assert len(frame) == 10
+    assert frame.columns.is_unique
+    plain = frame[frame["method"] == "vanilla"]
+    assert plain["accuracy"].tolist() == plain["score"].tolist() == PLAIN
+    assert plain["fold"].tolist() == [0, 1, 2, 3, 4]
+    assert plain[["data", "model", "layers"]].drop_duplicates().values.tolist() == [
+        ["toy", "gcs", 3]
+    ]
+    assert frame["label_noise"].value_counts().to_dict() == {0.0: 5, 0.2: 5}
+    assert frame["ece"].isna().sum() == 1
+    assert frame[["train_graphs", "test_graphs", "folds", "epochs"]].iloc[0].tolist() == [
+        60,
+        20,
+        5,
+        100,
+    ]
+
+
+def test_lists_and_objects_of_records_are_tables_too() -> None:
+    curve = [{"epoch": 1, "measurements": {"edges": 0.5}}, {"epoch": 2}]
+    records = made_up("vanilla", PLAIN[:2], curve=curve, cost={"fit_seconds": 1.5})
+    results = Results(records + made_up("a", PLAIN[:2]))
+    long, wide = results.long("curve"), results.wide("cost")
+    assert long[["method", "fold", "epoch"]].values.tolist() == [
+        ["vanilla", fold, epoch] for fold in (0, 1) for epoch in (1, 2)
+    ]
+    assert long["edges"].dropna().tolist() == [0.5, 0.5]
+    assert wide[["method", "fold", "fit_seconds"]].values.tolist() == [
+        ["vanilla", 0, 1.5],
+        ["vanilla", 1, 1.5],
+    ]
+    assert results.wide("saliency").empty
+
+
+def test_summary_by_hand() -> None:
+    records = made_up("vanilla", PLAIN) + made_up("a", BETTER) + made_up("b", UNSURE)
+    better, unsure, plain = rows(records[::-1])
+    assert [row.method for row in (better, unsure, plain)] == ["a", "b", "vanilla"]
+    assert plain.score_mean == plain.accuracy_mean == pytest.approx(0.58)
+    # Squared distances to 0.58: 0.0004, 0.0009, 0.0049, 0.0064, 0.0004; in all 0.0130.
+    assert plain.score_std == pytest.approx(math.sqrt(0.0130 / 4))
+    half = 2.776445 * math.sqrt((1 / 5 + 1 / 3) * 0.0130 / 4)
+    assert (plain.score_low, plain.score_high) == pytest.approx((0.58 - half, 0.58 + half))
+    assert (plain.nll_mean, plain.auroc_mean) == pytest.approx((0.42, 0.29))
+    assert (plain.difference, plain.p_value, plain.p_holm, plain.effect) == (None,) * 4
+    assert (better.folds, better.repeats, better.pairs, better.trials) == (5, 1, 5, 5)
+
+    # Mean 0.104 and variance 0.00008 of the differences; J(4) = sqrt(2 / pi).
+    assert better.difference == pytest.approx(0.104)
+    half = 2.776445 * math.sqrt((1 / 5 + 1 / 3) * 0.00008)
+    assert (better.ci_low, better.ci_high) == pytest.approx((0.104 - half, 0.104 + half))
+    assert better.effect == pytest.approx(math.sqrt(2 / math.pi) * 0.104 / math.sqrt(0.00008))
+    # The smaller of two p-values doubles, the larger stays.
+    assert better.p_holm == pytest.approx(2 * better.p_value)
+    assert unsure.p_holm == pytest.approx(unsure.p_value)
+
+
+def test_differences_are_taken_over_the_folds_both_have() -> None:
+    better, _ = rows(made_up("vanilla", PLAIN[:4]) + made_up("a", BETTER)[1:])
+    assert better.pairs == 3
+    assert better.difference == pytest.approx((0.11 + 0.09 + 0.11) / 3)
+    assert better.accuracy_mean == pytest.approx(sum(BETTER[1:]) / 4)
+
+
+def test_the_metric_of_the_records_decides() -> None:
+    # Accuracy and AUROC disagree about which is better.
+    records = made_up("vanilla", PLAIN, settings={"metric": "auroc"})
+    for record, value in zip(
+        made_up("a", BETTER, settings={"metric": "auroc"}), PLAIN, strict=True
+    ):
+        record["test"]["auroc"] = value / 2 - 0.1 - record["fold"] / 1000
+        records.append(record)
+    first, second = rows(records)
+    assert (first.method, first.metric, second.method) == ("vanilla", "auroc", "a")
+    assert first.score_mean == first.auroc_mean == pytest.approx(0.29)
+    assert second.difference == pytest.approx(-0.102)
+
+
+def test_a_fold_without_a_score_is_not_paired_and_is_told() -> None:
+    records = made_up("vanilla", PLAIN) + made_up("a", BETTER)
+    records[7]["test"]["accuracy"] = None
+    first, second = rows(records)
+    # What has no mean is the last.
+    assert (first.method, second.score_mean, second.pairs) == ("vanilla", None, 4)
+    assert second.difference == pytest.approx((0.10 + 0.11 + 0.11 + 0.11) / 4)
+    assert Results(records).notes == [
+        "The test score is not finite in: a, gcs with 3 layers, repeat 0, fold 2."
+    ]
+
+
+def test_r2_may_be_below_zero() -> None:
+    low = [-0.5, -0.3, -0.4, -0.2, -0.6]
+    lost = [record | {"test": {"r2": None}} for record in judged_by("r2", "b", low)]
+    worse = judged_by("r2", "a", [value - 0.2 for value in low])
+    results = Results([*judged_by("r2", "vanilla", low), *worse, *lost])
+    assert [row.method for row in rows(results.records)] == ["vanilla", "a", "b"]
+    assert results.notes == [
+        "The test score is not finite in: "
+        + "; ".join(f"b, gcs with 3 layers, repeat 0, fold {fold}" for fold in range(5))
+        + "."
+    ], "a loss that numbers do not have is not called lost"
+    plain = table(results)[0]
+    assert float(plain["r2_mean"]) == pytest.approx(-0.4)
+    assert plain["accuracy_mean"] == plain["ece_mean"] == plain["nll_mean"] == ""
+
+
+@pytest.mark.parametrize("split", ["official", "scaffold"])
+def test_runs_of_one_split_are_tested_as_independent_runs(split: str) -> None:
+    records = official("vanilla", PLAIN, split) + official("a", BETTER, split)
+    first, plain = rows(records)
+    theirs = stats.ttest_rel(BETTER, PLAIN)
+    interval = theirs.confidence_interval(0.95)
+    assert first.p_value == pytest.approx(theirs.pvalue)
+    assert (first.ci_low, first.ci_high) == pytest.approx((interval.low, interval.high))
+    usual = stats.t.interval(0.95, 4, np.mean(PLAIN), stats.sem(PLAIN))
+    assert (plain.score_low, plain.score_high) == pytest.approx(usual)
+    assert (first.folds, first.repeats, first.pairs) == (1, 5, 5)
+    assert sentence(records).endswith(f"5 runs of one {split} split).")
+    with pytest.raises(GraphTransplantError, match=rf"but the trials are of an? {split} split"):
+        rows(records, "nested")
+
+
+def test_times_are_the_processors_when_all_trials_of_a_group_have_them() -> None:
+    plain = made_up("vanilla", PLAIN, cost={"fit_seconds": 0.5})
+    other = made_up("a", BETTER, cost={"fit_seconds": 1.5})
+    assert [row.seconds_mean for row in rows(plain + other)] == [1.5, 0.5]
+    # One trial without: durations of 2, 3, 4, 5 and 6 seconds for this group, and for it alone.
+    del other[3]["cost"]
+    elsewhere = made_up("vanilla", PLAIN, model="gin", cost={"fit_seconds": 0.25})
+    found = [(row.model, row.seconds_mean) for row in rows(plain + other + elsewhere)]
+    assert found == [("gcs", 4.0), ("gcs", 4.0), ("gin", 0.25)]
+
+
+def test_csv_has_empty_cells_for_what_is_not_defined() -> None:
+    results = Results(made_up("vanilla", [0.5]) + made_up("a, b", [0.75]))
+    first, second = table(results)
+    assert (first["method"], float(first["difference"])) == ("a, b", 0.25)
+    for name in ("score_std", "ci_low", "ci_high", "p_value", "p_holm"):
+        assert first[name] == second[name] == ""
+    assert "nan" not in results.to_csv().lower()
+    assert "label_noise" not in first, "without any, there is no column of it"
+    noisy = table(Results([*results.records, *made_up("vanilla", [0.5], **NOISY)]))
+    assert [(row["label_noise"], row["train_fraction"]) for row in noisy] == [
+        ("0", "1"),
+        ("0", "1"),
+        ("0.2", "1"),
+    ]
+
+
+def test_conditions_are_groups_of_their_own_and_the_graphs_left_out_count() -> None:
+    records = [
+        record
+        for changes, values in (({}, BETTER), (NOISY, WORSE), (FEW, BETTER))
+        for record in made_up("vanilla", PLAIN, **changes) + made_up("a", values, **changes)
+    ]
+    results = Results(records[::-1])
+    assert (
+        list(results.groups)
+        == list(results.verdicts)
+        == [
+            Group("toy", "gcs", 3),
+            Group("toy", "gcs", 3, 0.0, 0.1),
+            Group("toy", "gcs", 3, 0.2, 1.0),
+        ]
+    )
+    found = {(row.method, row.label_noise, row.train_fraction): row for row in rows(records)}
+    gaps = np.subtract(BETTER, PLAIN)
+    t = gaps.mean() / np.sqrt((1 / 5 + 1 / 3) * gaps.var(ddof=1))
+    # Parts of training sets overlap less than the sets, not more.
+    for fraction in (1.0, 0.1):
+        row = found["a", 0.0, fraction]
+        assert row.p_value == row.p_holm == pytest.approx(2 * stats.t.sf(abs(t), 4))
+    assert found["a", 0.2, 1.0].difference == pytest.approx(-0.104)
+    assert results.pairs[["first", "second"]].values.tolist() == [
+        ["a", "vanilla"],
+        ["a", "vanilla"],
+        ["vanilla", "a"],
+    ]
+
+
+def test_selected_rows_have_no_layers_and_say_what_was_chosen() -> None:
+    deeper = [value + 0.01 for value in PLAIN]
+    records = made_up("vanilla", PLAIN) + made_up("vanilla", deeper, layers=4)
+    records += made_up("drop:ratio=0.4:share=1", BETTER, layers=1) + made_up("drop", PLAIN)
+    drop, plain = rows(records, "validation")
+    assert (drop.method, drop.layers, drop.chosen) == ("drop", None, "1 layer, ratio=0.4, share=1")
+    assert (plain.method, plain.layers, plain.chosen) == ("vanilla", None, "4 layers")
+    assert drop.difference == pytest.approx(0.094)
+    assert len(rows(records)) == 4
+    assert table(Results(records, "validation"))[0]["layers"] == ""
+    with pytest.raises(GraphTransplantError, match="`select` must be one of"):
+        rows(records, "best")
+
+
+def nested(method: str, layers: int, scores: list[float]) -> list[Record]:
+    """Trials of one candidate with the same score in all inner splits of a fold."""
+    return [
+        record | {"inner": inner}
+        for inner in range(4)
+        for record in made_up(method, scores, layers=layers)
+    ]
+
+
+def test_nested_selection_pairs_the_chosen_candidates_of_each_fold() -> None:
+    records = nested("vanilla", 5, [0.5, 0.6, 0.7, 0.5, 0.5])
+    records += nested("vanilla", 4, [0.6, 0.5, 0.6, 0.6, 0.6])
+    records += nested("drop", 3, PLAIN) + nested("drop:ratio=0.4", 3, BETTER)
+    records += nested("one", 2, PLAIN) + nested("one:x=1", 2, [*PLAIN[:4], 0.9])
+    found = {row.method: row for row in rows(records, "nested")}
+    assert found["vanilla"].chosen == "4 layers in 3 folds, 5 in 2"
+    assert found["drop"].chosen == "3 layers, ratio=0.4"
+    assert found["one"].chosen == "2 layers in 4 folds; 2 layers, x=1 in 1"
+    best = [0.6, 0.6, 0.7, 0.6, 0.6]
+    assert found["vanilla"].score_mean == pytest.approx(np.mean(best))
+    assert found["drop"].difference == pytest.approx(np.mean(BETTER) - np.mean(best))
+    assert found["drop"].trials == found["drop"].pairs == 5
+    (note,) = Results(records[:-1], "nested").notes
+    assert "one:x=1 with 2 layers has all inner trials of 4 of 5 folds" in note
+
+
+def test_pairs_against_scipy_and_holm_over_all_of_them() -> None:
+    methods = {"vanilla": PLAIN, "a": BETTER, "b": UNSURE, "c": [0.4, 0.6, 0.5, 0.5, 0.4]}
+    records = [record for name, values in methods.items() for record in official(name, values)]
+    pairs = list(Results(records[::-1]).pairs.itertuples())
+    assert [(pair.first, pair.second) for pair in pairs] == list(
+        itertools.combinations(["a", "b", "vanilla", "c"], 2)
+    )
+    p_values = []
+    for pair in pairs:
+        gaps = np.subtract(methods[pair.first], methods[pair.second])
+        p_values.append(float(stats.ttest_1samp(gaps, 0).pvalue))
+        assert pair.difference == pytest.approx(gaps.mean())
+        assert pair.effect == pytest.approx(math.sqrt(2 / math.pi) * gaps.mean() / gaps.std(ddof=1))
+    assert [pair.p_value for pair in pairs] == pytest.approx(p_values)
+    assert [pair.p_holm for pair in pairs] == pytest.approx(holm(p_values))
+
+
+def test_pairs_are_of_one_group_and_may_share_nothing() -> None:
+    records = made_up("vanilla", PLAIN) + made_up("a", BETTER)
+    (pair,) = Results(records + made_up("a", BETTER, model="gin")).pairs.itertuples()
+    better, _ = rows(records)
+    assert (pair.model, pair.p_value) == ("gcs", better.p_value)
+    apart = Results(made_up("a", PLAIN) + made_up("b", PLAIN, repeat=1)).pairs
+    assert apart[["difference", "p_value", "p_holm", "effect"]].isna().all(axis=None)
+    assert Results([]).pairs.empty
+
+
+# -------------------------------------------------------------------- other contents
+
+
+def test_trials_without_a_network_stand_beside_those_with_one() -> None:
+    records = made_up("vanilla", PLAIN) + made_up("a", UNSURE)
+    for name, values in (("vanilla", PLAIN), ("kernel", BETTER)):
+        for record in made_up(name, values, **NO_NETWORK):
+            del record["epochs"], record["best_epoch"]
+            records.append(record)
+    results = Results(records)
+    assert len(results.frame) == 20
+    assert results.frame["epochs"].isna().sum() == 10
+    assert list(results.groups) == [Group("toy", None, None), Group("toy", "gcs", 3)]
+    kernel = rows(records)[0]
+    assert (kernel.method, kernel.model, kernel.layers) == ("kernel", None, None)
+    assert results.verdict == (
+        "kernel beats vanilla on toy (without a network) by 10.4 points, p < 0.001; "
+        "a does not help significantly on toy (gcs-3)"
+    )
+    assert results.notes == []
+    assert [one.group.title for one in rankings(results)] == ["without a network", "GCS, 3 layers"]
+    assert [row["layers"] for row in table(results)] == ["", "", "3", "3"]
+    assert "### toy: without a network" in results.to_markdown()
+    assert [row.chosen for row in rows(records, "validation")] == ["", "", "3 layers", "3 layers"]
+    lost = Results(made_up("kernel", [0.5], **NO_NETWORK, test={"accuracy": None}))
+    assert lost.notes == ["The test score is not finite in: kernel, repeat 0, fold 0."]
+
+
+def test_methods_can_be_compared_with_another_reference() -> None:
+    records = made_up("vanilla", PLAIN) + made_up("a", BETTER) + made_up("b", UNSURE)
+    results = Results(records, reference="a")
+    assert results.methods == ["a", "b", "vanilla"]
+    found = results.summary().set_index("method")
+    assert math.isnan(found.loc["a", "difference"])
+    assert found.loc["vanilla", "difference"] == pytest.approx(-0.104)
+    (verdict,) = results.verdicts.values()
+    assert (verdict.kind, verdict.headline) == ("worse", "No method beats a on toy")
+    (one,) = rankings(results)
+    assert one.reference == "a"
+
+
+def test_several_data_sets_stand_in_one_table() -> None:
+    nearly = with_gains("transplant-ep", 0.05, 0.08, 0.05, 0.08, 0.06)
+    plain, unsure = made_up("vanilla", PLAIN), made_up("b", UNSURE)
+    records = on("NCI1", plain, unsure, made_up("c", UNSURE))
+    records += on("ENZYMES", plain, unsure, nearly)
+    records += on("COLLAB", plain, unsure, made_up("c", UNSURE))
+    results = Results(records)
+    assert [group.data for group in results.groups] == ["COLLAB", "ENZYMES", "NCI1"]
+    p_holm = next(row.p_holm for row in rows(records) if row.method == "transplant-ep")
+    assert results.verdict == (
+        f"transplant-ep beats vanilla on ENZYMES by 6.4 points, p = {p_holm:.2g} after Holm; "
+        "no method helps significantly on COLLAB and NCI1"
+    )
+    assert headline(results.verdicts, "vanilla") == (
+        "transplant-ep beats vanilla in 1 of 3 (3 data sets)"
+    )
+    alone = Results(on("x", plain) + on("y", plain))
+    assert headline(alone.verdicts, "vanilla") == "2 data sets compared"
+
+
+def spread(outputs: Tensor, targets: Tensor, task: str) -> float:
+    return float(outputs.softmax(1).std())
+
+
+def test_a_metric_from_outside_is_recorded_shown_and_may_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = Metric("Toy spread", "How far.", spread, ("multiclass",), decides=("multiclass",))
+    monkeypatch.setitem(METRICS, "toy", toy)
+    store = rings_and_stars(24, seed=0, name="tiny")
+    compare(store, methods=["vanilla"], metric="toy", folds=3, epochs=1, layers=1, out=tmp_path)
+    results = read_results(tmp_path)
+    values = [record["test"]["toy"] for record in results.records]
+    assert results.metric == "toy"
+    assert results.frame["toy"].tolist() == results.frame["score"].tolist() == values
+    assert float(table(results)[0]["toy_mean"]) == pytest.approx(np.mean(values), rel=1e-5)
+    assert "a mean toy spread of" in next(iter(results.verdicts.values())).sentence
+    other = Results(
+        [record | {"settings": {"folds": 3, "epochs": 1}} for record in results.records]
+    )
+    columns = ranking(*next(iter(other.groups.items()))).columns
+    (column,) = (column for column in columns if column.title == "Toy spread")
+    assert (column.definition, column.more) == ("How far.", True)
+    assert "| Toy spread |" in other.to_markdown()
+    assert "toy spread" in [str(column.header) for column in results_table(other).columns]
+
+
+# -------------------------------------------------------------------- verdicts
+
+
+def test_verdict_for_a_clear_gain_names_the_others_and_what_is_worse() -> None:
+    plain, better = made_up("vanilla", PLAIN), made_up("a", BETTER)
+    (verdict,) = verdicts(plain + better)
+    assert (verdict.kind, verdict.best, verdict.next) == ("better", "a", "")
+    assert verdict.sentence == "a beats vanilla on toy by 10.4 points (p < 0.001, 5 folds)."
+    second = made_up("b", [value - 0.02 for value in BETTER])
+    text = sentence(plain, better, second, made_up("c", WORSE), made_up("d", UNSURE))
+    assert text == (
+        "a beats vanilla on toy by 10.4 points (p < 0.001 after Holm's correction over 4 methods, "
+        "5 folds); so does b, by 8.4 (p < 0.001); c is worse than vanilla by 10.4 (p < 0.001)."
+    )
+    repeated = sentence(made_up("vanilla", PLAIN * 3), made_up("a", BETTER * 3))
+    assert repeated.endswith("(p < 0.001, 5 folds × 3 repeats).")
+
+
+@pytest.mark.parametrize("metric", ["auroc", "average_precision", "r2"])
+def test_verdicts_name_the_metric(metric: str) -> None:
+    plain, better = judged_by(metric, "vanilla", PLAIN), judged_by(metric, "a", BETTER)
+    word = {"auroc": "AUROC", "average_precision": "average precision", "r2": "R²"}[metric]
+    (gain,) = verdicts(plain + better)
+    assert gain.headline == f"a beats vanilla on toy by 10.4 points of {word}"
+    assert f"vanilla reaches a mean {word} of 58.0 %" in sentence(plain)
+    assert f"b and vanilla have the same {word}" in sentence(plain, judged_by(metric, "b", PLAIN))
+
+
+def test_verdict_without_a_clear_difference_gives_the_plausible_range() -> None:
+    plain, unsure = made_up("vanilla", PLAIN), made_up("a", UNSURE)
+    text = sentence(plain, unsure)
+    assert text.startswith("a does not differ significantly from vanilla on toy: the difference is")
+    assert "+2.0 points, with anything from −11.6 to +15.6 plausible (p = 0.7" in text
+    many = sentence(plain, unsure, made_up("b", PLAIN))
+    assert many.startswith("No method differs significantly from vanilla on toy: the largest")
+
+
+def test_verdict_says_when_only_the_correction_speaks_against_a_difference() -> None:
+    plain, clearer = made_up("vanilla", PLAIN), with_gains("a", 0.05, 0.08, 0.05, 0.1, 0.04)
+    assert "a beats vanilla" in sentence(plain, clearer)
+    text = sentence(plain, clearer, *(made_up(name, UNSURE) for name in "bcde"))
+    assert "No method differs significantly" in text
+    assert "which taken alone would be significant (p = 0.0" in text
+    assert "but not as the largest of 5" in text
+
+
+def test_verdict_is_a_hint_when_there_are_few_folds() -> None:
+    text = sentence(made_up("vanilla", PLAIN[:3], folds=3), made_up("a", BETTER[:3], folds=3))
+    assert text.endswith("3 folds are few: take this as a hint.")
+
+
+@pytest.mark.parametrize(
+    ("records", "expected", "clause"),
+    [
+        (made_up("a", PLAIN), "there is no other method to compare it with", "a is alone on toy"),
+        (
+            made_up("a", PLAIN) + made_up("b", BETTER),
+            "b has the highest mean accuracy on toy, 68.4 % over 5 trials; without vanilla",
+            "b has the highest accuracy on toy",
+        ),
+        (
+            made_up("vanilla", [0.5]) + made_up("a", [0.6]),
+            "one pair of trials shows no spread",
+            "no difference can be tested on toy",
+        ),
+        (
+            made_up("vanilla", PLAIN) + made_up("a", PLAIN),
+            "all 5 folds show the same difference",
+            "no difference can be tested on toy",
+        ),
+        (
+            made_up("vanilla", PLAIN) + made_up("a", PLAIN, repeat=1),
+            "No method shares a finished fold",
+            "there is nothing to compare yet on toy",
+        ),
+    ],
+)
+def test_verdict_when_nothing_can_be_tested(
+    records: list[Record], expected: str, clause: str
+) -> None:
+    (verdict,) = verdicts(records)
+    assert expected in verdict.sentence
+    assert (verdict.kind, verdict.clause) == ("open", clause)
+
+
+def test_what_next_says_how_small_a_difference_would_be_found_and_how_many_repeats() -> None:
+    quantiles = stats.t.ppf(0.975, 4) + stats.t.ppf(0.8, 4)
+    # Mean 0.02 and standard deviation 0.067: far too little for folds that overlap.
+    error = math.sqrt((1 / 5 + 1 / 3) * np.var(np.subtract(UNSURE, PLAIN), ddof=1))
+    (verdict,) = verdicts(made_up("vanilla", PLAIN) + made_up("a", UNSURE))
+    assert verdict.next == (
+        f"With 5 folds a difference of {100 * quantiles * error:.1f} points would have been found "
+        "with a probability of 80 %. No number of repeats would settle +2.0 points: the training "
+        "sets overlap too much. Only more graphs would."
+    )
+    # Runs of one split do not overlap: with z, (1.96 + 0.84)² (0.067 / 0.02)² = 88, and a few more.
+    (runs,) = verdicts(official("vanilla", PLAIN) + official("a", UNSURE))
+    assert "About 91 runs would settle a difference of +2.0 points." in runs.next
+    # Mean 0.08, standard deviation 0.042: more repeats of five folds would do.
+    (nearly,) = verdicts(made_up("vanilla", PLAIN) + with_gains("a", 0.02, 0.1, 0.13, 0.06, 0.09))
+    assert nearly.kind == "none"
+    assert nearly.next.endswith("repeats would settle a difference of +8.0 points.")
+
+
+def test_words_name_the_condition() -> None:
+    records = made_up("vanilla", PLAIN) + made_up("a", BETTER)
+    records += made_up("vanilla", PLAIN, **FEW | NOISY) + made_up("a", WORSE, **FEW | NOISY)
+    results = Results(records)
+    _, harder = results.verdicts.values()
+    where = "n 10 % of the training graphs with 20 % of the training labels wrong, no method beats"
+    assert harder.headline == f"O{where} vanilla on toy"
+    assert harder.sentence.startswith(f"O{where} vanilla; a is worse")
+    assert results.verdict.startswith("a beats vanilla on toy by 10.4 points, p < 0.001; on 10 % ")
+    assert "gcs" not in results.verdict, "one model needs no naming, in however many conditions"
+
+
+def test_the_line_names_models_only_where_there_are_several() -> None:
+    plain, better, unsure = made_up("vanilla", PLAIN), made_up("a", BETTER), made_up("a", UNSURE)
+    records = on("x", plain, better) + on("x", plain, unsure, model="gin", layers=4)
+    records += on("y", plain, unsure)
+    assert Results(records).verdict == (
+        "a beats vanilla on x (gcs-3) by 10.4 points, p < 0.001; "
+        "a does not help significantly on x (gin-4) and y"
+    )
+    assert "on x (gcs) by 10.4 points" in Results(records, "validation").verdict
+    assert Results(plain + made_up("a", WORSE)).verdict == (
+        "no method helps on toy, a is worse by 10.4 points, p < 0.001"
+    )
+    assert Results([]).verdict == ""
+
+
+def test_a_name_that_looks_like_words_does_not_confuse_the_line() -> None:
+    found = {
+        Group(name, "gcs", 3): Verdict("none", "", "", f"no method helps significantly on {name}")
+        for name in ("a on b", "b", "c")
+    }
+    assert join_verdicts(found) == "no method helps significantly on a on b, b and c"
+
+
+# -------------------------------------------------------------------- notes
+
+
+def notes(*parts: list[Record]) -> list[str]:
+    return Results([record for part in parts for record in part]).notes
+
+
+def test_notes_name_what_is_cut_short_missing_or_not_finite() -> None:
+    plain = made_up("vanilla", PLAIN)
+    assert notes(plain, made_up("a", BETTER)) == []
+    (short,) = notes(made_up("vanilla", PLAIN, best_epoch=97))
+    assert short.startswith(
+        "In 5 of 5 trials the best checkpoint lies in the last tenth of the 100"
+    )
+    (missing,) = notes(plain, made_up("a", PLAIN[:2]))
+    assert missing == "gcs-3 is not complete: a has 2 of 5 trials."
+    (lost,) = notes(made_up("vanilla", [0.5], test={"accuracy": 0.5, "nll": None}))
+    assert lost == "The test loss is not finite in: vanilla, gcs with 3 layers, repeat 0, fold 0."
+
+
+def test_notes_name_worse_calibration_than_the_reference() -> None:
+    off = made_up("a", PLAIN)
+    for record, more in zip(off, (0.10, 0.11, 0.09, 0.11, 0.11), strict=True):
+        record["test"]["ece"] += more
+    assert notes(made_up("vanilla", PLAIN), off) == [
+        "Calibration gets worse with a: ECE 0.154 instead of 0.050 (p < 0.001)."
+    ]
+    # Better calibration is no bad news, and of several groups the note says which.
+    assert Results(made_up("vanilla", PLAIN) + off, reference="a").notes == []
+    both = notes(made_up("vanilla", PLAIN), off, made_up("vanilla", PLAIN, model="gin"))
+    assert both[0].startswith("GCS, 3 layers: Calibration gets worse with a")
+
+
+def test_notes_name_saliency_that_is_no_better_than_random() -> None:
+    useful = {"deletion": 0.4, "deletion_random": 0.5, "insertion": 0.6, "insertion_random": 0.5}
+    useless = dict.fromkeys(useful, 0.5)
+    (note,) = notes(
+        made_up("vanilla", PLAIN, saliency=useful), made_up("a", BETTER, saliency=useless)
+    )
+    assert note.startswith("The saliency that training reads is no better than random for a: ")
+
+
+def test_notes_name_scores_near_the_majority() -> None:
+    plain, better = made_up("vanilla", PLAIN, majority=0.57), made_up("a", BETTER, majority=0.57)
+    assert notes(plain, better) == [
+        "vanilla hardly exceeds 57.0 %, which always saying the largest class would reach."
+    ]
+    # Not of what is judged by another metric, also beside a data set that is judged by accuracy.
+    other = [record | {"majority": 0.9} for record in judged_by("auroc", "vanilla", PLAIN)]
+    assert notes(made_up("vanilla", PLAIN), on("z", other)) == []
+
+
+def test_notes_say_what_label_noise_and_fractions_leave_as_it_is() -> None:
+    clean, all_there = notes(made_up("vanilla", PLAIN, **NOISY), made_up("vanilla", PLAIN, **FEW))
+    assert "early stopping and selection see no wrong label" in clean
+    assert "validation and test graphs are all there" in all_there
+    lacking = notes(made_up("vanilla", PLAIN, **NOISY), made_up("a", PLAIN[:4], **NOISY))[0]
+    assert lacking.startswith("With 20 % of the training labels wrong, gcs-3 is not complete: a")
+    rounded = notes(made_up("vanilla", PLAIN, label_noise=0.001, wrong_labels=0))[1]
+    assert rounded.startswith("In 5 trials with 0.1 % of the training labels wrong, that share")
