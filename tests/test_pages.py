@@ -375,7 +375,7 @@ def test_what_is_not_defined_is_a_dash() -> None:
     made["metrics"]["intervals"] = {"auroc": [None, None]}
     page = Page(render_card(made))
     assert re.search(r"AUROC Area under .*? - - ", page.text)
-    assert "50 % of its predictions are right" in page.text
+    assert "50.0 % of its predictions are right" in page.text
 
 
 def test_unequal_classes_and_balance_are_told() -> None:

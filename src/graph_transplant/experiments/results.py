@@ -123,12 +123,19 @@ class Results:
 
     def long(self, name: str) -> pd.DataFrame:
         """A list that trials record (``"curve"``, ``"attacked"``, …), one row an entry."""
-        rows = [
-            {**_identity(record), **_flat(entry)}
-            for record in self.chosen
-            for entry in record.get(name) or ()
-        ]
-        return pd.DataFrame(rows, columns=_keys([dict.fromkeys(TRIAL), *rows]))
+        if name not in self._long:
+            rows = [
+                {**_identity(record), **_flat(entry)}
+                for record in self.chosen
+                for entry in record.get(name) or ()
+            ]
+            columns = _keys([dict.fromkeys(TRIAL), *rows])
+            self._long[name] = pd.DataFrame(rows, columns=columns)
+        return self._long[name].copy()
+
+    @cached_property
+    def _long(self) -> dict[str, pd.DataFrame]:
+        return {}
 
     def wide(self, name: str) -> pd.DataFrame:
         """An object that trials record (``"saliency"``, ``"cost"``, …), one row a trial."""

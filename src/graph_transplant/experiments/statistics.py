@@ -17,6 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from scipy.special import fdtrc, ndtr, stdtr, stdtrit
 
@@ -193,6 +194,7 @@ def pairs_needed(differences: Sequence[float], *, test_to_train: float) -> float
     return float(math.ceil(1 / rest)) if rest > 0 else math.inf
 
 
+@lru_cache(maxsize=2048)
 def _quantiles(pairs: int) -> float:
     return float(stdtrit(pairs - 1, 0.975) + stdtrit(pairs - 1, POWER))
 

@@ -168,7 +168,7 @@ FIGURES: dict[str, Chart] = {
         form=lambda value: f"{points(value)} points",
     ),
     "scores": Chart(
-        "Every fold", _scores_caption, charts.scores, charts.scores_data, value="score"
+        "Every trial", _scores_caption, charts.scores, charts.scores_data, value="score"
     ),
     "learning": Chart("Learning", _learning_caption, charts.learning, charts.learning_data),
     "calibration": Chart(
@@ -320,7 +320,6 @@ class Drawn:
         narrow: One for a phone.
         data: The numbers that are drawn.
         label: The numbers in words.
-        figure: The wide chart.
     """
 
     name: str
@@ -331,7 +330,6 @@ class Drawn:
     narrow: str = field(repr=False)
     data: pd.DataFrame = field(repr=False)
     label: str = field(repr=False)
-    figure: Figure = field(repr=False)
 
 
 def drawn(
@@ -373,18 +371,15 @@ def shown(
     methods: Iterable[str] = (),
 ) -> Drawn | None:
     """Draw something for a desk and for a phone, or give ``None`` where it draws nothing."""
-    figures = []
-    for width in (WIDE, NARROW):
+    found = []
+    for width, kind in ((WIDE, "wide"), (NARROW, "narrow")):
         with style(width, methods):
             axes = draw()
         if axes is None:
             return None
-        figures.append(_figure_of(axes))
-    wide, narrow = (
-        svg(figure, label, f"{name}-{kind}")
-        for figure, kind in zip(figures, ("wide", "narrow"), strict=True)
-    )
-    return Drawn(name, title, caption(), group, wide, narrow, data, plain(label), figures[0])
+        found.append(svg(_figure_of(axes), label, f"{name}-{kind}"))
+    wide, narrow = found
+    return Drawn(name, title, caption(), group, wide, narrow, data, plain(label))
 
 
 def write(drawing: Drawn, folder: str | Path) -> list[Path]:

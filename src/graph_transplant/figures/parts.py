@@ -431,6 +431,7 @@ def panels(
         y = top + head + row * (head + high + gap[1])
         box = (x / wide, 1 - (y + high) / tall, each / wide, high / tall)
         panel = canvas(outer.inset_axes(box), 0)
+        panel.xaxis.set_label_coords(0.5, 0)
         colour = colours[number_] if colours else INK
         panel.set_title(shown[title], loc="left", size=px(13), weight=700, pad=px(pad),
                         color=SOFT if colour == REFERENCE else colour)  # fmt: skip
@@ -453,8 +454,10 @@ def same_limits(
         for number_, panel in enumerate(found):
             getattr(panel, f"set_{side}lim")(*whole)
             inner = number_ % columns if side == "y" else number_ + columns < len(found)
-            if inner:
-                panel.tick_params(axis=side, labelleft=False, labelbottom=False)
+            if inner and side == "x":
+                panel.xaxis.set_major_locator(NullLocator())
+            elif inner:
+                panel.tick_params(axis=side, labelleft=False)
 
 
 def _line_panels(

@@ -127,6 +127,8 @@ def canvas(
     ax.spines["bottom"].set_color(FAINT)
     ax.tick_params(length=0, labelcolor=SOFT, labelsize=px(12), pad=px(7))
     ax.set_axisbelow(True)
+    # No vertical axis has a label; at a fixed place it is not measured where it would go.
+    ax.yaxis.set_label_coords(0, 0.5)
     return ax
 
 

@@ -69,6 +69,7 @@ def render_card(description: Mapping[str, Any]) -> str:
         classes=_class_rows(description),
         data=data,
         split_words=_split_words(description),
+        method=training["method"],
         about=method_summary(training["method"]),
         training_words=_training_words(description),
         limits=_limits(description),

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from graph_transplant.experiments.protocol import Condition, Settings, one_split
 from graph_transplant.experiments.results import Group, Results
@@ -323,7 +323,7 @@ def notebook_html(results: Results) -> str:
         forest = drawn(part, "forest")
         if forest is not None:
             picture = Markup('<img alt="{}" src="data:image/png;base64,{}">').format(
-                forest.label, _png(forest.figure)
+                forest.label, _png(part)
             )
         parts.append(
             Markup(
@@ -334,7 +334,11 @@ def notebook_html(results: Results) -> str:
     return str(Markup("").join(parts))
 
 
-def _png(figure: Figure) -> str:
+def _png(part: Results) -> str:
+    axes = part.plot.forest()
+    assert isinstance(axes, Axes)
+    figure = axes.get_figure(root=True)
+    assert figure is not None
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
     return base64.b64encode(buffer.getvalue()).decode()
