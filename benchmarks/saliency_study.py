@@ -137,7 +137,7 @@ def find(graphs: int, epochs: int, seeds: int) -> None:
         append(path, {**settings, "accuracy": accuracy, "auroc": score(model, test)})
 
 
-def transplant(epochs: int) -> None:
+def transplant(epochs: int, folds: list[int], names: list[str] | None = None) -> None:
     """Train with every reading that is worth it, in five-fold cross-validation."""
     path = OUT / "transplant.jsonl"
     done = {(record["data"], record["reading"], record["fold"]) for record in read(path)}
@@ -146,9 +146,9 @@ def transplant(epochs: int) -> None:
         **{name: lambda name=name: family(name, 500, 100) for name in ("typed", "both")},
         "PROTEINS": lambda: gt.load("PROTEINS"),
     }
-    for name, load in data.items():
-        store = load()
-        for fold, reading in product(range(5), ("vanilla", *READINGS)):
+    for name in names or data:
+        store = data[name]()
+        for fold, reading in product(folds, ("vanilla", *READINGS)):
             if (name, reading, fold) in done:
                 continue
             split = fold_indices(store.labels, folds=5, repeat=0, seed=0, fold=fold)
@@ -194,12 +194,14 @@ def main() -> None:
     parser.add_argument("--graphs", type=int, default=1000)
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--folds", type=int, nargs="+", default=list(range(5)))
+    parser.add_argument("--data", nargs="+", help="only these data sets, for `transplant`")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.part == "find":
         find(options.graphs, options.epochs or 60, options.seeds)
     elif options.part == "transplant":
-        transplant(options.epochs or 200)
+        transplant(options.epochs or 200, options.folds, options.data)
     else:
         table()
 

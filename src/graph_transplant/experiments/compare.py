@@ -343,9 +343,6 @@ def _shares(values: Any) -> tuple[float, ...]:
 def metric_for(store: GraphStore) -> str:
     """Choose the metric that suits a data set.
 
-    Args:
-        store: The data set.
-
     Example:
         >>> from graph_transplant import load
         >>> metric_for(load("motifs", graphs=12))
@@ -358,9 +355,6 @@ def metric_for(store: GraphStore) -> str:
 
 def automatic_model(store: GraphStore) -> str:
     """Choose the convolution that suits a data set.
-
-    Args:
-        store: The data set.
 
     Returns:
         ``"gine"`` for molecules with edge features, else ``"gcs"``.
@@ -376,10 +370,6 @@ def automatic_model(store: GraphStore) -> str:
 
 def unused_edge_features(store: GraphStore, models: Sequence[str]) -> str:
     """Say which models do not look at the edge features that a data set has.
-
-    Args:
-        store: The data set.
-        models: Names of convolutions.
 
     Returns:
         A sentence without full stop; empty when nothing is passed over.
@@ -409,13 +399,6 @@ def check_protocol(
     repeats: int = 1,
 ) -> None:
     """Check that a data set can be compared on in this way, before anything runs.
-
-    Args:
-        store: The data set.
-        settings: The protocol.
-        select: How candidates are chosen.
-        models: Names of convolutions.
-        repeats: How often there are folds.
 
     Raises:
         GraphTransplantError: If it cannot, saying why.
@@ -476,13 +459,6 @@ def check_training(
 ) -> None:
     """Check that every fold can be trained on in all conditions, before anything runs.
 
-    Args:
-        store: The data set; for a split by scaffold, with that split.
-        settings: The protocol.
-        conditions: Label noise and training fractions.
-        repeats: How often there are folds.
-        nested: Whether each of the other folds is validated on in turn.
-
     Raises:
         GraphTransplantError: If it cannot, naming the fold and what it lacks.
 
@@ -533,22 +509,14 @@ def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:
 def _check_part(
     store: GraphStore, graphs: Tensor, metric: str, place: str, *, decides: bool = True
 ) -> None:
-    """Refuse a metric that is not defined on some graphs.
-
-    Args:
-        store: The data set.
-        graphs: Their numbers, int64 ``[graphs]``.
-        metric: The metric.
-        place: What they are, for the message.
-        decides: Whether checkpoints are chosen on them. Average precision is 1 for every model
-            where all is positive, and nothing can be chosen by that.
-    """
+    """Refuse a metric that is not defined on some graphs."""
     targets = as_targets(store.y[graphs], store.num_outputs)
     zeros = torch.zeros_like(targets)
     labels = store.task == "multilabel"
     if metric == "r2":
         found, reason = mean_r2(zeros, targets), "their targets do not differ"
     elif metric == "auroc" or decides:
+        # Where all is positive, average precision is 1 for every model: nothing to choose by.
         found = mean_area_under_roc(zeros, targets, store.task)
         reason = "no label has both values there" if labels else "they are all of one class"
     else:
@@ -562,13 +530,6 @@ def _check_part(
 
 def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str, bool]:
     """Write out the methods of a comparison.
-
-    Args:
-        methods: Names as :func:`~graph_transplant.augment.methods.expand_methods` takes them.
-        search: Take the whole search space of every method that is named without parameters.
-        scale: ``"small"``, ``"medium"`` or ``"large"``. As in the paper, the anchor ratio of Graph
-            Transplant is searched for medium and large data sets only, unless it is asked for by
-            ``transplant-ep:paper``.
 
     Returns:
         Every method, and whether it was asked for by its own name and not as one of a group.
@@ -594,14 +555,7 @@ def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str,
 def _that_serve(
     methods: Mapping[str, bool], models: Sequence[str], store: GraphStore, reporter: Reporter
 ) -> list[str]:
-    """Keep the methods that can train on the data; one that was asked for by name must be able to.
-
-    Args:
-        methods: What :func:`candidates` gives.
-        models: Names of convolutions; a method must be able to train all of them.
-        store: The data set.
-        reporter: Told what is left out.
-    """
+    """Keep the methods that can train on the data; one asked for by name must be able to."""
     built = [
         GraphClassifier.for_data(store, conv=name, layers=1, hidden=8, seed=0) for name in models
     ]

@@ -74,7 +74,7 @@ def render_card(description: Mapping[str, Any]) -> str:
         training_words=_training_words(description),
         limits=_limits(description),
         uses=_uses(description),
-        columns=_columns_needed(reading),
+        columns=str(reading.get("smiles") or ""),
         command=_train_command(description),
         own_split=training["split"] not in ("random", "scaffold", "official"),
         settings=_settings(description),
@@ -553,10 +553,6 @@ def _uses(description: Mapping[str, Any]) -> list[str]:
         f"graph-transplant predict MODEL {fresh} --out predictions.csv",
         f"graph-transplant explain MODEL {fresh} --out explain.html",
     ]
-
-
-def _columns_needed(reading: Mapping[str, Any]) -> str:
-    return str(reading.get("smiles") or "")
 
 
 def _train_command(description: Mapping[str, Any]) -> list[str]:
