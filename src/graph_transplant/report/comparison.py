@@ -238,10 +238,9 @@ def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
             )
         )
     elif lead.verdict.kind in ("none", "worse"):
-        steps.append(
-            ("Plain training is the simplest choice here:",
-             f"graph-transplant train {source} --method {results.reference}")
-        )  # fmt: skip
+        until = "Until that is settled, plain" if lead.verdict.next else "Plain"
+        command = f"graph-transplant train {source} --method {results.reference}"
+        steps.append((f"{until} training is the simplest choice:", command))
     if not lead.verdict.compared:
         steps.append((f"Add {results.reference} and another method to compare.", ""))
     return steps
