@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot, softplus
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import TASKS
+from graph_transplant.metrics import TASKS
 
 CALIBRATION_BINS = 15
 

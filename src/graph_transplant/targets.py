@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, log_softmax, one_hot
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import TASKS, GraphBatch, GraphStore
+from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.metrics import TASKS
 
 
 def as_targets(y: Tensor, num_outputs: int) -> Tensor:

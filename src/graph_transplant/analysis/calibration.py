@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.graphs import TASKS
-from graph_transplant.metrics import measure
+from graph_transplant.metrics import TASKS, measure
 from graph_transplant.scores import CALIBRATION_BINS
 
 TEMPERATURES: Final = (0.2, 20.0)

@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import TASKS, GraphStore, Skipped
+from graph_transplant.graphs import GraphStore, Skipped
+from graph_transplant.metrics import TASKS
 
 # Cells that say that nothing was measured, in lower case.
 MISSING: Final = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})

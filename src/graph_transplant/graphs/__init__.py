@@ -5,7 +5,6 @@ from graph_transplant.graphs.checks import PARTS
 from graph_transplant.graphs.file import StoreWriter
 from graph_transplant.graphs.pyg import pyg_problem
 from graph_transplant.graphs.store import (
-    TASKS,
     GraphStore,
     Rows,
     Skipped,
@@ -15,7 +14,6 @@ from graph_transplant.graphs.store import (
 
 __all__ = [
     "PARTS",
-    "TASKS",
     "GraphBatch",
     "GraphStore",
     "Rows",

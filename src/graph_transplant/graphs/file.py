@@ -21,7 +21,8 @@ from torch import Tensor
 
 from graph_transplant.errors import DataError, check_choice
 from graph_transplant.graphs.checks import checked_pieces, checked_split, require
-from graph_transplant.graphs.store import TASKS, GraphStore, SortedEdges, axis_of, bytes_of
+from graph_transplant.graphs.store import GraphStore, SortedEdges, axis_of, bytes_of
+from graph_transplant.metrics import TASKS
 
 _FORMAT: Final = "graph-transplant store 2"
 # Had no digest, and the rows of directed graphs were senders.

@@ -33,9 +33,8 @@ from graph_transplant.graphs.checks import (
 )
 from graph_transplant.graphs.pyg import flat_tensors
 from graph_transplant.kernels import structure
+from graph_transplant.metrics import TASKS
 from graph_transplant.segments import offsets, ranges
-
-TASKS = ("multiclass", "multilabel", "regression")
 
 # Features of these types are kept as they are and become float32 in batches.
 _SMALL_TYPES: Final = (torch.uint8, torch.int8, torch.bool)

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import TASKS, GraphBatch, GraphStore, as_batch, moments
+from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, moments
 from graph_transplant.graphs.batch import CODE
+from graph_transplant.metrics import TASKS
 from graph_transplant.nn.convolutions import CONVOLUTIONS, Inputs, project
 from graph_transplant.segments import segment_max, segment_sum
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 from graph_transplant import __version__
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import TASKS
+from graph_transplant.metrics import TASKS
 
 FORMAT: Final = 1
 """Number of the format that is written, and the newest that can be read."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from graph_transplant.errors import check_choice
-from graph_transplant.graphs import TASKS
+from graph_transplant.metrics import TASKS
 
 RESAMPLES: Final = 1000
 LEVEL: Final = 0.95
