@@ -39,8 +39,8 @@ from torch_geometric.utils import from_smiles
 import graph_transplant as gt
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES
+from graph_transplant.models import TrainedModel, predict_table, train
 from graph_transplant.nn import evaluating
-from graph_transplant.trained import TrainedModel, predict_table, train
 
 LAYERS, HIDDEN = 3, 128
 BATCH_SIZE = 128
@@ -287,7 +287,9 @@ def measure_parts(
         table = folder / "part.csv"
         write_table(table, chosen, size.part)
         outs = {name: folder / f"part-{name}.csv" for name in ("ours", "pyg")}
-        store = next(iter(stream(table, reading=model.reading, rows_per_chunk=size.part))).store
+        store = next(
+            iter(stream(table, featurizer=model.featurizer, rows_per_chunk=size.part))
+        ).store
         assert store is not None
         graphs = [
             Data(x=each.x, edge_index=each.edge_index, edge_attr=each.edge_attr)
@@ -345,7 +347,7 @@ def readable_by_both(smiles: Sequence[str], model: TrainedModel, folder: Path) -
     table = folder / "readable.csv"
     write_table(table, smiles, len(smiles))
     found = []
-    for chunk in stream(table, reading=model.reading):
+    for chunk in stream(table, featurizer=model.featurizer):
         for number, text in enumerate(chunk.texts, start=chunk.first):
             if number not in chunk.problems and _pyg_reads(text):
                 found.append(text)

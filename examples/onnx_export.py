@@ -16,8 +16,8 @@ import numpy as np
 import onnxruntime
 
 import graph_transplant as gt
-from graph_transplant.trained import train
-from graph_transplant.trained.export import to_onnx
+from graph_transplant.models import train
+from graph_transplant.models.export import to_onnx
 
 
 def main(out: Path, epochs: int) -> None:

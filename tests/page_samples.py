@@ -12,7 +12,7 @@ from typing import Any
 
 from graph_transplant.experiments.protocol import Record
 from graph_transplant.experiments.shown import Mixture, Part, Structure
-from graph_transplant.trained.explanation import Explanation, ModelView
+from graph_transplant.models.explanation import Explanation, ModelView
 
 GOLDEN = Path(__file__).parent / "golden" / "records"
 
@@ -94,7 +94,7 @@ def card(task: str = "multiclass", **changes: Any) -> dict[str, Any]:
         "label_names": names,
         "temperature": 1.0 if regression else 1.34,
         "target_scale": {"mean": [6.5], "std": [1.3]} if regression else None,
-        "reading": {
+        "featurizer": {
             "kind": "molecules",
             "features": "ogb",
             "smiles": "mol",
@@ -174,7 +174,7 @@ def nasty_card(name: str, task: str = "multiclass") -> dict[str, Any]:
     found["data"] = {**found["data"], "name": name, "source": name, "fingerprint": name}
     found["training"] = {**found["training"], "split": name, "model": name, "readout": name}
     reading = {"kind": "molecules", "features": "elements", "elements": [name, "C"]}
-    found["reading"] = {**reading, "smiles": name, "targets": [name], "id": name}
+    found["featurizer"] = {**reading, "smiles": name, "targets": [name], "id": name}
     found["version"] = name
     if found["roc"]:
         found["roc"] = {name: [[0.0, 0.0], [1.0, 1.0]]}

@@ -39,7 +39,7 @@ LAYERS = (
     "datasets",
     "experiments",
     "figures",
-    "trained",
+    "models",
     "report",
     "estimator",
     "paper",

@@ -16,7 +16,7 @@ from rich.console import Console
 from torch_geometric.data import Batch
 
 import graph_transplant as gt
-from graph_transplant.trained import TrainedModel
+from graph_transplant.models import TrainedModel
 
 pytest.importorskip("rdkit")
 SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "predict.py"

@@ -13,10 +13,10 @@ import pytest
 from graph_transplant.experiments.across import across
 from graph_transplant.experiments.results import Results, plain_rows
 from graph_transplant.graphs import Skipped
+from graph_transplant.models.explanation import ExplainedRows
 from graph_transplant.report import write_across, write_report
 from graph_transplant.report.card import write_card
 from graph_transplant.report.explanations import write_explanations, write_gallery
-from graph_transplant.trained.explanation import ExplainedRows
 from made_up import BETTER, PLAIN, UNSURE, made_up, on
 from page_samples import (
     NASTY,

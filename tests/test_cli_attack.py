@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 import graph_transplant as gt
 from graph_transplant.analysis import attack, attack_edges, mean_edges, robustness
 from graph_transplant.cli import main
-from graph_transplant.trained import TrainedModel, train
+from graph_transplant.models import TrainedModel, train
 
 Captured = pytest.CaptureFixture[str]
 

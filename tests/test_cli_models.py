@@ -135,7 +135,7 @@ def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
         found.append(checkpoint.exists())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("graph_transplant.trained.train", go_on)
+    monkeypatch.setattr("graph_transplant.models.train", go_on)
     assert main(long) == 130
     assert found == [True]
     assert f"going on from {checkpoint}" in capfd.readouterr().err
@@ -149,7 +149,7 @@ def test_a_training_stopped_at_once_promises_nothing(
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("graph_transplant.trained.train", stopped)
+    monkeypatch.setattr("graph_transplant.models.train", stopped)
     assert main(["train", str(table), *TRAIN, "--out", str(tmp_path / "m")]) == 130
     assert "stopped before anything was worth keeping" in capfd.readouterr().err
 

@@ -33,8 +33,8 @@ from torch_geometric.data import Data, InMemoryDataset
 import graph_transplant as gt
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.estimator import GraphTransplantClassifier, GraphTransplantRegressor
-from graph_transplant.trained import TrainedModel
-from graph_transplant.trained.fitting import train
+from graph_transplant.models import TrainedModel
+from graph_transplant.models.fitting import train
 
 FAST: dict[str, Any] = {
     "layers": 1,

@@ -53,10 +53,10 @@ from graph_transplant.experiments.structures import (
     output_words,
 )
 from graph_transplant.graphs import GraphStore
+from graph_transplant.models.explanation import explain
+from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.targets import TargetScale
-from graph_transplant.trained.explanation import explain
-from graph_transplant.trained.model import TrainedModel
 
 NO_GRAPHS = {"vanilla", "manifold-mixup", "label-smoothing"}
 TRANSPLANTS = {name for name in METHODS if name.startswith("transplant-")} | {"saliency-shuffled"}
@@ -132,7 +132,7 @@ def test_nothing_is_changed_and_the_seed_decides(motifs: GraphStore) -> None:
 def test_saliency_maps_say_what_the_model_says(motifs: GraphStore) -> None:
     model, _ = ready("vanilla", motifs)
     _, test = parts(motifs)
-    description = {"label_names": list(output_names(test)), "reading": None}
+    description = {"label_names": list(output_names(test)), "featurizer": None}
     wrapped = TrainedModel(model, 1.0, None, description | {"training": {"method": "vanilla"}})
     listed = test.to_pyg()
     for record in made("vanilla", motifs):

@@ -17,11 +17,11 @@ from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments.shown import Structure
 from graph_transplant.experiments.structures import label_words, structures
 from graph_transplant.graphs import GraphStore, Rows
+from graph_transplant.models.explanation import explain, explain_rows, same_features
+from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.saliency import NodeSaliency, margins
 from graph_transplant.targets import TargetScale
-from graph_transplant.trained.explanation import explain, explain_rows, same_reading
-from graph_transplant.trained.model import TrainedModel
 
 
 def wrapped(
@@ -35,7 +35,7 @@ def wrapped(
     """A model as if it had been trained."""
     description = {
         "label_names": names,
-        "reading": reading,
+        "featurizer": reading,
         "data": {"name": "toy"},
         "training": {"method": method, "model": network.conv, "layers": 2},
     }
@@ -300,8 +300,8 @@ def test_models_that_cannot_be_compared_are_refused() -> None:
     names = ["a", "b", "c"]
     ogb = {"kind": "molecules", "features": "ogb", "smiles": "mol"}
     elements = {"kind": "molecules", "features": "elements", "elements": ["C", "N"]}
-    one = wrapped(network_for(store), names, reading=ogb)
-    two = wrapped(network_for(store), names, reading=elements)
+    one = wrapped(network_for(store), names, featurizer=ogb)
+    two = wrapped(network_for(store), names, featurizer=elements)
     with pytest.raises(GraphTransplantError, match=r"read data in different ways.*features ogb"):
         explain({"one": one, "two": two}, store)
     other = wrapped(network_for(store), ["x", "y", "z"])
@@ -313,8 +313,8 @@ def test_models_that_cannot_be_compared_are_refused() -> None:
 
 def test_graphs_that_were_read_in_another_way_are_refused() -> None:
     store = graphs()
-    model = wrapped(network_for(store), ["a", "b", "c"], reading={"kind": "graphs"})
-    store.reading = {"kind": "molecules", "features": "ogb"}
+    model = wrapped(network_for(store), ["a", "b", "c"], featurizer={"kind": "graphs"})
+    store.featurizer = {"kind": "molecules", "features": "ogb"}
     with pytest.raises(DataError, match=r"read in another way.*kind molecules"):
         explain(model, store)
     wide = graphs()
@@ -325,8 +325,8 @@ def test_graphs_that_were_read_in_another_way_are_refused() -> None:
 
 def test_columns_do_not_make_readings_different() -> None:
     ogb = {"kind": "molecules", "features": "ogb"}
-    assert same_reading({**ogb, "smiles": "a", "id": None}, {**ogb, "smiles": "b", "id": "x"})
-    assert same_reading(None, ogb)
+    assert same_features({**ogb, "smiles": "a", "id": None}, {**ogb, "smiles": "b", "id": "x"})
+    assert same_features(None, ogb)
 
 
 # -------------------------------------------------------------------- structure
@@ -443,7 +443,7 @@ def model_of(**reading: Any) -> TrainedModel:
 
     store = from_smiles(["CCO", "CCN"])
     network = GraphClassifier(store.num_node_features, 2, layers=2, hidden=6, seed=0).eval()
-    return wrapped(network, ["0", "1"], reading={**(store.reading or {}), **reading})
+    return wrapped(network, ["0", "1"], featurizer={**(store.featurizer or {}), **reading})
 
 
 def test_rows_of_a_table_are_explained_and_broken_ones_listed(table: Path) -> None:
@@ -483,7 +483,7 @@ def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> Non
         for graph, label in zip(made, ("toxic", "harmless"), strict=True):
             graph.graph["y"] = label
         store = gt.load(made)
-        reading: dict[str, Any] = {**(store.reading or {}), "targets": ["y"], "id": "id"}
+        reading: dict[str, Any] = {**(store.featurizer or {}), "targets": ["y"], "id": "id"}
         made[1].graph["y"] = "toxic"
         line = {"edges": [], "nodes": [{}], "y": "toxic"}
         if form == "networkx":
@@ -495,7 +495,7 @@ def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> Non
         from graph_transplant.datasets.molecules import from_smiles
 
         store = from_smiles(["CCO", "CCN"])
-        reading = {**(store.reading or {}), "smiles": None, "targets": ["kind"], "id": None}
+        reading = {**(store.featurizer or {}), "smiles": None, "targets": ["kind"], "id": None}
         if form == "csv":
             path.write_text("smiles,kind\nCCO,toxic\nCCN,toxic\n")
         elif form == "sdf":
@@ -508,7 +508,7 @@ def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> Non
             path = store.with_targets(torch.tensor([1, 1]), num_outputs=2).to_pyg()
         network = GraphClassifier(store.num_node_features, 2, layers=1, hidden=4, seed=0).eval()
     names = ["harmless", "toxic"]
-    model = wrapped(network, names, reading=None if form == "data" else reading)
+    model = wrapped(network, names, featurizer=None if form == "data" else reading)
     found = explain_rows(model, path, count=2).explanations
     assert [one.truth for one in found] == ["toxic", "toxic"]
     assert [one.views[0].correct for one in found] == [
@@ -524,7 +524,7 @@ def test_the_task_is_that_of_the_model(tmp_path: Path) -> None:
     network = GraphClassifier(store.in_features, 1, layers=1, hidden=4, task="regression").eval()
     scale = TargetScale(torch.zeros(1).double(), torch.ones(1).double())
     reading = {"kind": "molecules", "features": "ogb", "smiles": "smiles", "targets": ["value"]}
-    model = wrapped(network, ["value"], reading=reading, scale=scale)
+    model = wrapped(network, ["value"], featurizer=reading, scale=scale)
     found = explain_rows(model, path, count=3).explanations
     assert [one.truth for one in found] == ["value 1", "value 2", "value 1"]
 
@@ -563,7 +563,7 @@ def test_a_file_is_read_once_for_graphs_and_once_for_targets(
         begun.append(options)
         return gt.datasets.stream(*args, **options)
 
-    monkeypatch.setattr("graph_transplant.trained.explanation.stream", counted)
+    monkeypatch.setattr("graph_transplant.models.explanation.stream", counted)
     model = model_of(smiles="smiles", targets=["toxic"], id=None)
     found = explain_rows(model, path, rows=[2, 300, 699]).explanations
     assert [one.truth for one in found] == ["1", "1", "0"]

@@ -17,10 +17,10 @@ from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.models import TrainedModel
+from graph_transplant.models.export import to_onnx
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.targets import TargetScale
-from graph_transplant.trained import TrainedModel
-from graph_transplant.trained.export import to_onnx
 
 FEATURES, EDGE_FEATURES = 5, 3
 
@@ -29,7 +29,7 @@ def trained(network: gt.GraphClassifier, **changed: Any) -> TrainedModel:
     """A model as if it had been trained: weights are random, dropout must not count."""
     description = {
         "label_names": [f"label {k}" for k in range(network.num_outputs)],
-        "reading": {"kind": "molecules", "features": "ogb"},
+        "featurizer": {"kind": "molecules", "features": "ogb"},
         "data": {"name": "made up"},
     }
     given = {"temperature": 1.7, "scale": None, "description": description, **changed}
@@ -200,7 +200,7 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
     }
     assert told["task"] == "multiclass"
     assert told["label_names"] == ["label 0", "label 1", "label 2"]
-    assert told["reading"] == {"kind": "molecules", "features": "ogb"}
+    assert told["featurizer"] == {"kind": "molecules", "features": "ogb"}
 
 
 def test_same_model_same_file_and_nothing_else(tmp_path: Path) -> None:

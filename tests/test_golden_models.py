@@ -14,7 +14,7 @@ import pytest
 
 import graph_transplant as gt
 from golden.make import MODEL_NAMES, MODELS, inputs
-from graph_transplant.trained import predict_table
+from graph_transplant.models import predict_table
 
 
 def predictions(name: str) -> dict[str, Any]:

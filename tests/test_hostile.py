@@ -34,9 +34,9 @@ import torch
 from graph_transplant.datasets import load, stream
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore
-from graph_transplant.trained.fitting import train
-from graph_transplant.trained.model import TrainedModel
-from graph_transplant.trained.predict import predict_table
+from graph_transplant.models.fitting import train
+from graph_transplant.models.model import TrainedModel
+from graph_transplant.models.predict import predict_table
 
 pytest.importorskip("rdkit")
 
@@ -396,7 +396,7 @@ def store_file(folder: Path) -> bytes:
         edge_counts=store.edge_counts,
         label_names=store.label_names,
         num_continuous=1,
-        reading={"kind": "graphs"},
+        featurizer={"kind": "graphs"},
     )
     store.save(folder / "sound.safetensors")
     content = (folder / "sound.safetensors").read_bytes()
@@ -547,7 +547,7 @@ def wrong_stores(sound: bytes) -> Iterator[tuple[str, bytes]]:
         "label_names ": "abcdef",
         "num_continuous": 10**30,
         "undirected": "yes",
-        "reading": [1],
+        "featurizer": [1],
         "rows": {"number": 1},
         "skipped": 7,
         "x": None,
@@ -672,7 +672,7 @@ def test_endless_rows_stream_in_bounded_memory(root: Path) -> None:
     path.write_bytes(bomb(b"", b'{"nodes": [{}], "edges": []}\n', 1 << 32))
     reading = {"kind": "graphs", "node_labels": None, "node_numbers": 0}
     with guarded():
-        chunks = stream(path, reading=reading)
+        chunks = stream(path, featurizer=reading)
         for _ in range(4):
             assert not next(chunks).problems
 
@@ -907,7 +907,7 @@ def predicted(model: TrainedModel, data: Path, out: Path) -> None:
         assert sum(bool(row["error"]) for row in rows) == done.failed
         assert all(bool(row["error"]) != bool(row["label"]) for row in rows)
         assert all(one_line(row["error"]) for row in rows if row["error"])
-        assert done.rows == sum(len(chunk) for chunk in stream(data, reading=model.reading))
+        assert done.rows == sum(len(chunk) for chunk in stream(data, featurizer=model.featurizer))
     finally:
         # What an interrupted prediction leaves to go on from lies beside the table.
         for file in out.parent.iterdir():

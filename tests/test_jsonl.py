@@ -61,7 +61,7 @@ def with_problem(file: Path, line: Any) -> str:
     assert store.rows.number.tolist() == [1, 3, 4]
     (chunk,) = stream_jsonl(file, targets=True)
     assert chunk.problems == {2: skipped.reason}
-    (known,) = stream_jsonl(file, reading=store.reading, targets=True)
+    (known,) = stream_jsonl(file, featurizer=store.featurizer, targets=True)
     assert list(known.problems) == [2]
     assert "\n" not in skipped.reason
     return skipped.reason
@@ -87,7 +87,7 @@ def test_numbers_come_first_and_labels_become_columns(file: Path) -> None:
     assert store.rows.ids == ("one", "2")
     assert store.rows.texts == ("", "")
     assert store.skipped == ()
-    assert store.reading == {
+    assert store.featurizer == {
         "kind": "graphs",
         "node_labels": ["C", "N"],
         "node_numbers": 2,
@@ -97,7 +97,7 @@ def test_numbers_come_first_and_labels_become_columns(file: Path) -> None:
         "targets": ["y"],
         "id": "id",
     }
-    json.dumps(store.reading)
+    json.dumps(store.featurizer)
 
 
 def test_graphs_without_features_have_none(file: Path) -> None:
@@ -105,8 +105,8 @@ def test_graphs_without_features_have_none(file: Path) -> None:
     store = read_jsonl(write(file, bare, {**bare, "y": "b"}))
     assert store.x is None
     assert store.edge_attr is None
-    assert store.reading is not None
-    assert (store.reading["node_labels"], store.reading["node_numbers"]) == (None, 0)
+    assert store.featurizer is not None
+    assert (store.featurizer.node_labels, store.featurizer.node_numbers) == (None, 0)
     assert store.label_names == ("a", "b")
 
 
@@ -115,8 +115,8 @@ def test_labels_alone_are_kept_small_and_sorted_as_numbers(file: Path) -> None:
         return {"nodes": [{"label": label} for label in labels], "edges": [], "y": len(labels)}
 
     store = read_jsonl(write(file, dots(10, "9"), dots(-1, 10, 9)))
-    assert store.reading is not None
-    assert store.reading["node_labels"] == ["-1", "9", "10"]
+    assert store.featurizer is not None
+    assert store.featurizer.node_labels == ["-1", "9", "10"]
     assert store.field("x").dtype == torch.uint8
     assert store.x is not None
     assert store.x.argmax(1).tolist() == [2, 1, 0, 2, 1]
@@ -154,8 +154,8 @@ def test_what_networkx_writes_is_read(make: Any, file: Path) -> None:
         assert np.allclose(found.numpy(), weights)
         assert np.allclose(data.x.numpy(), [one.nodes[node]["x"] for node in range(7)])
     assert store.undirected is (make is nx.Graph)
-    assert store.reading is not None
-    assert store.reading["directed"] is (make is nx.DiGraph)
+    assert store.featurizer is not None
+    assert store.featurizer.directed is (make is nx.DiGraph)
 
 
 def test_an_undirected_edge_may_be_given_in_both_directions(file: Path) -> None:
@@ -179,15 +179,15 @@ def test_a_directed_graph_keeps_its_edges(file: Path) -> None:
     store = read_jsonl(write(file, graph(directed=True), graph(y=1)))
     assert store.edge_counts.tolist() == [2, 4]
     assert not store.undirected
-    assert store.reading is not None
-    assert store.reading["directed"] is True
+    assert store.featurizer is not None
+    assert store.featurizer.directed is True
     # Symmetric edges are undirected, whatever the flag says.
     edges = graph()["edges"]
     swapped = [{**edge, "source": edge["target"], "target": edge["source"]} for edge in edges]
     store = read_jsonl(write(file, graph(directed=True, edges=edges + swapped), graph(y=1)))
     assert store.undirected
-    assert store.reading is not None
-    assert store.reading["directed"] is False
+    assert store.featurizer is not None
+    assert store.featurizer.directed is False
 
 
 def test_names_of_what_is_not_read_are_noted(file: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -196,8 +196,8 @@ def test_names_of_what_is_not_read_are_noted(file: Path, caplog: pytest.LogCaptu
     line["edges"][0]["weight"] = 2
     with caplog.at_level(logging.WARNING):
         store = read_jsonl(write(file, line, graph(y=1)))
-    assert store.reading is not None
-    assert store.reading["ignored"] == {
+    assert store.featurizer is not None
+    assert store.featurizer.ignored == {
         "graph": ["colour", "year"],
         "node": ["mass"],
         "edge": ["weight"],
@@ -210,8 +210,8 @@ def test_names_of_what_is_not_read_are_noted(file: Path, caplog: pytest.LogCaptu
 def test_thousands_of_names_are_not_all_noted(file: Path) -> None:
     line = graph(**{f"entry {n}": n for n in range(5000)})
     store = read_jsonl(write(file, line, graph(y=1)))
-    assert store.reading is not None
-    assert len(store.reading["ignored"]["graph"]) == 20
+    assert store.featurizer is not None
+    assert len(store.featurizer.ignored["graph"]) == 20
 
 
 # ------------------------------------------------------------------ targets
@@ -262,11 +262,11 @@ def test_targets_and_id_can_have_other_names(file: Path) -> None:
     assert store.y.tolist() == [[0, 1], [1, 1], [0, 1]]
     assert store.rows is not None
     assert store.rows.ids == ("g0", "g1", "g2")
-    assert store.reading is not None
-    assert (store.reading["targets"], store.reading["id"]) == (["a", "b"], "name")
-    assert store.reading["ignored"] == {"graph": ["y"]}
+    assert store.featurizer is not None
+    assert (store.featurizer.targets, store.featurizer.id) == (["a", "b"], "name")
+    assert store.featurizer.ignored == {"graph": ["y"]}
     # A later read takes them as defaults.
-    (chunk,) = stream_jsonl(file, reading=store.reading, targets=True)
+    (chunk,) = stream_jsonl(file, featurizer=store.featurizer, targets=True)
     assert chunk.ids == ("g0", "g1", "g2")
     assert chunk.store is not None
     assert chunk.store.y.tolist() == store.y.tolist()
@@ -319,7 +319,7 @@ def test_targets_are_read_with_the_codec_of_a_model(file: Path) -> None:
     store = read_jsonl(write(file, *(graph(y=y) for y in ("safe", "toxic", "safe"))))
     codec = TargetCodec("multiclass", ("y",), ("safe", "toxic"))
     write(file, *(graph(y=y) for y in ("Toxic", "odd", None, "-", [1, 2], "toxic")))
-    arguments: dict[str, Any] = {"reading": store.reading, "targets": True, "codec": codec}
+    arguments: dict[str, Any] = {"featurizer": store.featurizer, "targets": True, "codec": codec}
     (chunk,) = stream_jsonl(file, **arguments)
     assert chunk.store is not None
     # One class is no error, and its number is that of the model.
@@ -332,7 +332,7 @@ def test_targets_are_read_with_the_codec_of_a_model(file: Path) -> None:
     }
     (labels,) = stream_jsonl(
         write(file, graph(y=[1, None])),
-        reading=store.reading,
+        featurizer=store.featurizer,
         targets=True,
         codec=TargetCodec("multilabel", ("y[0]", "y[1]")),
     )
@@ -343,7 +343,7 @@ def test_targets_are_read_with_the_codec_of_a_model(file: Path) -> None:
 def test_a_codec_saves_going_through_the_file_before(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading = read_jsonl(write(file, graph(y=0), graph(y=1))).reading
+    reading = read_jsonl(write(file, graph(y=0), graph(y=1))).featurizer
     passes: list[int] = []
     rows = jsonl._rows
 
@@ -353,9 +353,9 @@ def test_a_codec_saves_going_through_the_file_before(
 
     monkeypatch.setattr(jsonl, "_rows", counted)
     codec = TargetCodec("multiclass", ("y",), ("0", "1"))
-    list(stream_jsonl(file, reading=reading, targets=True, codec=codec))
+    list(stream_jsonl(file, featurizer=reading, targets=True, codec=codec))
     assert len(passes) == 1
-    list(stream_jsonl(file, reading=reading, targets=True))
+    list(stream_jsonl(file, featurizer=reading, targets=True))
     assert len(passes) == 3
 
 
@@ -533,8 +533,8 @@ def test_a_graph_without_edges_fits_all(file: Path) -> None:
 def test_a_label_that_only_a_skipped_line_has_takes_no_column(file: Path) -> None:
     odd = graph(nodes=[{"id": n, "label": "Xx"} for n in "abc"])
     store = read_jsonl(write(file, odd, graph(), graph(y=1)))
-    assert store.reading is not None
-    assert store.reading["node_labels"] == ["C", "N"]
+    assert store.featurizer is not None
+    assert store.featurizer.node_labels == ["C", "N"]
 
 
 def test_skipped_lines_are_listed_in_order(file: Path) -> None:
@@ -664,7 +664,7 @@ def test_a_stream_gives_the_same_graphs_in_stretches(file: Path) -> None:
     lines: list[Any] = [graph(y=n % 2, id=f"g{n}") for n in range(7)]
     lines[3] = "broken"
     store = read_jsonl(write(file, *lines))
-    chunks = list(stream_jsonl(file, reading=store.reading, targets=True, rows_per_chunk=3))
+    chunks = list(stream_jsonl(file, featurizer=store.featurizer, targets=True, rows_per_chunk=3))
     assert [(chunk.first, chunk.ids) for chunk in chunks] == [
         (1, ("g0", "g1", "g2")),
         (4, ("4", "g4", "g5")),
@@ -701,7 +701,7 @@ def test_rows_can_be_left_out_without_being_parsed(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(file, *(graph(y=n % 2, id=f"g{n}") for n in range(5)))
-    reading = read_jsonl(file).reading
+    reading = read_jsonl(file).featurizer
     parsed: list[bytes] = []
     original = jsonl._parsed
 
@@ -710,21 +710,21 @@ def test_rows_can_be_left_out_without_being_parsed(
         return original(line)
 
     monkeypatch.setattr(jsonl, "_parsed", counted)
-    (chunk,) = stream_jsonl(file, reading=reading, skip_rows=3)
+    (chunk,) = stream_jsonl(file, featurizer=reading, skip_rows=3)
     assert (chunk.first, chunk.ids) == (4, ("g3", "g4"))
     assert len(parsed) == 2
-    assert list(stream_jsonl(file, reading=reading, skip_rows=9)) == []
+    assert list(stream_jsonl(file, featurizer=reading, skip_rows=9)) == []
 
 
 def test_what_a_model_does_not_know_is_a_problem(file: Path) -> None:
-    reading = read_jsonl(write(file, graph(), graph(y=1))).reading
+    reading = read_jsonl(write(file, graph(), graph(y=1))).featurizer
     line = graph()
     line["nodes"][2]["label"] = "Pt"
     odd = graph()
     odd["edges"][0]["label"] = "x" * 500
     directed = graph(directed=True)
     write(file, graph(), line, odd, directed)
-    (chunk,) = stream_jsonl(file, reading=reading)
+    (chunk,) = stream_jsonl(file, featurizer=reading)
     assert chunk.problems == {
         2: "the node label 'Pt' is not among those known: 'C', 'N'",
         3: f"the edge label '{'x' * 40}…' is not among those known: 'double', 'single'",
@@ -736,8 +736,8 @@ def test_what_a_model_does_not_know_is_a_problem(file: Path) -> None:
 
 def test_labels_where_a_model_knows_none_are_a_problem(file: Path) -> None:
     bare = {"nodes": [{}, {}], "edges": []}
-    reading = read_jsonl(write(file, {**bare, "y": 0}, {**bare, "y": 1})).reading
-    (chunk,) = stream_jsonl(write(file, bare, graph()), reading=reading)
+    reading = read_jsonl(write(file, {**bare, "y": 0}, {**bare, "y": 1})).featurizer
+    (chunk,) = stream_jsonl(write(file, bare, graph()), featurizer=reading)
     assert chunk.problems == {
         2: "its nodes have 2 numbers and a label; expected are no numbers and no label"
     }
@@ -757,21 +757,21 @@ def test_labels_where_a_model_knows_none_are_a_problem(file: Path) -> None:
     ],
 )
 def test_a_reading_that_is_damaged(entry: str, value: Any, message: str, file: Path) -> None:
-    reading = read_jsonl(write(file, graph(), graph(y=1))).reading
+    reading = read_jsonl(write(file, graph(), graph(y=1))).featurizer
     assert reading is not None
     with pytest.raises(DataError, match=message):
-        list(stream_jsonl(file, reading={**reading, entry: value}))
+        list(stream_jsonl(file, featurizer={**reading, entry: value}))
 
 
 def test_a_saved_store_reads_further_data_in_the_same_way(file: Path, tmp_path: Path) -> None:
     store = read_jsonl(write(file, graph(), graph(y=1)))
     store.save(tmp_path / "kept.safetensors")
     kept = GraphStore.load(tmp_path / "kept.safetensors")
-    assert kept.reading == store.reading
+    assert kept.featurizer == store.featurizer
     only_nitrogen = graph()
     for node in only_nitrogen["nodes"]:
         node["label"] = "N"
-    (chunk,) = stream_jsonl(write(file, only_nitrogen), reading=kept.reading)
+    (chunk,) = stream_jsonl(write(file, only_nitrogen), featurizer=kept.featurizer)
     assert chunk.store is not None
     assert chunk.store.x is not None
     assert chunk.store.x[:, 2:].tolist() == [[0, 1]] * 3

@@ -166,7 +166,7 @@ def test_the_store_is_as_one_that_is_checked_and_sorted() -> None:
 
 def test_elements_are_those_that_occur_by_atomic_number() -> None:
     store = from_smiles(["CCBr", "c1ccccc1O", "*C", "N"], features="elements")
-    assert store.reading == {
+    assert store.featurizer == {
         "kind": "molecules",
         "features": "elements",
         "elements": ["*", "C", "N", "O", "Br"],
@@ -189,8 +189,8 @@ def test_types_of_bonds(smiles: str, kind: int) -> None:
 
 def test_later_molecules_are_read_with_the_elements_of_the_first() -> None:
     train = from_smiles(["CCO", "CN"], features="elements")
-    assert train.reading is not None
-    chunk = featurize(["OCl", "NC", "[Na+].[Cl-]", "C("], train.reading, first=11)
+    assert train.featurizer is not None
+    chunk = featurize(["OCl", "NC", "[Na+].[Cl-]", "C("], train.featurizer, first=11)
     assert chunk.store is not None
     assert chunk.store.rows is not None
     assert chunk.store.rows.number.tolist() == [12]
@@ -418,7 +418,7 @@ def test_arguments_that_cannot_be_used_are_errors(arguments: dict[str, Any], mes
 
 
 @pytest.mark.parametrize(
-    ("reading", "message"),
+    ("featurizer", "message"),
     [
         ({"kind": "graphs"}, "these are molecules, but the model reads 'graphs'"),
         ({}, "these are molecules, but the model reads None"),
@@ -560,9 +560,9 @@ def test_a_store_without_structures_cannot_be_split() -> None:
 def test_names_and_orders_are_found_from_features(features: str) -> None:
     store = from_smiles(VARIED, features=features)
     assert store.x is not None
-    assert store.reading is not None
-    names = node_names(store.x, store.reading)
-    orders = bond_orders(store.edge_attr, store.reading)
+    assert store.featurizer is not None
+    names = node_names(store.x, store.featurizer)
+    orders = bond_orders(store.edge_attr, store.featurizer)
     known = {"SINGLE": 1.0, "DOUBLE": 2.0, "TRIPLE": 3.0, "AROMATIC": 1.5}
     expected_names, expected_orders = [], []
     for smiles in VARIED:
@@ -624,8 +624,8 @@ def test_coordinates_of_one_atom_and_of_none() -> None:
 
 
 def test_ogbg_molhiv_says_how_it_was_read() -> None:
-    assert ogb.DATASETS["ogbg-molhiv"].reading == OGB
-    assert ogb.DATASETS["ogbg-ppa"].reading is None
+    assert ogb.DATASETS["ogbg-molhiv"].featurizer == OGB
+    assert ogb.DATASETS["ogbg-ppa"].featurizer is None
 
 
 def first_lines(archive: zipfile.ZipFile, member: str, count: int) -> list[list[str]]:

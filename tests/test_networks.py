@@ -13,8 +13,8 @@ from torch_geometric.utils import from_networkx as pyg_from_networkx
 
 from graph_transplant.datasets.networks import (
     Encoder,
+    Featurizer,
     Network,
-    NetworkReading,
     from_networkx,
     stream_networkx,
     target_cells,
@@ -67,7 +67,7 @@ def test_labels_numbers_and_weights_side_by_side() -> None:
     other = nx.Graph()
     other.add_node(0, label="N", x=3)
     store = from_networkx([graph, other], [True, False])
-    assert store.reading == {
+    assert store.featurizer == {
         "kind": "graphs",
         "node_labels": ["7", "C", "N"],
         "node_numbers": 1,
@@ -90,8 +90,8 @@ def test_targets_are_attributes_of_the_graphs_or_given_apart() -> None:
     assert from_networkx(graphs).label_names == ("a", "b")
     doses = from_networkx(graphs, target="dose")
     assert (doses.task, doses.y.flatten().tolist()) == ("regression", [0.5, 1.5, 2.5, 3.5])
-    assert doses.reading is not None
-    assert doses.reading["ignored"] == {"graph": ["y"]}
+    assert doses.featurizer is not None
+    assert doses.featurizer.ignored == {"graph": ["y"]}
     given = from_networkx(graphs, torch.tensor([[1.0, 0.0], [0.0, float("nan")]] * 2))
     assert given.task == "multilabel"
     assert given.y[0].tolist() == [1, 0]
@@ -106,8 +106,8 @@ def test_further_attributes_are_noted(caplog: pytest.LogCaptureFixture) -> None:
     nx.set_edge_attributes(graph, 1, "source")
     with caplog.at_level(logging.WARNING):
         store = from_networkx([graph, graph], [0, 1])
-    assert store.reading is not None
-    assert store.reading["ignored"] == {"node": ["id"], "edge": ["source"]}
+    assert store.featurizer is not None
+    assert store.featurizer.ignored == {"node": ["id"], "edge": ["source"]}
     assert len(caplog.records) == 1
 
 
@@ -165,16 +165,18 @@ def test_targets_have_to_fit_the_graphs() -> None:
 
 def test_further_graphs_get_the_same_columns() -> None:
     store = from_networkx([labelled("C", "N"), labelled("O")], [0, 1])
-    again = from_networkx([labelled("O"), labelled("N")], [0, 1], reading=store.reading)
+    again = from_networkx([labelled("O"), labelled("N")], [0, 1], featurizer=store.featurizer)
     assert again.x is not None
     assert again.x.tolist() == [[0, 0, 1], [0, 1, 0]]
     with pytest.raises(
         DataError, match="graph 0: the node label 'P' is not among those known: 'C'"
     ):
-        from_networkx([labelled("P")], [0], reading=store.reading)
+        from_networkx([labelled("P")], [0], featurizer=store.featurizer)
     chunks = list(
         stream_networkx(
-            [labelled("O"), labelled("P"), labelled("N")], reading=store.reading, rows_per_chunk=2
+            [labelled("O"), labelled("P"), labelled("N")],
+            featurizer=store.featurizer,
+            rows_per_chunk=2,
         )
     )
     assert [(chunk.first, len(chunk), list(chunk.problems)) for chunk in chunks] == [
@@ -205,8 +207,8 @@ def test_edges_of_a_network_are_checked_by_name() -> None:
 
 
 def test_a_reading_survives_json() -> None:
-    reading = NetworkReading(("C",), 2, ("a", "b"), 1, True)
-    assert NetworkReading.from_dict({**reading.as_dict(), "ignored": {}, "id": "id"}) == reading
+    reading = Featurizer(("C",), 2, ("a", "b"), 1, True)
+    assert Featurizer.from_dict({**reading.as_dict(), "ignored": {}, "id": "id"}) == reading
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,9 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.shown import Structure
 from graph_transplant.graphs import GraphStore, Skipped
 from graph_transplant.metrics import METRICS
+from graph_transplant.models.description import check_description
+from graph_transplant.models.explanation import ExplainedRows
+from graph_transplant.models.gallery import mixtures
 from graph_transplant.report.card import render_card, write_card
 from graph_transplant.report.explanations import (
     render_explanations,
@@ -30,9 +33,6 @@ from graph_transplant.report.explanations import (
     write_explanations,
     write_gallery,
 )
-from graph_transplant.trained.description import check_description
-from graph_transplant.trained.explanation import ExplainedRows
-from graph_transplant.trained.gallery import mixtures
 from page_samples import (
     NASTY,
     PHENOL,
@@ -390,7 +390,7 @@ def test_unequal_classes_and_balance_are_told() -> None:
 
 
 def test_a_card_of_other_graphs_does_not_speak_of_molecules() -> None:
-    page = Page(render_card(card(reading=None)))
+    page = Page(render_card(card(featurizer=None)))
     assert "molecule" not in page.text.replace("Bemis", "").split("Molecules that share")[0]
     assert "Predicts the class of a graph" in page.text
     assert "--smiles" not in page.text
@@ -429,7 +429,7 @@ TRAINED_WITH = {
 def test_the_command_has_every_option_of_a_table() -> None:
     made = card("multilabel")
     made["training"] |= {"validation": 0.25, "test": 0.0, "balance": True}
-    made["reading"] |= {"smiles": "my column", "features": "elements", "elements": ["C"]}
+    made["featurizer"] |= {"smiles": "my column", "features": "elements", "elements": ["C"]}
     told = {"smiles": "my column", "target": "NR-AR,NR-ER,SR-p53", "id": "CID"}
     told |= {"features": "elements", "task": "multilabel", "metric": "auroc", "balance": ""}
     told |= {"split": "scaffold", "validation": "0.25", "test": "0.0"}
@@ -438,7 +438,7 @@ def test_the_command_has_every_option_of_a_table() -> None:
 
 def test_the_command_for_an_sdf_names_features_and_no_column_of_structures() -> None:
     made = card("regression")
-    made["reading"] |= {"smiles": None, "id": None}
+    made["featurizer"] |= {"smiles": None, "id": None}
     made["training"]["metric"] = "loss"
     _, options = command_of(made)
     shares = {"split": "scaffold", "validation": "0.1", "test": "0.1"}
@@ -459,7 +459,7 @@ def test_parts_that_were_given_are_not_promised_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reading", "fresh"),
+    ("featurizer", "fresh"),
     [
         ({"kind": "molecules", "features": "ogb", "smiles": "mol"}, "new.csv"),
         ({"kind": "molecules", "features": "ogb", "smiles": None}, "new.sdf"),
@@ -472,7 +472,7 @@ def test_the_example_names_data_that_the_model_can_read(
     reading: dict[str, Any] | None, fresh: str
 ) -> None:
     data = {**card()["data"], "source": "some where/ENZYMES.zip"}
-    page = Page(render_card(card(reading=reading, data=data)))
+    page = Page(render_card(card(featurizer=reading, data=data)))
     for verb, out in (("predict", "predictions.csv"), ("explain", "explain.html")):
         assert f"graph-transplant {verb} MODEL {fresh} --out {out}" in page.text
 
@@ -484,7 +484,7 @@ def test_the_command_trains_the_same_model_again(
     import torch
 
     from graph_transplant.cli import main
-    from graph_transplant.trained import TrainedModel
+    from graph_transplant.models import TrainedModel
 
     monkeypatch.chdir(tmp_path)
     rings = ("c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CCNCC1", "c1ccsc1", "C1CCC1")

@@ -24,7 +24,7 @@ import graph_transplant as gt
 from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore
-from graph_transplant.trained import PredictionSummary, TrainedModel, predict_table, train
+from graph_transplant.models import PredictionSummary, TrainedModel, predict_table, train
 
 QUICK: dict[str, Any] = {"method": "vanilla", "hidden": 8, "layers": 1, "epochs": 1}
 PARTS = ["CCO", "c1ccccc1", "CC(=O)O", "CCN", "C1CCCCC1", "CCCl", "C(=O)N", "CC#N"]
@@ -265,7 +265,7 @@ def test_what_cannot_be_read_is_not_told_of_the_table(
         yield from gt.datasets.stream(*args, **{**options, "rows_per_chunk": 20})
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("graph_transplant.trained.predict.stream", failing)
+    monkeypatch.setattr("graph_transplant.models.predict.stream", failing)
     with pytest.raises(DataError, match=r"^cannot read the graphs: Input/output error$"):
         predict_table(model, store, tmp_path / "out.csv")
     store.save(tmp_path / "motifs.safetensors")
@@ -291,7 +291,7 @@ def test_a_full_disk_is_named(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("graph_transplant.trained.predict.os.fsync", full)
+    monkeypatch.setattr("graph_transplant.models.predict.os.fsync", full)
     with pytest.raises(GraphTransplantError, match=r"^cannot write .*out\.csv: No space left"):
         predict_table(*motif_model, tmp_path / "out.csv")
 
@@ -307,7 +307,7 @@ def test_pyg_graphs_of_another_width_are_errors_of_their_rows(
     sound = from_smiles(["CCO", "CCN"]).to_pyg()
     # The model knows what it was trained on, whichever graphs come first or are the most.
     graphs = [narrow(), narrow(), narrow(), *sound]
-    model = replace(molecule_model, description={**molecule_model.description, "reading": None})
+    model = replace(molecule_model, description={**molecule_model.description, "featurizer": None})
     done = predict_table(model, graphs, tmp_path / "out.csv", rows_per_chunk=2)
     assert (done.rows, done.failed) == (5, 3)
     assert [bool(row["error"]) for row in table(tmp_path / "out.csv")] == [True] * 3 + [False] * 2
@@ -473,7 +473,7 @@ def test_a_killed_process_is_gone_on_with(molecule_model: TrainedModel, tmp_path
     code = (
         "import sys, time, torch\n"
         "torch.set_num_threads(1)\n"
-        "from graph_transplant.trained import TrainedModel, predict_table\n"
+        "from graph_transplant.models import TrainedModel, predict_table\n"
         "model = TrainedModel.load(sys.argv[1])\n"
         "predict_table(model, sys.argv[2], sys.argv[3], rows_per_chunk=20,\n"
         "              progress=lambda rows: time.sleep(0.1))\n"
@@ -523,7 +523,7 @@ def test_a_chunk_is_let_go_before_the_next_but_one(
             ids = tuple(str(number * 5 + k + 1) for k in range(5))
             yield Chunk(number * 5 + 1, ids, ("",) * 5, _numbered(part, number * 5 + 1), {})
 
-    monkeypatch.setattr("graph_transplant.trained.predict.stream", endless)
+    monkeypatch.setattr("graph_transplant.models.predict.stream", endless)
     done = predict_table(model, "anything", tmp_path / "out.csv")
     assert done.rows == 250
     assert most <= 3

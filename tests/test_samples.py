@@ -318,7 +318,7 @@ def molecules(smiles: list[str]) -> GraphStore:
             )
         )
     store = GraphStore.from_pyg(listed, num_outputs=2)
-    store.reading = {"kind": "molecules", "features": "elements", "elements": elements}
+    store.featurizer = {"kind": "molecules", "features": "elements", "elements": elements}
     return store
 
 

@@ -48,7 +48,7 @@ def make_store(graphs: int = 9, seed: int = 0, **changes: Any) -> GraphStore:
         "num_continuous": 1,
         "node_fields": {"mask": batch.x[:, 0] > 0, "place": torch.arange(len(batch.x))},
         "official": torch.arange(graphs) % 3,
-        "reading": {"kind": "graphs", "node_labels": None, "ignored": {"node": ["mass"]}},
+        "featurizer": {"kind": "graphs", "node_labels": None, "ignored": {"node": ["mass"]}},
     }
     return GraphStore(**(arguments | changes))
 
@@ -95,7 +95,7 @@ def test_fingerprints_tell_contents_apart() -> None:
         store.subset([8, *range(8)]),
     ]
     assert len({store.fingerprint(), *(other.fingerprint() for other in others)}) == 6
-    assert make_store(name="other", reading=None).fingerprint() == store.fingerprint()
+    assert make_store(name="other", featurizer=None).fingerprint() == store.fingerprint()
 
 
 @settings(max_examples=40)
@@ -150,7 +150,7 @@ def test_save_and_load(dtype: torch.dtype, tmp_path: Path) -> None:
         # Small integers stay small and mean the same.
         assert again.field("x").dtype == dtype
         assert again.fingerprint() == store.fingerprint() == floats.fingerprint()
-        assert (again.label_names, again.reading) == (store.label_names, store.reading)
+        assert (again.label_names, again.featurizer) == (store.label_names, store.featurizer)
         assert again.undirected == store.undirected
         assert same_content(again.batch([3, 1]), floats.batch([3, 1]))
         assert again.path == path
@@ -287,13 +287,16 @@ UNDIRECTED = GraphStore.from_pyg(random_batch(generator(4)).to_data_list())
         ({"label_names": "abcdefgh"}, "'label_names' of str"),
         ({"undirected": "yes"}, "'undirected' of str"),
         ({"path": "/etc/passwd"}, "'path' of str"),
-        ({"reading": [1]}, "'reading' of list"),
-        ({"reading": {"kind": 5}}, "'kind' .* must be text"),
-        ({"reading": {"elements": ["C", 5]}}, "'elements' .* must be a list of texts"),
-        ({"reading": {"node_labels": {"C": 0}}}, "'node_labels' .* a list of texts or null"),
-        ({"reading": {"edge_numbers": True}}, "'edge_numbers' .* must be an integer"),
-        ({"reading": {"ignored": {"node": [1]}}}, "'ignored' .* must be an object of lists"),
-        ({"reading": {"other": 0.5}}, "'other' .* must be text or a list of texts or an integer"),
+        ({"featurizer": [1]}, "'reading' of list"),
+        ({"featurizer": {"kind": 5}}, "'kind' .* must be text"),
+        ({"featurizer": {"elements": ["C", 5]}}, "'elements' .* must be a list of texts"),
+        ({"featurizer": {"node_labels": {"C": 0}}}, "'node_labels' .* a list of texts or null"),
+        ({"featurizer": {"edge_numbers": True}}, "'edge_numbers' .* must be an integer"),
+        ({"featurizer": {"ignored": {"node": [1]}}}, "'ignored' .* must be an object of lists"),
+        (
+            {"featurizer": {"other": 0.5}},
+            "'other' .* must be text or a list of texts or an integer",
+        ),
     ],
 )
 def test_contents_of_a_file_from_elsewhere_are_checked(
@@ -338,7 +341,9 @@ def test_pieces_with_everything_make_the_file_of_the_whole(tmp_path: Path) -> No
     pieces = [whole.subset(part) for part in ([0, 1, 2, 3], [4], [5, 6, 7, 8])]
     told = {"name": "täst", "label_names": whole.label_names, "num_continuous": 1}
     for official in (None, torch.arange(9) % 3):
-        write(tmp_path / "new" / "a", *pieces, **told, official=official, reading=whole.reading)
+        write(
+            tmp_path / "new" / "a", *pieces, **told, official=official, featurizer=whole.featurizer
+        )
         assert (tmp_path / "new" / "a").read_bytes() == (tmp_path / "whole").read_bytes()
         assert names_in(tmp_path / "new") == ["a"]
 

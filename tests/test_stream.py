@@ -14,7 +14,7 @@ import torch
 from torch_geometric.data import Data
 
 from graph_transplant.datasets import Chunk, load, stream
-from graph_transplant.datasets.networks import NetworkReading
+from graph_transplant.datasets.networks import Featurizer
 from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError
 
@@ -131,7 +131,7 @@ def test_a_table_keeps_its_rows_in_place(place: Path) -> None:
     pytest.importorskip("rdkit")
     store = load(place / "mine.csv", target="y", id="name")
     assert [item.row for item in store.skipped] == [3, 5]
-    (chunk,) = stream(place / "mine.csv", reading=store.reading)
+    (chunk,) = stream(place / "mine.csv", featurizer=store.featurizer)
     assert chunk.ids == ("a", "b", "c", "d", "e")
     assert chunk.texts == ("CC", "O", "C(", "CCO", "N")
     assert list(chunk.problems) == [3]
@@ -139,7 +139,7 @@ def test_a_table_keeps_its_rows_in_place(place: Path) -> None:
     # Without targets, a row that lacks one is a graph.
     assert chunk.store.rows is not None
     assert chunk.store.rows.number.tolist() == [1, 2, 4, 5]
-    (known,) = stream(place / "mine.csv", reading=store.reading, targets=True)
+    (known,) = stream(place / "mine.csv", featurizer=store.featurizer, targets=True)
     assert list(known.problems) == [3, 5]
     assert known.store is not None
     assert known.store.y.tolist() == [0, 1, 0]
@@ -239,13 +239,13 @@ def test_pyg_graphs_need_no_targets_and_are_not_changed() -> None:
 def test_targets_of_one_class_are_read_with_a_codec(place: Path) -> None:
     pytest.importorskip("rdkit")
     codec = TargetCodec("multiclass", ("y",), ("0", "1"))
-    reading = load(place / "mine.csv", target="y").reading
+    reading = load(place / "mine.csv", target="y").featurizer
     (place / "new.csv").write_text("smiles,y\nC,1\nCC,1\nN,\nO,5\n")
     ones = [nx.Graph(nx.path_graph(2), y=1), nx.path_graph(2)]
     for data, arguments, labels, problems in (
         (
             place / "new.csv",
-            {"reading": reading},
+            {"featurizer": reading},
             [1, 1],
             {3: "no target", 4: "`y` must be one of 0, 1; got '5'"},
         ),
@@ -268,8 +268,8 @@ def test_targets_of_one_class_are_read_with_a_codec(place: Path) -> None:
 
 def test_data_of_another_kind_than_the_model(place: Path) -> None:
     pytest.importorskip("rdkit")
-    molecules = load(place / "mine.csv", target="y").reading
-    graphs = load(place / "mine.jsonl").reading
+    molecules = load(place / "mine.csv", target="y").featurizer
+    graphs = load(place / "mine.jsonl").featurizer
     for data, reading, message in (
         (
             place / "mine.jsonl",
@@ -310,20 +310,23 @@ def test_data_of_another_kind_than_the_model(place: Path) -> None:
         ),
     ):
         with pytest.raises(DataError) as caught:
-            stream(data, reading=reading)
+            stream(data, featurizer=reading)
         assert str(caught.value) == message
 
 
 def test_a_store_with_other_features_than_the_model(place: Path) -> None:
     store = load(place / "mine.jsonl")
-    assert store.reading is not None
+    assert store.featurizer is not None
     # Where something stood in the file, and what was not read of it, does not matter.
     elsewhere = {"targets": ["other"], "id": "name", "smiles": "mol", "ignored": {"node": ["mass"]}}
-    assert len(list(stream(store, reading={**store.reading, **elsewhere, "directed": True}))) == 1
+    assert (
+        len(list(stream(store, featurizer={**store.featurizer, **elsewhere, "directed": True})))
+        == 1
+    )
     with pytest.raises(DataError, match=r"mine: .* other features than `reading` has: node_labels"):
-        stream(store, reading={**store.reading, "node_labels": ["C"]})
+        stream(store, featurizer={**store.featurizer, "node_labels": ["C"]})
     # Of a store that does not say how it was read, only widths can be compared, by the model.
-    assert len(list(stream(load("motifs", graphs=6), reading=store.reading))) == 1
+    assert len(list(stream(load("motifs", graphs=6), featurizer=store.featurizer))) == 1
 
 
 @pytest.mark.parametrize(
@@ -354,12 +357,12 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     graph = json.dumps({"nodes": [{"label": "C"}] * 50, "edges": []}) + "\n"
     file = tmp_path / "many.jsonl"
     file.write_text(graph * 500)
-    reading = NetworkReading(node_labels=("C",)).as_dict()
+    reading = Featurizer(node_labels=("C",)).as_dict()
 
     def peak(rows_per_chunk: int) -> int:
         tracemalloc.start()
         try:
-            chunks = stream(file, reading=reading, rows_per_chunk=rows_per_chunk)
+            chunks = stream(file, featurizer=reading, rows_per_chunk=rows_per_chunk)
             assert sum(len(chunk) for chunk in chunks) == 500
             return tracemalloc.get_traced_memory()[1]
         finally:
@@ -375,7 +378,7 @@ def test_a_real_table_streams_as_it_loads(data_dir: Path) -> None:
     file = data_dir / "molecules" / "bace.csv.gz"
     store = load(file, smiles="mol", target="Class", id="CID")
     assert (len(store), store.num_outputs, store.skipped) == (1513, 2, ())
-    chunks = list(stream(file, reading=store.reading, targets=True, rows_per_chunk=500))
+    chunks = list(stream(file, featurizer=store.featurizer, targets=True, rows_per_chunk=500))
     check(chunks, 1, 1513)
     assert [len(chunk) for chunk in chunks] == [500, 500, 500, 13]
     stores = [chunk.store for chunk in chunks if chunk.store is not None]

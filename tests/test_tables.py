@@ -81,7 +81,7 @@ def test_a_table_becomes_molecules_with_targets(tmp_path: Path) -> None:
         (3, "broken", "the SMILES cannot be parsed: unclosed ring 1"),
         (4, "methane", "no target"),
     ]
-    assert store.reading == {
+    assert store.featurizer == {
         "kind": "molecules",
         "features": "ogb",
         "smiles": "smiles",
@@ -99,9 +99,9 @@ def test_numbers_become_a_regression(tmp_path: Path) -> None:
     store = read(write(tmp_path, SMALL), target="value", features="elements")
     assert (store.task, store.label_names) == ("regression", ("value",))
     assert store.y.tolist() == [[0.5], [1.25], [3.0]]
-    assert store.reading is not None
-    assert store.reading["elements"] == ["C", "O"]
-    assert store.reading["id"] is None
+    assert store.featurizer is not None
+    assert store.featurizer.elements == ["C", "O"]
+    assert store.featurizer.id is None
     assert store.rows is not None
     assert store.rows.ids == ("1", "2", "4")
 
@@ -128,15 +128,15 @@ def test_classes_and_elements_of_rows_that_are_left_out_do_not_count(tmp_path: P
     path = write(tmp_path, "smiles,c\nCBr,\nC1C,rare\nCO,a\nCN,b\nC,a\n")
     store = read(path, target="c", features="elements")
     assert store.label_names == ("a", "b")
-    assert store.reading is not None
-    assert store.reading["elements"] == ["C", "N", "O"]
+    assert store.featurizer is not None
+    assert store.featurizer.elements == ["C", "N", "O"]
 
 
 def test_a_store_of_a_table_is_saved_with_its_reading(tmp_path: Path) -> None:
     store = read(write(tmp_path, SMALL), target="active", id="name")
     store.save(tmp_path / "s.safetensors")
     again = GraphStore.load(tmp_path / "s.safetensors")
-    assert again.reading == store.reading
+    assert again.featurizer == store.featurizer
     assert again.fingerprint() == store.fingerprint()
 
 
@@ -237,8 +237,8 @@ def test_the_column_of_structures_is_found_by_its_name(
     names = [name.strip() for name in header.split(",")]
     rows = [",".join({column: s, "y": y}.get(n, "-") for n in names) for s, y in ("Ca", "Nb", "Oa")]
     store = read(write(tmp_path, "\n".join([header, *rows])), target="y")
-    assert store.reading is not None
-    assert store.reading["smiles"] == column
+    assert store.featurizer is not None
+    assert store.featurizer.smiles == column
 
 
 # ------------------------------------------------------------------ rows that cannot be used
@@ -453,7 +453,7 @@ def test_targets_are_read_when_asked_for(tmp_path: Path) -> None:
 
 def test_a_codec_says_how_targets_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, SMALL)
-    reading = read(path, target="active").reading
+    reading = read(path, target="active").featurizer
     codec = TargetCodec("multiclass", ("active",), ("0", "1"))
     passes: list[Path] = []
     rows = tables._table_rows
@@ -465,7 +465,7 @@ def test_a_codec_says_how_targets_are_read(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(tables, "_table_rows", counted)
     # The columns are those asked for, those of the model, or those of the codec.
     for options, model in (({"target": "active"}, None), (None, reading), (None, None)):
-        (chunk,) = stream(path, options, reading=model, targets=True, codec=codec)
+        (chunk,) = stream(path, options, featurizer=model, targets=True, codec=codec)
         assert chunk.store is not None
         assert chunk.store.labels.tolist() == [1, 0, 0]
         assert set(chunk.problems) == {3, 4}
@@ -485,34 +485,34 @@ def test_a_codec_says_how_targets_are_read(tmp_path: Path, monkeypatch: pytest.M
 def test_the_columns_of_a_model_are_the_default(tmp_path: Path) -> None:
     reading = read(
         write(tmp_path, SMALL.replace("smiles", "drug")), smiles="drug", target="active", id="name"
-    ).reading
+    ).featurizer
     assert reading is not None
     (chunk,) = stream(write(tmp_path, "smiles,drug,name,active\nx,C,a,1\ny,N,b,0\n"), None,
-                      reading=reading, targets=True)  # fmt: skip
+                      featurizer=reading, targets=True)  # fmt: skip
     assert (chunk.texts, chunk.ids) == (("C", "N"), ("a", "b"))
     assert chunk.store is not None
     assert chunk.store.labels.tolist() == [1, 0]
     # What the file does not have is found as without a model, or done without.
-    (chunk,) = stream(write(tmp_path, "smiles\nC\nN\n"), None, reading=reading)
+    (chunk,) = stream(write(tmp_path, "smiles\nC\nN\n"), None, featurizer=reading)
     assert (chunk.texts, chunk.ids) == (("C", "N"), ("1", "2"))
     # What is asked for wins.
-    (chunk,) = stream(write(tmp_path, "drug,other\nC,N\n"), {"smiles": "other"}, reading=reading)
+    (chunk,) = stream(write(tmp_path, "drug,other\nC,N\n"), {"smiles": "other"}, featurizer=reading)
     assert chunk.texts == ("N",)
     path = write(tmp_path, "drug,name,other\nC,a,b\n")
-    (chunk,) = stream(path, {"id": "other"}, reading=reading)
+    (chunk,) = stream(path, {"id": "other"}, featurizer=reading)
     assert chunk.ids == ("b",)
 
 
 def test_features_are_those_of_the_model(tmp_path: Path) -> None:
     train = read(write(tmp_path, SMALL), target="active", features="elements")
-    assert train.reading is not None
+    assert train.featurizer is not None
     path = write(tmp_path, "smiles\nCO\nCN\n", "new.csv")
-    (chunk,) = stream(path, reading=train.reading)
+    (chunk,) = stream(path, featurizer=train.featurizer)
     assert chunk.problems == {2: "the element N does not occur in the data of the model"}
     assert chunk.store is not None
     assert chunk.store.num_node_features == train.num_node_features
-    assert chunk.store.reading is not None
-    assert chunk.store.reading["elements"] == ["C", "O"]
+    assert chunk.store.featurizer is not None
+    assert chunk.store.featurizer.elements == ["C", "O"]
 
 
 @pytest.mark.parametrize(
@@ -521,10 +521,14 @@ def test_features_are_those_of_the_model(tmp_path: Path) -> None:
         ({"features": "elements"}, {}, "`features` is elements, which are those of the training"),
         (
             {"features": "elements"},
-            {"reading": {"kind": "molecules", "features": "ogb"}},
+            {"featurizer": {"kind": "molecules", "features": "ogb"}},
             "`features` is elements, but the model was made for ogb",
         ),
-        ({}, {"reading": {"kind": "graphs"}}, "these are molecules, but the model reads 'graphs'"),
+        (
+            {},
+            {"featurizer": {"kind": "graphs"}},
+            "these are molecules, but the model reads 'graphs'",
+        ),
         ({}, {"rows_per_chunk": 0}, "`rows_per_chunk` must be at least 1, got 0"),
         ({}, {"skip_rows": -1}, "`skip_rows` must be at least 0, got -1"),
         ({}, {"workers": 0}, "`workers` must be at least 1, got 0"),
@@ -681,7 +685,7 @@ def test_an_sdf_becomes_molecules_with_targets(tmp_path: Path, name: str, ends: 
         (3, "bad", "the record has no line 'M  END'"),
         (4, "methane", "no target"),
     ]
-    assert store.reading == {
+    assert store.featurizer == {
         "kind": "molecules",
         "features": "ogb",
         "smiles": None,
@@ -802,8 +806,8 @@ def test_sdf_files_that_cannot_be_used_are_errors(
 
 
 def test_a_model_of_a_table_reads_an_sdf(tmp_path: Path) -> None:
-    reading = read(write(tmp_path, SMALL), target="active", id="name").reading
-    (chunk,) = stream(write(tmp_path, sdf(), "mine.sdf"), None, reading=reading)
+    reading = read(write(tmp_path, SMALL), target="active", id="name").featurizer
+    (chunk,) = stream(write(tmp_path, sdf(), "mine.sdf"), None, featurizer=reading)
     every_row([chunk], 5)
     # Its records have no property `name`, so that titles and numbers are their names.
     assert chunk.ids == ("ethanol", "2", "bad", "methane", "amine")
@@ -836,8 +840,8 @@ def test_bace_as_a_regression_with_elements(data_dir: Path) -> None:
     path = data_dir / "molecules" / "bace.csv.gz"
     store = read(path, target="pIC50", features="elements")
     assert (len(store), store.task) == (1513, "regression")
-    assert store.reading is not None
-    assert store.reading["elements"] == ["C", "N", "O", "F", "S", "Cl", "Br", "I"]
+    assert store.featurizer is not None
+    assert store.featurizer.elements == ["C", "N", "O", "F", "S", "Cl", "Br", "I"]
     expected = np.array([row["pIC50"] for row in raw_rows(path)], dtype=np.float32)
     np.testing.assert_array_equal(store.y[:, 0].numpy(), expected)
 

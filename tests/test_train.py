@@ -22,16 +22,16 @@ from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments.splits import Split
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
-from graph_transplant.trained import TrainedModel, train
-from graph_transplant.trained.description import check_description
-from graph_transplant.trained.fitting import (
+from graph_transplant.models import TrainedModel, train
+from graph_transplant.models.description import check_description
+from graph_transplant.models.fitting import (
     confusion,
     output_names,
     random_split,
     residual_bounds,
     roc_points,
 )
-from graph_transplant.trained.intervals import bootstrap_intervals, weighted_measures
+from graph_transplant.models.intervals import bootstrap_intervals, weighted_measures
 from graph_transplant.training import EpochLog
 
 QUICK: dict[str, Any] = {"method": "vanilla", "hidden": 8, "layers": 1, "epochs": 2}
@@ -208,8 +208,8 @@ def test_molecules_are_split_by_scaffold(molecules: Path) -> None:
     assert training["model"] == "gine"
     assert sum(training["sizes"].values()) == 64
     assert training["sizes"]["test"] >= 8
-    assert model.reading is not None
-    assert model.reading["kind"] == "molecules"
+    assert model.featurizer is not None
+    assert model.featurizer.kind == "molecules"
     same = train(store, validation=0.2, test=0.2, split="scaffold", seed=9, **QUICK)
     assert same.description["training"]["sizes"] == training["sizes"]
 
@@ -639,5 +639,5 @@ def test_edge_features_are_taken_in_for_molecules_alone() -> None:
     ]
     store = GraphStore.from_pyg(graphs)
     assert train(store, **QUICK).description["training"]["model"] == "gcs"
-    store.reading = {"kind": "molecules", "features": "ogb"}
+    store.featurizer = {"kind": "molecules", "features": "ogb"}
     assert train(store, **QUICK).description["training"]["model"] == "gine"

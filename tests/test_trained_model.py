@@ -20,9 +20,9 @@ import graph_transplant as gt
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.files import replace_file
 from graph_transplant.graphs import GraphStore
-from graph_transplant.trained import Predictions, TrainedModel, train
-from graph_transplant.trained.description import check_description, plain, read_description
-from graph_transplant.trained.model import usable_device
+from graph_transplant.models import Predictions, TrainedModel, train
+from graph_transplant.models.description import check_description, plain, read_description
+from graph_transplant.models.model import usable_device
 
 
 def trained(task: str) -> tuple[TrainedModel, GraphStore]:
@@ -108,7 +108,7 @@ def test_predictions_are_the_network_heated_or_in_units(
 
 
 def held_out(model: TrainedModel, store: GraphStore) -> set[int]:
-    from graph_transplant.trained.fitting import random_split
+    from graph_transplant.models.fitting import random_split
 
     split = random_split(store, validation=0.1, test=0.1, seed=3)
     assert len(split.train) == model.description["training"]["sizes"]["train"]
@@ -190,7 +190,7 @@ def test_a_saved_model_predicts_the_same(
     assert again.temperature == model.temperature
     assert again.label_names == model.label_names
     assert again.name == "motifs"
-    assert again.reading is None
+    assert again.featurizer is None
     assert repr(again) == repr(model)
     assert sorted(path.name for path in (tmp_path / "deep" / "folder").iterdir()) == [
         "model.json",
@@ -311,7 +311,7 @@ def nested(document: dict[str, Any], field: str, value: object) -> None:
         ("temperature", True, "`temperature` must be a finite number; got True"),
         ("temperature", 10**400, "`temperature` must be a finite number"),
         ("target_scale", {"mean": [1.0], "std": [1.0]}, "`target_scale` must be given for regr"),
-        ("reading", [], "`reading` must be an object; got a list"),
+        ("featurizer", [], "`reading` must be an object; got a list"),
         ("architecture", [1], "`architecture` must be an object; got a list"),
         ("architecture.hidden", 8.0, "`architecture.hidden` must be a whole number"),
         ("architecture.hidden", -1, "`architecture.hidden` must be a whole number"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from graph_transplant.cli import main
-from graph_transplant.trained import TrainedModel, explain_rows
+from graph_transplant.models import TrainedModel, explain_rows
 
 # One process runs the page once for all tests.
 pytestmark = pytest.mark.xdist_group("tutorial")

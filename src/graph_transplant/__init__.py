@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from graph_transplant.experiments.compare import compare
     from graph_transplant.experiments.results import Results, read_results
     from graph_transplant.graphs import GraphStore
+    from graph_transplant.models import TrainedModel, explain, train
     from graph_transplant.nn import GraphClassifier
     from graph_transplant.saliency import NodeSaliency
     from graph_transplant.tensorboard import TensorBoard
-    from graph_transplant.trained import TrainedModel, explain, train
     from graph_transplant.training import augmented_loss, evaluate, fit
 
 _MODULES = {
@@ -38,16 +38,16 @@ _MODULES = {
     "NodeSaliency": "saliency",
     "Results": "experiments.results",
     "TensorBoard": "tensorboard",
-    "TrainedModel": "trained",
+    "TrainedModel": "models",
     "augmented_loss": "training",
     "compare": "experiments.compare",
     "evaluate": "training",
-    "explain": "trained",
+    "explain": "models",
     "fit": "training",
     "load": "datasets",
     "read_results": "experiments.results",
     "stream": "datasets",
-    "train": "trained",
+    "train": "models",
 }
 _SUBPACKAGES = ("augment", "datasets", "figures", "transforms")
 

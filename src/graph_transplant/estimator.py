@@ -1,6 +1,6 @@
 """scikit-learn estimators over graphs: ``fit``, ``predict``, ``predict_proba``, grid search.
 
-What is fitted is a :class:`~graph_transplant.trained.model.TrainedModel`. A part of the graphs
+What is fitted is a :class:`~graph_transplant.models.model.TrainedModel`. A part of the graphs
 given to ``fit`` is held out: it decides when training stops and how sure probabilities are.
 """
 
@@ -34,9 +34,9 @@ from torch_geometric.data import Data
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.experiments.compare import unused_edge_features
 from graph_transplant.files import write_atomically
-from graph_transplant.graphs import GraphStore
-from graph_transplant.trained.fitting import BALANCED, train
-from graph_transplant.trained.model import LABEL_THRESHOLD, WEIGHTS, TrainedModel, digest_of
+from graph_transplant.graphs import Featurizer, GraphStore
+from graph_transplant.models.fitting import BALANCED, train
+from graph_transplant.models.model import LABEL_THRESHOLD, WEIGHTS, TrainedModel, digest_of
 
 Array = npt.NDArray[Any]
 
@@ -164,17 +164,17 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             for name in ("n_features_in_", "feature_names_in_"):
                 # Of a table that was fitted before.
                 self.__dict__.pop(name, None)
-        reading = None if fitting else self.model_.reading
+        featurizer = None if fitting else self.model_.featurizer
         if kind == "store":
             return items  # type: ignore[no-any-return]
         if kind == "smiles":
-            if not fitting and (reading is None or reading.get("kind") != "molecules"):
+            if not fitting and (featurizer is None or featurizer.kind != "molecules"):
                 raise DataError(
                     "`X` holds SMILES strings, but the model was not trained on molecules"
                 )
-            return _from_smiles(items, self.features, reading)
+            return _from_smiles(items, self.features, featurizer)
         if kind == "networkx":
-            return _from_networkx(items, reading)
+            return _from_networkx(items, featurizer)
         return _from_data(items)
 
     def _predict(self, X: Any) -> Array:  # noqa: N803
@@ -215,7 +215,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """Write the fitted estimator into a folder, without pickle.
 
         The folder is that of :meth:`TrainedModel.save()
-        <graph_transplant.trained.model.TrainedModel.save>`, which ``graph-transplant predict``
+        <graph_transplant.models.model.TrainedModel.save>`, which ``graph-transplant predict``
         takes as well, with one file more.
 
         Args:
@@ -347,7 +347,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
     Attributes:
         classes_: The labels, sorted, ``[classes]``; for several labels per graph the numbers of
             their columns.
-        model_: The :class:`~graph_transplant.trained.model.TrainedModel`.
+        model_: The :class:`~graph_transplant.models.model.TrainedModel`.
         history_: Some points of the learning curve, oldest first.
         n_features_in_: Columns of a plain table; not there for graphs.
         feature_names_in_: Their names, where the table is a data frame.
@@ -550,7 +550,7 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
         verbose: 1 shows a progress bar.
 
     Attributes:
-        model_: The :class:`~graph_transplant.trained.model.TrainedModel`.
+        model_: The :class:`~graph_transplant.models.model.TrainedModel`.
         history_: Some points of the learning curve, oldest first.
         n_features_in_: Columns of a plain table; not there for graphs.
         feature_names_in_: Their names, where the table is a data frame.
@@ -750,20 +750,18 @@ def _from_data(items: Sequence[Data]) -> GraphStore:
     return GraphStore.from_pyg(bare, num_outputs=1, num_continuous=int(quantities[-1]) + 1)
 
 
-def _from_smiles(
-    items: Sequence[str], features: str, reading: Mapping[str, Any] | None
-) -> GraphStore:
+def _from_smiles(items: Sequence[str], features: str, featurizer: Featurizer | None) -> GraphStore:
     """Make a store of SMILES, which must all be readable."""
     from graph_transplant.datasets.molecules import featurize, from_smiles
 
     check_choice("features", features, ("ogb", "elements"))
     texts = [str(item) for item in items]
-    if reading is None:
+    if featurizer is None:
         found = from_smiles(texts, features=features)
         problems = {skipped.row: skipped.reason for skipped in found.skipped}
         store: GraphStore | None = found
     else:
-        chunk = featurize(texts, reading)
+        chunk = featurize(texts, featurizer)
         store, problems = chunk.store, dict(chunk.problems)
     for row, reason in problems.items():
         raise DataError(f"`X`: item {row - 1}, {texts[row - 1][:60]!r}: {reason}")
@@ -771,10 +769,10 @@ def _from_smiles(
     return store
 
 
-def _from_networkx(items: Sequence[Any], reading: Mapping[str, Any] | None) -> GraphStore:
+def _from_networkx(items: Sequence[Any], featurizer: Featurizer | None) -> GraphStore:
     from graph_transplant.datasets.networks import from_networkx
 
-    return from_networkx(items, [0.0] * len(items), task="regression", reading=reading)
+    return from_networkx(items, [0.0] * len(items), task="regression", featurizer=featurizer)
 
 
 # -------------------------------------------------------------------- targets
@@ -925,8 +923,7 @@ def _parameters_of(model: TrainedModel) -> dict[str, Any]:
     training = model.description["training"]
     names = ("method", "model", "layers", "hidden", "readout", "dropout", "epochs", "batch_size")
     found = {name: training[name] for name in (*names, "learning_rate", "balance")}
-    reading = model.reading or {}
-    return {**found, "features": reading.get("features", "ogb")}
+    return {**found, "features": model.featurizer.features if model.featurizer else "ogb"}
 
 
 def _read_json(path: Path, name: str) -> dict[str, Any]:

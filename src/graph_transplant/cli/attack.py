@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from graph_transplant.analysis.attack import Attacked
     from graph_transplant.graphs import GraphStore, Skipped
-    from graph_transplant.trained import TrainedModel
+    from graph_transplant.models import TrainedModel
 
 SHOWN_CLASSES = 10
 """So many names of classes are given in a message."""
@@ -75,7 +75,7 @@ def attack(
         raise GraphTransplantError(f"`hops` must be at least 1, got {hops}")
 
     from graph_transplant.analysis.attack import attack_edges, mean_edges, nested_attacks
-    from graph_transplant.trained import TrainedModel
+    from graph_transplant.models import TrainedModel
     from graph_transplant.training import evaluate
 
     loaded = TrainedModel.load(model, device=device)
@@ -176,7 +176,7 @@ def labelled(
     from graph_transplant.graphs import Skipped
 
     options = columns.given()
-    named = list((model.reading or {}).get("targets") or ())
+    named = list(model.featurizer.targets) if model.featurizer else []
     if target is not None:
         named = options["target"] = split_list("target", target)
     if len(named) > 1:
@@ -186,7 +186,7 @@ def labelled(
     codec = TargetCodec("multiclass", tuple(named) or ("y",), model.label_names)
     chunks = stream(
         data,
-        reading=model.reading,
+        featurizer=model.featurizer,
         widths=model.widths,
         rows_per_chunk=sys.maxsize,
         targets=True,

@@ -37,7 +37,7 @@ from graph_transplant.cli.data import (
 from graph_transplant.errors import GraphTransplantError
 
 if TYPE_CHECKING:
-    from graph_transplant.trained import TrainedModel
+    from graph_transplant.models import TrainedModel
 
 CHECKPOINT = ".checkpoint.pt"
 """Where a training that is under way keeps its state, in the folder of the model."""
@@ -117,9 +117,9 @@ def train(
         columns: How the data are read.
     """
     from graph_transplant.files import folder_name
+    from graph_transplant.models import train as run
     from graph_transplant.report.card import write_card
     from graph_transplant.tensorboard import TensorBoard
-    from graph_transplant.trained import train as run
 
     logger = None if tensorboard is None else TensorBoard(tensorboard)
     store = load_data(data, columns)
@@ -267,7 +267,7 @@ def predict(
         fresh: Do not go on from an interrupted prediction.
         columns: How the data are read.
     """
-    from graph_transplant.trained import TrainedModel, predict_table
+    from graph_transplant.models import TrainedModel, predict_table
 
     loaded = TrainedModel.load(model, device=device)
     with prediction_progress() as progress:
@@ -361,8 +361,8 @@ def explain(
     if target is not None:
         given["target"] = split_list("target", target)
 
+    from graph_transplant.models import TrainedModel, explain_rows
     from graph_transplant.report.explanations import write_explanations
-    from graph_transplant.trained import TrainedModel, explain_rows
 
     models = [TrainedModel.load(place, device=device) for place in (model, against) if place]
     explained = explain_rows(
@@ -406,8 +406,8 @@ def show(
         seed: The one number that all randomness derives from.
         columns: How the data are read.
     """
+    from graph_transplant.models import TrainedModel, mixtures
     from graph_transplant.report.explanations import write_gallery
-    from graph_transplant.trained import TrainedModel, mixtures
 
     network = TrainedModel.load(trained) if trained else None
     store = load_data(data, columns)

@@ -24,7 +24,7 @@ from torch_geometric.data import Data, Dataset
 from graph_transplant.datasets import jsonl, motifs, networks, ogb, tables, tu
 from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec, check_codec
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphStore, Rows, pyg_problem
+from graph_transplant.graphs import Featurizer, GraphStore, Rows, pyg_problem
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -150,8 +150,8 @@ class FileFormat:
         read: Reads it.
         options: What :func:`load` takes for it besides the path.
         stream: Reads it a stretch at a time; ``None`` for what is loaded and then cut.
-        reads: Kind of ``reading`` that its graphs have; ``None`` for what has widths alone.
-        holds: What to say that is in such a file, where it has a ``reading``.
+        reads: Kind of ``featurizer`` that its graphs have; ``None`` for what has widths alone.
+        holds: What to say that is in such a file, where it has a ``featurizer``.
     """
 
     kind: str
@@ -226,9 +226,6 @@ _FILE_SUFFIXES: Final = (
     ".ndjson",
 )
 
-# Entries of `reading` that say where something stood or what was left out, not what features are.
-_NO_FEATURES: Final = frozenset({"smiles", "targets", "id", "ignored", "directed"})
-
 
 def _known_names() -> list[str]:
     """Return every name that :func:`load` knows, those of the catalogue first."""
@@ -294,7 +291,7 @@ def load(
 def stream(
     data: str | Path | GraphStore | Dataset | Sequence[Data] | Sequence[nx.Graph[Any]],
     *,
-    reading: Mapping[str, Any] | None = None,
+    featurizer: Featurizer | None = None,
     root: str | Path | None = None,
     rows_per_chunk: int = 2048,
     targets: bool = False,
@@ -311,7 +308,7 @@ def stream(
 
     Args:
         data: As for :func:`load`.
-        reading: ``reading`` of the store that a model was trained on: features become the same
+        featurizer: That of the store a model was trained on: features become the same
             columns, columns of a table have the same names, and a row that does not fit is a
             problem. Found from the data by default, which takes a further pass.
         root: As for :func:`load`.
@@ -327,7 +324,7 @@ def stream(
         **options: As for :func:`load`.
 
     Raises:
-        DataError: If the data cannot be found or read, or are of another kind than ``reading``.
+        DataError: If the data cannot be found or read, or are of another kind than ``featurizer``.
         GraphTransplantError: If an option is unknown or out of range.
 
     Example:
@@ -345,7 +342,7 @@ def stream(
             )
     check_codec(codec, targets)
     arguments = {
-        "reading": reading,
+        "featurizer": featurizer,
         "rows_per_chunk": rows_per_chunk,
         "targets": targets,
         "codec": codec,
@@ -354,12 +351,12 @@ def stream(
     if isinstance(data, str | Path) and str(data) not in GENERATORS:
         path, form = _locate(data, root, options)
         if form.stream is not None:
-            _check_kind(reading, form.reads, f"{path} holds {form.holds}")
+            _check_kind(featurizer, form.reads, f"{path} holds {form.holds}")
             return form.stream(path, {**arguments, "workers": workers}, **options)
         store = form.read(path, **options)
     elif _kind_of_list(data) == _NETWORKX:
         _check_options(_NETWORKX, options, _NETWORKX_OPTIONS)
-        _check_kind(reading, "graphs", "the list holds networkx graphs")
+        _check_kind(featurizer, "graphs", "the list holds networkx graphs")
         return networks.stream_networkx(
             cast("Sequence[nx.Graph[Any]]", data), **{**options, **arguments}
         )
@@ -369,8 +366,8 @@ def stream(
         return _pyg_chunks(data, settings, widths, rows_per_chunk, targets, skip_rows)
     else:
         store = load(data, root, **options)
-    if store.reading is not None:
-        _check_features(reading, store)
+    if store.featurizer is not None:
+        _check_features(featurizer, store)
     return _store_chunks(store, rows_per_chunk, targets, skip_rows)
 
 
@@ -451,7 +448,7 @@ _PYG: Final = "a list of PyG graphs"
 _NETWORKX: Final = "a list of networkx graphs"
 # The first is the graphs.
 _PYG_OPTIONS: Final = tuple(inspect.signature(GraphStore.from_pyg).parameters)[1:]
-_NETWORKX_OPTIONS: Final = ("y", "target", "task", "name", "reading")
+_NETWORKX_OPTIONS: Final = ("y", "target", "task", "name", "featurizer")
 
 
 def _kind_of_list(data: Any) -> str | None:
@@ -600,27 +597,23 @@ _TRAINED_ON: Final = {
 }
 
 
-def _check_kind(reading: Mapping[str, Any] | None, kind: str | None, given: str) -> None:
+def _check_kind(featurizer: Featurizer | None, kind: str | None, given: str) -> None:
     """Raise an error if a model has learnt from data of another kind."""
-    if reading is not None and reading.get("kind") != kind:
-        known = reading.get("kind")
-        trained = _TRAINED_ON.get(str(known), f"data of the kind {known!r}")
-        raise DataError(f"the model was trained on {trained}; {given}")
+    if featurizer is not None and featurizer.kind != kind:
+        raise DataError(f"the model was trained on {_TRAINED_ON[featurizer.kind]}; {given}")
 
 
-def _check_features(reading: Mapping[str, Any] | None, store: GraphStore) -> None:
+def _check_features(featurizer: Featurizer | None, store: GraphStore) -> None:
     """Raise an error if the columns of a store mean something else than those of a model."""
-    if reading is None or store.reading is None:
+    if featurizer is None or store.featurizer is None:
         return
-    kind = store.reading.get("kind")
-    holds = _TRAINED_ON.get(str(kind), f"data of the kind {kind!r}")
-    _check_kind(reading, kind, f"{store.name} holds {holds}")
-    for key in sorted({*reading, *store.reading} - _NO_FEATURES):
-        if reading.get(key) != store.reading.get(key):
-            raise DataError(
-                f"{store.name}: the graphs were read with other features than `reading` has: "
-                f"{key} differs"
-            )
+    kind = store.featurizer.kind
+    _check_kind(featurizer, kind, f"{store.name} holds {_TRAINED_ON[kind]}")
+    if not featurizer.same_features(store.featurizer):
+        raise DataError(
+            f"{store.name}: the graphs were read with other features ({store.featurizer}) than "
+            f"those of the model ({featurizer})"
+        )
 
 
 def _store_chunks(store: GraphStore, rows: int, targets: bool, skip: int) -> Iterator[Chunk]:

@@ -43,7 +43,7 @@ from graph_transplant.datasets.networks import (
 )
 from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec, opened, quoted
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs import Featurizer, GraphStore
 
 SUFFIXES: Final = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 
@@ -202,13 +202,11 @@ def _rows(path: Path, targets: tuple[str, ...], id_entry: str, skip: int) -> Ite
             yield NetworkRow(number, name, str(error))
 
 
-def _entries(
-    options: TableOptions, reading: Mapping[str, Any] | None
-) -> tuple[tuple[str, ...], str]:
+def _entries(options: TableOptions, featurizer: Featurizer | None) -> tuple[tuple[str, ...], str]:
     """Return the entries of the targets and of the id, as given or as in training."""
-    known = reading or {}
-    targets = options.targets or tuple(str(name) for name in known.get("targets") or ("y",))
-    entry = options.id or str(known.get("id") or "id")
+    known = featurizer or Featurizer("graphs")
+    targets = options.targets or known.targets or ("y",)
+    entry = options.id or known.id or "id"
     taken = next((name for name in (*targets, entry) if name in _STRUCTURE), None)
     if taken is not None:
         raise DataError(f"`target` and `id` must not be {quoted(taken)}: that is the graph itself")
@@ -239,7 +237,7 @@ def read_jsonl(path: str | Path, options: TableOptions | None = None) -> GraphSt
         ...     path = Path(folder) / "pairs.jsonl"
         ...     _ = path.write_text(line % ('{"source": 0, "target": 1}', 1) + line % ("", 0))
         ...     store = read_jsonl(path)
-        >>> store.reading["node_labels"], store.x.tolist()
+        >>> store.featurizer["node_labels"], store.x.tolist()
         (['C', 'O'], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
         >>> store.edge_counts.tolist(), store.y.tolist()
         ([2, 0], [1, 0])
@@ -253,7 +251,7 @@ def read_jsonl(path: str | Path, options: TableOptions | None = None) -> GraphSt
         where=str(path),
         targets=targets,
         task=options.task,
-        noted={"targets": list(targets), "id": entry},
+        noted={"targets": tuple(targets), "id": entry},
     )
 
 
@@ -261,7 +259,7 @@ def stream_jsonl(
     path: str | Path,
     options: TableOptions | None = None,
     *,
-    reading: Mapping[str, Any] | None = None,
+    featurizer: Featurizer | None = None,
     rows_per_chunk: int = 2048,
     targets: bool = False,
     codec: TargetCodec | None = None,
@@ -271,8 +269,8 @@ def stream_jsonl(
 
     Args:
         path: The file.
-        options: ``targets``, ``id`` and ``task``; by default those of ``reading``.
-        reading: ``reading`` of another store, to get the same columns.
+        options: ``targets``, ``id`` and ``task``; by default those of ``featurizer``.
+        featurizer: ``featurizer`` of another store, to get the same columns.
         rows_per_chunk: Lines of a stretch.
         targets: Whether targets are to be read.
         codec: How targets are to be read; found from all of them by default.
@@ -288,12 +286,12 @@ def stream_jsonl(
     """
     path = Path(path)
     options = TableOptions() if options is None else options
-    names, entry = _entries(options, reading)
+    names, entry = _entries(options, featurizer)
     return stream_networks(
         lambda skip: _rows(path, names, entry, skip),
         name=_name_of(path),
         where=str(path),
-        reading=reading,
+        featurizer=featurizer,
         rows_per_chunk=rows_per_chunk,
         targets=names if targets else None,
         task=options.task,

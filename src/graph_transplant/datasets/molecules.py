@@ -8,7 +8,7 @@ that are written out are taken into the atoms they hang on. Two kinds of feature
   ring) and 13 for a bond (type, stereo, conjugated). They need no data to be learned from.
 * ``"elements"``: one column for each element of the training data and five for the type of a bond.
 
-What was used stands in ``reading`` of the store, so that a trained model reads further molecules in
+What was used stands in ``featurizer`` of the store, so that a model reads further molecules in
 the same way. RDKit is imported when the first molecule is read; it is the extra ``chem``.
 """
 
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from graph_transplant.datasets.rows import Chunk, check_readable, is_missing, quoted
 from graph_transplant.errors import DataError, check_choice
-from graph_transplant.graphs import GraphStore, Rows, Skipped
+from graph_transplant.graphs import Featurizer, GraphStore, Rows, Skipped
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -493,39 +493,14 @@ def _known_elements(arrays: MoleculeArrays, elements: Sequence[str]) -> Molecule
     return replace(arrays.keep(~wrong), atom_kinds=known, problems=problems)
 
 
-def check_reading(reading: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return how molecules were read, or raise an error if it is not about molecules.
-
-    Args:
-        reading: As kept with a store or a model.
-
-    Raises:
-        DataError: If something else was read, or nothing that is known here.
-
-    Example:
-        >>> check_reading({"kind": "graphs"})
-        Traceback (most recent call last):
-        ...
-        graph_transplant.errors.DataError: these are molecules, but the model reads 'graphs'
-    """
-    if reading.get("kind") != "molecules":
-        raise DataError(f"these are molecules, but the model reads {reading.get('kind')!r}")
-    features = reading.get("features")
-    if features not in FEATURES:
-        raise DataError(
-            f"the features of molecules must be one of {', '.join(FEATURES)}; got {features!r}"
-        )
-    if features == "elements":
-        elements = reading.get("elements")
-        known = isinstance(elements, Sequence) and not isinstance(elements, str)
-        if not known or not elements or not all(element in SYMBOLS for element in elements):
-            raise DataError("`elements` must be a list of the symbols of elements")
-    return reading
+def _check_molecules(featurizer: Featurizer) -> None:
+    if featurizer.kind != "molecules":
+        raise DataError(f"these are molecules, but the model reads {featurizer.kind}")
 
 
 def chunk_of(
     arrays: MoleculeArrays,
-    reading: Mapping[str, Any],
+    featurizer: Featurizer,
     *,
     ids: Sequence[str],
     texts: Sequence[str],
@@ -536,7 +511,7 @@ def chunk_of(
 
     Args:
         arrays: The molecules of ``texts``.
-        reading: How features are made, as in ``reading`` of a store.
+        featurizer: How features are made, as in ``featurizer`` of a store.
         ids: Name of every text.
         texts: The texts.
         first: Row number of the first of them.
@@ -548,31 +523,31 @@ def chunk_of(
     Example:
         >>> texts = ["CO", "C("]
         >>> arrays = molecule_arrays(texts)
-        >>> reading = {"kind": "molecules", "features": "ogb"}
-        >>> chunk_of(arrays, reading, ids=["a", "b"], texts=texts).problems
+        >>> featurizer = Featurizer("molecules")
+        >>> chunk_of(arrays, featurizer, ids=["a", "b"], texts=texts).problems
         {2: 'the SMILES cannot be parsed: unclosed parenthesis'}
     """
-    check_reading(reading)
-    if reading["features"] == "elements":
-        arrays = _known_elements(arrays, reading["elements"])
+    _check_molecules(featurizer)
+    if featurizer.features == "elements":
+        arrays = _known_elements(arrays, featurizer.elements)
     problems = {first + place: reason for place, reason in sorted(arrays.problems.items())}
-    store = _store(arrays, reading, ids, texts, first, name) if len(arrays) else None
+    store = _store(arrays, featurizer, ids, texts, first, name) if len(arrays) else None
     return Chunk(first, tuple(ids), tuple(texts), store, problems)
 
 
 def _store(
     arrays: MoleculeArrays,
-    reading: Mapping[str, Any],
+    featurizer: Featurizer,
     ids: Sequence[str],
     texts: Sequence[str],
     first: int,
     name: str,
 ) -> GraphStore:
-    if reading["features"] == "ogb":
+    if featurizer.features == "ogb":
         node_widths: Sequence[int] = ATOM_CATEGORIES
         edge_widths: Sequence[int] = BOND_CATEGORIES
     else:
-        node_widths, edge_widths = (len(reading["elements"]),), (len(_BOND_TYPES) + 1,)
+        node_widths, edge_widths = (len(featurizer.elements),), (len(_BOND_TYPES) + 1,)
     # Both directions of every bond, sorted by molecule, first atom, second atom.
     starts = np.cumsum(arrays.atom_counts) - arrays.atom_counts
     base = np.repeat(starts, arrays.bond_counts)
@@ -597,13 +572,13 @@ def _store(
             tuple(ids[place] for place in places),
             tuple(texts[place] for place in places),
         ),
-        reading=dict(reading),
+        featurizer=featurizer,
     )
 
 
 def featurize(
     texts: Sequence[str],
-    reading: Mapping[str, Any],
+    featurizer: Featurizer,
     *,
     ids: Sequence[str] | None = None,
     first: int = 1,
@@ -613,7 +588,7 @@ def featurize(
 
     Args:
         texts: SMILES or mol blocks.
-        reading: ``reading`` of the store or model.
+        featurizer: ``featurizer`` of the store or model.
         ids: Name of every text; its row number by default.
         first: Row number of the first text.
         name: Name of the data set.
@@ -625,18 +600,18 @@ def featurize(
         DataError: If RDKit is not installed, or the store or model is not about molecules.
 
     Example:
-        >>> reading = {"kind": "molecules", "features": "elements", "elements": ["C", "O"]}
-        >>> chunk = featurize(["CO", "CN"], reading)
+        >>> featurizer = Featurizer("molecules", features="elements", elements=("C", "O"))
+        >>> chunk = featurize(["CO", "CN"], featurizer)
         >>> chunk.store.x
         tensor([[1., 0.],
                 [0., 1.]])
         >>> chunk.problems
         {2: 'the element N does not occur in the data of the model'}
     """
-    check_reading(reading)
+    _check_molecules(featurizer)
     names = [str(first + place) for place in range(len(texts))] if ids is None else ids
-    arrays = molecule_arrays(texts, reading["features"])
-    return chunk_of(arrays, reading, ids=names, texts=texts, first=first, name=name)
+    arrays = molecule_arrays(texts, featurizer.features)
+    return chunk_of(arrays, featurizer, ids=names, texts=texts, first=first, name=name)
 
 
 def from_smiles(
@@ -674,12 +649,12 @@ def from_smiles(
     if kinds:
         raise DataError(f"`texts` must be SMILES; got {', '.join(sorted(kinds))} among them")
     arrays = molecule_arrays(texts, features)
-    return store_of(arrays, {"kind": "molecules", "features": features}, names, texts, name)
+    return store_of(arrays, Featurizer("molecules", features), names, texts, name)
 
 
 def store_of(
     arrays: MoleculeArrays,
-    reading: Mapping[str, Any],
+    featurizer: Featurizer,
     ids: Sequence[str],
     texts: Sequence[str],
     name: str,
@@ -688,7 +663,7 @@ def store_of(
 
     Args:
         arrays: The molecules of ``texts``.
-        reading: How features are made; elements are added.
+        featurizer: How features are made; elements are added.
         ids: Name of every text.
         texts: The texts.
         name: Name of the data set.
@@ -698,9 +673,9 @@ def store_of(
     """
     skipped = [Skipped(place + 1, ids[place], why) for place, why in arrays.problems.items()]
     check_readable(name, len(texts), skipped)
-    if reading["features"] == "elements":
-        reading = {**reading, "elements": elements_of(arrays)}
-    store = chunk_of(arrays, reading, ids=ids, texts=texts, name=name).store
+    if featurizer.features == "elements":
+        featurizer = replace(featurizer, elements=tuple(elements_of(arrays)))
+    store = chunk_of(arrays, featurizer, ids=ids, texts=texts, name=name).store
     assert store is not None
     store.skipped = tuple(skipped)
     return store
@@ -812,12 +787,12 @@ def scaffold_split(store: GraphStore, validation: float = 0.1, test: float = 0.1
 # ------------------------------------------------------------------ back from features
 
 
-def node_names(x: Tensor, reading: Mapping[str, Any]) -> list[str]:
+def node_names(x: Tensor, featurizer: Featurizer) -> list[str]:
     """Return the element of every atom from its features.
 
     Args:
         x: Features, ``[nodes, features]``.
-        reading: How they were made.
+        featurizer: How they were made.
 
     Returns:
         Symbols, ``*`` where OGB has no category, ``?`` where the features name no element, as when
@@ -825,14 +800,14 @@ def node_names(x: Tensor, reading: Mapping[str, Any]) -> list[str]:
 
     Example:
         >>> store = from_smiles(["CCO", "[Na+].*"])
-        >>> node_names(store.x, store.reading)
+        >>> node_names(store.x, store.featurizer)
         ['C', 'C', 'O', 'Na', '*']
     """
-    check_reading(reading)
-    if reading["features"] == "ogb":
+    _check_molecules(featurizer)
+    if featurizer.features == "ogb":
         symbols = [*SYMBOLS[1:], SYMBOLS[0]]
     else:
-        symbols = list(reading["elements"])
+        symbols = list(featurizer.elements)
     if x.dim() != 2 or x.shape[1] < len(symbols):
         raise DataError(
             f"`x` must have shape [nodes, features] with at least {len(symbols)} features; "
@@ -860,14 +835,12 @@ def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
     ]
 
 
-def bond_orders(
-    edge_attr: Tensor | None, reading: Mapping[str, Any], edges: int = 0
-) -> list[float]:
+def bond_orders(edge_attr: Tensor | None, featurizer: Featurizer, edges: int = 0) -> list[float]:
     """Return the order of every bond from its features.
 
     Args:
         edge_attr: Features, ``[edges, features]``, or ``None``.
-        reading: How they were made.
+        featurizer: How they were made.
         edges: Number of edges where there are no features.
 
     Returns:
@@ -875,10 +848,10 @@ def bond_orders(
 
     Example:
         >>> store = from_smiles(["C=O"])
-        >>> bond_orders(store.edge_attr, store.reading)
+        >>> bond_orders(store.edge_attr, store.featurizer)
         [2.0, 2.0]
     """
-    check_reading(reading)
+    _check_molecules(featurizer)
     if edge_attr is None:
         return [1.0] * edges
     if edge_attr.dim() != 2 or edge_attr.shape[1] < len(_ORDERS):

@@ -7,8 +7,8 @@ Of the attributes of a node or an edge two are read, and those of both become co
   for every label that occurs.
 
 Numbers come first. All graphs have to agree in what they have: those that differ from most others
-are not read, with a reason. The names of all other attributes are noted in ``store.reading``, and
-in the log.
+are not read, with a reason. The names of all other attributes are
+logged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -39,7 +39,7 @@ from graph_transplant.datasets.rows import (
     quoted,
 )
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphStore, Rows, Skipped
+from graph_transplant.graphs import Featurizer, GraphStore, Rows, Skipped
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -112,83 +112,6 @@ class NetworkRow:
     graph: Network | str
     target: Any = None
     lacks_target: bool = False
-
-
-@dataclass(frozen=True)
-class NetworkReading:
-    """What becomes of the attributes: all that is needed to read further graphs in the same way.
-
-    Attributes:
-        node_labels: The labels of nodes in the order of their columns; ``None`` for no labels.
-        node_numbers: How many numbers a node has.
-        edge_labels: Likewise for edges.
-        edge_numbers: Likewise for edges.
-        directed: Whether there are edges without their reverse.
-
-    Example:
-        >>> reading = NetworkReading(node_labels=("C", "N"), node_numbers=1)
-        >>> NetworkReading.from_dict(reading.as_dict()) == reading
-        True
-    """
-
-    node_labels: tuple[str, ...] | None = None
-    node_numbers: int = 0
-    edge_labels: tuple[str, ...] | None = None
-    edge_numbers: int = 0
-    directed: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON values, for ``reading`` of a store."""
-        return {
-            "kind": "graphs",
-            "node_labels": None if self.node_labels is None else list(self.node_labels),
-            "node_numbers": self.node_numbers,
-            "edge_labels": None if self.edge_labels is None else list(self.edge_labels),
-            "edge_numbers": self.edge_numbers,
-            "directed": self.directed,
-        }
-
-    @classmethod
-    def from_dict(cls, reading: Mapping[str, Any]) -> NetworkReading:
-        """Take it from ``reading`` of a store or a model.
-
-        Args:
-            reading: As :meth:`as_dict` gives it; may have more entries.
-
-        Raises:
-            DataError: If it describes something else.
-        """
-        if reading.get("kind") != "graphs":
-            kind = quoted(str(reading.get("kind")))
-            raise DataError(
-                f"`reading` is for data of the kind {kind}; these are graphs with attributes"
-            )
-
-        def labels(key: str) -> tuple[str, ...] | None:
-            value = reading.get(key)
-            if value is None:
-                return None
-            texts = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
-            if not texts or len(set(value)) < len(value) or not value:
-                raise DataError(f"`reading`: {key} must be a list of different texts or null")
-            return tuple(value)
-
-        def width(key: str) -> int:
-            value = reading.get(key, 0)
-            if type(value) is not int or not 0 <= value < 2**31:
-                raise DataError(f"`reading`: {key} must be a whole number, 0 or more")
-            return value
-
-        directed = reading.get("directed", False)
-        if not isinstance(directed, bool):
-            raise DataError("`reading`: directed must be true or false")
-        return cls(
-            node_labels=labels("node_labels"),
-            node_numbers=width("node_numbers"),
-            edge_labels=labels("edge_labels"),
-            edge_numbers=width("edge_numbers"),
-            directed=directed,
-        )
 
 
 # ------------------------------------------------------------------ from attributes to numbers
@@ -274,22 +197,23 @@ class Encoder:
     """Turns the attributes of graphs into numbers, one graph after the other.
 
     Args:
-        reading: What graphs have to have; without it, everything is taken, and labels get their
+        featurizer: What graphs have to have; without it, everything is taken, and labels get their
             places in the order in which they come.
 
     Example:
-        >>> encoder = Encoder(NetworkReading(node_labels=("C", "N")))
+        >>> encoder = Encoder(Featurizer(
+            "graphs", node_labels=("C", "N")))
         >>> encoder.encode(Network(["a", "b"], [{"label": "N"}] * 2, [("a", "b")], [{}])).edge_index
         array([[0, 1],
                [1, 0]], dtype=int32)
     """
 
-    def __init__(self, reading: NetworkReading | None = None) -> None:
-        self.reading = reading
+    def __init__(self, featurizer: Featurizer | None = None) -> None:
+        self.featurizer = featurizer
         self.ignored: dict[str, set[str]] = {"graph": set(), "node": set(), "edge": set()}
-        node = reading.node_labels if reading is not None else None
-        edge = reading.edge_labels if reading is not None else None
-        closed = reading is not None
+        node = featurizer.node_labels if featurizer is not None else None
+        edge = featurizer.edge_labels if featurizer is not None else None
+        closed = featurizer is not None
         self.labels = {
             "node": _Vocabulary("node", {v: n for n, v in enumerate(node or ())}, closed),
             "edge": _Vocabulary("edge", {v: n for n, v in enumerate(edge or ())}, closed),
@@ -330,8 +254,8 @@ class Encoder:
         edge = self._columns("edge", graph.edges, graph, edge_name)
         self._note("graph", graph.others)
         encoded = _joined(index, node, edge, len(names), graph.directed, edge_name)
-        if self.reading is not None:
-            problem = _misfit(self.reading, encoded)
+        if self.featurizer is not None:
+            problem = _misfit(self.featurizer, encoded)
             if problem:
                 raise DataError(problem)
         return encoded
@@ -354,7 +278,7 @@ class Encoder:
             words = texts
             if not set(map(type, texts)) <= {str}:
                 words = [_label(text, number, name) for number, text in enumerate(texts)]
-            if self.reading is None or _labels_of(self.reading, kind) is not None:
+            if self.featurizer is None or _labels_of(self.featurizer, kind) is not None:
                 labels = self.labels[kind].encode(words)
             else:
                 # There is no vocabulary to look in; that there are labels at all does not fit.
@@ -375,8 +299,8 @@ def _shown(name: Hashable) -> str:
     return quoted(name) if isinstance(name, str) else quoted(str(name))[1:-1]
 
 
-def _labels_of(reading: NetworkReading, kind: str) -> tuple[str, ...] | None:
-    return reading.node_labels if kind == "node" else reading.edge_labels
+def _labels_of(featurizer: Featurizer, kind: str) -> tuple[str, ...] | None:
+    return featurizer.node_labels if kind == "node" else featurizer.edge_labels
 
 
 def _complete(key: str, values: list[Any], name: Callable[[int], str]) -> list[Any] | None:
@@ -502,16 +426,24 @@ def _joined(
     return _Encoded(nodes, doubled, node, edge.take(order), False)
 
 
-def _misfit(reading: NetworkReading, encoded: _Encoded) -> str | None:
+def _of_graphs(featurizer: Featurizer | None) -> Featurizer | None:
+    if featurizer is not None and featurizer.kind != "graphs":
+        raise DataError(
+            f"the featurizer is for {featurizer.kind}; these are graphs with attributes"
+        )
+    return featurizer
+
+
+def _misfit(featurizer: Featurizer, encoded: _Encoded) -> str | None:
     """Say what a graph has that others have not, if anything."""
     node, edge = encoded.shape
-    expected = reading.node_numbers, reading.node_labels is not None
+    expected = featurizer.node_numbers, featurizer.node_labels is not None
     if node != expected:
         return f"its nodes have {_says(node)}; expected are {_says(expected)}"
-    expected = reading.edge_numbers, reading.edge_labels is not None
+    expected = featurizer.edge_numbers, featurizer.edge_labels is not None
     if edge is not None and edge != expected:
         return f"its edges have {_says(edge)}; expected are {_says(expected)}"
-    if encoded.directed and not reading.directed:
+    if encoded.directed and not featurizer.directed:
         return "it is directed; expected are undirected graphs"
     return None
 
@@ -535,7 +467,7 @@ class _Survey:
         if encoded.directed:
             self.directed.add(shape)
 
-    def reading(self, encoder: Encoder) -> NetworkReading:
+    def featurizer(self, encoder: Encoder) -> Featurizer:
         """Return what most of the graphs have; the first come, first served where it is even."""
         of_nodes: Counter[tuple[int, bool]] = Counter()
         for (node, _), count in self.counts.items():
@@ -557,7 +489,8 @@ class _Survey:
             whole = all(_WHOLE_NUMBER.fullmatch(name) for name in found)
             return tuple(sorted(found, key=lambda name: (int(name) if whole else 0, name)))
 
-        return NetworkReading(
+        return Featurizer(
+            "graphs",
             node_labels=labels("node", 0) if node[1] else None,
             node_numbers=node[0],
             edge_labels=labels("edge", 1) if edge[1] else None,
@@ -709,11 +642,11 @@ def _features(parts: Sequence[_Columns], labels: Sequence[str] | None) -> Tensor
     return torch.from_numpy(np.concatenate([table, one_hot.astype(np.float32)], axis=1))
 
 
-def _edge_parts(graphs: Sequence[_Graph], reading: NetworkReading) -> list[_Columns]:
+def _edge_parts(graphs: Sequence[_Graph], featurizer: Featurizer) -> list[_Columns]:
     """Return the features of edges; graphs without edges have none, but of the right width."""
     nothing = _Columns(
-        np.empty((0, reading.edge_numbers), dtype=np.float32),
-        None if reading.edge_labels is None else np.empty(0, dtype=np.int32),
+        np.empty((0, featurizer.edge_numbers), dtype=np.float32),
+        None if featurizer.edge_labels is None else np.empty(0, dtype=np.int32),
     )
     return [
         graph.encoded.edge if graph.encoded.edge_index.shape[1] else nothing for graph in graphs
@@ -722,7 +655,7 @@ def _edge_parts(graphs: Sequence[_Graph], reading: NetworkReading) -> list[_Colu
 
 def _store(
     graphs: Sequence[_Graph],
-    reading: NetworkReading,
+    featurizer: Featurizer,
     *,
     name: str,
     noted: Mapping[str, Any],
@@ -730,8 +663,8 @@ def _store(
     values: Sequence[tuple[float, ...]] = (),
     skipped: Sequence[Skipped] = (),
 ) -> GraphStore:
-    """Put graphs together; their labels are places in those of ``reading``."""
-    x = _features([graph.encoded.node for graph in graphs], reading.node_labels)
+    """Put graphs together; their labels are places in those of ``featurizer``."""
+    x = _features([graph.encoded.node for graph in graphs], featurizer.node_labels)
     edges = [graph.encoded.edge_index for graph in graphs]
     return GraphStore(
         x=x,
@@ -739,25 +672,25 @@ def _store(
         y=torch.zeros(len(graphs), dtype=torch.long) if codec is None else codec.tensor(values),
         node_counts=torch.tensor([graph.encoded.nodes for graph in graphs]),
         edge_counts=torch.tensor([index.shape[1] for index in edges]),
-        edge_attr=_features(_edge_parts(graphs, reading), reading.edge_labels),
+        edge_attr=_features(_edge_parts(graphs, featurizer), featurizer.edge_labels),
         name=name,
         task="multiclass" if codec is None else codec.task,
         num_outputs=1 if codec is None else codec.num_outputs,
         label_names=None if codec is None else codec.label_names,
-        num_continuous=reading.node_numbers,
+        num_continuous=featurizer.node_numbers,
         rows=Rows(
             torch.tensor([graph.row.number for graph in graphs]),
             tuple(graph.row.id for graph in graphs),
             ("",) * len(graphs),
         ),
-        reading={**reading.as_dict(), **noted},
+        featurizer=replace(featurizer, **noted),
         skipped=skipped,
     )
 
 
-def _recoded(columns: _Columns, encoder: Encoder, kind: str, reading: NetworkReading) -> _Columns:
-    """Number labels as ``reading`` does."""
-    labels = _labels_of(reading, kind)
+def _recoded(columns: _Columns, encoder: Encoder, kind: str, featurizer: Featurizer) -> _Columns:
+    """Number labels as ``featurizer`` does."""
+    labels = _labels_of(featurizer, kind)
     if labels is None or columns.labels is None:
         return columns
     places = encoder.labels[kind].places
@@ -767,12 +700,12 @@ def _recoded(columns: _Columns, encoder: Encoder, kind: str, reading: NetworkRea
 
 
 def _noted(encoder: Encoder, names: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return what else ``reading`` keeps, and say which attributes were not read."""
+    """Return what else ``featurizer`` keeps, and say which attributes were not read."""
     ignored = {kind: sorted(found) for kind, found in encoder.ignored.items() if found}
     if ignored:
         told = "; ".join(f"{kind}: {', '.join(found)}" for kind, found in ignored.items())
         log.warning("%s: some attributes are not read: %s", where, told)
-    return {**names, **({"ignored": ignored} if ignored else {})}
+    return dict(names)
 
 
 def read_networks(
@@ -794,7 +727,7 @@ def read_networks(
         where: The input, for messages.
         targets: What the targets are called.
         task: The task; found from the targets by default.
-        noted: Further entries of the store's ``reading``.
+        noted: Further entries of the store's ``featurizer``.
         encoder: One that knows what graphs have to have. (default: one that finds out)
         strict: Whether the first row that cannot be used is an error.
 
@@ -842,17 +775,17 @@ def read_networks(
         aims.check_there(where)
     check_readable(where, count, skipped)
     codec = aims.finish(where)
-    reading = encoder.reading
-    if reading is None:
+    featurizer = encoder.featurizer
+    if featurizer is None:
         try:
-            reading = survey.reading(encoder)
+            featurizer = survey.featurizer(encoder)
         except _TooManyLabelsError as error:
             raise DataError(f"{where}: {error}") from None
     kept: list[_Graph] = []
     values: list[tuple[float, ...]] = []
     for graph in graphs:
         try:
-            problem = _misfit(reading, graph.encoded)
+            problem = _misfit(featurizer, graph.encoded)
             if problem:
                 raise DataError(problem)
             values.append(_encode_target(codec, graph.cells))
@@ -868,8 +801,8 @@ def read_networks(
             _Encoded(
                 graph.encoded.nodes,
                 graph.encoded.edge_index,
-                _recoded(graph.encoded.node, encoder, "node", reading),
-                _recoded(graph.encoded.edge, encoder, "edge", reading),
+                _recoded(graph.encoded.node, encoder, "node", featurizer),
+                _recoded(graph.encoded.edge, encoder, "edge", featurizer),
                 graph.encoded.directed,
             ),
         )
@@ -877,7 +810,7 @@ def read_networks(
     ]
     extra = _noted(encoder, noted or {}, where)
     return _store(
-        final, reading, name=name, noted=extra, codec=codec, values=values, skipped=skipped
+        final, featurizer, name=name, noted=extra, codec=codec, values=values, skipped=skipped
     )
 
 
@@ -886,7 +819,7 @@ def stream_networks(
     *,
     name: str,
     where: str,
-    reading: Mapping[str, Any] | None = None,
+    featurizer: Featurizer | None = None,
     rows_per_chunk: int = 2048,
     targets: Sequence[str] | None = None,
     task: str | None = None,
@@ -895,14 +828,14 @@ def stream_networks(
 ) -> Iterator[Chunk]:
     """Read the graphs of an input a stretch at a time, every row exactly once.
 
-    Without a ``reading``, or when targets are asked for without a ``codec``, the input is gone
+    Without a ``featurizer``, or when targets are asked for without a ``codec``, the input is gone
     through twice.
 
     Args:
         rows: Called with a number of rows to leave out, goes through the others.
         name: Name of the data set.
         where: The input, for messages.
-        reading: How graphs are to be read; found from all of them by default.
+        featurizer: How graphs are to be read; found from all of them by default.
         rows_per_chunk: Rows of a stretch.
         targets: What the targets are called; ``None`` if they do not matter.
         task: The task; found from the targets by default.
@@ -917,7 +850,7 @@ def stream_networks(
         >>> [chunk.ids for chunk in chunks]
         [('g1', 'g2'), ('g3',)]
     """
-    known = None if reading is None else NetworkReading.from_dict(reading)
+    known = _of_graphs(featurizer)
     check_codec(codec, targets is not None)
     asked = targets if codec is None else None
     if known is None or asked is not None:
@@ -938,10 +871,10 @@ def stream_networks(
 def _look_through(
     rows: Iterator[NetworkRow],
     where: str,
-    known: NetworkReading | None,
+    known: Featurizer | None,
     targets: Sequence[str] | None,
     task: str | None,
-) -> tuple[NetworkReading, TargetCodec | None]:
+) -> tuple[Featurizer, TargetCodec | None]:
     """Find what most graphs have, and the task, without keeping the graphs."""
     encoder, survey = Encoder(known), _Survey()
     aims = None if targets is None else _TargetSurvey(targets, task)
@@ -961,7 +894,7 @@ def _look_through(
             continue
         survey.see(encoded)
     try:
-        found = survey.reading(encoder) if known is None else known
+        found = survey.featurizer(encoder) if known is None else known
     except _TooManyLabelsError as error:
         raise DataError(f"{where}: {error}") from None
     return found, None if aims is None else aims.finish(where)
@@ -970,7 +903,7 @@ def _look_through(
 def _chunk(
     rows: Sequence[NetworkRow],
     encoder: Encoder,
-    reading: NetworkReading,
+    featurizer: Featurizer,
     codec: TargetCodec | None,
     name: str,
 ) -> Chunk:
@@ -992,7 +925,7 @@ def _chunk(
         graphs.append(_Graph(row, encoded))
     store = None
     if graphs:
-        store = _store(graphs, reading, name=name, noted={}, codec=codec, values=values)
+        store = _store(graphs, featurizer, name=name, noted={}, codec=codec, values=values)
     ids = tuple(row.id for row in rows)
     return Chunk(rows[0].number, ids, ("",) * len(ids), store, problems)
 
@@ -1067,13 +1000,13 @@ def from_networkx(
     target: str = "y",
     task: str | None = None,
     name: str = "graphs",
-    reading: Mapping[str, Any] | None = None,
+    featurizer: Featurizer | None = None,
 ) -> GraphStore:
     """Make a store of networkx graphs.
 
     Of the attributes of nodes and edges, ``x`` (a number or several) and ``label`` are read; of an
     edge without ``x``, its ``weight``. Nothing is left out: the first graph that does not fit is an
-    error. The names of other attributes are noted in ``store.reading["ignored"]``.
+    error. The names of other attributes are noted in ``store.featurizer["ignored"]``.
 
     Args:
         graphs: Graphs or directed graphs.
@@ -1082,7 +1015,7 @@ def from_networkx(
         target: The attribute of a graph that holds its target.
         task: Found from the targets by default, as for tables.
         name: Name of the data set.
-        reading: ``reading`` of another store, to get the same columns.
+        featurizer: ``featurizer`` of another store, to get the same columns.
 
     Raises:
         DataError: If a graph cannot be used; the message names it.
@@ -1091,11 +1024,11 @@ def from_networkx(
         >>> import networkx as nx
         >>> path, star = nx.path_graph(4), nx.star_graph(3)
         >>> store = from_networkx([path, star], ["path", "star"])
-        >>> store.label_names, store.y.tolist(), store.reading["directed"]
+        >>> store.label_names, store.y.tolist(), store.featurizer["directed"]
         (('path', 'star'), [0, 1], False)
     """
     _check_lengths(graphs, y)
-    encoder = Encoder(None if reading is None else NetworkReading.from_dict(reading))
+    encoder = Encoder(_of_graphs(featurizer))
     return read_networks(
         _networkx_rows(graphs, y, target, 0),
         name=name,
@@ -1114,7 +1047,7 @@ def stream_networkx(
     target: str = "y",
     task: str | None = None,
     name: str = "graphs",
-    reading: Mapping[str, Any] | None = None,
+    featurizer: Featurizer | None = None,
     rows_per_chunk: int = 2048,
     targets: bool = False,
     codec: TargetCodec | None = None,
@@ -1128,7 +1061,7 @@ def stream_networkx(
         target: The attribute of a graph that holds its target.
         task: The task.
         name: Name of the data set.
-        reading: ``reading`` of another store.
+        featurizer: ``featurizer`` of another store.
         rows_per_chunk: Graphs of a stretch.
         targets: Whether targets are to be read.
         codec: How targets are to be read; found from all of them by default.
@@ -1145,7 +1078,7 @@ def stream_networkx(
         lambda skip: _networkx_rows(graphs, y, target, skip),
         name=name,
         where=name,
-        reading=reading,
+        featurizer=featurizer,
         rows_per_chunk=rows_per_chunk,
         targets=(target,) if targets else None,
         task=task,

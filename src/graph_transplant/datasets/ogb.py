@@ -39,7 +39,7 @@ import logging
 import tempfile
 import urllib.request
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, cast, final
@@ -50,7 +50,7 @@ import torch
 
 from graph_transplant.datasets import molecules, tu
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import GraphStore, StoreWriter
+from graph_transplant.graphs import Featurizer, GraphStore, StoreWriter
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class _Recipe:
         node_categories: How many categories each node feature has; none for no node features.
         edge_categories: Likewise for edge features; none where these are numbers.
         edge_numbers: How many numbers an edge has whose mean over its edges goes to a node.
-        reading: How further graphs can be read in the same way, if they can.
+        featurizer: How further graphs can be read in the same way, if they can.
     """
 
     split: str
@@ -89,7 +89,7 @@ class _Recipe:
     node_categories: tuple[int, ...] = ()
     edge_categories: tuple[int, ...] = ()
     edge_numbers: int = 0
-    reading: Mapping[str, str] | None = None
+    featurizer: Featurizer | None = None
 
     def parts(self) -> dict[str, str]:
         """Return where each table lies."""
@@ -108,7 +108,7 @@ DATASETS: Final[dict[str, _Recipe]] = {
         label_names=("inactive", "active"),
         node_categories=molecules.ATOM_CATEGORIES,
         edge_categories=molecules.BOND_CATEGORIES,
-        reading={"kind": "molecules", "features": "ogb"},
+        featurizer=Featurizer("molecules"),
     ),
     "ogbg-ppa": _Recipe(split="species", classes=37, edge_numbers=7),
 }
@@ -594,7 +594,7 @@ def load(path: str | Path) -> GraphStore:
 
 def _load_cached(cached: Path, name: str) -> GraphStore:
     store = GraphStore.load(cached)
-    store.reading = DATASETS[name].reading
+    store.featurizer = DATASETS[name].featurizer
     return store
 
 

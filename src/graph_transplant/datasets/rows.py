@@ -133,8 +133,8 @@ class TableOptions:
         return cls(smiles=smiles, targets=names, id=id, features=features, task=task)
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns as JSON values, for ``reading`` of a store."""
-        return {"smiles": self.smiles, "targets": list(self.targets), "id": self.id}
+        """Return the columns for the featurizer of a store."""
+        return {"smiles": self.smiles, "targets": self.targets, "id": self.id}
 
 
 def quoted(text: str) -> str:

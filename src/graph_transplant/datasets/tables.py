@@ -28,7 +28,6 @@ import numpy as np
 
 from graph_transplant.datasets.molecules import (
     MoleculeArrays,
-    check_reading,
     chemistry,
     chunk_of,
     molecule_arrays,
@@ -45,7 +44,7 @@ from graph_transplant.datasets.rows import (
     quoted,
 )
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphStore, Skipped
+from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 
 # A row, or a record of an SDF, is not longer: packed zeros must not unpack into memory without end.
 _LONGEST_LINE: Final = 1 << 20
@@ -218,20 +217,20 @@ def _structures(path: Path, columns: Sequence[str]) -> str:
 
 
 def _with_defaults(
-    options: TableOptions, reading: Mapping[str, Any], columns: Sequence[str]
+    options: TableOptions, featurizer: Featurizer, columns: Sequence[str]
 ) -> TableOptions:
     """Fill in the columns that a model was read from, as far as this file has them."""
 
     def there(name: Any) -> bool:
         return isinstance(name, str) and columns.count(name) == 1
 
-    smiles, name, targets = (reading.get(key) for key in ("smiles", "id", "targets"))
-    known = isinstance(targets, Sequence) and all(map(there, targets))
+    smiles, name, targets = featurizer.smiles, featurizer.id, featurizer.targets
+    known = all(map(there, targets))
     return replace(
         options,
         smiles=smiles if options.smiles is None and there(smiles) else options.smiles,
         id=name if options.id is None and there(name) else options.id,
-        targets=tuple(targets) if targets and known and not options.targets else options.targets,
+        targets=targets if targets and known and not options.targets else options.targets,
     )
 
 
@@ -321,11 +320,11 @@ def _broken_row(path: Path, lines: _Lines, start: int, error: csv.Error) -> str:
     return f"the row is broken ({error})"
 
 
-def _table(path: Path, options: TableOptions, reading: Mapping[str, Any] | None) -> _Source:
+def _table(path: Path, options: TableOptions, featurizer: Featurizer | None) -> _Source:
     with opened(path) as file:
         columns, _ = _header(path, _Lines(file, path, _LONGEST_LINE))
-    if reading is not None:
-        options = _with_defaults(options, reading, columns)
+    if featurizer is not None:
+        options = _with_defaults(options, featurizer, columns)
     if options.smiles is None:
         options = replace(options, smiles=_structures(path, columns))
     # All columns are looked up now, so that a wrong one is told before anything is read.
@@ -414,7 +413,7 @@ def _record_row(record: Sequence[str], options: TableOptions) -> _Row:
     return _Row("\n".join((head, *record[1 : end + 1], "")), name, cells)
 
 
-def _sdf(path: Path, options: TableOptions, reading: Mapping[str, Any] | None) -> _Source:
+def _sdf(path: Path, options: TableOptions, featurizer: Featurizer | None) -> _Source:
     if options.smiles is not None:
         raise GraphTransplantError(
             f"{path}: `smiles` names a column of a table; the structures of an SDF have none"
@@ -422,13 +421,13 @@ def _sdf(path: Path, options: TableOptions, reading: Mapping[str, Any] | None) -
     with opened(path) as file:
         if next(_records(path, file), None) is None:
             raise DataError(f"{path}: is empty")
-    if reading is not None:
-        options = replace(_with_defaults(options, reading, _columns_of(path)), smiles=None)
+    if featurizer is not None:
+        options = replace(_with_defaults(options, featurizer, _columns_of(path)), smiles=None)
     return _Source(path, options, partial(_record_rows, path, options))
 
 
-def _source(path: Path, options: TableOptions, reading: Mapping[str, Any] | None) -> _Source:
-    return (_sdf if _suffix(path) in _RECORDS else _table)(path, options, reading)
+def _source(path: Path, options: TableOptions, featurizer: Featurizer | None) -> _Source:
+    return (_sdf if _suffix(path) in _RECORDS else _table)(path, options, featurizer)
 
 
 # ------------------------------------------------------------------ data sets
@@ -498,8 +497,8 @@ def read_table(path: str | Path, options: TableOptions | None = None) -> GraphSt
     arrays, codec, values = _read_targets(source, rows, arrays)
     skipped = [Skipped(place + 1, ids[place], why) for place, why in arrays.problems.items()]
     check_readable(str(path), len(rows), skipped)
-    reading = {"kind": "molecules", "features": features, **source.options.columns()}
-    store = store_of(arrays, reading, ids, [row.text for row in rows], _name(path))
+    featurizer = Featurizer("molecules", features, **source.options.columns())
+    store = store_of(arrays, featurizer, ids, [row.text for row in rows], _name(path))
     return store.with_targets(
         codec.tensor(values),
         task=codec.task,
@@ -556,7 +555,7 @@ def stream_table(
     path: str | Path,
     options: TableOptions | None = None,
     *,
-    reading: Mapping[str, Any] | None = None,
+    featurizer: Featurizer | None = None,
     rows_per_chunk: int = _ROWS,
     targets: bool = False,
     codec: TargetCodec | None = None,
@@ -568,13 +567,13 @@ def stream_table(
     Args:
         path: The file: CSV, TSV or SDF, plain or packed with gzip.
         options: Columns, features and task.
-        reading: ``reading`` of a model: features are made as for it, and its columns are used
+        featurizer: ``featurizer`` of a model: features are made as for it, and its columns are used
             where ``options`` names none and the file has them.
         rows_per_chunk: How many rows a chunk has.
         targets: Whether targets are read. Without a ``codec`` the file is then gone through twice,
             first to find the task and the classes.
         codec: How targets are to be read, such as those of a model. Its names are the columns where
-            neither ``options`` nor ``reading`` names any.
+            neither ``options`` nor ``featurizer`` names any.
         skip_rows: How many rows to pass over, unread, at the beginning.
         workers: How many processes read molecules; with 1 it is done here.
 
@@ -602,12 +601,12 @@ def stream_table(
             raise GraphTransplantError(f"`{argument}` must be at least {least}, got {value}")
     path = Path(path)
     options = options or TableOptions()
-    how = _features(options, reading)
+    how = _features(options, featurizer)
     check_codec(codec, targets)
     if not targets:
         options = replace(options, targets=())
-        reading = None if reading is None else {**reading, "targets": []}
-    source = _source(path, options, reading)
+        featurizer = None if featurizer is None else replace(featurizer, targets=())
+    source = _source(path, options, featurizer)
     if codec is not None and not source.options.targets:
         source = _source(path, replace(source.options, targets=codec.names), None)
     if targets and not source.options.targets:
@@ -621,31 +620,29 @@ def stream_table(
             f"({_listed(codec.names)}); got {_listed(source.options.targets)}"
         )
     chemistry()
-    how = {**how, **source.options.columns()}
+    how = replace(how, **source.options.columns())
     return _stream(source, how, rows_per_chunk, targets, codec, skip_rows, workers)
 
 
-def _features(options: TableOptions, reading: Mapping[str, Any] | None) -> dict[str, Any]:
+def _features(options: TableOptions, featurizer: Featurizer | None) -> Featurizer:
     """How features are made: as for the model, or as asked for."""
-    if reading is None:
+    if featurizer is None:
         if options.features == "elements":
             raise GraphTransplantError(
-                "`features` is elements, which are those of the training data: `reading` of a "
+                "`features` is elements, which are those of the training data: `featurizer` of a "
                 "model must say which"
             )
-        return {"kind": "molecules", "features": "ogb"}
-    check_reading(reading)
-    if options.features not in (None, reading["features"]):
+        return Featurizer("molecules")
+    if options.features not in (None, featurizer.features):
         raise GraphTransplantError(
-            f"`features` is {options.features}, but the model was made for {reading['features']}"
+            f"`features` is {options.features}, but the model was made for {featurizer.features}"
         )
-    keys = ("kind", "features", "elements")
-    return {key: reading[key] for key in keys if key in reading}
+    return featurizer
 
 
 def _stream(
     source: _Source,
-    reading: Mapping[str, Any],
+    featurizer: Featurizer,
     rows_per_chunk: int,
     targets: bool,
     codec: TargetCodec | None,
@@ -662,10 +659,10 @@ def _stream(
     first = skip_rows + 1
     name = _name(source.path)
     jobs = (_job(stretch, codec) for stretch in _stretches(rows, rows_per_chunk))
-    for job, arrays in _in_order(jobs, reading["features"], workers):
+    for job, arrays in _in_order(jobs, featurizer.features, workers):
         ids = [row.id or str(first + place) for place, row in enumerate(job.rows)]
         texts = [row.text for row in job.rows]
-        chunk = chunk_of(arrays, reading, ids=ids, texts=texts, first=first, name=name)
+        chunk = chunk_of(arrays, featurizer, ids=ids, texts=texts, first=first, name=name)
         yield chunk if codec is None else _with_targets(chunk, codec, job.values)
         first += len(job.rows)
 

@@ -364,7 +364,7 @@ def automatic_model(store: GraphStore) -> str:
         >>> automatic_model(load("motifs", graphs=12))
         'gcs'
     """
-    molecules = store.reading is not None and store.reading.get("kind") == "molecules"
+    molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
     return "gine" if molecules and store.num_edge_features else "gcs"
 
 

@@ -77,7 +77,7 @@ class Mixture:
 
     Example:
         >>> import graph_transplant as gt
-        >>> from graph_transplant.trained import mixtures
+        >>> from graph_transplant.models import mixtures
         >>> store = gt.load("motifs", graphs=60)
         >>> found = mixtures(store, method="transplant-dp", count=2, epochs=1, hidden=8)
         >>> len(found), 0 <= found[0].weight <= 1

@@ -131,33 +131,27 @@ def atoms_of(batch: GraphBatch, store: GraphStore) -> tuple[list[str], list[floa
 def _node_names(batch: GraphBatch, store: GraphStore) -> tuple[list[str], bool]:
     """Names of all nodes of a batch, and whether these are the elements of molecules.
 
-    A reading may come from anywhere: one that does not fit the features names nothing.
+    A featurizer may come from anywhere: one that does not fit the features names nothing.
     """
     nameless = [""] * batch.num_nodes, False
-    reading = store.reading or {}
+    featurizer = store.featurizer
     if batch.x is None:
         return nameless
     from graph_transplant.datasets.molecules import node_names, one_hot_names
 
     x = batch.x.cpu()
-    if reading.get("kind") == "molecules":
+    if featurizer is not None and featurizer.kind == "molecules":
         try:
-            return node_names(x, reading), True
+            return node_names(x, featurizer), True
         except DataError:
             return nameless
     elements = _TU_ELEMENTS.get(store.name)
     if elements is not None and x.shape[1] == len(elements):
         return one_hot_names(x, elements, "?"), True
-    labels, numbers = reading.get("node_labels"), reading.get("node_numbers") or 0
-    if (
-        reading.get("kind") == "graphs"
-        and isinstance(labels, list | tuple)
-        and isinstance(numbers, int)
-        and numbers >= 0
-        and labels
-        and x.shape[1] - numbers == len(labels)
-    ):
-        return one_hot_names(x[:, numbers:], [str(label) for label in labels], ""), False
+    if featurizer is not None and featurizer.node_labels:
+        labels, numbers = featurizer.node_labels, featurizer.node_numbers
+        if x.shape[1] - numbers == len(labels):
+            return one_hot_names(x[:, numbers:], labels, ""), False
     return nameless
 
 
@@ -167,11 +161,11 @@ def _orders(batch: GraphBatch, store: GraphStore) -> list[float] | None:
     if attr is None:
         return None
     attr = attr.cpu()
-    if store.reading is not None:
+    if store.featurizer is not None:
         from graph_transplant.datasets.molecules import bond_orders
 
         try:
-            return bond_orders(attr, store.reading)
+            return bond_orders(attr, store.featurizer)
         except DataError:  # as for the names
             return None
     orders = _TU_ORDERS[store.name]

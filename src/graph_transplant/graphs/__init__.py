@@ -2,6 +2,7 @@
 
 from graph_transplant.graphs.batch import GraphBatch, as_batch
 from graph_transplant.graphs.checks import PARTS
+from graph_transplant.graphs.featurizer import Featurizer
 from graph_transplant.graphs.file import StoreWriter
 from graph_transplant.graphs.pyg import pyg_problem
 from graph_transplant.graphs.store import (
@@ -14,6 +15,7 @@ from graph_transplant.graphs.store import (
 
 __all__ = [
     "PARTS",
+    "Featurizer",
     "GraphBatch",
     "GraphStore",
     "Rows",

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from graph_transplant.errors import DataError, check_choice
 from graph_transplant.graphs.checks import checked_pieces, checked_split, require
+from graph_transplant.graphs.featurizer import Featurizer
 from graph_transplant.graphs.store import GraphStore, SortedEdges, axis_of, bytes_of
 from graph_transplant.metrics import TASKS
 
@@ -66,7 +67,7 @@ class StoreWriter:
         num_continuous: The first so many columns of ``x`` are continuous.
         official: The official split of all graphs, integer ``[graphs]``; by default that of the
             pieces.
-        reading: How the graphs were read.
+        featurizer: How rows became features.
 
     Raises:
         DataError: When a piece does not fit those before it, or the arguments do not fit them.
@@ -92,7 +93,7 @@ class StoreWriter:
         label_names: Sequence[str] | None = None,
         num_continuous: int = 0,
         official: Tensor | None = None,
-        reading: Mapping[str, Any] | None = None,
+        featurizer: Featurizer | None = None,
     ) -> None:
         self.path, self.name = Path(path), name
         self._described: dict[str, Any] = {
@@ -102,7 +103,7 @@ class StoreWriter:
             "label_names": None if label_names is None else [str(label) for label in label_names],
             "num_continuous": num_continuous,
             "undirected": True,
-            "reading": reading,
+            "featurizer": None if featurizer is None else featurizer.to_dict(),
         }
         self._official = official
         self._outputs = 0
@@ -248,7 +249,6 @@ def load(path: str | Path, *, check: bool = False) -> GraphStore:
             _expect(fits, "it is damaged: its digest is that of another content")
         store = _store_of(tensors, json.loads(metadata["store"]), by_receiver=form == _FORMAT)
         if check:
-            _check_reading(store.reading)
             for order, undirected in checked_pieces(store):
                 fits = torch.equal(order, torch.arange(len(order)))
                 _expect(fits and undirected >= store.undirected, "its edges are not in order")
@@ -281,7 +281,8 @@ _DESCRIBED: Final = {
     "label_names": list | None,
     "num_continuous": int,
     "undirected": bool,
-    "reading": dict | None,
+    "featurizer": dict | None,
+    "reading": dict | None,  # its name in files of version 0.1
 }
 # Larger numbers of nodes, edges or outputs are a mistake, or meant to overflow.
 _TOO_LARGE: Final = 2**31
@@ -300,6 +301,8 @@ def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: boo
         fits = fits and not (key.endswith("_counts") and bool((value >= _TOO_LARGE).any()))
         _expect(fits, f"{key[:40]!r} is {value.dtype} {list(value.shape)}, or has large numbers")
     undirected, edges = described.pop("undirected"), tensors["edge_index"]
+    made = described.pop("featurizer", None) or described.pop("reading", None)
+    described.pop("reading", None)
     store = GraphStore(
         x=tensors.get("x"),
         edge_index=SortedEdges(edges, undirected) if by_receiver or undirected else edges,
@@ -308,6 +311,7 @@ def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: boo
         node_counts=tensors["node_counts"],
         edge_counts=tensors["edge_counts"],
         node_fields={_label(k): v for k, v in tensors.items() if k.startswith("node_field.")},
+        featurizer=None if made is None else Featurizer.from_dict(made),
         **described,
     )
     if "official" in tensors:
@@ -315,43 +319,3 @@ def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: boo
         split = checked_split(store.name, tensors["official"], len(store), whole=False)
         store.official = split
     return store
-
-
-# What readers note, as kinds of JSON values.
-_READING: Final = {
-    "kind": "text",
-    "features": "text",
-    "elements": "texts",
-    "smiles": "text null",
-    "targets": "texts",
-    "id": "text null",
-    "node_labels": "texts null",
-    "node_numbers": "integer",
-    "edge_labels": "texts null",
-    "edge_numbers": "integer",
-    "directed": "boolean",
-    "ignored": "object",
-}
-_ANY: Final = "text texts integer boolean null"
-_WORDS: Final = {
-    "texts": "a list of texts",
-    "integer": "an integer",
-    "boolean": "true or false",
-    "object": "an object of lists of texts",
-}
-
-
-def _check_reading(reading: Mapping[str, Any] | None) -> None:
-    """Refuse a ``reading`` with other values than readers note."""
-    for key, value in (reading or {}).items():
-        kinds = _READING.get(key, _ANY).split()
-        words = " or ".join(_WORDS.get(kind, kind) for kind in kinds)
-        _expect(_kind_of(value) in kinds, f"{key[:40]!r} in its `reading` must be {words}")
-
-
-def _kind_of(value: Any) -> str | None:
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return "texts"
-    if isinstance(value, dict) and all(_kind_of(item) == "texts" for item in value.values()):
-        return "object"
-    return {str: "text", int: "integer", bool: "boolean", type(None): "null"}.get(type(value))

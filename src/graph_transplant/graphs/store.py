@@ -31,6 +31,7 @@ from graph_transplant.graphs.checks import (
     checked_targets,
     require,
 )
+from graph_transplant.graphs.featurizer import Featurizer
 from graph_transplant.graphs.pyg import flat_tensors
 from graph_transplant.kernels import structure
 from graph_transplant.metrics import TASKS
@@ -126,7 +127,7 @@ class GraphStore:
         official: The published split, integer ``[graphs]``: 0 training, 1 validation, 2 test.
         rows: The rows of the file that the graphs were read from. Files of :meth:`save` do not keep
             them, nor ``skipped``.
-        reading: How the graphs were read, as JSON values, so that others can be read alike.
+        featurizer: How rows became features, so that others can be read alike.
         skipped: The rows of the file that are not among the graphs.
 
     Attributes:
@@ -169,12 +170,12 @@ no edge features)
         node_fields: Mapping[str, Tensor] | None = None,
         official: Tensor | None = None,
         rows: Rows | None = None,
-        reading: Mapping[str, Any] | None = None,
+        featurizer: Featurizer | None = None,
         skipped: Sequence[Skipped] = (),
     ) -> None:
         self.name = name
         self.path: Path | None = None
-        self.rows, self.reading, self.skipped = rows, reading, tuple(skipped)
+        self.rows, self.featurizer, self.skipped = rows, featurizer, tuple(skipped)
         self.task = check_choice("task", task, TASKS)
         self.num_continuous = num_continuous
         self.node_counts = node_counts.to(torch.long).contiguous()
@@ -591,7 +592,7 @@ no edge features)
             num_outputs=self.num_outputs,
             label_names=self.label_names,
             num_continuous=self.num_continuous,
-            reading=self.reading,
+            featurizer=self.featurizer,
         ) as writer:
             writer.append(self)
 

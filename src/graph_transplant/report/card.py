@@ -53,7 +53,7 @@ def render_card(description: Mapping[str, Any]) -> str:
         A whole HTML document that needs nothing else.
     """
     data, training = description["data"], description["training"]
-    reading = description["reading"] or {}
+    featurizer = description["featurizer"] or {}
     return render(
         "card.html",
         headline=_card_headline(description),
@@ -74,7 +74,7 @@ def render_card(description: Mapping[str, Any]) -> str:
         training_words=_training_words(description),
         limits=_limits(description),
         uses=_uses(description),
-        columns=str(reading.get("smiles") or ""),
+        columns=str(featurizer.get("smiles") or ""),
         command=_train_command(description),
         own_split=training["split"] not in ("random", "scaffold", "official"),
         settings=_settings(description),
@@ -86,14 +86,14 @@ def render_card(description: Mapping[str, Any]) -> str:
 
 
 def _noun(description: Mapping[str, Any], *, many: bool = True) -> str:
-    reading = description["reading"] or {}
-    word = "molecule" if reading.get("kind") == "molecules" else "graph"
+    featurizer = description["featurizer"] or {}
+    word = "molecule" if featurizer.get("kind") == "molecules" else "graph"
     return word + ("s" if many else "")
 
 
 def _targets(description: Mapping[str, Any]) -> list[str]:
-    reading = description["reading"] or {}
-    return [str(name) for name in reading.get("targets") or ()]
+    featurizer = description["featurizer"] or {}
+    return [str(name) for name in featurizer.get("targets") or ()]
 
 
 def _card_headline(description: Mapping[str, Any]) -> str:
@@ -508,7 +508,7 @@ def _training_words(description: Mapping[str, Any]) -> str:
 
 
 def _limits(description: Mapping[str, Any]) -> list[str]:
-    data, reading = description["data"], description["reading"] or {}
+    data, featurizer = description["data"], description["featurizer"] or {}
     noun = _noun(description)
     found = [
         (
@@ -521,8 +521,8 @@ def _limits(description: Mapping[str, Any]) -> list[str]:
             f"hang on which test {noun} were drawn, not how much another run would differ."
         ),
     ]
-    if reading.get("features") == "elements" and reading.get("elements"):
-        elements = ", ".join(str(element) for element in reading["elements"])
+    if featurizer.get("features") == "elements" and featurizer.get("elements"):
+        elements = ", ".join(str(element) for element in featurizer["elements"])
         found.append(f"It knows the elements {shortened(elements, 200)} and refuses others.")
     if description["task"] != "regression":
         found.append(
@@ -542,12 +542,14 @@ def _limits(description: Mapping[str, Any]) -> list[str]:
 
 
 def _uses(description: Mapping[str, Any]) -> list[str]:
-    reading = description["reading"] or {}
+    featurizer = description["featurizer"] or {}
     fresh = shlex.quote(str(description["data"]["source"]))
-    if reading.get("kind") == "molecules":
+    if featurizer.get("kind") == "molecules":
         # An SDF has no column of structures; a data set of OGB has no columns at all.
-        fresh = "new.csv" if reading.get("smiles") or "smiles" not in reading else "new.sdf"
-    elif reading.get("kind") == "graphs":
+        fresh = (
+            "new.sdf" if ".sdf" in Path(str(description["data"]["source"])).suffixes else "new.csv"
+        )
+    elif featurizer.get("kind") == "graphs":
         fresh = "new.jsonl"
     return [
         f"graph-transplant predict MODEL {fresh} --out predictions.csv",
@@ -557,17 +559,17 @@ def _uses(description: Mapping[str, Any]) -> list[str]:
 
 def _train_command(description: Mapping[str, Any]) -> list[str]:
     """The command that trains this model again: every option that decides about the weights."""
-    training, reading = description["training"], description["reading"] or {}
+    training, featurizer = description["training"], description["featurizer"] or {}
     options: dict[str, Any] = {}
-    if reading.get("smiles"):
-        options["smiles"] = reading["smiles"]
+    if featurizer.get("smiles"):
+        options["smiles"] = featurizer["smiles"]
     if _targets(description):
         options["target"] = ",".join(_targets(description))
-    if reading.get("id"):
-        options["id"] = reading["id"]
+    if featurizer.get("id"):
+        options["id"] = featurizer["id"]
     # Only what is read row by row has these; an SDF has no column of structures.
-    if reading.get("features") and "smiles" in reading:
-        options["features"] = reading["features"]
+    if featurizer.get("features"):
+        options["features"] = featurizer["features"]
     if _targets(description):
         options["task"] = description["task"]
     names = ("method", "model", "layers", "hidden", "readout", "dropout", "epochs", "batch_size")

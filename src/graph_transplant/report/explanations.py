@@ -22,7 +22,7 @@ from graph_transplant.report.page import class_word, method_summary, render, sho
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.shown import Mixture
-    from graph_transplant.trained.explanation import ExplainedRows, Explanation, ModelView
+    from graph_transplant.models.explanation import ExplainedRows, Explanation, ModelView
 
 _SALIENT = 5
 _THIRD = 350  # width of a drawing when three stand in a row
@@ -41,7 +41,7 @@ def render_explanations(explained: ExplainedRows | Sequence[Explanation], *, dat
     """The page of explanations: one card per graph, models side by side.
 
     Args:
-        explained: What :func:`~graph_transplant.trained.explanation.explain` or ``explain_rows``
+        explained: What :func:`~graph_transplant.models.explanation.explain` or ``explain_rows``
             found.
         data: What the graphs were read from, where ``explained`` does not say.
     """
@@ -184,7 +184,7 @@ def render_gallery(mixtures: Sequence[Mixture]) -> str:
     """The page of mixed graphs: source, destination and mixed graph in a row.
 
     Args:
-        mixtures: What :func:`~graph_transplant.trained.gallery.mixtures` made.
+        mixtures: What :func:`~graph_transplant.models.gallery.mixtures` made.
     """
     if not mixtures:
         raise GraphTransplantError("a gallery needs at least one mixed graph, got none")

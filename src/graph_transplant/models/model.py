@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,15 +23,15 @@ from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments.structures import LABELLED
 from graph_transplant.files import replace_file
-from graph_transplant.graphs import GraphStore
-from graph_transplant.nn import GraphClassifier, evaluating
-from graph_transplant.targets import TargetScale
-from graph_transplant.trained.description import (
+from graph_transplant.graphs import Featurizer, GraphStore
+from graph_transplant.models.description import (
     check_description,
     format_line,
     plain,
     read_description,
 )
+from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.targets import TargetScale
 from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
 
 WEIGHTS: Final = "weights.safetensors"
@@ -102,7 +103,7 @@ class Predictions:
 class TrainedModel:
     """A trained network with all that is needed to use it on further graphs.
 
-    Made by :func:`~graph_transplant.trained.fitting.train`, kept with :meth:`save`.
+    Made by :func:`~graph_transplant.models.fitting.train`, kept with :meth:`save`.
 
     Args:
         network: The network, with its weights.
@@ -114,7 +115,7 @@ class TrainedModel:
     Example:
         >>> import tempfile
         >>> import graph_transplant as gt
-        >>> from graph_transplant.trained.fitting import train
+        >>> from graph_transplant.models.fitting import train
         >>> store = gt.load("motifs", graphs=60)
         >>> model = train(store, method="vanilla", hidden=8, epochs=2)
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -146,11 +147,11 @@ class TrainedModel:
         """What the outputs are called."""
         return tuple(self.description["label_names"])
 
-    @property
-    def reading(self) -> Mapping[str, Any] | None:
+    @cached_property
+    def featurizer(self) -> Featurizer | None:
         """How the training graphs were read; further graphs are to be read alike."""
-        found: Mapping[str, Any] | None = self.description["reading"]
-        return found
+        found = self.description["featurizer"]
+        return None if found is None else Featurizer.from_dict(found)
 
     @property
     def widths(self) -> tuple[int, int]:

@@ -27,8 +27,8 @@ from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.files import replace_file, try_lock
-from graph_transplant.trained.description import plain
-from graph_transplant.trained.model import TrainedModel
+from graph_transplant.models.description import plain
+from graph_transplant.models.model import TrainedModel
 
 ROWS_PER_CHUNK: Final = 2048
 """Rows that are read, predicted and written at a time."""
@@ -127,7 +127,7 @@ def predict_table(
     Example:
         >>> import tempfile
         >>> import graph_transplant as gt
-        >>> from graph_transplant.trained import train
+        >>> from graph_transplant.models import train
         >>> store = gt.load("motifs", graphs=60)
         >>> model = train(store, method="vanilla", hidden=8, epochs=1)
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -144,7 +144,7 @@ def predict_table(
         with _unreadable(data):
             yield from stream(
                 data,
-                reading=model.reading,
+                featurizer=model.featurizer,
                 widths=model.widths,
                 root=root,
                 rows_per_chunk=rows_per_chunk,
@@ -445,7 +445,7 @@ def _identity(
         digest.update(name.encode())
         digest.update(value.cpu().contiguous().view(-1).numpy().tobytes())
     described = {
-        "model": [model.temperature, model.label_names, model.reading, model.network.config()],
+        "model": [model.temperature, model.label_names, model.featurizer, model.network.config()],
         "scale": None if model.scale is None else model.scale.as_dict(),
         "residual_90": model.description.get("residual_90"),
         "data": _stamps(Path(data), root),

@@ -31,11 +31,11 @@ from graph_transplant.experiments.structures import output_names
 from graph_transplant.experiments.trial import sampled_curve
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
+from graph_transplant.models.description import format_line, plain
+from graph_transplant.models.intervals import bootstrap_intervals
+from graph_transplant.models.model import TrainedModel, usable_device
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.targets import TargetScale, as_targets, rarest_label
-from graph_transplant.trained.description import format_line, plain
-from graph_transplant.trained.intervals import bootstrap_intervals
-from graph_transplant.trained.model import TrainedModel, usable_device
 from graph_transplant.training import EpochLog, FitResult, evaluate, fit
 
 SPLITS: Final = ("auto", "random", "scaffold", "official")
@@ -222,7 +222,7 @@ def train(
         "label_names": list(names),
         "temperature": temperature,
         "target_scale": None if scale is None else scale.as_dict(),
-        "reading": None if store.reading is None else dict(store.reading),
+        "featurizer": None if store.featurizer is None else store.featurizer.to_dict(),
         "data": _data(store, source),
         "training": training,
         "curve": sampled_curve(result.history),
@@ -357,7 +357,7 @@ def _key(store: GraphStore) -> Tensor:
 
 
 def _has_structures(store: GraphStore) -> bool:
-    molecules = store.reading is not None and store.reading.get("kind") == "molecules"
+    molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
     return molecules and store.rows is not None and any(store.rows.texts)
 
 

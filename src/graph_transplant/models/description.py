@@ -91,7 +91,7 @@ _SCHEMA: Final[Mapping[str, Any]] = {
     "label_names": _List(str),
     "temperature": _NUMBER,
     "target_scale": _OrNull({"mean": _List(_NUMBER), "std": _List(_NUMBER)}),
-    "reading": _OrNull(dict),
+    "featurizer": _OrNull(dict),
     "data": {
         "name": str,
         "source": str,
@@ -177,6 +177,8 @@ def read_description(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} is nested too deeply: it describes no model") from None
     except ValueError as error:
         raise DataError(f"{path} is not valid JSON: {error}") from None
+    if isinstance(document, dict) and "reading" in document:  # its name in version 0.1
+        document["featurizer"] = document.pop("reading")
     check_description(document, str(path))
     found: dict[str, Any] = document
     return found

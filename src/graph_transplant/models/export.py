@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from graph_transplant import __version__
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.files import replace_file
+from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import (
     GATConvolution,
     GATEdgeConvolution,
@@ -30,7 +31,6 @@ from graph_transplant.nn import (
     GraphClassifier,
 )
 from graph_transplant.nn.classifier import FeatureInput
-from graph_transplant.trained.model import TrainedModel
 
 # The first version of ONNX in which a scatter can take the largest of several values.
 _OPSET: Final = 18
@@ -64,7 +64,7 @@ def to_onnx(model: TrainedModel, path: str | Path) -> None:
     Example:
         >>> import tempfile
         >>> import graph_transplant as gt
-        >>> from graph_transplant.trained import train
+        >>> from graph_transplant.models import train
         >>> model = train(gt.load("motifs", graphs=120), hidden=8, layers=1, epochs=1)
         >>> path = Path(tempfile.mkdtemp()) / "motifs.onnx"
         >>> to_onnx(model, path)
@@ -89,7 +89,7 @@ def to_onnx(model: TrainedModel, path: str | Path) -> None:
     described = {
         "task": model.task,
         "label_names": list(model.label_names or ()),
-        "reading": model.reading,
+        "featurizer": None if model.featurizer is None else model.featurizer.to_dict(),
         "version": __version__,
     }
     proto = program.finish(outputs, network.num_outputs, described)

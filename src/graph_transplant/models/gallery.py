@@ -22,10 +22,10 @@ from graph_transplant.experiments.shown import Mixture as Mixture
 from graph_transplant.experiments.shown import Part as Part
 from graph_transplant.experiments.structures import graph_id
 from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.models.explanation import same_features
+from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.targets import Loss, TargetScale, batch_targets
-from graph_transplant.trained.explanation import same_reading
-from graph_transplant.trained.model import TrainedModel
 from graph_transplant.training import fit
 
 DRAWABLE: Final = 100
@@ -142,7 +142,7 @@ def _given(
 ) -> tuple[GraphClassifier, GraphTransplant, GraphStore, str]:
     """Take the network of a trained model."""
     model.check(store)
-    if not same_reading(model.reading, store.reading):
+    if not same_features(model.featurizer, store.featurizer):
         raise DataError(
             f"the graphs of {store.name} were read in another way than those the model was trained "
             "on: read them with the model's own options"

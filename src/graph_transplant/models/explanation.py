@@ -27,7 +27,8 @@ from graph_transplant.experiments.structures import (
     output_words,
     structures,
 )
-from graph_transplant.graphs import GraphBatch, GraphStore, Skipped
+from graph_transplant.graphs import Featurizer, GraphBatch, GraphStore, Skipped
+from graph_transplant.models.model import LABEL_THRESHOLD, Predictions, TrainedModel
 from graph_transplant.saliency import (
     EXPLAINING,
     KINDS,
@@ -35,10 +36,6 @@ from graph_transplant.saliency import (
     read_saliency,
     within_graphs,
 )
-from graph_transplant.trained.model import LABEL_THRESHOLD, Predictions, TrainedModel
-
-# What a reading says about where things stand, not about what they become.
-_COLUMNS: Final = frozenset({"smiles", "targets", "id", "ignored"})
 
 _AT_ONCE: Final = 256
 
@@ -137,7 +134,7 @@ def explain(
 
     Example:
         >>> import graph_transplant as gt
-        >>> from graph_transplant.trained.fitting import train
+        >>> from graph_transplant.models.fitting import train
         >>> store = gt.load("motifs", graphs=60)
         >>> model = train(store, method="vanilla", hidden=8, epochs=2)
         >>> found = explain(model, store.subset(range(3)))
@@ -203,7 +200,7 @@ def explain_rows(
 
     Example:
         >>> import graph_transplant as gt
-        >>> from graph_transplant.trained.fitting import train
+        >>> from graph_transplant.models.fitting import train
         >>> store = gt.load("motifs", graphs=60)
         >>> model = train(store, method="vanilla", hidden=8, epochs=2)
         >>> [one.id for one in explain_rows(model, store, rows=[3, 1]).explanations]
@@ -282,7 +279,7 @@ def _stream(
     skip = wanted[0] - 1
     return stream(
         data,
-        reading=model.reading,
+        featurizer=model.featurizer,
         widths=model.widths,
         skip_rows=skip,
         # Small files and small numbers of rows are the rule; no more is read than is looked at.
@@ -340,7 +337,7 @@ def _codec(model: TrainedModel, target: Any) -> TargetCodec:
         target: Columns that were named for these data.
     """
     names = TableOptions.of(target=target).targets
-    names = names or tuple(str(name) for name in (model.reading or {}).get("targets") or ())
+    names = names or (model.featurizer.targets if model.featurizer else ())
     if model.task == "multiclass":
         if len(names) > 1:
             raise GraphTransplantError(
@@ -381,10 +378,10 @@ def _explain(
     for name, model in named.items():
         _check_alike(name, model, other, first)
         model.check(store)
-        if not same_reading(model.reading, store.reading):
+        if not same_features(model.featurizer, store.featurizer):
             raise DataError(
                 f"the graphs of {store.name} were read in another way than those that model "
-                f"{name} was trained on: {_told(store.reading)} instead of {_told(model.reading)}"
+                f"{name} was trained on: {store.featurizer} instead of {model.featurizer}"
             )
     reading = EXPLAINING if saliency is None else saliency
     known = [truths.of(place, 0 if rows is None else rows[place]) for place in range(len(store))]
@@ -409,33 +406,9 @@ def _explain(
     ]
 
 
-def same_reading(one: Mapping[str, Any] | None, two: Mapping[str, Any] | None) -> bool:
-    """Whether two ways of reading give the same features; one that is not known may.
-
-    Args:
-        one: ``reading`` of a store or model.
-        two: Another.
-
-    Example:
-        >>> table = {"kind": "molecules", "features": "ogb", "smiles": "mol"}
-        >>> same_reading(table, {"kind": "molecules", "features": "ogb"})
-        True
-        >>> same_reading(table, {"kind": "molecules", "features": "elements", "elements": ["C"]})
-        False
-    """
-    if one is None or two is None:
-        return True
-    return _features(one) == _features(two)
-
-
-def _features(reading: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in reading.items() if key not in _COLUMNS}
-
-
-def _told(reading: Mapping[str, Any] | None) -> str:
-    """Say in a few words how graphs were read."""
-    text = ", ".join(f"{key} {value}" for key, value in _features(reading or {}).items())
-    return text if len(text) <= 120 else text[:119] + "…"
+def same_features(one: Featurizer | None, two: Featurizer | None) -> bool:
+    """Whether two featurizers give the same columns; one that is not known may."""
+    return one is None or one.same_features(two)
 
 
 def _named(models: Models) -> dict[str, TrainedModel]:
@@ -454,10 +427,10 @@ def _named(models: Models) -> dict[str, TrainedModel]:
 
 def _check_alike(name: str, model: TrainedModel, other: str, first: TrainedModel) -> None:
     """Refuse models whose pages could not be read side by side."""
-    if not same_reading(model.reading, first.reading):
+    if not same_features(model.featurizer, first.featurizer):
         raise GraphTransplantError(
             f"models {other} and {name} cannot be shown side by side: they read data in different "
-            f"ways, {_told(first.reading)} and {_told(model.reading)}"
+            f"ways, {first.featurizer} and {model.featurizer}"
         )
     if (model.task, model.label_names) != (first.task, first.label_names):
         raise GraphTransplantError(

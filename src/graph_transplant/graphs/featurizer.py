@@ -1,0 +1,123 @@
+"""How rows of an input became features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from graph_transplant.errors import DataError, check_choice
+
+FEATURES = ("ogb", "elements")
+"""Ways to turn atoms and bonds into features."""
+
+
+@dataclass(frozen=True)
+class Featurizer:
+    """All that is needed to turn further rows into the same columns of features.
+
+    A store of molecules or of graphs with attributes carries one; so does a model trained on it.
+
+    Args:
+        kind: ``"molecules"`` or ``"graphs"`` (nodes and edges with attributes).
+        features: Of molecules: ``"ogb"``, or ``"elements"`` for the elements of the training data.
+        elements: Symbols in the order of their columns.
+        node_labels: Labels of nodes in the order of their columns; ``None`` for no labels.
+        node_numbers: Numbers per node.
+        edge_labels: Likewise for edges.
+        edge_numbers: Likewise for edges.
+        directed: Whether some edge lacks its reverse.
+        smiles: Column of the structures.
+        targets: Columns of the targets.
+        id: Column of the names.
+
+    Example:
+        >>> table = Featurizer("molecules", smiles="mol")
+        >>> Featurizer.from_dict(table.to_dict()) == table
+        True
+        >>> table.same_features(Featurizer("molecules", smiles="smiles"))
+        True
+    """
+
+    kind: str
+    features: str = "ogb"
+    elements: tuple[str, ...] = ()
+    node_labels: tuple[str, ...] | None = None
+    node_numbers: int = 0
+    edge_labels: tuple[str, ...] | None = None
+    edge_numbers: int = 0
+    directed: bool = False
+    smiles: str | None = None
+    targets: tuple[str, ...] = ()
+    id: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; what has its default is left out."""
+        return {
+            field.name: list(value) if isinstance(value, tuple) else value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Featurizer:
+        """Take it from a file; raise a `DataError` if it is malformed."""
+        given = {key: value for key, value in content.items() if key != "ignored"}
+        for key, value in given.items():
+            expected = _TYPES.get(key)
+            if expected is None:
+                raise DataError(f"featurizer: unknown entry {key[:40]!r}")
+            if not _fits(value, expected):
+                raise DataError(f"featurizer: {key} must be {expected}; got {str(value)[:40]!r}")
+        try:
+            check_choice("kind", str(given.get("kind")), ("molecules", "graphs"))
+            check_choice("features", given.get("features", "ogb"), FEATURES)
+        except ValueError as error:
+            raise DataError(f"featurizer: {error}") from None
+        if given.get("features") == "elements" and not given.get("elements"):
+            raise DataError("featurizer: elements must name some")
+        made: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+        if made.get("targets", ()) is None:
+            made["targets"] = ()
+        return cls(**made)
+
+    def same_features(self, other: Featurizer | None) -> bool:
+        """Whether both give the same columns, wherever they found them; unknown ones may."""
+        return other is None or self._features() == other._features()
+
+    def _features(self) -> Featurizer:
+        return replace(self, smiles=None, targets=(), id=None, directed=False)
+
+    def __str__(self) -> str:
+        """Say in a few words how graphs were read."""
+        text = ", ".join(f"{key} {value}" for key, value in self._features().to_dict().items())
+        return text if len(text) <= 120 else text[:119] + "…"
+
+
+_TEXTS = "a list of different texts"
+_TYPES = {
+    "kind": "a text",
+    "features": "a text",
+    "elements": _TEXTS,
+    "node_labels": _TEXTS,
+    "node_numbers": "a whole number, 0 or more",
+    "edge_labels": _TEXTS,
+    "edge_numbers": "a whole number, 0 or more",
+    "directed": "true or false",
+    "smiles": "a text",
+    "targets": _TEXTS,
+    "id": "a text",
+}
+
+
+def _fits(value: Any, expected: str) -> bool:
+    if value is None:
+        return expected in (_TEXTS, "a text")
+    if expected == "a text":
+        return isinstance(value, str)
+    if expected == "true or false":
+        return isinstance(value, bool)
+    if expected == _TEXTS:
+        texts = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+        return texts and len(set(value)) == len(value)
+    return type(value) is int and 0 <= value < 2**31

@@ -1,0 +1,23 @@
+"""The model a person keeps: trained, calibrated, saved, loaded, and used on further graphs."""
+
+from graph_transplant.models.explanation import ExplainedRows, Explanation, explain, explain_rows
+from graph_transplant.models.export import to_onnx
+from graph_transplant.models.fitting import train
+from graph_transplant.models.gallery import Mixture, mixtures
+from graph_transplant.models.model import Predictions, TrainedModel
+from graph_transplant.models.predict import PredictionSummary, predict_table
+
+__all__ = [
+    "ExplainedRows",
+    "Explanation",
+    "Mixture",
+    "PredictionSummary",
+    "Predictions",
+    "TrainedModel",
+    "explain",
+    "explain_rows",
+    "mixtures",
+    "predict_table",
+    "to_onnx",
+    "train",
+]
