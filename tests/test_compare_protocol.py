@@ -289,7 +289,7 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
         (values, {"metric": "auroc"}, "`metric` must be r2 for rings, whose targets are numbers"),
         (values, {"balance": True}, "`balance` needs classes or labels, but the targets of rings"),
         (values, {"attack": [0.2]}, "`attack` needs one class per graph"),
-        (many, {"split": "scaffold"}, "`split` is 'scaffold', which needs molecules"),
+        (many, {"split": "scaffold"}, "by scaffold, which needs molecules"),
         (many, {"model": ["gine"]}, "`model`: gine needs edge features, but rings has none"),
         (
             with_edge_features(),
