@@ -39,7 +39,7 @@ from torch_geometric.data import Data
 import graph_transplant as gt
 from graph_transplant.analysis import attack, attack_edges, mean_edges, random_attack
 from graph_transplant.augment import build_method
-from graph_transplant.experiments.splits import fold_indices
+from graph_transplant.splits import fold_indices
 from graph_transplant.targets import graph_losses
 
 COLUMNS = ("method", "model", "graphs", "m", "seconds", "MiB", "added", "removed")

@@ -29,11 +29,11 @@ import graph_transplant as gt
 from graph_transplant.analysis.explanations import MOTIF_FIELD, motif_scores
 from graph_transplant.augment import build_method
 from graph_transplant.augment.perturb import keep_parts
-from graph_transplant.experiments.splits import fold_indices
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import margins
 from graph_transplant.segments import segment_sum
+from graph_transplant.splits import fold_indices
 
 OUT = Path(__file__).parent.parent / "results" / "saliency"
 HELD_OUT = "shapes"

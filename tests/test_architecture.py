@@ -37,6 +37,7 @@ LAYERS = (
     "tensorboard",
     "analysis",
     "datasets",
+    "splits",
     "experiments",
     "figures",
     "models",

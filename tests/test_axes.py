@@ -20,6 +20,7 @@ import graph_transplant as gt
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import trial as trial_module
 from graph_transplant.experiments.compare import check_training, compare
+from graph_transplant.experiments.conditions import fewer_graphs, wrong_labels
 from graph_transplant.experiments.progress import Tally
 from graph_transplant.experiments.protocol import (
     Condition,
@@ -31,7 +32,6 @@ from graph_transplant.experiments.protocol import (
 )
 from graph_transplant.experiments.records import RecordStore, record_line
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.splits import fewer_graphs, wrong_labels
 from graph_transplant.experiments.trial import run_trial, split_of, training_graphs, trial_seed
 from graph_transplant.graphs import GraphStore
 from made_up import FEW, NOISY, PLAIN, Counting, made_up, rows, timeless

@@ -26,8 +26,8 @@ from graph_transplant.experiments.engines import worker_store
 from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.splits import by_scaffold
 from graph_transplant.graphs import GraphStore
+from graph_transplant.splits import prepare
 from graph_transplant.targets import TargetScale
 from made_up import Counting, rows
 from strategies import rings_and_stars
@@ -213,7 +213,7 @@ def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) ->
     results = run(tmp_path, store, methods=["vanilla"], **settings)
     assert len(results.records) == 2 * 2
     assert {record["model"] for record in results.records} == {"gine", "gcs"}
-    expected = by_scaffold(store)
+    expected = prepare(store, "scaffold")
     for record in results.records:
         assert record["fold"] == 0
         assert record["sizes"] == {
@@ -230,7 +230,7 @@ def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) ->
 
 
 def test_workers_find_the_split_by_scaffold_in_their_file(tmp_path: Path) -> None:
-    store, settings = by_scaffold(molecules()), Settings(split="scaffold")
+    store, settings = prepare(molecules(), "scaffold"), Settings(split="scaffold")
     store.save(tmp_path / "store.safetensors")
     again = worker_store(tmp_path / "store.safetensors", store.fingerprint())
     here, there = (
@@ -289,7 +289,7 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
         (values, {"metric": "auroc"}, "`metric` must be r2 for rings, whose targets are numbers"),
         (values, {"balance": True}, "`balance` needs classes or labels, but the targets of rings"),
         (values, {"attack": [0.2]}, "`attack` needs one class per graph"),
-        (many, {"split": "scaffold"}, "`split` is 'scaffold', which needs molecules"),
+        (many, {"split": "scaffold"}, "by scaffold, which needs molecules"),
         (many, {"model": ["gine"]}, "`model`: gine needs edge features, but rings has none"),
         (
             with_edge_features(),

@@ -49,7 +49,6 @@ from graph_transplant.experiments.shown import (
 from graph_transplant.experiments.structures import (
     atoms_of,
     label_words,
-    output_names,
     output_words,
 )
 from graph_transplant.graphs import GraphStore
@@ -132,7 +131,7 @@ def test_nothing_is_changed_and_the_seed_decides(motifs: GraphStore) -> None:
 def test_saliency_maps_say_what_the_model_says(motifs: GraphStore) -> None:
     model, _ = ready("vanilla", motifs)
     _, test = parts(motifs)
-    description = {"label_names": list(output_names(test)), "featurizer": None}
+    description = {"label_names": list(test.output_names), "featurizer": None}
     wrapped = TrainedModel(model, 1.0, None, description | {"training": {"method": "vanilla"}})
     listed = test.to_pyg()
     for record in made("vanilla", motifs):
@@ -141,9 +140,9 @@ def test_saliency_maps_say_what_the_model_says(motifs: GraphStore) -> None:
         number = int(one.graph.removeprefix("test-")) - 1
         with evaluating(model):
             probability = model.run(test.batch([number])).logits.softmax(1)[0]
-        assert one.predicted == output_names(test)[int(probability.argmax())]
+        assert one.predicted == test.output_names[int(probability.argmax())]
         assert one.confidence == pytest.approx(float(probability.max()), abs=5e-5)
-        assert one.truth == output_names(test)[int(test.y[number])]
+        assert one.truth == test.output_names[int(test.y[number])]
         assert one.correct == (one.truth == one.predicted)
         assert one.motif == tuple(listed[number].motif_mask.tolist())
         (view,) = explain(wrapped, test.subset([number]))[0].views
@@ -163,7 +162,7 @@ def test_mixtures_are_what_was_mixed(method: str, motifs: GraphStore) -> None:
         weights: Counter[str] = Counter()
         for part, weight in ((one.source, one.weight), (one.destination, 1 - one.weight)):
             number = int(part.id.removeprefix("train-")) - 1
-            assert part.label == output_names(train)[int(train.y[number])]
+            assert part.label == train.output_names[int(train.y[number])]
             assert len(part.structure.names) == len(part.chosen) == int(train.node_counts[number])
             assert 2 * len(part.structure.edges) == int(train.edge_counts[number])
             weights[part.label] += weight
@@ -309,10 +308,10 @@ def test_examples_of_enzymes_are_short(data_dir: Path) -> None:
 def test_outputs_without_names_have_numbers(motifs: GraphStore) -> None:
     several = motifs.with_targets(torch.zeros(90, 2), task="multilabel")
     values = motifs.with_targets(torch.zeros(90, 1), task="regression")
-    assert output_names(motifs)[:2] == ("house", "five-cycle")
-    assert output_names(several) == ("label 1", "label 2")
-    assert output_names(values) == ("value 1",)
-    assert output_names(paths([3])) == ("0", "1")
+    assert motifs.output_names[:2] == ("house", "five-cycle")
+    assert several.output_names == ("label 1", "label 2")
+    assert values.output_names == ("value 1",)
+    assert paths([3]).output_names == ("0", "1")
 
 
 def test_targets_and_predictions_in_words(motifs: GraphStore) -> None:

@@ -32,10 +32,10 @@ from graph_transplant.datasets.molecules import (
     molecule_arrays,
     node_names,
     scaffold,
-    scaffold_split,
 )
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore, Rows
+from graph_transplant.splits import scaffold_split
 
 OGB = {"kind": "molecules", "features": "ogb"}
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.experiments.splits import by_scaffold, fold_indices, official_split, strata
 from graph_transplant.graphs import GraphStore
+from graph_transplant.splits import fold_indices, official_split, prepare, random_split, strata
 
 
 def unequal_labels() -> Tensor:
@@ -219,8 +219,8 @@ def test_numbers_are_stratified_by_the_first_target_that_enough_graphs_have() ->
 
 
 def test_a_split_by_scaffold_needs_molecules() -> None:
-    with pytest.raises(DataError, match=r"`split` is 'scaffold', which needs .* but mine has none"):
-        by_scaffold(labelled(torch.tensor([0, 1] * 3), "multiclass"))
+    with pytest.raises(DataError, match=r"by scaffold, which needs .* but mine has none"):
+        prepare(labelled(torch.tensor([0, 1] * 3), "multiclass"), "scaffold")
 
 
 def test_a_split_by_scaffold_keeps_scaffolds_together() -> None:
@@ -229,7 +229,7 @@ def test_a_split_by_scaffold_keeps_scaffolds_together() -> None:
     rings += ["C1CCNCC1", "C1CCOCC1", "c1cnccn1"]
     smiles = [f"{'C' * size}{ring}" for size in range(1, 4) for ring in rings]
     store = from_smiles(smiles)
-    split = by_scaffold(store)
+    split = prepare(store, "scaffold")
     assert split.official is not None
     found = [chem.MurckoScaffoldSmiles(text) for text in smiles]
     parts = split.official.tolist()
@@ -258,3 +258,53 @@ def test_a_part_of_a_data_set_may_lack_a_part_of_its_split() -> None:
     store = labelled(torch.tensor([0, 1] * 3), "multiclass", official)
     with pytest.raises(GraphTransplantError, match="split of mine has no validation graphs here"):
         official_split(store.subset([0, 1, 3, 4]))
+
+
+# -------------------------------------------------------------------- groups
+
+
+def test_folds_keep_groups_together_and_classes_balanced() -> None:
+    labels = torch.arange(200) % 2
+    groups = torch.arange(200) // 4
+    splits = [
+        fold_indices(labels, folds=5, repeat=0, seed=3, fold=fold, groups=groups)
+        for fold in range(5)
+    ]
+    assert torch.cat([split.test for split in splits]).sort().values.tolist() == list(range(200))
+    for split in splits:
+        parts = [set(groups[part].tolist()) for part in (split.train, split.validation, split.test)]
+        assert sum(map(len, parts)) == len(set.union(*parts)) == 50
+        assert labels[split.test].double().mean() == 0.5
+    other = fold_indices(labels, folds=5, repeat=1, seed=3, fold=0, groups=groups)
+    assert not other.test.equal(splits[0].test)
+
+
+def test_fewer_groups_than_folds_are_refused() -> None:
+    labels = torch.arange(20) % 2
+    with pytest.raises(GraphTransplantError, match="only 4 groups"):
+        fold_indices(labels, folds=5, repeat=0, seed=0, fold=0, groups=torch.arange(20) % 4)
+
+
+def test_scaffold_folds_never_test_a_scaffold_that_was_trained_on() -> None:
+    rings = ("c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CCNCC1", "c1ccoc1", "c1ccsc1", "C1CCOC1")
+    smiles = [f"{'C' * (n + 1)}{ring}" for ring in rings for n in range(6)]
+    store = from_smiles(smiles).with_targets(torch.arange(len(smiles)) % 2, num_outputs=2)
+    ready = prepare(store, "scaffold-folds")
+    assert ready.groups is not None
+    assert ready.groups.tolist() == [place // 6 for place in range(len(smiles))]
+    for fold in range(5):
+        split = fold_indices(
+            strata(ready, 5), folds=5, repeat=0, seed=0, fold=fold, groups=ready.groups
+        )
+        trained = {place // 6 for place in torch.cat([split.train, split.validation]).tolist()}
+        assert not trained & {place // 6 for place in split.test.tolist()}
+
+
+def test_a_random_split_keeps_groups_together() -> None:
+    store = labelled(torch.arange(60) % 3, "multiclass").with_groups(torch.arange(60) // 6)
+    split = random_split(store, validation=0.2, test=0.2, seed=1)
+    parts = [
+        {n // 6 for n in part.tolist()} for part in (split.train, split.validation, split.test)
+    ]
+    assert [len(part) for part in parts] == [6, 2, 2]
+    assert sum(map(len, parts)) == 10

@@ -19,19 +19,17 @@ from torch_geometric.data import Data
 import graph_transplant as gt
 from graph_transplant.analysis import fit_temperature, reliability
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.experiments.splits import Split
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models import TrainedModel, train
 from graph_transplant.models.description import check_description
 from graph_transplant.models.fitting import (
     confusion,
-    output_names,
-    random_split,
     residual_bounds,
     roc_points,
 )
 from graph_transplant.models.intervals import bootstrap_intervals, weighted_measures
+from graph_transplant.splits import Split, random_split
 from graph_transplant.training import EpochLog
 
 QUICK: dict[str, Any] = {"method": "vanilla", "hidden": 8, "layers": 1, "epochs": 2}
@@ -438,9 +436,9 @@ def test_roc_curves_of_labels() -> None:
 
 
 def test_outputs_without_names_are_numbered() -> None:
-    assert output_names(classes(3, 3)) == ("0", "1")
-    assert output_names(graphs_with(torch.ones(4, 2), "multilabel")) == ("label 1", "label 2")
-    assert output_names(graphs_with(torch.ones(4, 1), "regression")) == ("value 1",)
+    assert classes(3, 3).output_names == ("0", "1")
+    assert graphs_with(torch.ones(4, 2), "multilabel").output_names == ("label 1", "label 2")
+    assert graphs_with(torch.ones(4, 1), "regression").output_names == ("value 1",)
 
 
 def test_the_same_seed_gives_the_same_model_and_leaves_the_random_numbers() -> None:

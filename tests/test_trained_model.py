@@ -108,7 +108,7 @@ def test_predictions_are_the_network_heated_or_in_units(
 
 
 def held_out(model: TrainedModel, store: GraphStore) -> set[int]:
-    from graph_transplant.models.fitting import random_split
+    from graph_transplant.splits import random_split
 
     split = random_split(store, validation=0.1, test=0.1, seed=3)
     assert len(split.train) == model.description["training"]["sizes"]["train"]

@@ -215,12 +215,10 @@ def as_model_names(model: TrainedModel, store: GraphStore) -> GraphStore:
     """
     import torch
 
-    from graph_transplant.experiments.structures import output_names
-
     classes = store.labels
     if store.num_outputs < 2 and store.label_names is None:
         raise DataError(f"{store.name} has no classes: an attack needs the true ones")
-    names = output_names(store)
+    names = store.output_names
     places = {name: place for place, name in enumerate(model.label_names)}
     unknown = [names[k] for k in torch.unique(classes).tolist() if names[k] not in places]
     if unknown:

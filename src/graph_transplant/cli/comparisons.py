@@ -90,8 +90,8 @@ def compare(
         nested: Select for every test fold anew, on the other folds alone.
         metric: accuracy, auroc, average_precision or r2. [default: auroc for several labels or two
             classes of which one is rare, r2 for numbers, else accuracy]
-        split: folds, official for the split that comes with the data set, or scaffold for one
-            split of molecules by their Bemis-Murcko scaffold.
+        split: folds; scaffold-folds, which keep molecules of one Bemis-Murcko scaffold together;
+            official, the split that comes with the data set; or scaffold, one split of molecules.
         scale: Patience and batch size of the paper for small, medium or large data sets; auto goes
             by the number of graphs.
         epochs: Most epochs per trial; training stops earlier when nothing improves.

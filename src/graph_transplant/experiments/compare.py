@@ -23,6 +23,7 @@ from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.engines import CHECKPOINTS, check_engine, group_size, run_trials
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import (
+    FOLD_SPLITS,
     SCALES,
     Condition,
     Record,
@@ -36,12 +37,6 @@ from graph_transplant.experiments.protocol import (
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import SELECTIONS
-from graph_transplant.experiments.splits import (
-    by_scaffold,
-    fold_parts,
-    official_split,
-    strata,
-)
 from graph_transplant.experiments.trial import Own, split_of, training_labels
 from graph_transplant.files import write_atomically
 from graph_transplant.format import listed
@@ -49,6 +44,7 @@ from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import deciding
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.scores import mean_area_under_roc, mean_average_precision, mean_r2
+from graph_transplant.splits import fold_parts, official_split, prepare, strata
 from graph_transplant.targets import as_targets
 from graph_transplant.training import EpochLog
 
@@ -121,9 +117,10 @@ def compare(
             labels; ``"r2"`` for numbers. (default: what suits the data)
         scale: The paper's patience and batch size for ``"small"``, ``"medium"`` or ``"large"`` data
             sets; ``"auto"`` goes by the number of graphs.
-        split: ``"folds"``, or one split, where repeats differ in their seed alone: ``"official"``
-            for the one that comes with the data set, ``"scaffold"`` for molecules, which keeps
-            those of one Bemis-Murcko scaffold together.
+        split: ``"folds"``; ``"scaffold-folds"``, folds that keep molecules of one Bemis-Murcko
+            scaffold together; or one split, where repeats differ in their seed alone:
+            ``"official"`` for the one that comes with the data set, ``"scaffold"`` for one that
+            keeps scaffolds together.
         readout: How node embeddings become a graph embedding: mean, sum or max.
         balance: Draw training graphs so that all classes are equally likely.
         attack: Also measure the accuracy on test graphs attacked with these budgets, as shares of
@@ -209,8 +206,7 @@ def compare(
         ),
         batch_size,
     )
-    if settings.split == "scaffold":
-        store = by_scaffold(store)
+    store = prepare(store, settings.split)
     built_in = [name for name in models if name not in own.models]
     check_protocol(store, settings, select, built_in, repeats)
     conditions = [Condition(*values) for values in product(noises, fractions)]
@@ -232,7 +228,7 @@ def compare(
             models=models,
             layers=depths,
             repeats=repeats,
-            folds=folds if split == "folds" else 1,
+            folds=folds if split in FOLD_SPLITS else 1,
             nested=select == "nested",
             label_noise=noises,
             train_fraction=fractions,
@@ -403,7 +399,7 @@ def check_protocol(
     Raises:
         GraphTransplantError: If it cannot, saying why.
     """
-    if settings.split != "folds":
+    if settings.split not in FOLD_SPLITS:
         official_split(store)
         if select == "nested":
             raise GraphTransplantError(
@@ -478,7 +474,7 @@ one; choose a larger fraction
         models=[""],
         layers=[0],
         repeats=repeats,
-        folds=settings.folds if settings.split == "folds" else 1,
+        folds=settings.folds if settings.split in FOLD_SPLITS else 1,
         nested=nested,
     )
     for trial in places:
@@ -491,7 +487,7 @@ def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:
     """Refuse a metric that is not defined on the graphs that will be validated or tested on."""
     if settings.metric == "accuracy":
         return
-    if settings.split != "folds":
+    if settings.split not in FOLD_SPLITS:
         split = official_split(store)
         place = f"of the {settings.split} split of {store.name}"
         _check_part(store, split.validation, settings.metric, f"validation graphs {place}")
@@ -499,7 +495,9 @@ def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:
         return
     classes = strata(store, settings.folds)
     for repeat in range(repeats):
-        parts = fold_parts(classes, folds=settings.folds, repeat=repeat, seed=settings.seed)
+        parts = fold_parts(
+            classes, folds=settings.folds, repeat=repeat, seed=settings.seed, groups=store.groups
+        )
         # Each part is tested on in its own fold and validated on in another.
         for fold, part in enumerate(parts):
             place = f"graphs of fold {fold} of repeat {repeat} of {store.name}"

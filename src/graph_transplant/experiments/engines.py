@@ -35,10 +35,10 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_choic
 from graph_transplant.experiments.examples import with_ids
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Record, Settings, Trial
-from graph_transplant.experiments.splits import by_scaffold
 from graph_transplant.experiments.trial import Job, Own, checkpoint_of, split_of
 from graph_transplant.experiments.worker import set_up_worker
 from graph_transplant.graphs import GraphStore
+from graph_transplant.splits import prepare
 from graph_transplant.training import EndedElsewhereError, EpochLog
 
 __all__ = ["ENGINES", "TrialError", "join_group", "lead_or_serve", "run_trials"]
@@ -462,7 +462,7 @@ def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> in
         while (work := _from_first(None)) is not None:
             trials, job = work
             if store is None:
-                store = by_scaffold(load()) if job.settings.split == "scaffold" else load()
+                store = prepare(load(), job.settings.split)
             found = store.fingerprint()
             if found != job.fingerprint:
                 raise GraphTransplantError(

@@ -25,13 +25,11 @@ from graph_transplant.experiments.shown import (
     Salient,
     write_example,
 )
-from graph_transplant.experiments.splits import Split
 from graph_transplant.experiments.structures import (
     LABELLED,
     NO_LABEL,
     graph_id,
     label_words,
-    output_names,
     output_words,
     structures,
 )
@@ -46,6 +44,7 @@ from graph_transplant.saliency import (
     within_graphs,
 )
 from graph_transplant.segments import offsets, rank_in_segment
+from graph_transplant.splits import Split
 from graph_transplant.targets import Loss, TargetScale, batch_targets
 
 SMALL_NODES: Final = 60
@@ -174,7 +173,7 @@ def _salient(
     model: Predictor, store: GraphStore, shown: Tensor, scale: TargetScale | None
 ) -> list[Salient]:
     """Explain what the model says about some graphs."""
-    task, names = store.task, output_names(store)
+    task, names = store.task, store.output_names
     batch = store.batch(shown).to(next(module_of(model).parameters()).device)
     prediction, _, saliency = read_saliency(model, batch, task)
     logits = prediction.logits.detach().cpu()
@@ -316,7 +315,7 @@ def target_words(
     store: GraphStore, row: Sequence[float]
 ) -> tuple[str, tuple[tuple[str, float], ...]]:
     """Write mixed targets in words, with the weight of every class or label, the largest first."""
-    names = output_names(store)
+    names = store.output_names
     if store.task == "regression":
         return output_words(store.task, names, row) or "unknown", ()
     # NaN, an entry that was not measured, is not above anything.

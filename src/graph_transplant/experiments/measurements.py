@@ -8,10 +8,10 @@ from graph_transplant.analysis import calibration, robustness, saliency_quality,
 from graph_transplant.augment import Augmentation
 from graph_transplant.experiments.examples import examples
 from graph_transplant.experiments.protocol import Record, Settings, Trial
-from graph_transplant.experiments.splits import Split
 from graph_transplant.experiments.structures import atoms_of
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
+from graph_transplant.splits import Split
 from graph_transplant.targets import TargetScale
 from graph_transplant.training import FitResult, evaluate
 

@@ -18,9 +18,12 @@ Record = dict[str, Any]
 BASELINE = "vanilla"
 """The method that every other method is compared with."""
 
-SPLITS = ("folds", "official", "scaffold")
-"""Cross-validation; the one split that the publishers of the data set fixed; or, for molecules, one
-split that keeps molecules of one scaffold together."""
+FOLD_SPLITS = ("folds", "scaffold-folds")
+"""Splits that are cross-validation."""
+
+SPLITS = (*FOLD_SPLITS, "official", "scaffold")
+"""Cross-validation, of molecules by whole scaffolds; the one split that the publishers of the data
+set fixed; or, for molecules, one split that keeps those of one scaffold together."""
 
 PATIENCE_UNITS = ("iterations", "epochs")
 """What patience is counted in."""
@@ -266,7 +269,7 @@ def one_split(settings: Mapping[str, Any]) -> bool:
         >>> one_split({"split": "scaffold"}), one_split({"folds": 5})
         (True, False)
     """
-    return bool(settings.get("split", "folds") != "folds")
+    return settings.get("split", "folds") not in FOLD_SPLITS
 
 
 class Condition(NamedTuple):

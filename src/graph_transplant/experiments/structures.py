@@ -32,16 +32,6 @@ LABELLED: Final = 0.5
 """The target of a given label, and its predicted probability, is at least this."""
 
 
-def output_names(store: GraphStore) -> tuple[str, ...]:
-    """What the outputs of a data set are called; numbers where it does not say."""
-    if store.label_names is not None:
-        return store.label_names
-    if store.task == "multiclass":
-        return tuple(str(number) for number in range(store.num_outputs))
-    word = "label" if store.task == "multilabel" else "value"
-    return tuple(f"{word} {number}" for number in range(1, store.num_outputs + 1))
-
-
 def graph_id(store: GraphStore, number: int) -> str:
     """What a graph is called: its id, or its number counted from 1."""
     if store.rows is None:
@@ -68,7 +58,7 @@ def output_words(task: str, names: Sequence[str], values: Sequence[float]) -> st
 
 def label_words(store: GraphStore, number: int) -> str | None:
     """Write the true label or value of a graph; ``None`` where it is not known."""
-    names = output_names(store)
+    names = store.output_names
     if store.task == "multiclass":
         return None if store.num_outputs < 2 else names[int(store.y[number])]
     values = store.y[number].reshape(-1).tolist()

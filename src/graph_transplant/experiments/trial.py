@@ -17,18 +17,12 @@ from torch import Tensor, nn
 from graph_transplant import __version__
 from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.checkpoints import CheckpointError
+from graph_transplant.experiments.conditions import fewer_graphs, wrong_labels
 from graph_transplant.experiments.measurements import measurements
-from graph_transplant.experiments.protocol import Record, Settings, Trial
-from graph_transplant.experiments.splits import (
-    Split,
-    fewer_graphs,
-    fold_indices,
-    official_split,
-    strata,
-    wrong_labels,
-)
+from graph_transplant.experiments.protocol import FOLD_SPLITS, Record, Settings, Trial
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import GraphClassifier
+from graph_transplant.splits import Split, fold_indices, official_split, strata
 from graph_transplant.targets import TargetScale
 from graph_transplant.training import EpochLog, FitResult, fit
 
@@ -78,7 +72,7 @@ def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
         trial: The trial.
         settings: The protocol.
     """
-    if settings.split != "folds":
+    if settings.split not in FOLD_SPLITS:
         split = official_split(store)
     else:
         split = fold_indices(
@@ -88,6 +82,7 @@ def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
             seed=settings.seed,
             fold=trial.fold,
             inner=trial.inner,
+            groups=store.groups,
         )
     train = fewer_graphs(
         store,

@@ -111,6 +111,13 @@ def checked_names(names: Sequence[str] | None, outputs: int) -> tuple[str, ...] 
     return tuple(str(name) for name in names)
 
 
+def checked_groups(name: str, groups: Tensor, graphs: int) -> Tensor:
+    """Groups of graphs as int64."""
+    fits = groups.shape == (graphs,) and not groups.is_floating_point()
+    require(fits, f"{name}: `groups` must be integers of shape [{graphs}], one per graph")
+    return groups.to(torch.long)
+
+
 def checked_split(name: str, official: Tensor, graphs: int, *, whole: bool = True) -> Tensor:
     """An official split as int8; that of a whole data set has graphs for every part."""
     require(

@@ -273,6 +273,7 @@ _TENSORS: Final = {
     "node_counts": (torch.int64, 1),
     "edge_counts": (torch.int64, 1),
     "official": (torch.int8, 1),
+    "groups": (torch.int64, 1),
 }
 _DESCRIBED: Final = {
     "name": str,
@@ -314,6 +315,7 @@ def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: boo
         featurizer=None if made is None else Featurizer.from_dict(made),
         **described,
     )
+    store.groups = tensors.get("groups")
     if "official" in tensors:
         # Some graphs of a data set may have been saved on their own.
         split = checked_split(store.name, tensors["official"], len(store), whole=False)

@@ -25,6 +25,7 @@ from graph_transplant.errors import DataError, check_choice
 from graph_transplant.graphs.batch import CODE, GraphBatch
 from graph_transplant.graphs.checks import (
     check_shapes,
+    checked_groups,
     checked_names,
     checked_pieces,
     checked_split,
@@ -125,6 +126,7 @@ class GraphStore:
         num_continuous: The first so many columns of ``x`` are continuous; models standardise them.
         node_fields: Further tensors with one entry per node, by name.
         official: The published split, integer ``[graphs]``: 0 training, 1 validation, 2 test.
+        groups: Numbers of graphs that must stay on one side of every split, int64 ``[graphs]``.
         rows: The rows of the file that the graphs were read from. Files of :meth:`save` do not keep
             them, nor ``skipped``.
         featurizer: How rows became features, so that others can be read alike.
@@ -169,6 +171,7 @@ no edge features)
         num_continuous: int = 0,
         node_fields: Mapping[str, Tensor] | None = None,
         official: Tensor | None = None,
+        groups: Tensor | None = None,
         rows: Rows | None = None,
         featurizer: Featurizer | None = None,
         skipped: Sequence[Skipped] = (),
@@ -192,6 +195,7 @@ no edge features)
         self.y, self.num_outputs = checked_targets(name, task, y, num_outputs)
         self.label_names = checked_names(label_names, self.num_outputs)
         self.official = None if official is None else checked_split(name, official, len(self))
+        self.groups = None if groups is None else checked_groups(name, groups, len(self))
         self._node_starts, self._edge_starts = self.node_ptr[:-1], self.edge_ptr[:-1]
         self._loops: int | None = None
         if isinstance(edge_index, SortedEdges):
@@ -295,8 +299,8 @@ no edge features)
     @property
     def fields(self) -> list[str]:
         """Names of all tensors, as files have them."""
-        official = [] if self.official is None else ["official"]
-        return ["y", "node_counts", "edge_counts", *official, *self._flat]
+        optional = [name for name in ("official", "groups") if getattr(self, name) is not None]
+        return ["y", "node_counts", "edge_counts", *optional, *self._flat]
 
     def field(self, key: str) -> Tensor:
         """A tensor by its name in files, in the type that it is kept in.
@@ -397,6 +401,16 @@ no edge features)
                     digest.update(bytes_of(piece.field(key)[row].to(dtype)))
         return digest.hexdigest()
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the outputs are called; numbers where the data set does not say."""
+        if self.label_names is not None:
+            return self.label_names
+        if self.task == "multiclass":
+            return tuple(str(number) for number in range(self.num_outputs))
+        word = "label" if self.task == "multilabel" else "value"
+        return tuple(f"{word} {number}" for number in range(1, self.num_outputs + 1))
+
     # ---------------------------------------------------------------- parts
 
     def _with(self, **changes: Any) -> GraphStore:
@@ -430,6 +444,7 @@ no edge features)
         return self._with(
             **{name: getattr(self, name).index_select(0, index) for name in per_graph},
             official=None if self.official is None else self.official.index_select(0, index),
+            groups=None if self.groups is None else self.groups.index_select(0, index),
             rows=None if self.rows is None else self.rows.take(index),
             _loops=None,
         )
@@ -468,6 +483,12 @@ no edge features)
         if official is not None:
             official = checked_split(self.name, official, len(self))
         return self._with(official=official)
+
+    def with_groups(self, groups: Tensor | None) -> GraphStore:
+        """Return the same graphs with numbers of those that stay together, ``[graphs]``."""
+        if groups is not None:
+            groups = checked_groups(self.name, groups, len(self))
+        return self._with(groups=groups)
 
     def batch(self, indices: Any) -> GraphBatch:
         """Gather some of the graphs into a batch.

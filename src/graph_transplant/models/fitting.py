@@ -12,22 +12,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from graph_transplant import __version__
 from graph_transplant.analysis import fit_temperature, label_cases, reliability
 from graph_transplant.augment import build_method
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, check_choice
 from graph_transplant.experiments.compare import (
     automatic_model,
     metric_for,
     unused_edge_features,
 )
 from graph_transplant.experiments.protocol import SCALES, scale_of
-from graph_transplant.experiments.splits import Split, official_split
-from graph_transplant.experiments.structures import output_names
 from graph_transplant.experiments.trial import sampled_curve
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
@@ -35,11 +32,9 @@ from graph_transplant.models.description import format_line, plain
 from graph_transplant.models.intervals import bootstrap_intervals
 from graph_transplant.models.model import TrainedModel, usable_device
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
-from graph_transplant.targets import TargetScale, as_targets, rarest_label
+from graph_transplant.splits import SHARE, Split, missing_classes, split_for_training
+from graph_transplant.targets import TargetScale, as_targets
 from graph_transplant.training import EpochLog, FitResult, evaluate, fit
-
-SPLITS: Final = ("auto", "random", "scaffold", "official")
-"""How the graphs are shared out among training, validation and test."""
 
 FEW_POSITIVES: Final = 30
 """With fewer positive test graphs than this, a person is told that the figures are rough."""
@@ -52,9 +47,6 @@ BALANCED: Final = (
 
 COVERAGE: Final = 0.9
 """Share of the graphs whose value lies within the stated distance of the predicted one."""
-
-# Shares that are held out unless others are asked for.
-_SHARE: Final = 0.1
 
 _MOST_CLASSES_SHOWN: Final = 100
 _ROC_POINTS: Final = 100
@@ -76,8 +68,8 @@ def train(
     batch_size: int | None = None,
     learning_rate: float = 5e-4,
     split: str | Split = "auto",
-    validation: float = _SHARE,
-    test: float = _SHARE,
+    validation: float = SHARE,
+    test: float = SHARE,
     balance: bool = False,
     metric: str | None = None,
     seed: int = 0,
@@ -108,7 +100,7 @@ def train(
         learning_rate: Of Adam, at the start.
         split: ``"random"`` (stratified by class, rarest label or value), ``"scaffold"`` (molecules
             of one Bemis–Murcko scaffold stay together), ``"official"`` (that of the data set), or a
-            :class:`~graph_transplant.experiments.splits.Split` of your own, whose test part may be
+            :class:`~graph_transplant.splits.Split` of your own, whose test part may be
             empty. ``"auto"`` takes the official one where there is one, scaffolds for molecules,
             else random.
         validation: Share of the graphs that decides when to stop and what the temperature is.
@@ -148,9 +140,11 @@ def train(
     if balance:
         tell(BALANCED)
     place = usable_device(device)
-    parts, split_name = _split(store, split, validation, test, seed, tell)
+    parts, split_name = split_for_training(
+        store, split, validation=validation, test=test, seed=seed, tell=tell
+    )
     _check_parts(store, parts, tell)
-    names = output_names(store)
+    names = store.output_names
     known = torch.cat([parts.train, parts.validation])
     scale = TargetScale.of(store.subset(parts.train)) if store.task == "regression" else None
     ready = store if scale is None else scale.apply(store)
@@ -246,171 +240,27 @@ def _outcome(result: FitResult) -> dict[str, Any]:
     }
 
 
-# -------------------------------------------------------------------- splits
-
-
-def _split(
-    store: GraphStore, split: str | Split, validation: float, test: float, seed: int, tell: Note
-) -> tuple[Split, str]:
-    """Share out the graphs; give also the name of the way it was done."""
-    if isinstance(split, Split):
-        return split, "given"
-    check_choice("split", split, SPLITS)
-    if not 0 < validation < 1:
-        raise GraphTransplantError(f"`validation` must be a share in (0, 1), got {validation}")
-    if not 0 <= test < 1:
-        raise GraphTransplantError(f"`test` must be a share in [0, 1), got {test}")
-    if not validation + test < 1:
-        raise GraphTransplantError(
-            f"`validation` and `test` must leave graphs to train on: together they must be below "
-            f"1, got {validation} and {test}"
-        )
-    if seed < 0:
-        raise GraphTransplantError(f"`seed` must be at least 0, got {seed}")
-    if split == "official" or (split == "auto" and store.official is not None):
-        if (validation, test) != (_SHARE, _SHARE):
-            tell(
-                f"the split is the official one of {store.name}: `validation` and `test` have no "
-                "effect"
-            )
-        return official_split(store), "official"
-    if split == "scaffold":
-        return _scaffold_split(store, validation, test), "scaffold"
-    if split == "auto" and _has_structures(store):
-        parts = _scaffold_split(store, validation, test)
-        problem = _lacking(store, parts)
-        if problem is None:
-            return parts, "scaffold"
-        tell(f"the split is random and not by scaffold: by scaffold, {problem}")
-    return random_split(store, validation=validation, test=test, seed=seed), "random"
-
-
-def random_split(store: GraphStore, *, validation: float, test: float, seed: int) -> Split:
-    """Draw validation and test graphs that are like the whole data set.
-
-    The graphs are put in order of their class, rarest label or value, those of one class in random
-    order, and every so manieth is drawn: each part has its share of each class up to one graph. One
-    graph of every class always stays for training.
-
-    Args:
-        store: The data set.
-        validation: Share of the validation graphs; there is at least one.
-        test: Share of the test graphs; at least one unless it is 0.
-        seed: Determines the draw.
-
-    Returns:
-        The split; its test part is empty when ``test`` is 0.
-
-    Raises:
-        DataError: If there are too few graphs.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs", graphs=60)
-        >>> split = random_split(store, validation=0.2, test=0.1, seed=0)
-        >>> torch.bincount(store.labels[split.validation]).tolist()
-        [2, 2, 2, 2, 2, 2]
-    """
-    graphs = len(store)
-    wanted = {"test": round(graphs * test), "validation": max(1, round(graphs * validation))}
-    if test:
-        wanted["test"] = max(1, wanted["test"])
-    generator = np.random.default_rng([seed, 5])
-    shuffled = torch.from_numpy(generator.permutation(graphs))
-    key = _key(store)
-    order = shuffled[key[shuffled].argsort(stable=True)]
-    if store.task != "regression":
-        # The first of each class in this order is kept for training.
-        first = torch.ones(graphs, dtype=torch.bool)
-        first[1:] = key[order][1:] != key[order][:-1]
-        order = order[~first]
-    if len(order) < sum(wanted.values()) or graphs - sum(wanted.values()) < 2:
-        classes = "" if store.task == "regression" else " and keep one of every class for training"
-        raise DataError(
-            f"{store.name} has too few graphs, {graphs}, to hold out {wanted['validation']} for "
-            f"validation and {wanted['test']} for testing{classes}"
-        )
-    drawn = {}
-    for name, count in wanted.items():
-        step = len(order) / count if count else 0.0
-        # At even distances from a random start. Values have one order only: of each stretch of
-        # them any may be drawn, or there would be few different splits.
-        starts = generator.random(count if store.task == "regression" else 1)
-        places = ((torch.arange(count) + torch.from_numpy(starts)) * step).floor().to(torch.long)
-        taken = torch.zeros(len(order), dtype=torch.bool)
-        taken[places.clamp_(max=len(order) - 1)] = True
-        drawn[name] = order[taken].sort().values
-        order = order[~taken]
-    train = torch.ones(graphs, dtype=torch.bool)
-    train[torch.cat(list(drawn.values()))] = False
-    return Split(train.nonzero().flatten(), drawn["validation"], drawn["test"])
-
-
-def _key(store: GraphStore) -> Tensor:
-    """Give the number that graphs are put in order by before some are drawn."""
-    if store.task == "multiclass":
-        return store.labels
-    if store.task == "multilabel":
-        return rarest_label(store.y)
-    # Missing values come last; of several values the first decides.
-    return store.y[:, 0].nan_to_num(nan=math.inf)
-
-
-def _has_structures(store: GraphStore) -> bool:
-    molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
-    return molecules and store.rows is not None and any(store.rows.texts)
-
-
-def _scaffold_split(store: GraphStore, validation: float, test: float) -> Split:
-    from graph_transplant.datasets.molecules import scaffold_split
-
-    official = scaffold_split(store, validation=validation, test=test)
-    train, held_out, last = ((official == part).nonzero().flatten() for part in range(3))
-    return Split(train, held_out, last)
-
-
-def _lacking(store: GraphStore, parts: Split) -> str | None:
-    """Say what a split lacks that training needs, or ``None``."""
-    for name, index in (("training", parts.train), ("validation", parts.validation)):
-        if not len(index):
-            return f"there are no {name} graphs"
-    if store.task == "multiclass":
-        missing = _missing_classes(store, parts.train)
-        if missing:
-            return f"no training graph is of the class {missing[0]!r}"
-        if store.num_outputs == 2 and (missing := _missing_classes(store, parts.validation)):
-            return f"no validation graph is of the class {missing[0]!r}"
-    return None
-
-
-def _missing_classes(store: GraphStore, index: Tensor) -> list[str]:
-    names = output_names(store)
-    there = torch.bincount(store.labels, minlength=store.num_outputs).gt(0)
-    here = torch.bincount(store.labels[index], minlength=store.num_outputs).gt(0)
-    return [names[number] for number in (there & ~here).nonzero().flatten().tolist()]
-
-
 def _check_parts(store: GraphStore, parts: Split, tell: Note) -> None:
     """Refuse a split that cannot be trained on; tell what makes its figures doubtful."""
     for name, index in (("training", parts.train), ("validation", parts.validation)):
         if not len(index):
             raise DataError(f"the split of {store.name} leaves no {name} graphs")
     if store.task == "multiclass":
-        missing = _missing_classes(store, parts.train)
+        missing = missing_classes(store, parts.train)
         if missing:
             raise DataError(
                 f"no training graph of {store.name} is of the class {missing[0]!r}: another split "
                 "(such as 'random'), or leave out the graphs of this class"
             )
         for name, index in (("validation", parts.validation), ("test", parts.test)):
-            missing = _missing_classes(store, index) if len(index) else []
+            missing = missing_classes(store, index) if len(index) else []
             if missing:
                 shown = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
                 tell(f"the {name} graphs have none of: {shown}")
     if store.task == "multilabel":
         positives = (store.y[parts.train] == 1).any(0)
         for number in (~positives).nonzero().flatten().tolist():
-            tell(f"no training graph has the label {output_names(store)[number]!r}")
+            tell(f"no training graph has the label {store.output_names[number]!r}")
     if len(parts.test) and _positives(store, parts.test) < FEW_POSITIVES:
         kinds = {"multiclass": "of its rarest class", "multilabel": "with its rarest label"}
         tell(

@@ -1,0 +1,134 @@
+"""Fewer training graphs and wrong training labels, derived from the seed of a comparison."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.graphs import GraphStore
+from graph_transplant.splits import QUANTILES, by_rank
+from graph_transplant.targets import rarest_label
+
+_SIZE, _NOISE = 1, 2
+"""Ends of the spawn keys for the graphs that are left out and for the labels that are wrong."""
+
+
+def fewer_graphs(
+    store: GraphStore, train: Tensor, fraction: float, *, repeat: int, seed: int, fold: int
+) -> Tensor:
+    """Leave a part of the training graphs, with equal class proportions.
+
+    Exactly ``round(fraction * len(train))`` graphs are left. Those of a smaller fraction are among
+    those of a larger one: the graphs of each class are put in a random order, and the classes are
+    gone through at the same pace, which shares the graphs out among them by Webster's method.
+    Several labels are stratified by the rarest label, numbers by ten groups from low to high.
+
+    Method, model and validation fold do not enter: the order of two graphs is the same for all.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs", graphs=60)
+        >>> half = fewer_graphs(store, torch.arange(60), 0.5, repeat=0, seed=0, fold=0)
+        >>> torch.bincount(store.labels[half])
+        tensor([5, 5, 5, 5, 5, 5])
+        >>> fewer = fewer_graphs(store, torch.arange(60), 0.1, repeat=0, seed=0, fold=0)
+        >>> set(fewer.tolist()) < set(half.tolist())
+        True
+    """
+    if fraction == 1:
+        return train
+    y = store.y[train]
+    if store.task == "multiclass":
+        classes = y
+    elif store.task == "multilabel":
+        classes = rarest_label(y)
+    else:
+        classes = by_rank(y[:, 0], QUANTILES)
+    groups = classes.cpu().numpy()
+    # Drawn for all graphs, so that a graph has its place whichever fold is validated on.
+    place = _stream(seed, repeat, fold, _SIZE).random(len(store))[train.cpu().numpy()]
+    order = np.lexsort((place, groups))
+    counts = np.bincount(groups)
+    ranks = np.arange(len(order)) - (np.cumsum(counts) - counts)[groups[order]]
+    share = np.empty(len(order))
+    share[order] = (ranks + 0.5) / counts[groups[order]]
+    kept = np.sort(np.lexsort((place, share))[: round(fraction * len(train))])
+    where = f"in fold {fold} of repeat {repeat} of {store.name}"
+    if store.task == "multiclass":
+        lost = np.flatnonzero((counts > 0) & (np.bincount(groups[kept], minlength=len(counts)) < 1))
+        if len(lost):
+            number = int(lost[0])
+            raise GraphTransplantError(
+                f"`train_fraction` {fraction:g} leaves {len(kept)} of {len(train)} training graphs "
+                f"{where}, and none of the {counts[number]} of class {number}: each class needs at "
+                "least one; choose a larger fraction"
+            )
+    targets = y[torch.from_numpy(kept).to(y.device)]
+    usable = len(targets) if targets.dim() == 1 else int((~targets.isnan()).any(1).sum())
+    if usable < 2:
+        raise GraphTransplantError(
+            f"`train_fraction` {fraction:g} leaves {usable} of {len(train)} training graphs with a "
+            f"target {where}: training needs at least 2; choose a larger fraction"
+        )
+    return train[torch.from_numpy(kept).to(train.device)]
+
+
+def wrong_labels(
+    store: GraphStore, train: Tensor, noise: float, *, repeat: int, seed: int, fold: int
+) -> Tensor:
+    """Give the training labels with some of them wrong.
+
+    Of one class per graph, exactly ``round(noise * len(train))`` graphs get another one of the
+    classes that the training graphs have, each equally likely. Of several labels, exactly
+    ``round(noise * present)`` of the entries that are present are turned round. What is wrong at
+    some noise is wrong in the same way at any higher one.
+
+    Returns:
+        The labels of these graphs, as ``store.y`` has them, ``[train]`` or ``[train, labels]``.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs", graphs=60)
+        >>> train = torch.arange(30)
+        >>> labels = wrong_labels(store, train, 0.2, repeat=0, seed=0, fold=0)
+        >>> int((labels != store.labels[train]).sum())
+        6
+    """
+    if store.task == "regression":
+        raise GraphTransplantError(
+            f"`label_noise` needs classes or labels, but the targets of {store.name} are numbers"
+        )
+    y = store.y[train].clone()
+    if noise == 0:
+        return y
+    stream = _stream(seed, repeat, fold, _NOISE)
+    # Drawn for all graphs, as above: a graph is wrong in the same way in all inner splits.
+    rows = train.cpu().numpy()
+    place = stream.random(tuple(store.y.shape))[rows]
+    if store.task == "multilabel":
+        flat = y.view(-1)
+        present = (~flat.isnan()).nonzero().flatten()
+        first = np.argsort(place.reshape(-1)[present.cpu().numpy()], kind="stable")
+        wrong = present[torch.from_numpy(first[: round(noise * len(present))]).to(y.device)]
+        flat[wrong] = 1 - flat[wrong]
+        return y
+    classes = torch.unique(y)
+    if len(classes) < 2:
+        raise GraphTransplantError(
+            "`label_noise` needs at least two classes among the training graphs, but those of fold "
+            f"{fold} of repeat {repeat} of {store.name} are all of one"
+        )
+    shift = torch.from_numpy(stream.integers(len(classes) - 1, size=len(store))[rows]).to(y.device)
+    first = np.argsort(place, kind="stable")[: round(noise * len(y))]
+    wrong = torch.from_numpy(first).to(y.device)
+    own = torch.searchsorted(classes, y[wrong])
+    # One to all but one steps further, round and round: never the class itself.
+    y[wrong] = classes[(own + 1 + shift[wrong]) % len(classes)]
+    return y
+
+
+def _stream(seed: int, repeat: int, fold: int, use: int) -> np.random.Generator:
+    # No other spawn key has three numbers: the folds have one, trials have four and five.
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(repeat, fold, use)))

@@ -1,0 +1,415 @@
+"""Training, validation and test parts: folds, random, by scaffold, official. One seed decides.
+
+Graphs of one *group* (molecules of one scaffold, duplicates) stay on one side of every split.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.graphs import GraphStore
+from graph_transplant.targets import rarest_label
+
+TRAINING_SPLITS = ("auto", "random", "scaffold", "official")
+"""How the graphs for one model are shared out."""
+
+SHARE = 0.1
+"""Share of the validation graphs, and of the test graphs, unless others are asked for."""
+
+QUANTILES = 10
+"""Numbers are stratified by at most so many groups of equal size, from low to high."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Graph numbers of three disjoint parts, each int64 and ascending.
+
+    They cover the data, unless only a fraction of the training graphs is used.
+    """
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+
+
+def prepare(store: GraphStore, split: str) -> GraphStore:
+    """Add to a data set what a split of a comparison needs: its groups, or its three parts."""
+    if split == "scaffold":
+        return store.with_official(scaffold_split(store))
+    if split == "scaffold-folds":
+        return store.with_groups(scaffold_groups(store))
+    return store
+
+
+# -------------------------------------------------------------------- folds
+
+
+def fold_indices(
+    labels: Tensor,
+    *,
+    folds: int,
+    repeat: int,
+    seed: int,
+    fold: int,
+    inner: int = 0,
+    groups: Tensor | None = None,
+) -> Split:
+    """Give one of the ``folds`` stratified splits of a repeat.
+
+    Part ``fold`` of :func:`fold_parts` is the test set, the next part the validation set, the rest
+    the training set: 3:1:1 for five folds. Over the folds of a repeat every graph is tested exactly
+    once and validated on exactly once. With ``inner`` above 0 a later part than the next one is the
+    validation set; over the inner splits of a fold every graph outside its test set is validated on
+    exactly once.
+
+    Example:
+        >>> labels = torch.tensor([0, 1] * 5)
+        >>> split = fold_indices(labels, folds=5, repeat=0, seed=0, fold=0)
+        >>> len(split.train), len(split.validation), len(split.test)
+        (6, 2, 2)
+    """
+    if not 0 <= fold < folds:
+        raise GraphTransplantError(f"`fold` must be from 0 to {folds - 1}, got {fold}")
+    if not 0 <= inner < folds - 1:
+        raise GraphTransplantError(f"`inner` must be from 0 to {folds - 2}, got {inner}")
+    parts = fold_parts(labels, folds=folds, repeat=repeat, seed=seed, groups=groups)
+    held_out = (fold + 1 + inner) % folds
+    train = torch.cat([part for number, part in enumerate(parts) if number not in (fold, held_out)])
+    return Split(train=train.sort().values, validation=parts[held_out], test=parts[fold])
+
+
+def fold_parts(
+    labels: Tensor, *, folds: int, repeat: int, seed: int, groups: Tensor | None = None
+) -> list[Tensor]:
+    """Shuffle graphs and cut them into ``folds`` parts of equal class proportions.
+
+    Graphs of one group are in one part; proportions then are as equal as groups allow.
+    """
+    # Late: whoever only predicts should not wait for it.
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+    check_folds(labels, folds)
+    for name, value in (("repeat", repeat), ("seed", seed)):
+        if value < 0:
+            raise GraphTransplantError(f"`{name}` must be at least 0, got {value}")
+    classes = labels.cpu().numpy()
+    # The spawn key keeps this stream apart from every other use of the comparison's seed.
+    stream = np.random.SeedSequence(seed, spawn_key=(repeat,))
+    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
+    shuffle = kind(folds, shuffle=True, random_state=int(stream.generate_state(1)[0]))
+    together = None if groups is None else groups.cpu().numpy()
+    if together is not None and (count := len(np.unique(together))) < folds:
+        raise GraphTransplantError(
+            f"`folds` is {folds}, but there are only {count} groups of graphs that must stay "
+            "together: there must be at least as many as folds"
+        )
+    return [
+        torch.from_numpy(np.sort(part)).long()
+        for _, part in shuffle.split(np.zeros(len(classes)), classes, together)
+    ]
+
+
+def check_folds(labels: Tensor, folds: int) -> None:
+    """Check that ``labels`` can be cut into ``folds`` stratified parts."""
+    if folds < 3:
+        raise GraphTransplantError(
+            f"`folds` must be at least 3 (train, validation and test), got {folds}"
+        )
+    if labels.dim() != 1 or labels.is_floating_point():
+        raise GraphTransplantError(
+            "stratified folds need one class number per graph: `labels` must be an integer tensor "
+            f"of shape [graphs], got {labels.dtype} of shape {list(labels.shape)}"
+        )
+    classes, counts = torch.unique(labels, return_counts=True)
+    small = [
+        f"class {number} has only {count} graph{'s' if count != 1 else ''}"
+        for number, count in zip(classes.tolist(), counts.tolist(), strict=True)
+        if count < folds
+    ]
+    if small:
+        shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+        raise GraphTransplantError(
+            f"`folds` is {folds}, but {shown}: each class needs at least as many graphs as there "
+            "are folds"
+        )
+
+
+def strata(store: GraphStore, folds: int) -> Tensor:
+    """Give the classes that folds are stratified by, int64 ``[graphs]``.
+
+    For several labels per graph they are made up: a graph counts to the rarest label it has, and
+    labels too rare to be in every fold count as none. Numbers are put into up to ten groups of
+    equal size from low to high, by the first of them; graphs that lack it are a group too.
+    """
+    if store.task == "multiclass":
+        check_folds(store.labels, folds)
+        return store.labels
+    if store.task == "regression":
+        return _quantiles(store, folds)
+    classes = rarest_label(store.y)
+    small = torch.bincount(classes, minlength=store.num_outputs + 1) < folds
+    classes = torch.where(small[classes], 0, classes)
+    if 0 < int((classes == 0).sum()) < min(folds, len(classes)):
+        # Too few are left over for a class of their own: they join the largest one.
+        largest = torch.bincount(classes[classes > 0]).argmax()
+        classes = torch.where(classes == 0, largest, classes)
+    check_folds(classes, folds)
+    return classes
+
+
+def _quantiles(store: GraphStore, folds: int) -> Tensor:
+    """Group graphs by the rank of the first target that enough have; 0 is for those without."""
+    counts = (~store.y.isnan()).sum(0).tolist()
+    column = next((number for number, there in enumerate(counts) if there >= folds), None)
+    if column is None:
+        count = max(counts)
+        raise GraphTransplantError(
+            f"`folds` is {folds}, but only {count} graph{'s' if count != 1 else ''} of "
+            f"{store.name} ha{'ve' if count != 1 else 's'} a target: there must be at least as many"
+            " as there are folds"
+        )
+    count = counts[column]
+    classes = by_rank(store.y[:, column], min(QUANTILES, count // folds))
+    if len(store) - count < folds:
+        # Too few for a group of their own.
+        classes.clamp_(min=1)
+    check_folds(classes, folds)
+    return classes
+
+
+def by_rank(values: Tensor, groups: int) -> Tensor:
+    """Cut numbers into groups of equal size from low to high, from 1 up; 0 is for those missing."""
+    present = (~values.isnan()).nonzero().flatten()
+    order = values[present].argsort(stable=True)
+    classes = torch.zeros(len(values), dtype=torch.long)
+    classes[present[order]] = torch.arange(len(present)) * groups // max(len(present), 1) + 1
+    return classes
+
+
+# -------------------------------------------------------------------- one split
+
+
+def official_split(store: GraphStore) -> Split:
+    """Give the split that comes with a data set."""
+    if store.official is None:
+        raise DataError(f"`split` is 'official', but {store.name} comes without a split of its own")
+    split = _parts(store.official)
+    for name, part in (
+        ("training", split.train), ("validation", split.validation), ("test", split.test)
+    ):  # fmt: skip
+        if not len(part):
+            raise DataError(f"the official split of {store.name} has no {name} graphs here")
+    return split
+
+
+def _parts(official: Tensor) -> Split:
+    return Split(*((official == part).nonzero().flatten() for part in range(3)))
+
+
+def scaffold_groups(store: GraphStore) -> Tensor:
+    """Number molecules by their Bemis-Murcko scaffold, int64 ``[graphs]``."""
+    from graph_transplant.datasets.molecules import scaffold
+
+    if store.rows is None or not all(store.rows.texts):
+        raise DataError(
+            "`split` is by scaffold, which needs molecules read from a table or an SDF file, but "
+            f"{store.name} has none"
+        )
+    numbers: dict[str, int] = {}
+    texts = [scaffold(text) for text in store.rows.texts]
+    return torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts])
+
+
+def scaffold_split(store: GraphStore, validation: float = SHARE, test: float = SHARE) -> Tensor:
+    """Split molecules so that those with one scaffold stay together; int8 ``[graphs]``.
+
+    As MoleculeNet and OGB do it: the sets of one scaffold go, the largest first, to training (0)
+    while it has room, else to validation (1) while training and validation together have room, else
+    to test (2). So test molecules are of rare and unseen kinds. Nothing is drawn by chance.
+    """
+    _check_shares(validation, test)
+    groups = scaffold_groups(store)
+    # Of two sets of one size the one that begins later goes first, as in MoleculeNet.
+    ends = torch.bincount(groups).cumsum(0).tolist()
+    order = groups.argsort(stable=True).tolist()
+    sets = [order[start:end] for start, end in pairwise([0, *ends])]
+    sets.sort(key=lambda graphs: (len(graphs), graphs[0]), reverse=True)
+    # Rounded, as 1 - 0.1 - 0.1 is a little less than 0.8.
+    room = round((1 - validation - test) * len(store), 6)
+    room_both = round((1 - test) * len(store), 6)
+    part = torch.zeros(len(store), dtype=torch.int8)
+    counts = [0, 0, 0]
+    for graphs in sets:
+        if counts[0] + len(graphs) <= room:
+            number = 0
+        elif counts[0] + counts[1] + len(graphs) <= room_both:
+            number = 1
+        else:
+            number = 2
+        part[graphs] = number
+        counts[number] += len(graphs)
+    for name, count, share in zip(
+        ("training", "validation", "test"), counts, (1.0, validation, test), strict=True
+    ):
+        if share and not count:
+            raise DataError(
+                f"{store.name}: its {len(store)} molecules have {len(sets)} scaffolds, and none is "
+                f"left for {name}; a split by scaffold needs more kinds of molecules (with `split` "
+                "'random' it does not matter)"
+            )
+    return part
+
+
+def _check_shares(validation: float, test: float) -> None:
+    if not 0 < validation < 1:
+        raise GraphTransplantError(f"`validation` must be a share in (0, 1), got {validation}")
+    if not 0 <= test < 1:
+        raise GraphTransplantError(f"`test` must be a share in [0, 1), got {test}")
+    if not validation + test < 1:
+        raise GraphTransplantError(
+            "`validation` and `test` must leave graphs to train on: together they must be below 1, "
+            f"got {validation} and {test}"
+        )
+
+
+def random_split(store: GraphStore, *, validation: float, test: float, seed: int) -> Split:
+    """Draw validation and test graphs that are like the whole data set.
+
+    Stratified systematic sampling by class, rarest label or value: each part has its share of each
+    class up to one graph. One graph of every class always stays for training. Of groups, one graph
+    each is drawn, and the others follow it.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs", graphs=60)
+        >>> split = random_split(store, validation=0.2, test=0.1, seed=0)
+        >>> torch.bincount(store.labels[split.validation]).tolist()
+        [2, 2, 2, 2, 2, 2]
+    """
+    if store.groups is not None:
+        number, group = torch.unique(store.groups, return_inverse=True)
+        first = torch.full((len(number),), len(store)).scatter_reduce(
+            0, group, torch.arange(len(store)), "amin"
+        )
+        alone = store.subset(first).with_groups(None)
+        drawn = random_split(alone, validation=validation, test=test, seed=seed)
+        part = torch.zeros(len(number), dtype=torch.int8)
+        part[drawn.validation], part[drawn.test] = 1, 2
+        return _parts(part[group])
+    graphs = len(store)
+    wanted = {"test": round(graphs * test), "validation": max(1, round(graphs * validation))}
+    if test:
+        wanted["test"] = max(1, wanted["test"])
+    generator = np.random.default_rng([seed, 5])
+    shuffled = torch.from_numpy(generator.permutation(graphs))
+    key = _key(store)
+    order = shuffled[key[shuffled].argsort(stable=True)]
+    if store.task != "regression":
+        # The first of each class in this order is kept for training.
+        first = torch.ones(graphs, dtype=torch.bool)
+        first[1:] = key[order][1:] != key[order][:-1]
+        order = order[~first]
+    if len(order) < sum(wanted.values()) or graphs - sum(wanted.values()) < 2:
+        classes = "" if store.task == "regression" else " and keep one of every class for training"
+        raise DataError(
+            f"{store.name} has too few graphs, {graphs}, to hold out {wanted['validation']} for "
+            f"validation and {wanted['test']} for testing{classes}"
+        )
+    held_out = {}
+    for name, count in wanted.items():
+        step = len(order) / count if count else 0.0
+        # At even distances from a random start. Values have one order only: of each stretch of
+        # them any may be drawn, or there would be few different splits.
+        starts = generator.random(count if store.task == "regression" else 1)
+        places = ((torch.arange(count) + torch.from_numpy(starts)) * step).floor().to(torch.long)
+        taken = torch.zeros(len(order), dtype=torch.bool)
+        taken[places.clamp_(max=len(order) - 1)] = True
+        held_out[name] = order[taken].sort().values
+        order = order[~taken]
+    train = torch.ones(graphs, dtype=torch.bool)
+    train[torch.cat(list(held_out.values()))] = False
+    return Split(train.nonzero().flatten(), held_out["validation"], held_out["test"])
+
+
+def _key(store: GraphStore) -> Tensor:
+    """Give the number that graphs are put in order by before some are drawn."""
+    if store.task == "multiclass":
+        return store.labels
+    if store.task == "multilabel":
+        return rarest_label(store.y)
+    # Missing values come last; of several values the first decides.
+    return store.y[:, 0].nan_to_num(nan=math.inf)
+
+
+# -------------------------------------------------------------------- for one model
+
+
+def split_for_training(
+    store: GraphStore,
+    split: str | Split,
+    *,
+    validation: float,
+    test: float,
+    seed: int,
+    tell: Callable[[str], None],
+) -> tuple[Split, str]:
+    """Share out the graphs for one model; give also the name of the way it was done."""
+    if isinstance(split, Split):
+        return split, "given"
+    check_choice("split", split, TRAINING_SPLITS)
+    _check_shares(validation, test)
+    if seed < 0:
+        raise GraphTransplantError(f"`seed` must be at least 0, got {seed}")
+    if split == "official" or (split == "auto" and store.official is not None):
+        if (validation, test) != (SHARE, SHARE):
+            tell(
+                f"the split is the official one of {store.name}: `validation` and `test` have no "
+                "effect"
+            )
+        return official_split(store), "official"
+    if split == "scaffold":
+        return _parts(scaffold_split(store, validation, test)), "scaffold"
+    if split == "auto" and _has_structures(store):
+        try:
+            parts = _parts(scaffold_split(store, validation, test))
+            problem = lacking(store, parts)
+        except DataError as error:
+            problem = str(error)
+        if problem is None:
+            return parts, "scaffold"
+        tell(f"the split is random and not by scaffold: by scaffold, {problem}")
+    return random_split(store, validation=validation, test=test, seed=seed), "random"
+
+
+def _has_structures(store: GraphStore) -> bool:
+    molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
+    return molecules and store.rows is not None and any(store.rows.texts)
+
+
+def lacking(store: GraphStore, parts: Split) -> str | None:
+    """Say what a split lacks that training needs, or ``None``."""
+    for name, index in (("training", parts.train), ("validation", parts.validation)):
+        if not len(index):
+            return f"there are no {name} graphs"
+    if store.task == "multiclass":
+        missing = missing_classes(store, parts.train)
+        if missing:
+            return f"no training graph is of the class {missing[0]!r}"
+        if store.num_outputs == 2 and (missing := missing_classes(store, parts.validation)):
+            return f"no validation graph is of the class {missing[0]!r}"
+    return None
+
+
+def missing_classes(store: GraphStore, index: Tensor) -> list[str]:
+    """Name the classes of a data set that none of some graphs has."""
+    there = torch.bincount(store.labels, minlength=store.num_outputs).gt(0)
+    here = torch.bincount(store.labels[index], minlength=store.num_outputs).gt(0)
+    return [store.output_names[n] for n in (there & ~here).nonzero().flatten().tolist()]
