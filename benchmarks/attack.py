@@ -37,7 +37,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch_geometric.data import Data
 
 import graph_transplant as gt
-from graph_transplant.analysis import attack, attack_edges, mean_edges, random_attack
+from graph_transplant.analysis import attack, attack_edges, mean_edges
 from graph_transplant.augment import build_method
 from graph_transplant.splits import fold_indices
 from graph_transplant.targets import graph_losses
@@ -206,8 +206,8 @@ def beside_grbcd(
         "grbcd_seconds": round(theirs.seconds, 3),
         "ratio": round(theirs.seconds / seconds, 2),
         "clean": clean.accuracy,
-        "random": random_attack(model, test, edges=edges, hops=hops, seed=seed).accuracy,
-        "as_stated": attack(model, test, edges=edges, hops=hops, as_stated=True).accuracy,
+        "random": attack(model, test, kind="random", edges=edges, hops=hops, seed=seed).accuracy,
+        "as_stated": attack(model, test, kind="as-stated", edges=edges, hops=hops).accuracy,
         "attacked": ours.accuracy,
         "grbcd": theirs.accuracy,
         "loss": {
@@ -328,10 +328,12 @@ def run_table(arguments: argparse.Namespace) -> None:
             attacked = attack(model, test, edges=edges, hops=arguments.hops)
             seconds = time.process_time() - begin
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            chance = random_attack(
-                model, test, edges=edges, hops=arguments.hops, seed=arguments.seed
+            chance, stated = (
+                attack(
+                    model, test, kind=kind, edges=edges, hops=arguments.hops, seed=arguments.seed
+                )
+                for kind in ("random", "as-stated")
             )
-            stated = attack(model, test, edges=edges, hops=arguments.hops, as_stated=True)
             cells = [
                 method[:9],
                 conv,

@@ -32,7 +32,6 @@ from graph_transplant.augment import (
     VirtualGraphs,
     build_method,
 )
-from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.structures import atoms_of
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.saliency import Predictor
@@ -223,30 +222,12 @@ def test_the_control_is_the_distance_between_halves() -> None:
     )
 
 
-def test_chance_is_near_nothing_for_many_graphs_and_a_changed_degree_is_not() -> None:
-    store = gt.load("motifs", graphs=300)
-    found = sample_quality(*ready("drop-edge", store), store, seed=0)
-    control, distance = found["degree_distance_control"], found["degree_distance"]
-    assert control is not None
-    assert distance is not None
-    assert control < 0.1 < distance
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_degree_distance_is_the_wasserstein_distance(seed: int) -> None:
-    random = np.random.default_rng(seed)
+def test_degree_distance_is_the_wasserstein_distance() -> None:
+    random = np.random.default_rng(0)
     one, two = random.integers(0, 9, 50), random.integers(2, 30, 31)
     assert degree_distance(one, two) == pytest.approx(wasserstein_distance(one, two))
     assert degree_distance(two, one) == pytest.approx(degree_distance(one, two))
     assert degree_distance(one, one) == 0
-
-
-def test_wrong_arguments_are_refused() -> None:
-    store = featured()
-    with pytest.raises(GraphTransplantError, match="`graphs` must be at least 1, got 0"):
-        sample_quality(*ready("drop-nodes", store), store, seed=0, graphs=0)
-    with pytest.raises(GraphTransplantError, match="needs some nodes on both sides"):
-        degree_distance([], [1])
 
 
 def test_directions_repeats_and_loops_do_not_count() -> None:
@@ -339,14 +320,6 @@ def test_valence_agrees_with_the_sanitisation_of_rdkit() -> None:
         store = molecules([text])
         found = sample_quality(*ready("vanilla-x2", store), store, seed=0, atoms=reader(store))
         assert found["valence_violations"] == (not allowed), text
-
-
-def test_valence_of_a_single_mistake_by_hand() -> None:
-    store = molecules(["CC", "CC", "CC", "F(C)C"])
-    found = sample_quality(*ready("vanilla-x2", store), store, seed=0, atoms=reader(store))
-    assert found["valence_violations"] == found["valence_violations_original"] == 0.25
-    cut = sample_quality(*ready("drop-nodes:ratio=0.5", store), store, seed=0, atoms=reader(store))
-    assert cut["valence_violations"] == 0
 
 
 def test_masked_atoms_have_no_element_and_no_valence() -> None:

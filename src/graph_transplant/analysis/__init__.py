@@ -9,8 +9,6 @@ from graph_transplant.analysis.attack import (
     attack_edges,
     mean_edges,
     nested_attacks,
-    random_attack,
-    robust_accuracy,
     robustness,
 )
 from graph_transplant.analysis.calibration import (
@@ -21,14 +19,13 @@ from graph_transplant.analysis.calibration import (
     label_cases,
     reliability,
 )
-from graph_transplant.analysis.explanations import agreement, saliency_quality
+from graph_transplant.analysis.explanations import no_better_than_random, saliency_quality
 from graph_transplant.analysis.samples import sample_quality
 
 __all__ = [
     "TEMPERATURES",
     "Attacked",
     "ReliabilityBin",
-    "agreement",
     "attack",
     "attack_edges",
     "calibration",
@@ -36,9 +33,8 @@ __all__ = [
     "label_cases",
     "mean_edges",
     "nested_attacks",
-    "random_attack",
+    "no_better_than_random",
     "reliability",
-    "robust_accuracy",
     "robustness",
     "saliency_quality",
     "sample_quality",

@@ -5,13 +5,14 @@ Data*, ICML 2018.
 
 All graphs of a batch are attacked at once. Every pair of nodes that may be changed is an edge of
 weight one (joined) or zero (not joined), so that one backward pass gives the slope of every
-graph's loss along every pair, and one segmented maximum chooses a pair in every graph.
+graph's loss along every pair, and one segmented maximum chooses a pair in every graph. Where the
+model reads edge attributes only pairs that are joined may change: a new edge would have none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import structure
-from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.nn import evaluating
 from graph_transplant.saliency import Predictor, as_predictor
 from graph_transplant.segments import offsets, rank_in_segment
 from graph_transplant.targets import batch_targets, graph_losses
@@ -34,26 +35,14 @@ PAIRS_AT_ONCE = 1 << 18
 """Most pairs in one backward pass; bounds the memory where graphs are dense or large."""
 
 KINDS: Final = ("strong", "as-stated", "random")
-"""What :func:`nested_attacks` can do: the attack, the paper's to the letter, and the control."""
+"""Kinds of attack: ours, the paper's to the letter, and the control."""
 
 
 def mean_edges(store: GraphStore) -> float:
-    """Count the edges of a mean graph: distinct pairs of two different nodes that are joined.
+    """Mean number of edges of a graph: distinct pairs of two different nodes that are joined.
 
     An undirected edge counts once, a repeated edge once, a self-loop not at all: what is left is
     what the attack can remove.
-
-    Args:
-        store: The graphs.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> mean_edges(gt.GraphStore(
-        ...     x=None, edge_index=path, y=torch.tensor([0]),
-        ...     node_counts=torch.tensor([3]), edge_counts=torch.tensor([4]),
-        ... ))
-        2.0
     """
     first, second = store.edge_index
     graph = torch.repeat_interleave(torch.arange(len(store)), store.edge_counts)
@@ -65,14 +54,11 @@ def mean_edges(store: GraphStore) -> float:
 
 
 def attack_edges(store: GraphStore, budget: float) -> int:
-    """Return how many pairs of a graph an attack changes: *m*.
-
-    It is the share ``budget`` of the mean number of edges of the whole data set, rounded down, at
-    least one; the same for every graph, small or large.
+    """How many pairs of a graph an attack changes, *m*; the same for small and large graphs.
 
     Args:
         store: The whole data set, not only the graphs to attack.
-        budget: Share of the edges, 0.2 in the paper.
+        budget: Share of the mean number of edges, 0.2 in the paper; rounded down, at least one.
 
     Example:
         >>> import graph_transplant as gt
@@ -80,14 +66,15 @@ def attack_edges(store: GraphStore, budget: float) -> int:
         >>> round(mean_edges(store), 1), attack_edges(store, 0.2)
         (27.9, 5)
     """
-    return _share_of(mean_edges(store), budget)
-
-
-def _share_of(mean: float, budget: float) -> int:
     if not (math.isfinite(budget) and budget > 0):
         raise GraphTransplantError(f"`budget` must be a positive share of the edges, got {budget}")
     # The inner rounding undoes binary fractions: 0.29 * 100 is 28.999999999999996.
-    return max(1, math.floor(round(budget * mean, 9)))
+    return max(1, math.floor(round(budget * mean_edges(store), 9)))
+
+
+def removals_only(model: nn.Module, store: GraphStore) -> bool:
+    """Whether an attack can only remove edges: the model reads attributes that new ones lack."""
+    return as_predictor(model).takes_edge_attr and store.num_edge_features > 0
 
 
 @dataclass(frozen=True)
@@ -101,14 +88,7 @@ class Attacked:
         added: Pairs that were joined, int64 ``[graphs]``.
         removed: Pairs that were cut, int64 ``[graphs]``.
         edges: Most pairs that were allowed to change in a graph, *m*.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, layers=2, seed=0)
-        >>> attacked = attack(model, store, edges=2)
-        >>> attacked.changed.tolist()
-        [2, 2, 2, 2, 2, 2, 2, 2]
+        removals_only: Whether edges could only be removed, see :func:`removals_only`.
     """
 
     store: GraphStore
@@ -117,6 +97,7 @@ class Attacked:
     added: Tensor = field(repr=False)
     removed: Tensor = field(repr=False)
     edges: int
+    removals_only: bool = False
 
     @property
     def changed(self) -> Tensor:
@@ -138,11 +119,12 @@ def attack(
     model: nn.Module,
     store: GraphStore,
     *,
+    kind: str = "strong",
     budget: float = 0.2,
+    edges: int | None = None,
     hops: int = 4,
     batch_size: int = 64,
-    edges: int | None = None,
-    as_stated: bool = False,
+    seed: int = 0,
 ) -> Attacked:
     """Attack graphs with GradArgmax, the model's gradient at hand.
 
@@ -152,35 +134,27 @@ def attack(
     joined where it is negative; add or remove the one with the largest magnitude. No pair changes
     twice. A graph without such a pair is left as it then is.
 
-    An undirected edge is one variable: both directions change together, and its gradient is the sum
-    of theirs. In a data set with directed edges every direction is a variable of its own, while
-    steps are counted whatever the direction. Degrees in normalised models depend on the adjacency,
-    and so does the gradient. Node features do not; not even the one-hot degrees of graphs without
-    features: they follow the change, but their part of it has no gradient, so that the attack is
-    weaker there.
+    An undirected edge is one variable; of directed edges every direction is. Repeated copies of an
+    edge go together, self-loops stay. One-hot degrees of graphs without features follow the
+    change, but their part of it has no gradient, so that the attack is weaker there.
+
+    A model that reads edge attributes loses edges and gets no new ones, which would have none.
 
     Deviation: attack-counts-changes. The paper chooses *m* pairs by magnitude alone and then adds
     or removes by sign, so that a pair whose edge already is as the gradient wants it uses up one of
     the *m* without a change. Here only pairs that do change are considered: all *m* are spent, and
-    the attack is the stronger. ``as_stated`` is the paper's to the letter.
+    the attack is the stronger. ``"as-stated"`` is the paper's to the letter.
 
     Args:
         model: A :class:`~graph_transplant.GraphClassifier`, or any module that honours the
-            parameter ``edge_weight`` of its ``forward``. Its weights and mode stay as they are. A
-            model that reads edge attributes is refused: an edge that is added has none.
+            parameter ``edge_weight`` of its ``forward``. Its weights and mode stay as they are.
         store: The graphs to attack, with their true targets.
+        kind: ``"strong"``, ``"as-stated"``, or ``"random"``: as many pairs, drawn uniformly.
         budget: *m* as a share of the mean number of edges of ``store``; see :func:`attack_edges`.
+        edges: *m* itself. Give that of the whole data set when ``store`` is only its test graphs.
         hops: How far apart a pair may be, *b*.
         batch_size: Graphs at a time; fewer where they have very many pairs.
-        edges: *m* itself, instead of ``budget``. Give that of the whole data set when ``store`` is
-            only its test graphs.
-        as_stated: Choose by magnitude alone, among all pairs not chosen before. Where the gradient
-            is positive the pair is joined, where it is negative cut; one that is so already uses
-            up a step all the same.
-
-    Returns:
-        The attacked graphs. An edge that was added has zeros for edge features; repeated copies of
-        an edge are removed together; self-loops stay.
+        seed: Determines the draw of ``"random"``; else of no consequence.
 
     Example:
         >>> import graph_transplant as gt
@@ -191,47 +165,9 @@ def attack(
         >>> attacked.edges, attacked.changed.tolist()
         (5, [5, 5, 5, 5, 5, 5, 5, 5])
     """
-    kind = "as-stated" if as_stated else "strong"
-    allowed = _allowed(store, budget, edges)
-    (found,) = nested_attacks(model, store, [allowed], kind=kind, hops=hops, batch_size=batch_size)
-    return found
-
-
-def random_attack(
-    model: nn.Module,
-    store: GraphStore,
-    *,
-    seed: int,
-    budget: float = 0.2,
-    hops: int = 4,
-    batch_size: int = 64,
-    edges: int | None = None,
-) -> Attacked:
-    """Change as many pairs at random as :func:`attack` does by the gradient: its control.
-
-    Of every graph's pairs at most ``hops`` steps apart *m* are drawn uniformly; those that are
-    joined are cut, the others joined. What a model loses here it loses to any change of so many
-    edges, not to an attack.
-
-    Args:
-        model: What judges the changed graphs; any model that reads no edge attributes.
-        store: The graphs.
-        seed: Determines the draw.
-        budget: See :func:`attack`, likewise the others.
-        hops: How far apart a pair may be.
-        batch_size: Graphs at a time.
-        edges: *m* itself.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, layers=2)
-        >>> random_attack(model, store, edges=3, seed=0).changed.tolist()
-        [3, 3, 3, 3, 3, 3, 3, 3]
-    """
-    allowed = _allowed(store, budget, edges)
+    allowed = attack_edges(store, budget) if edges is None else edges
     (found,) = nested_attacks(
-        model, store, [allowed], kind="random", hops=hops, batch_size=batch_size, seed=seed
+        model, store, [allowed], kind=kind, hops=hops, batch_size=batch_size, seed=seed
     )
     return found
 
@@ -246,23 +182,10 @@ def nested_attacks(
     batch_size: int = 64,
     seed: int = 0,
 ) -> list[Attacked]:
-    """Attack graphs with several *m* for little more than the price of the largest.
+    """Attack graphs with several *m*, for little more than the price of the largest.
 
     The changes of a smaller *m* are the first of those of a larger one, so that one greedy pass, or
-    one random order of the pairs, serves all. Each result is what an attack with that *m* gives.
-
-    Args:
-        model: See :func:`attack`, likewise the others.
-        store: The graphs to attack.
-        edges: The values of *m*, in any order.
-        kind: ``"strong"`` is :func:`attack`, ``"as-stated"`` the same with ``as_stated``,
-            ``"random"`` is :func:`random_attack`.
-        hops: How far apart a pair may be.
-        batch_size: Graphs at a time.
-        seed: Determines the draw of ``"random"``; else of no consequence.
-
-    Returns:
-        One result for each *m*, in their order.
+    one random order of the pairs, serves all. Each result is that of :func:`attack` with that *m*.
 
     Example:
         >>> import graph_transplant as gt
@@ -273,55 +196,54 @@ def nested_attacks(
         ([1, 1, 1, 1, 1, 1, 1, 1], 24)
     """
     check_choice("kind", kind, KINDS)
-    for allowed in edges:
-        _check_edges(allowed)
-    choose: _Draw | _Greedy
-    if kind == "random":
-        _refuse_edge_attr(model, store)
-        choose = _Draw(seed)
-    else:
-        predictor = _attackable(model, store)
-        most, as_stated = max(edges, default=0), kind == "as-stated"
-        choose = _Greedy(model, predictor, store.task, most=most, as_stated=as_stated)
-    distinct = sorted(set(edges))
+    most = max(edges, default=0)
+    smallest = (
+        ("edges", min(edges, default=0), 0),
+        ("hops", hops, 1),
+        ("batch_size", batch_size, 1),
+    )
+    for name, value, least in smallest:
+        if value < least:
+            raise GraphTransplantError(f"`{name}` must be at least {least}, got {value}")
+    predictor = as_predictor(model)
+    if kind != "random" and not predictor.takes_edge_weight:
+        raise GraphTransplantError(
+            "`model` must take `edge_weight`, along which the attack follows the loss; "
+            f"{type(model).__name__}.forward has no such parameter"
+        )
+    cuts = removals_only(model, store)
+    generator = torch.Generator().manual_seed(seed)
+    parameter = next(model.parameters(), torch.empty(0))
+    changes: dict[int, list[_Changes]] = {allowed: [] for allowed in edges}
     with evaluating(model), torch.enable_grad():
-        changes = _changed(store, choose, distinct, hops=hops, batch_size=batch_size)
-    judged = {
-        allowed: _judged(model, store, changed, allowed)
-        for allowed, changed in zip(distinct, changes, strict=True)
-    }
-    return [judged[allowed] for allowed in edges]
-
-
-def robust_accuracy(
-    model: nn.Module,
-    store: GraphStore,
-    *,
-    budget: float = 0.2,
-    hops: int = 4,
-    batch_size: int = 64,
-    edges: int | None = None,
-) -> float:
-    """Return the accuracy on graphs attacked with :func:`attack`, as in the paper's Table 3.
-
-    Args:
-        model: See :func:`attack`, likewise the others.
-        store: The graphs to attack.
-        budget: Share of the mean number of edges.
-        hops: How far apart a pair may be.
-        batch_size: Graphs at a time.
-        edges: *m* itself.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, layers=2, seed=0)
-        >>> 0.0 <= robust_accuracy(model, store, edges=2) <= 1.0
-        True
-    """
-    _ = store.labels  # refuses what has no classes before any work is done
-    attacked = attack(model, store, budget=budget, hops=hops, batch_size=batch_size, edges=edges)
-    return attacked.accuracy
+        for graphs in _stretches(store, batch_size):
+            # In a store with directed graphs every direction is a variable, in all its batches.
+            batch = replace(store.batch(graphs), symmetric=store.undirected)
+            pairs = _Pairs.of(batch, hops, cuts=cuts)
+            if kind == "random":
+                turn = _random_turns(pairs, generator)
+            else:
+                slopes = _Slopes(predictor, pairs, store.task, like=parameter)
+                turn = _greedy_turns(slopes, most, as_stated=kind == "as-stated")
+            for allowed, parts in changes.items():
+                flipped = (turn != NEVER) & (turn <= allowed)
+                parts.append(_changes_of(pairs, flipped, int(graphs[0])))
+    found = {}
+    for allowed, parts in changes.items():
+        kept, added, removed = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
+        rebuilt = _rebuilt(store, kept, added)
+        # The changed graphs are judged as graphs, without weights.
+        evaluation = evaluate(model, rebuilt)
+        found[allowed] = Attacked(
+            store=rebuilt,
+            logits=evaluation.logits,
+            targets=evaluation.targets,
+            added=torch.bincount(added[0], minlength=len(store)),
+            removed=torch.bincount(removed, minlength=len(store)),
+            edges=allowed,
+            removals_only=cuts,
+        )
+    return [found[allowed] for allowed in edges]
 
 
 def robustness(
@@ -344,9 +266,8 @@ def robustness(
         seed: Determines the random changes.
 
     Returns:
-        For every budget a dict of ``budget``, ``edges`` (*m*) and three accuracies: ``accuracy``
-        under :func:`attack`, ``as_stated`` under the paper's to the letter, ``random`` after
-        :func:`random_attack`.
+        For every budget ``budget``, ``edges`` (*m*) and the accuracies of the three kinds:
+        ``accuracy``, ``as_stated`` and ``random``; and ``removals_only`` where that is true.
 
     Example:
         >>> import graph_transplant as gt
@@ -358,10 +279,7 @@ def robustness(
     """
     _ = test.labels  # refuses what has no classes before any work is done
     shares = [float(budget) for budget in budgets]
-    if not shares:
-        return []
-    mean = mean_edges(data)
-    edges = [_share_of(mean, share) for share in shares]
+    edges = [attack_edges(data, share) for share in shares]
     strong, as_stated, chance = (
         nested_attacks(model, test, edges, kind=kind, hops=hops, seed=seed) for kind in KINDS
     )
@@ -372,51 +290,10 @@ def robustness(
             "accuracy": one.accuracy,
             "as_stated": two.accuracy,
             "random": three.accuracy,
+            **({"removals_only": True} if one.removals_only else {}),
         }
         for share, one, two, three in zip(shares, strong, as_stated, chance, strict=True)
     ]
-
-
-# -------------------------------------------------------------------- arguments
-
-
-def _allowed(store: GraphStore, budget: float, edges: int | None) -> int:
-    if edges is None:
-        return attack_edges(store, budget)
-    return _check_edges(edges)
-
-
-def _check_edges(edges: int) -> int:
-    if edges < 0:
-        raise GraphTransplantError(f"`edges` must not be negative, got {edges}")
-    return edges
-
-
-def _attackable(model: nn.Module, store: GraphStore) -> Predictor:
-    """Refuse models that have no gradient with respect to edges."""
-    predictor = as_predictor(model)
-    if not predictor.takes_edge_weight:
-        raise GraphTransplantError(
-            "`model` must take `edge_weight`, along which the attack follows the loss; "
-            f"{type(model).__name__}.forward has no such parameter"
-        )
-    _refuse_edge_attr(model, store)
-    return predictor
-
-
-def _refuse_edge_attr(model: nn.Module, store: GraphStore) -> None:
-    """Refuse models that read attributes of edges, which added edges do not have."""
-    predictor = as_predictor(model)
-    if predictor.takes_edge_attr and store.num_edge_features:
-        what = (
-            f"`conv` {predictor.conv}"
-            if isinstance(predictor, GraphClassifier)
-            else f"{type(model).__name__}.forward"
-        )
-        raise GraphTransplantError(
-            "`model` must not read `edge_attr`: the attack adds edges, and edges that are not "
-            f"there have none; {what} does"
-        )
 
 
 # -------------------------------------------------------------------- pairs that may change
@@ -430,52 +307,42 @@ class _Pairs:
         batch: The original graphs.
         first: One end, or the sender, int64 ``[pairs]``.
         second: The other end, or the receiver; larger than ``first`` when undirected.
-        copies: How often the pair is joined, int64 ``[pairs]``.
-        edge_pair: Pair of every edge of the batch, int64 ``[edges]``; -1 for self-loops.
+        joined: Whether the pair has an edge at first, bool ``[pairs]``.
+        edge_pair: Pair of every edge of the batch, int64 ``[edges]``; for self-loops, which never
+            change, the place after the last pair.
     """
 
     batch: GraphBatch
     first: Tensor
     second: Tensor
-    copies: Tensor
+    joined: Tensor
     edge_pair: Tensor
 
     @classmethod
-    def of(cls, batch: GraphBatch, hops: int) -> _Pairs:
-        """Find the pairs at most ``hops`` steps apart, whatever the direction of the steps."""
-        nodes, undirected = batch.num_nodes, batch.symmetric
+    def of(cls, batch: GraphBatch, hops: int, *, cuts: bool) -> _Pairs:
+        """Find pairs at most ``hops`` steps apart in any direction, or those with an edge alone."""
+        nodes = batch.num_nodes
         sender, receiver = batch.edge_index
-        first, second = _within(sender.numpy(), receiver.numpy(), nodes, hops)
-        kept = torch.from_numpy(first < second if undirected else first != second)
-        ends = [torch.from_numpy(end).to(torch.long)[kept] for end in (first, second)]
         low, high = sender, receiver
-        if undirected:
+        if batch.symmetric:
             low, high = torch.minimum(sender, receiver), torch.maximum(sender, receiver)
-        edge_pair = torch.searchsorted(ends[0] * nodes + ends[1], low * nodes + high)
-        edge_pair[sender == receiver] = -1
-        # Both directions of an undirected edge are listed; one of them is counted.
-        listed = edge_pair[sender < receiver if undirected else sender != receiver]
-        copies = torch.bincount(listed, minlength=ends[0].numel())
-        return cls(batch, ends[0], ends[1], copies, edge_pair)
-
-    @property
-    def num_graphs(self) -> int:
-        return self.batch.num_graphs
-
-    @cached_property
-    def joined(self) -> Tensor:
-        """Whether the pair has an edge at first, bool ``[pairs]``."""
-        return self.copies > 0
+        edge_code = low * nodes + high
+        looped = sender == receiver
+        if cuts:
+            code = torch.unique(edge_code[~looped])
+        else:
+            first, second = _within(sender.numpy(), receiver.numpy(), nodes, hops)
+            kept = first < second if batch.symmetric else first != second
+            code = torch.from_numpy(first[kept].astype(np.int64) * nodes + second[kept])
+        edge_pair = torch.searchsorted(code, edge_code).masked_fill_(looped, code.numel())
+        joined = torch.zeros(code.numel(), dtype=torch.bool)
+        joined[edge_pair[~looped]] = True
+        return cls(batch, code // max(nodes, 1), code % max(nodes, 1), joined, edge_pair)
 
     @cached_property
     def segment(self) -> Tensor:
         """Graph of every pair, sorted int64 ``[pairs]``."""
         return self.batch.batch.index_select(0, self.first)
-
-    @cached_property
-    def ptr(self) -> Tensor:
-        """Offsets of the graphs in the pairs, int64 ``[graphs + 1]``."""
-        return offsets(torch.bincount(self.segment, minlength=self.num_graphs))
 
 
 def _within(
@@ -516,23 +383,14 @@ class _Slopes:
 
     Slopes are comparable within a graph only: each graph has a scale of its own.
 
-    A pair's variable scales all its copies. Pairs beyond the limit are served in turns: a pair that
-    is not joined has no influence on the slope of another, so that it can be left out.
+    A pair's variable weighs all copies of its edge. Pairs beyond the limit are served in turns: one
+    that is not joined has no influence on the slope of another, so that it can be left out.
     """
 
-    def __init__(
-        self,
-        predictor: Predictor,
-        pairs: _Pairs,
-        task: str,
-        *,
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> None:
+    def __init__(self, predictor: Predictor, pairs: _Pairs, task: str, *, like: Tensor) -> None:
         self.predictor, self.pairs, self.task = predictor, pairs, task
-        self.device, self.dtype = device, dtype
-        self.scale = pairs.copies.clamp(min=1).to(dtype)
-        self.parts = torch.split(torch.arange(pairs.first.numel()), PAIRS_AT_ONCE)
+        self.device, self.dtype = like.device, like.dtype
+        self.parts = torch.split((~pairs.joined).nonzero().flatten(), PAIRS_AT_ONCE)
         self.whole = self._laid_out(self.parts[0]) if len(self.parts) == 1 else None
 
     def __call__(self, flipped: Tensor) -> Tensor:
@@ -540,38 +398,35 @@ class _Slopes:
         joined = self.pairs.joined ^ flipped
         if self.whole is not None:
             return self._slope(self.whole, joined)
-        slope = self.scale.new_zeros(joined.numel())
+        slope = torch.zeros(joined.shape, dtype=self.dtype)
         for part in self.parts:
-            laid_out = joined.clone()
-            laid_out[part] = True
-            whole = self._slope(self._laid_out(laid_out.nonzero().flatten()), joined)
-            slope[part] = whole[part]
+            new = flipped & ~self.pairs.joined
+            new[part] = True
+            here = self._slope(self._laid_out(new.nonzero().flatten()), joined)
+            seen = new | self.pairs.joined
+            slope[seen] = here[seen]
         return slope
 
-    def _laid_out(self, chosen: Tensor) -> tuple[GraphBatch, Tensor]:
-        """Make a batch in which the chosen pairs are edges; give the pair of each edge too."""
-        pairs, original = self.pairs, self.pairs.batch
-        first, second = pairs.first.index_select(0, chosen), pairs.second.index_select(0, chosen)
-        ends, owners = [torch.stack((first, second))], [chosen]
-        if original.symmetric:
-            ends, owners = [*ends, torch.stack((second, first))], [*owners, chosen]
-        loops = original.edge_index[:, pairs.edge_pair < 0]
-        ends.append(loops)
-        # Loops never change: they belong to a place after the last pair.
-        owners.append(torch.full((loops.shape[1],), pairs.first.numel()))
-        sender, receiver = torch.cat(ends, dim=1).numpy()
-        row_ptr, column, order = structure.compress(sender, receiver, original.num_nodes)
-        batch = original.derive(
-            original.ptr, row_ptr, column, nodes=original.nodes, edges={}, y=original.y
-        )
-        owner = torch.cat(owners)[torch.from_numpy(order)]
-        return batch.to(self.device), owner
+    def _laid_out(self, new: Tensor) -> tuple[GraphBatch, Tensor]:
+        """Make a batch with the pairs ``new`` as further edges; give the pair of each edge too."""
+        pairs, batch = self.pairs, self.pairs.batch
+        if not new.numel():
+            return batch.to(self.device), pairs.edge_pair
+        ends = torch.stack((pairs.first[new], pairs.second[new]))
+        owner = torch.cat((pairs.edge_pair, new))
+        edge_index = torch.cat((batch.edge_index, ends), dim=1)
+        if batch.symmetric:
+            owner, edge_index = torch.cat((owner, new)), torch.cat((edge_index, ends.flip(0)), 1)
+        sender, receiver = edge_index.numpy()
+        row_ptr, column, order = structure.compress(sender, receiver, batch.num_nodes)
+        wider = batch.derive(batch.ptr, row_ptr, column, nodes=batch.nodes, edges={}, y=batch.y)
+        return wider.to(self.device), owner[torch.from_numpy(order)]
 
     def _slope(self, laid_out: tuple[GraphBatch, Tensor], joined: Tensor) -> Tensor:
         batch, owner = laid_out
         variable = joined.to(self.dtype).requires_grad_()
-        weight = torch.cat((variable * self.scale, self.scale.new_ones(1))).index_select(0, owner)
-        weighted = replace(batch, edges={"edge_weight": weight.to(self.device)})
+        weight = torch.cat((variable, variable.new_ones(1))).index_select(0, owner)
+        weighted = replace(batch, edges={**batch.edges, "edge_weight": weight.to(self.device)})
         logits = self.predictor.run(weighted, layers=False).logits
         pull = _pull(logits, batch_targets(batch, logits.shape[1]), self.task)
         (slope,) = torch.autograd.grad(
@@ -606,9 +461,33 @@ def _pull(logits: Tensor, targets: Tensor, task: str) -> Tensor:
     return (gradient / torch.where(largest > 0, largest, 1.0)).to(logits.dtype)
 
 
+# -------------------------------------------------------------------- which pairs change, and when
+
+NEVER: Final = 0
+"""The step of pairs that do not change; steps count from 1."""
+
+
+def _greedy_turns(slopes: _Slopes, steps: int, *, as_stated: bool) -> Tensor:
+    """Choose pairs by the gradient; return the step at which each changes, int64 ``[pairs]``."""
+    pairs = slopes.pairs
+    turn = torch.full(pairs.joined.shape, NEVER)
+    free = torch.ones_like(pairs.joined)
+    for step in range(1, steps + 1):
+        slope = slopes(turn != NEVER)
+        # A pair that may be chosen is still as it was at first.
+        useful = torch.where(pairs.joined, slope < 0, slope > 0)
+        open_to = free if as_stated else free & useful
+        chosen = _strongest(slope.abs().masked_fill_(~open_to, 0.0), pairs)
+        if not chosen.numel():
+            break
+        free[chosen] = False
+        turn[chosen[useful[chosen]]] = step
+    return turn
+
+
 def _strongest(strength: Tensor, pairs: _Pairs) -> Tensor:
     """Return the pair of largest strength in every graph that has a positive one."""
-    best = strength.new_zeros(pairs.num_graphs)
+    best = strength.new_zeros(pairs.batch.num_graphs)
     best.scatter_reduce_(0, pairs.segment, strength, "amax")
     is_best = (strength > 0) & (strength == best.index_select(0, pairs.segment))
     place = is_best.nonzero().flatten()
@@ -617,128 +496,36 @@ def _strongest(strength: Tensor, pairs: _Pairs) -> Tensor:
     return place[offsets(repeats)[:-1]] if graph.numel() else place
 
 
-# -------------------------------------------------------------------- which pairs change, and when
-
-NEVER: Final = 0
-"""The step of pairs that do not change; steps count from 1."""
-
-
-class _Greedy:
-    """Chooses pairs by the gradient, a step at a time."""
-
-    def __init__(
-        self, model: nn.Module, predictor: Predictor, task: str, *, most: int, as_stated: bool
-    ) -> None:
-        parameter = next(model.parameters(), None)
-        self.device = torch.device("cpu") if parameter is None else parameter.device
-        self.dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
-        self.predictor, self.task = predictor, task
-        self.most, self.as_stated = most, as_stated
-
-    def __call__(self, pairs: _Pairs) -> Tensor:
-        """Return the step at which every pair changes, int64 ``[pairs]``."""
-        slopes = _Slopes(self.predictor, pairs, self.task, device=self.device, dtype=self.dtype)
-        turn = torch.full(pairs.joined.shape, NEVER)
-        free = torch.ones_like(pairs.joined)
-        for step in range(1, self.most + 1):
-            slope = slopes(turn != NEVER)
-            # A pair that may be chosen is still as it was at first.
-            useful = torch.where(pairs.joined, slope < 0, slope > 0)
-            open_to = free if self.as_stated else free & useful
-            chosen = _strongest(slope.abs().masked_fill_(~open_to, 0.0), pairs)
-            if not chosen.numel():
-                break
-            free[chosen] = False
-            turn[chosen[useful[chosen]]] = step
-        return turn
-
-
-class _Draw:
-    """Puts the pairs of every graph into a random order."""
-
-    def __init__(self, seed: int) -> None:
-        self.generator = torch.Generator().manual_seed(seed)
-
-    def __call__(self, pairs: _Pairs) -> Tensor:
-        """Return the place of every pair in its graph's order, from 1, int64 ``[pairs]``."""
-        keys = torch.rand(pairs.first.numel(), dtype=torch.double, generator=self.generator)
-        return rank_in_segment(keys, pairs.segment, pairs.ptr) + 1
+def _random_turns(pairs: _Pairs, generator: torch.Generator) -> Tensor:
+    """Put the pairs of every graph into a random order, from 1, int64 ``[pairs]``."""
+    keys = torch.rand(pairs.first.numel(), dtype=torch.double, generator=generator)
+    counts = torch.bincount(pairs.segment, minlength=pairs.batch.num_graphs)
+    return rank_in_segment(keys, pairs.segment, offsets(counts)) + 1
 
 
 # -------------------------------------------------------------------- changed graphs
 
-
-@dataclass(frozen=True)
-class _Changes:
-    """What changed in a store.
-
-    Attributes:
-        kept: Edges that stay, bool ``[edges]``.
-        added: Graph and both ends, numbered within the graph, of new pairs, int64 ``[3, new]``.
-        removed: Graph of every pair that was cut, int64 ``[cut]``.
-    """
-
-    kept: Tensor
-    added: Tensor
-    removed: Tensor
-
-
-def _changed(
-    store: GraphStore,
-    choose: Callable[[_Pairs], Tensor],
-    edges: Sequence[int],
-    *,
-    hops: int,
-    batch_size: int,
-) -> list[_Changes]:
-    """Let ``choose`` say when every pair changes, batch after batch; stop after each of ``edges``.
-
-    Args:
-        store: The graphs.
-        choose: Gives the step of every pair, or ``NEVER``.
-        edges: Numbers of steps.
-        hops: How far apart a pair may be.
-        batch_size: Graphs at a time.
-    """
-    for name, value in (("hops", hops), ("batch_size", batch_size)):
-        if value < 1:
-            raise GraphTransplantError(f"`{name}` must be at least 1, got {value}")
-    parts: list[list[_Changes]] = [[] for _ in edges]
-    for graphs in _stretches(store, batch_size):
-        pairs = _Pairs.of(store.batch(graphs), hops)
-        turn = choose(pairs)
-        for steps, part in zip(edges, parts, strict=True):
-            flipped = (turn != NEVER) & (turn <= steps)
-            part.append(_changes_of(pairs, flipped, int(graphs[0])))
-    return [
-        _Changes(
-            torch.cat([one.kept for one in part]),
-            torch.cat([one.added for one in part], dim=1),
-            torch.cat([one.removed for one in part]),
-        )
-        for part in parts
-    ]
+_Changes = tuple[Tensor, Tensor, Tensor]
+"""Edges that stay, bool ``[edges]``; graph and both ends, numbered within the graph, of new pairs,
+int64 ``[3, new]``; graph of every pair that was cut, int64 ``[cut]``."""
 
 
 def _changes_of(pairs: _Pairs, flipped: Tensor, first: int) -> _Changes:
     """Say what the pairs ``flipped``, bool ``[pairs]``, change in graphs from ``first`` on."""
-    # One place more for the loops, whose pair is -1: they stay.
+    # The last place is that of self-loops, which stay.
     cut = torch.cat((flipped & pairs.joined, torch.zeros(1, dtype=torch.bool)))
     new = (flipped & ~pairs.joined).nonzero().flatten()
     graph = pairs.segment[new]
     start = pairs.batch.offsets[graph]
-    return _Changes(
-        kept=~cut[pairs.edge_pair],
-        added=torch.stack((graph + first, pairs.first[new] - start, pairs.second[new] - start)),
-        removed=pairs.segment[cut[:-1]] + first,
-    )
+    added = torch.stack((graph + first, pairs.first[new] - start, pairs.second[new] - start))
+    return ~cut[pairs.edge_pair], added, pairs.segment[cut[:-1]] + first
 
 
-def _rebuilt(store: GraphStore, changes: _Changes) -> GraphStore:
-    """Return the store with its edges changed."""
-    graph = torch.repeat_interleave(torch.arange(len(store)), store.edge_counts)[changes.kept]
-    edge_index = store.edge_index.to(torch.long)[:, changes.kept]
-    new_graph, new = changes.added[0], changes.added[1:]
+def _rebuilt(store: GraphStore, kept: Tensor, added: Tensor) -> GraphStore:
+    """Return the store with its edges changed; new edges have zeros for attributes."""
+    graph = torch.repeat_interleave(torch.arange(len(store)), store.edge_counts)[kept]
+    edge_index = store.edge_index.to(torch.long)[:, kept]
+    new_graph, new = added[0], added[1:]
     if store.undirected:
         new_graph, new = new_graph.repeat(2), torch.cat((new, new.flip(0)), dim=1)
     graph, edge_index = torch.cat((graph, new_graph)), torch.cat((edge_index, new), dim=1)
@@ -746,7 +533,7 @@ def _rebuilt(store: GraphStore, changes: _Changes) -> GraphStore:
     edge_attr = store.edge_attr
     if edge_attr is not None:
         blank = edge_attr.new_zeros(new.shape[1], edge_attr.shape[1])
-        edge_attr = torch.cat((edge_attr[changes.kept], blank))[order]
+        edge_attr = torch.cat((edge_attr[kept], blank))[order]
     return GraphStore(
         x=store.x,
         edge_index=edge_index[:, order],
@@ -760,18 +547,4 @@ def _rebuilt(store: GraphStore, changes: _Changes) -> GraphStore:
         label_names=store.label_names,
         num_continuous=store.num_continuous,
         node_fields=store.node_fields,
-    )
-
-
-def _judged(model: nn.Module, store: GraphStore, changes: _Changes, edges: int) -> Attacked:
-    """Let the model predict the changed graphs: as graphs, without weights."""
-    rebuilt = _rebuilt(store, changes)
-    evaluation = evaluate(model, rebuilt)
-    return Attacked(
-        store=rebuilt,
-        logits=evaluation.logits,
-        targets=evaluation.targets,
-        added=torch.bincount(changes.added[0], minlength=len(store)),
-        removed=torch.bincount(changes.removed, minlength=len(store)),
-        edges=edges,
     )

@@ -24,19 +24,7 @@ error, ever lower temperatures would fit ever better."""
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The predictions whose confidence lies in one interval.
-
-    Attributes:
-        lower: Lower end of the interval, which does not belong to it.
-        upper: Upper end, which does.
-        count: Number of predictions.
-        confidence: Their mean confidence; NaN where there are none.
-        accuracy: Share of them that is right; NaN where there are none.
-
-    Example:
-        >>> ReliabilityBin(0.5, 1.0, 4, 0.9, 0.75).accuracy
-        0.75
-    """
+    """Predictions whose confidence is in (lower, upper]; their means are NaN where none is."""
 
     lower: float
     upper: float
@@ -53,15 +41,12 @@ def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -
 
     Args:
         logits: Of held-out graphs, float ``[graphs, outputs]``.
-        targets: One-hot for ``"multiclass"``; 0, 1 or NaN (missing) for ``"multilabel"``. float
-            ``[graphs, outputs]``.
-        task: ``"multiclass"`` or ``"multilabel"``; all labels share one temperature.
+        targets: One-hot for ``"multiclass"``; 0, 1 or NaN (missing) for ``"multilabel"``, whose
+            labels share one temperature. float ``[graphs, outputs]``.
+        task: ``"multiclass"`` or ``"multilabel"``.
 
     Returns:
         A number in :data:`TEMPERATURES`; 1 when the graphs say nothing about it.
-
-    Raises:
-        GraphTransplantError: For regression, shapes that differ, or logits that are not finite.
 
     Example:
         >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [4.0, 0.0]])
@@ -73,22 +58,17 @@ def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -
     from scipy.optimize import brentq
 
     check_choice("task", task, TASKS[:2])
-    if logits.shape != targets.shape or logits.dim() != 2:
-        raise GraphTransplantError(
-            "`logits` and `targets` must have one shape [graphs, outputs]; got "
-            f"{list(logits.shape)} and {list(targets.shape)}"
-        )
+    _check_shapes(logits, targets)
     scores, wanted = logits.detach().to(torch.double), targets.to(torch.double)
     if not bool(torch.isfinite(scores).all()):
         raise GraphTransplantError("`logits` must be finite numbers to fit a temperature to them")
     if task == "multilabel":
         present = ~wanted.isnan()
         scores, wanted = scores[present], wanted[present]
-        reached = (wanted * scores).sum()
     else:
         # Only differences between classes count; a common part would cost precision.
         scores = scores - scores.amax(1, keepdim=True)
-        reached = (wanted * scores).sum()
+    reached = (wanted * scores).sum()
 
     def slope(inverse: float) -> float:
         """Derivative of the negative log-likelihood by the inverse temperature."""
@@ -109,7 +89,7 @@ def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -
 def reliability(
     probabilities: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS
 ) -> list[ReliabilityBin]:
-    """Compare confidence with accuracy, in intervals of equal width.
+    """Compare confidence with accuracy, in intervals of equal width; empty ones too.
 
     The mean gap of the intervals, weighted by their counts, is the
     :func:`~graph_transplant.scores.expected_calibration_error`.
@@ -120,9 +100,6 @@ def reliability(
         labels: True classes, int64 ``[graphs]``.
         bins: Number of intervals.
 
-    Returns:
-        All intervals in order, those without predictions too.
-
     Example:
         >>> p = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6]])
         >>> for part in reliability(p, torch.tensor([0, 1, 1]), bins=2):
@@ -130,13 +107,6 @@ def reliability(
         0.0 0.5 0 nan
         0.5 1.0 3 0.67
     """
-    if bins < 1:
-        raise GraphTransplantError(f"`bins` must be at least 1, got {bins}")
-    if probabilities.dim() != 2 or labels.shape != probabilities.shape[:1]:
-        raise GraphTransplantError(
-            "`probabilities` must have shape [graphs, classes] and `labels` [graphs]; got "
-            f"{list(probabilities.shape)} and {list(labels.shape)}"
-        )
     confidence, predicted = probabilities.to(torch.double).max(1)
     right = predicted.eq(labels).to(torch.double)
     # As in `expected_calibration_error`: a confidence on an edge belongs to the bin below it.
@@ -156,12 +126,7 @@ def reliability(
 def label_cases(probabilities: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Take every label of every graph as a case of two classes; missing entries are left out.
 
-    Args:
-        probabilities: Of the labels, float ``[graphs, labels]``.
-        targets: 0, 1 or NaN (missing), float ``[graphs, labels]``.
-
-    Returns:
-        Probabilities float ``[cases, 2]`` and classes int64 ``[cases]``.
+    Returns probabilities, float ``[cases, 2]``, and classes, int64 ``[cases]``.
 
     Example:
         >>> label_cases(torch.tensor([[0.25, 0.5]]), torch.tensor([[1.0, float("nan")]]))
@@ -185,23 +150,12 @@ def calibration(
     validation graphs cannot tell: logits that are not finite, no graphs, or all of one class (for
     several labels: all present entries equal), which any sharper prediction of that class fits.
 
-    Args:
-        validation_logits: float ``[validation graphs, outputs]``.
-        validation_targets: float ``[validation graphs, outputs]``, one-hot for ``"multiclass"``; 0,
-            1 or NaN (missing) for ``"multilabel"``.
-        test_logits: float ``[test graphs, outputs]``.
-        test_targets: float ``[test graphs, outputs]``, likewise.
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
-
     Returns:
         Plain numbers, as a trial's record keeps them; nothing for ``"regression"``. ``calibrated``
         has the ``temperature`` and ``ece``, ``adaptive_ece``, ``brier`` and ``nll`` of the test
         graphs with it. ``reliability`` (without the temperature) and ``reliability_calibrated``
         (with it) list the bins of :func:`reliability` that are not empty, by ``bin``, ``count``,
         ``confidence`` and ``accuracy``; a prediction that is not a number is in none.
-
-    Raises:
-        GraphTransplantError: For an unknown task or shapes that differ.
 
     Example:
         >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
@@ -215,15 +169,8 @@ def calibration(
     """
     if check_choice("task", task, TASKS) == "regression":
         return {}
-    for name, logits, targets in (
-        ("validation", validation_logits, validation_targets),
-        ("test", test_logits, test_targets),
-    ):
-        if logits.shape != targets.shape or logits.dim() != 2:
-            raise GraphTransplantError(
-                f"`{name}_logits` and `{name}_targets` must have one shape [graphs, outputs]; got "
-                f"{list(logits.shape)} and {list(targets.shape)}"
-            )
+    _check_shapes(validation_logits, validation_targets, "validation_")
+    _check_shapes(test_logits, test_targets, "test_")
     temperature = 1.0
     if bool(torch.isfinite(validation_logits).all()) and _kinds(validation_targets, task) > 1:
         temperature = fit_temperature(validation_logits, validation_targets, task)
@@ -237,6 +184,14 @@ def calibration(
         "reliability": _rows(raw, test_targets, task),
         "reliability_calibrated": _rows(raw / temperature, test_targets, task),
     }
+
+
+def _check_shapes(logits: Tensor, targets: Tensor, part: str = "") -> None:
+    if logits.shape != targets.shape or logits.dim() != 2:
+        raise GraphTransplantError(
+            f"`{part}logits` and `{part}targets` must have one shape [graphs, outputs]; got "
+            f"{list(logits.shape)} and {list(targets.shape)}"
+        )
 
 
 def _kinds(targets: Tensor, task: str) -> int:
@@ -253,13 +208,9 @@ def _rows(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, int | fl
         # The same numbers as in `classification_metrics`: no rounding between two bins.
         probabilities, labels = logits.log_softmax(1).exp(), targets.argmax(1)
     known = ~probabilities.isnan().any(1)
+    bins = enumerate(reliability(probabilities[known], labels[known]))
     return [
-        {
-            "bin": number,
-            "count": part.count,
-            "confidence": part.confidence,
-            "accuracy": part.accuracy,
-        }
-        for number, part in enumerate(reliability(probabilities[known], labels[known]))
+        {"bin": n, "count": part.count, "confidence": part.confidence, "accuracy": part.accuracy}
+        for n, part in bins
         if part.count
     ]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -91,9 +90,6 @@ def sample_quality(
           ``valence_violations_original``: share of graphs in which an atom has more bonds than its
           element allows, see :func:`valence_limits`.
 
-    Raises:
-        GraphTransplantError: If ``graphs`` is not positive.
-
     Example:
         >>> import graph_transplant as gt
         >>> motifs = gt.load("motifs", graphs=60)
@@ -101,8 +97,6 @@ def sample_quality(
         >>> found = sample_quality(model, [gt.augment.DropNodes(0.2)], motifs, seed=0)
         >>> found["graphs"], found["nodes_ratio"] < 1, found["disconnected_original"]
         (60, True, 0.0)
-        >>> sample_quality(model, [], motifs, seed=0)
-        {}
     """
     if graphs < 1:
         raise GraphTransplantError(f"`graphs` must be at least 1, got {graphs}")
@@ -118,7 +112,7 @@ def sample_quality(
     predictor = as_predictor(model)
     originals: list[_Shape] = []
     virtual: list[_Shape] = []
-    labels: list[_Labels] = []
+    labels: list[_Floats] = []
     for part in torch.tensor_split(order, math.ceil(count / _TOGETHER)):
         batch = store.batch(part).to(next(module_of(predictor).parameters()).device)
         originals.append(_Shape.of(batch, atoms))
@@ -129,7 +123,7 @@ def sample_quality(
             if isinstance(samples, VirtualGraphs):
                 virtual.append(_Shape.of(samples.batch, atoms))
             if isinstance(samples, MixedGraphs | SubMixedGraphs):
-                labels.append(_Labels.of(samples))
+                labels.append(_label_shares(samples))
     if not virtual:
         return {}
     return _measured(_Shape.join(virtual), _Shape.join(originals), halves) | _label_fit(labels)
@@ -154,20 +148,11 @@ def degree_distance(one: npt.ArrayLike, two: npt.ArrayLike) -> float:
     It is how far a degree must be moved on average to make one of the other: the area between the
     two cumulative distributions.
 
-    Args:
-        one: Degrees, whole numbers ``[nodes]``, at least one.
-        two: Likewise.
-
-    Raises:
-        GraphTransplantError: If there are none.
-
     Example:
         >>> degree_distance([1, 2, 3], [2, 3, 4])
         1.0
     """
     first, second = (np.asarray(each, dtype=np.int64) for each in (one, two))
-    if not (first.size and second.size):
-        raise GraphTransplantError("a distance between degrees needs some nodes on both sides")
     length = int(max(first.max(), second.max())) + 1
     gap = np.bincount(first, minlength=length) / first.size
     gap -= np.bincount(second, minlength=length) / second.size
@@ -181,10 +166,8 @@ def valence_limits() -> dict[str, float]:
     The table speaks of neutral atoms, and graphs do not say which atoms are charged. So boron,
     nitrogen and oxygen may have one bond more, as in borates, nitro groups and oxonium: else most
     molecules with a nitro group would count as impossible. Elements that the table sets no limit,
-    such as iron, have none here. Hydrogen atoms that are not written out do not count.
-
-    Returns:
-        By symbol; nothing if RDKit is not installed.
+    such as iron, have none here. Hydrogen atoms that are not written out do not count. Without
+    RDKit nothing is returned.
 
     Example:
         >>> limits = valence_limits()
@@ -204,23 +187,14 @@ def valence_limits() -> dict[str, float]:
     return limits | {symbol: limits[symbol] + 1 for symbol in ("B", "N", "O")}
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """What counts of some graphs.
+class _Shape(NamedTuple):
+    """What counts of some graphs."""
 
-    Attributes:
-        nodes: Number of nodes, int64 ``[graphs]``.
-        edges: Number of pairs of nodes that an edge joins, int64 ``[graphs]``.
-        components: Number of connected components, int64 ``[graphs]``.
-        degree: Neighbours of every node, int64 ``[nodes]``.
-        violates: Whether an atom has too many bonds, bool ``[graphs]``; ``None`` if not known.
-    """
-
-    nodes: _Ints
-    edges: _Ints
-    components: _Ints
-    degree: _Ints
-    violates: npt.NDArray[np.bool_] | None
+    nodes: _Ints  # [graphs]
+    edges: _Ints  # pairs of nodes that an edge joins, [graphs]
+    components: _Ints  # [graphs]
+    degree: _Ints  # [nodes]
+    violates: npt.NDArray[np.bool_]  # whether an atom has too many bonds, [graphs]; else empty
 
     @staticmethod
     def of(batch: GraphBatch, atoms: AtomReader | None) -> _Shape:
@@ -242,20 +216,13 @@ class _Shape:
             edges=np.bincount(segment[low], minlength=graphs),
             components=np.bincount(segment[member], minlength=graphs),
             degree=degree,
-            violates=_violations(batch, atoms, low, high, edge, segment, graphs),
+            violates=_violations(batch, atoms, low, high, edge, segment),
         )
 
     @staticmethod
     def join(shapes: Sequence[_Shape]) -> _Shape:
         """Put the graphs of several batches together."""
-        known = [shape.violates for shape in shapes if shape.violates is not None]
-        return _Shape(
-            nodes=np.concatenate([shape.nodes for shape in shapes]),
-            edges=np.concatenate([shape.edges for shape in shapes]),
-            components=np.concatenate([shape.components for shape in shapes]),
-            degree=np.concatenate([shape.degree for shape in shapes]),
-            violates=np.concatenate(known) if known else None,
-        )
+        return _Shape(*(np.concatenate(each) for each in zip(*shapes, strict=True)))
 
     @property
     def disconnected(self) -> float:
@@ -275,23 +242,15 @@ def _violations(
     high: _Ints,
     edge: _Ints,
     segment: _Ints,
-    graphs: int,
-) -> npt.NDArray[np.bool_] | None:
-    """Find the molecules in which an atom has too many bonds.
+) -> npt.NDArray[np.bool_]:
+    """Mark the molecules in which an atom has too many bonds; empty where that is not known.
 
-    Args:
-        batch: The molecules.
-        atoms: Says which elements and bonds they have.
-        low: First node of every bond, each bond once, int64 ``[bonds]``.
-        high: Second node, int64 ``[bonds]``.
-        edge: Number in the batch of every bond, int64 ``[bonds]``.
-        segment: Graph of every node, int64 ``[nodes]``.
-        graphs: Number of graphs.
+    Bonds count once: ``low`` and ``high`` are their ends, ``edge`` their numbers in the batch.
     """
     limits = valence_limits() if atoms is not None else {}
     known = atoms(batch) if atoms is not None and limits else None
     if known is None:
-        return None
+        return np.empty(0, dtype=np.bool_)
     symbols, place = np.unique(np.asarray(known[0], dtype=np.str_), return_inverse=True)
     most = np.array([limits.get(symbol, math.inf) for symbol in symbols.tolist()])[place]
     order = np.asarray(known[1], dtype=np.float64)[edge]
@@ -305,7 +264,8 @@ def _violations(
     # How double bonds are spread over a ring is not known: RDKit allows as much.
     slack = np.where(per_atom(aromatic) > 0, AROMATIC, 0.0)
     wrong = per_atom(order) > most + slack + _SAME
-    return np.bincount(segment[wrong], minlength=graphs) > 0
+    found: npt.NDArray[np.bool_] = np.bincount(segment[wrong], minlength=batch.num_graphs) > 0
+    return found
 
 
 def _measured(
@@ -326,7 +286,7 @@ def _measured(
         "isolated": virtual.isolated,
         "isolated_original": originals.isolated,
     }
-    if virtual.violates is not None and originals.violates is not None:
+    if virtual.violates.size and originals.violates.size:
         found["valence_violations"] = float(virtual.violates.mean())
         found["valence_violations_original"] = float(originals.violates.mean())
     return found
@@ -346,28 +306,20 @@ def _chance(originals: _Shape, halves: Sequence[_Ints]) -> float | None:
     return float(np.mean(distances))
 
 
-@dataclass(frozen=True)
-class _Labels:
-    """Weight of the source's label and its share of the nodes, float64 ``[graphs]`` both."""
-
-    weight: _Floats
-    share: _Floats
-
-    @staticmethod
-    def of(mixed: MixedGraphs | SubMixedGraphs) -> _Labels:
-        nodes = np.diff(mixed.batch.ptr)
-        segment = structure.rows_of(mixed.batch.ptr)
-        taken = np.bincount(segment[mixed.node_from_source], minlength=len(nodes))
-        weight = mixed.label_weight.detach().cpu().numpy().astype(np.float64)
-        return _Labels(weight=weight, share=taken / nodes)
+def _label_shares(mixed: MixedGraphs | SubMixedGraphs) -> _Floats:
+    """Weight of the source's label and its share of the nodes, float64 ``[2, graphs]``."""
+    nodes = np.diff(mixed.batch.ptr)
+    segment = structure.rows_of(mixed.batch.ptr)
+    taken = np.bincount(segment[mixed.node_from_source], minlength=len(nodes))
+    weight = mixed.label_weight.detach().cpu().numpy().astype(np.float64)
+    return np.stack((weight, taken / nodes))
 
 
-def _label_fit(labels: Sequence[_Labels]) -> dict[str, float | int | None]:
-    """Hold label weights against shares of nodes, where both are known."""
+def _label_fit(labels: Sequence[_Floats]) -> dict[str, float | int | None]:
+    """Compare label weights with shares of nodes, where both are known."""
     if not labels:
         return {}
-    weight = np.concatenate([each.weight for each in labels])
-    share = np.concatenate([each.share for each in labels])
+    weight, share = np.concatenate(labels, axis=1)
     varies = len(weight) > 1 and min(np.ptp(weight), np.ptp(share)) > _SAME
     return {
         "label_gap": float(np.abs(weight - share).mean()),

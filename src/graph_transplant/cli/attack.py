@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sys
 import time
@@ -49,11 +47,12 @@ def attack(
     """Attack the edges of labelled graphs, the model's gradient at hand, and see how it fares.
 
     The attack is GradArgmax; beside it stand as many random changes. Give graphs that the model
-    was not trained on.
+    was not trained on. A model that reads edge features, such as the default for molecules, only
+    loses edges: a new edge would have no features.
 
     Args:
         model: Folder of a model that `graph-transplant train` wrote; it predicts one class per
-            graph and reads no edge features.
+            graph.
         data: As for `graph-transplant predict`, with the true classes.
         budget: How many pairs of nodes are changed in every graph, as a share of the mean number of
             edges of these graphs; or several shares, separated by commas.
@@ -74,12 +73,20 @@ def attack(
     if hops < 1:
         raise GraphTransplantError(f"`hops` must be at least 1, got {hops}")
 
-    from graph_transplant.analysis.attack import attack_edges, mean_edges, nested_attacks
+    from graph_transplant.analysis.attack import (
+        attack_edges,
+        mean_edges,
+        nested_attacks,
+        removals_only,
+    )
     from graph_transplant.models import TrainedModel
     from graph_transplant.training import evaluate
 
     loaded = TrainedModel.load(model, device=device)
-    check_attackable(loaded, model)
+    if loaded.task != "multiclass":
+        raise GraphTransplantError(
+            f"`model` must predict one class per graph, but the task of {model} is {loaded.task}"
+        )
     store, skipped = labelled(loaded, data, target, columns)
     tell_left_out(skipped, len(store))
     seen = store.fingerprint() == loaded.description["data"]["fingerprint"]
@@ -87,7 +94,13 @@ def attack(
         note("the model was trained on most of these graphs: others may tell more")
     edges = [attack_edges(store, share) for share in budgets]
     note(f"attacking {len(store)} graphs, at most {max(edges)} changes in each")
+    only_removed = removals_only(loaded.network, store)
+    if only_removed:
+        conv = loaded.network.conv
+        note(f"edges are only removed: {conv} reads edge features, which a new edge would not have")
     clean = evaluate(loaded.network, store)
+    if len(set(clean.logits.argmax(1).tolist())) == 1:
+        note("the model says the same of every graph: there is little that an attack could show")
     kinds = ("strong", "random", "as-stated") if as_stated else ("strong", "random")
     found: dict[str, list[Attacked]] = {}
     seconds: dict[str, float] = {}
@@ -99,7 +112,7 @@ def attack(
 
     def write_table() -> None:
         if out is not None:
-            write_graphs(out, loaded, store, clean.logits, found["strong"], budgets)
+            write_graphs(out, loaded.label_names, store, clean.logits, found["strong"], budgets)
 
     if as_json:
         document = {
@@ -111,6 +124,7 @@ def attack(
             "seen": seen,
             "mean_edges": mean_edges(store),
             "hops": hops,
+            "removals_only": only_removed,
             "seed": seed,
             "clean": clean.accuracy,
             "budgets": rows,
@@ -125,8 +139,9 @@ def attack(
     console.print(attack_table(rows, clean.accuracy))
     console.print(
         Text(
-            f"{len(store)} graphs of {mean_edges(store):.1f} edges on average; pairs at most "
-            f"{hops} steps apart; the attack took {seconds['strong']:.1f} s",
+            f"{len(store)} graphs of {mean_edges(store):.1f} edges on average; "
+            f"{'edges only removed' if only_removed else f'pairs at most {hops} steps apart'}; "
+            f"the attack took {seconds['strong']:.1f} s",
             style="dim",
         )
     )
@@ -138,39 +153,10 @@ def attack(
     return 0
 
 
-def check_attackable(model: TrainedModel, folder: Path) -> None:
-    """Refuse models that the attack has no meaning for, before any data are read.
-
-    Args:
-        model: The model.
-        folder: Where it lies, for messages.
-    """
-    if model.task != "multiclass":
-        raise GraphTransplantError(
-            f"`model` must predict one class per graph, but the task of {folder} is {model.task}"
-        )
-    if model.widths[1]:
-        raise GraphTransplantError(
-            f"`model` must not read edge features: the attack adds edges, which have none; {folder}"
-            f" has the convolution {model.network.conv}, train one with --model gcs, gin, gcn or "
-            "gat"
-        )
-
-
 def labelled(
     model: TrainedModel, data: str, target: str | None, columns: InputOptions
 ) -> tuple[GraphStore, list[Skipped]]:
-    """Read graphs as the model's training graphs were read, with the classes that it knows.
-
-    Args:
-        model: The model.
-        data: A name or a path.
-        target: Column of the classes.
-        columns: Other columns.
-
-    Returns:
-        The graphs, and the rows that are none or have no class.
-    """
+    """Read graphs as the model's training graphs were read; also give the rows left out."""
     from graph_transplant.datasets import stream
     from graph_transplant.datasets.rows import TargetCodec, check_readable
     from graph_transplant.graphs import Skipped
@@ -207,12 +193,7 @@ def labelled(
 
 
 def as_model_names(model: TrainedModel, store: GraphStore) -> GraphStore:
-    """Number the classes of a store as the model does, by their names.
-
-    Args:
-        model: The model.
-        store: The graphs, with classes of their own.
-    """
+    """Number the classes of a store as the model does, by their names."""
     import torch
 
     classes = store.labels
@@ -235,12 +216,7 @@ def as_model_names(model: TrainedModel, store: GraphStore) -> GraphStore:
 
 
 def tell_left_out(skipped: Sequence[Skipped], graphs: int) -> None:
-    """Say which rows are not attacked.
-
-    Args:
-        skipped: The rows.
-        graphs: How many are attacked.
-    """
+    """Say which rows are not attacked."""
     if not skipped:
         return
     note(f"{len(skipped)} of {len(skipped) + graphs} rows are left out")
@@ -253,13 +229,7 @@ def tell_left_out(skipped: Sequence[Skipped], graphs: int) -> None:
 def row_of(
     budget: float, place: int, found: Mapping[str, Sequence[Attacked]]
 ) -> dict[str, float | None]:
-    """Say what the attacks of one budget did.
-
-    Args:
-        budget: The share.
-        place: Its place among the budgets.
-        found: Attacks of every kind, by budget.
-    """
+    """Say what the attacks of one budget did."""
     strong = found["strong"][place]
     return {
         "budget": budget,
@@ -273,18 +243,7 @@ def row_of(
 
 
 def attack_table(rows: Sequence[Mapping[str, Any]], clean: float) -> Table:
-    """Lay out the accuracies by budget.
-
-    Args:
-        rows: As :func:`row_of` gives them.
-        clean: Accuracy before any change.
-
-    Example:
-        >>> row = {"budget": 0.2, "edges": 5, "accuracy": 0.25, "as_stated": None, "random": 0.75}
-        >>> table = attack_table([{**row, "added": 3, "removed": 7}], 0.8)
-        >>> [column.header for column in table.columns][-3:]
-        ['clean', 'random', 'attacked']
-    """
+    """Lay out the accuracies by budget."""
     stated = any(row["as_stated"] is not None for row in rows)
     headings = ["budget", "changes", "added", "removed", "clean", "random", "attacked"]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
@@ -300,37 +259,32 @@ def attack_table(rows: Sequence[Mapping[str, Any]], clean: float) -> Table:
 
 def write_graphs(
     path: Path,
-    model: TrainedModel,
+    names: Sequence[str],
     store: GraphStore,
     clean: Tensor,
     attacked: Sequence[Attacked],
     budgets: Sequence[float],
 ) -> None:
-    """Write what became of every graph at every budget.
+    """Write what became of every graph at every budget; ``names`` are those of the classes."""
+    import pandas as pd
 
-    Args:
-        path: The table.
-        model: Knows the names of the classes.
-        store: The graphs, with their true classes.
-        clean: Logits before the attack, float ``[graphs, classes]``.
-        attacked: One for each budget.
-        budgets: The shares.
-    """
     from graph_transplant.experiments.structures import graph_id
     from graph_transplant.files import write_atomically
 
-    names = model.label_names
-    truth, before = store.labels.tolist(), clean.argmax(1).tolist()
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["budget", "id", "class", "clean", "attacked", "added", "removed"])
-    for share, one in zip(budgets, attacked, strict=True):
-        after = one.logits.argmax(1).tolist()
-        added, removed = one.added.tolist(), one.removed.tolist()
-        for number in range(len(store)):
-            labels = (names[places[number]] for places in (truth, before, after))
-            writer.writerow(
-                [f"{share:g}", graph_id(store, number), *labels, added[number], removed[number]]
-            )
+    def named(classes: Tensor) -> list[str]:
+        return [names[number] for number in classes.tolist()]
+
+    parts = [
+        pd.DataFrame({
+            "budget": f"{share:g}",
+            "id": [graph_id(store, number) for number in range(len(store))],
+            "class": named(store.labels),
+            "clean": named(clean.argmax(1)),
+            "attacked": named(one.logits.argmax(1)),
+            "added": one.added.tolist(),
+            "removed": one.removed.tolist(),
+        })
+        for share, one in zip(budgets, attacked, strict=True)
+    ]  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text.getvalue())
+    write_atomically(path, pd.concat(parts).to_csv(index=False, lineterminator="\n"))

@@ -99,7 +99,8 @@ def compare(
         readout: How nodes become a graph: mean, sum, max.
         balance: Draw each class equally often.
         attack: Also attack the test graphs (GradArgmax), changing this share of the mean number of
-            edges; several separated by commas make a curve.
+            edges; several separated by commas make a curve. Models that read edge features only
+            lose edges.
         label_noise: Share of the training labels that are made wrong; several separated by commas
             make a curve.
         train_fraction: Share of the training graphs that are trained on; several separated by

@@ -124,7 +124,7 @@ def compare(
         readout: How node embeddings become a graph embedding: mean, sum or max.
         balance: Draw training graphs so that all classes are equally likely.
         attack: Also measure the accuracy on test graphs attacked with these budgets, as shares of
-            the mean number of edges.
+            the mean number of edges. Models that read edge features only lose edges.
         label_noise: Shares of the training labels to make wrong, in [0, 1). Validation and test
             graphs keep their true labels. What is wrong at 0.1 is wrong in the same way at 0.2.
         train_fraction: Shares of the training graphs to use, in (0, 1], stratified; every share is
@@ -437,11 +437,6 @@ def check_protocol(
     if settings.attack and store.task != "multiclass":
         raise GraphTransplantError(
             f"`attack` needs one class per graph, but the task of {store.name} is {store.task}"
-        )
-    if settings.attack and edge_models:
-        raise GraphTransplantError(
-            "`attack` adds edges, and edges that are not there have no features: "
-            f"{edge_models[0]} of `model` reads them; choose others"
         )
 
 

@@ -56,7 +56,7 @@ FIELDS: Final[Mapping[str, Any]] = {
     "stopped_early?": bool,
     "columns?": {"*": str},
     "curve?": [{"epoch": int, "measurements?": _MEASURED, **_MEASURED}],
-    "attacked?": [{"budget": float, "edges?": int, **_MEASURED}],
+    "attacked?": [{"budget": float, "edges?": int, "removals_only?": bool, **_MEASURED}],
     "reliability?": _BINS,
     "reliability_calibrated?": _BINS,
     "saliency_curve?": [{"share": float, **_MEASURED}],

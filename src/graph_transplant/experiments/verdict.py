@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from graph_transplant.analysis import no_better_than_random
 from graph_transplant.experiments.protocol import Condition, Record, Trial, score
 from graph_transplant.experiments.selection import left_out
 from graph_transplant.format import count, listed, p_words, percent, points
@@ -355,16 +356,8 @@ def _worse_calibration(results: Results) -> Iterator[str]:
 
 def _no_better_than_random(results: Results) -> Iterator[str]:
     """Methods whose saliency orders nodes no better than chance."""
-    found = results.wide("saliency")
-    if not {"deletion", "deletion_random", "insertion", "insertion_random"} <= set(found.columns):
-        return
-    means = found.groupby("method")[
-        ["deletion", "deletion_random", "insertion", "insertion_random"]
-    ].mean()
-    useless = means[
-        (means["deletion"] >= means["deletion_random"])
-        & (means["insertion"] <= means["insertion_random"])
-    ].index.tolist()
+    means = results.wide("saliency").groupby("method").mean(numeric_only=True)
+    useless = [str(name) for name, row in means.iterrows() if no_better_than_random(row)]
     if useless:
         yield (
             f"The saliency that training reads is no better than random for {listed(useless)}: "

@@ -24,7 +24,7 @@ from graph_transplant.figures.charts import Drawing, fold_word, word
 from graph_transplant.figures.parts import exact_share
 from graph_transplant.figures.style import NARROW, WIDE, plain, standalone, style, svg
 from graph_transplant.files import write_atomically
-from graph_transplant.format import capital, number, points, units
+from graph_transplant.format import capital, listed, number, points, units
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.across import Across
@@ -123,7 +123,8 @@ def _reliability_caption(results: Results) -> str:
 
 
 def _robustness_caption(results: Results) -> str:
-    table = studies.robustness_data(results)
+    table, rows = studies.robustness_data(results), results.long("attacked")
+    models = rows["model"][rows["removals_only"].eq(True)] if "removals_only" in rows else ()
     series = set(table["series"])
     return (
         "Test accuracy after GradArgmax, which here spends its whole budget on changes (stronger "
@@ -131,6 +132,12 @@ def _robustness_caption(results: Results) -> str:
         f"that it may change. {_BAND}"
         + (" Dashed: after as many random changes." if "random" in series else "")
         + (" Dotted: the attack to the letter of the paper." if "as stated" in series else "")
+        + (
+            f" With {listed(sorted(set(models)))} edges are only removed: new ones would lack the "
+            "features that it reads."
+            if len(models)
+            else ""
+        )
         + charts.grey(results, table)
     )
 
