@@ -37,6 +37,7 @@ LAYERS = (
     "tensorboard",
     "analysis",
     "datasets",
+    "classical",
     "experiments",
     "figures",
     "trained",

@@ -50,7 +50,8 @@ def fit_predict(
         forest.fit(known[problem.rows], problem.y, sample_weight=problem.weight)
         for part, values in zip(asked, said, strict=True):
             values[:, problem.columns] = _answers(forest, part, ignorant[problem.columns])
-    return Outcome(*map(outputs, said), {"trees": TREES, "features": describe.__name__})
+    held_out, tested = map(outputs, said)
+    return Outcome(held_out, tested, {"trees": TREES, "features": describe.__name__})
 
 
 def _answers(forest: Any, x: Features, ignorant: Floats) -> Floats:
@@ -109,7 +110,7 @@ def _piece(store: GraphStore) -> Floats:
     shape = (batch.num_nodes, batch.num_nodes)
     adjacency = csr_array((np.ones(batch.num_edges), batch.column, batch.row_ptr), shape=shape)
     # Simple and without directions.
-    simple = adjacency + adjacency.T
+    simple: Any = adjacency + adjacency.T
     simple.setdiag(0)
     simple.eliminate_zeros()
     simple.data[:] = 1

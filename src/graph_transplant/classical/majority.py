@@ -20,5 +20,5 @@ def fit_predict(
 ) -> Outcome:
     """See :func:`graph_transplant.classical.fit_predict`."""
     answer = prior(train, balance)
-    said = [outputs(np.tile(answer, (len(part), 1))) for part in (validation, test)]
-    return Outcome(*said)
+    held_out, tested = (outputs(np.tile(answer, (len(part), 1))) for part in (validation, test))
+    return Outcome(held_out, tested)

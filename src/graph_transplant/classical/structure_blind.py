@@ -61,9 +61,7 @@ def fit_predict(
 ) -> Outcome:
     """See :func:`graph_transplant.classical.fit_predict`."""
     scale = TargetScale.of(train) if train.task == "regression" else None
-    known, held_out = (
-        part if scale is None else scale.apply(part) for part in (train, validation)
-    )
+    known, held_out = (part if scale is None else scale.apply(part) for part in (train, validation))
     best = -np.inf
     for width in WIDTHS:
         with torch.random.fork_rng(devices=[]):
@@ -79,5 +77,5 @@ def fit_predict(
             said = [scale.undo(part) for part in said]
         value = quality(said[0], validation, metric)
         if value > best or best == -np.inf:
-            best, found, parameters = value, said, {"width": width}
-    return Outcome(*found, parameters)
+            best, outcome = value, Outcome(said[0], said[1], {"width": width})
+    return outcome

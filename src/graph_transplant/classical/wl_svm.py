@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy.sparse import csr_array, hstack
 from torch import Tensor
 
