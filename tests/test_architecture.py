@@ -38,6 +38,7 @@ LAYERS = (
     "analysis",
     "datasets",
     "splits",
+    "classical",
     "experiments",
     "figures",
     "models",

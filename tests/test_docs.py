@@ -17,6 +17,7 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv, global_mean_pool
 
 import graph_transplant as gt
+from graph_transplant.classical import CLASSICAL
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)
@@ -141,7 +142,8 @@ def test_methods_on_the_command_line_page() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     section = page.partition("## `graph-transplant methods`")[2].partition("\n#")[0]
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.*?) \|$", section, flags=re.MULTILINE)
-    assert rows == [(name, method.summary) for name, method in gt.METHODS.items()]
+    every = {**gt.METHODS, **CLASSICAL}
+    assert rows == [(name, method.summary) for name, method in every.items()]
 
 
 def test_every_method_stands_on_exactly_one_family_page() -> None:
@@ -152,4 +154,4 @@ def test_every_method_stands_on_exactly_one_family_page() -> None:
         for line in re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
         for named in re.findall(r"`([a-z0-9-]+)`", line)
     ]
-    assert sorted(headings) == sorted(gt.METHODS)
+    assert sorted(headings) == sorted([*gt.METHODS, *CLASSICAL])

@@ -240,7 +240,7 @@ class _Run:
         number = {"repeat": record["repeat"], "fold": record["fold"], **unusual}
         parts = (
             str(record["data"]),
-            f"{record['model']}-{record['layers']}",
+            f"{record['model']}-{record['layers']}" if record["model"] else "no network",
             str(record["method"]),
             "-".join(f"{name}{value}" for name, value in number.items()),
         )
@@ -249,7 +249,7 @@ class _Run:
             identity={name: record[name] for name in _NEEDED} | unusual,
             points=points,
             final=final,
-            step=int(record.get("best_epoch", 0)),
+            step=int(record.get("best_epoch") or 0),
         )
 
     def digest(self) -> str:

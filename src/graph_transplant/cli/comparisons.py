@@ -44,7 +44,7 @@ def compare(
     data: str = "motifs",
     /,
     *,
-    methods: str = "vanilla,transplant-dp,transplant-ep",
+    methods: str | None = None,
     models: str = "auto",
     layers: str = "3",
     folds: int = 5,
@@ -78,8 +78,10 @@ def compare(
     Args:
         data: Name of a data set (see `graph-transplant datasets`), or the path of a table (CSV),
             SDF or JSON Lines file, or of a TU or OGB folder or archive.
-        methods: Methods, separated by commas, or `all`; see `graph-transplant methods` for names
-            and parameters. Differences are taken to `vanilla`.
+        methods: Methods, separated by commas; `all` are those that train a network, `classical`
+            those that do not; see `graph-transplant methods` for names and parameters. Differences
+            are taken to `vanilla`. [default: vanilla,transplant-dp,transplant-ep; for molecules
+            read from SMILES also forest,majority]
         models: Convolutions, separated by commas: gcn, gcs, gin, gat, and with edge features gine,
             gat-edge; auto takes gine for molecules read from a table or SDF file, else gcs.
         layers: Numbers of convolution layers, separated by commas.
@@ -118,7 +120,7 @@ def compare(
         columns: How the data are read.
     """
     # Checked before the slow imports: a mistyped number should not cost seconds.
-    names = split_list("methods", methods)
+    names = None if methods is None else split_list("methods", methods)
     convolutions = split_list("models", models)
     depths = split_numbers("layers", layers, int)
     budgets = split_numbers("attack", attack, float) if attack else []

@@ -14,9 +14,11 @@ def methods() -> int:
     """List methods: names, what they are, their parameters, the values the paper tries.
 
     A name may set parameters: `drop-nodes:ratio=0.4`. `NAME:paper` stands for the method with each
-    value the paper tries, `paper` for all methods of its main table, `all` for every method.
+    value the paper tries, `paper` for all methods of its main table, `all` for every method that
+    trains a network, `classical` for every one that does not.
     """
     from graph_transplant.augment import METHODS
+    from graph_transplant.classical import CLASSICAL
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("name", style="bold", no_wrap=True)
@@ -30,12 +32,16 @@ def methods() -> int:
             for key, values in method.search.items()
         )
         table.add_row(Text(name), Text(method.summary), Text(set_to or "-"), Text(tried or "-"))
+    table.add_row()
+    for name, rival in CLASSICAL.items():
+        table.add_row(Text(name), Text(rival.summary), Text("-"), Text("-"))
     console = output()
     console.print(table)
     for line in (
         "drop-nodes:ratio=0.4 sets a parameter; drop-nodes:paper tries each value of the paper",
         "transplant-dp:sensitivity changes one parameter after another",
-        "all is every method, paper those of its main table",
+        "all is every method that trains a network, paper those of its main table",
+        f"classical is every one that does not: {', '.join(CLASSICAL)}",
     ):
         console.print(line, style="dim")
     return 0

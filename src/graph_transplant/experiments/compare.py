@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS, Augmentation, expand_methods, refusal
 from graph_transplant.augment.methods import GROUPS, parse_method
+from graph_transplant.classical import CLASSICAL, is_molecules
+from graph_transplant.classical import refusal as rival_refusal
 from graph_transplant.datasets import load
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.engines import CHECKPOINTS, check_engine, group_size, run_trials
@@ -54,11 +57,19 @@ Shares = float | Sequence[float]
 OwnMethods = Mapping[str, Augmentation | Sequence[Augmentation] | str]
 OwnModels = Mapping[str, Callable[[GraphStore], nn.Module]]
 
+DEFAULT_METHODS = ("vanilla", "transplant-dp", "transplant-ep")
+"""What is compared where nothing is named; of molecules :data:`MOLECULE_RIVALS` too."""
+
+MOLECULE_RIVALS = ("forest", "majority")
+
+CLASSICAL_GROUP = "classical"
+"""Name that stands for all methods without a network."""
+
 
 def compare(
     data: Any,
     *,
-    methods: Names | OwnMethods = ("vanilla", "transplant-dp", "transplant-ep"),
+    methods: Names | OwnMethods | None = None,
     model: Names | OwnModels = "auto",
     layers: int | Sequence[int] = 3,
     folds: int = 5,
@@ -100,6 +111,9 @@ def compare(
             augmentations of your own (several in a list, none in an empty one) or to names.
             Differences are taken to ``vanilla``. A named method that cannot serve the data is an
             error; of ``all`` and ``paper`` it is left out, and the reporter is told why.
+            ``classical`` names all methods without a network, which run once per fold, whatever
+            ``model`` and ``layers`` are. (default: ``vanilla``, ``transplant-dp`` and
+            ``transplant-ep``; for molecules read from SMILES also ``forest`` and ``majority``)
         model: Names of convolutions; ``"auto"`` is ``"gine"`` for molecules with edge features and
             ``"gcs"`` otherwise. Or a mapping of names to functions that make a model for the graphs
             they are given.
@@ -156,6 +170,8 @@ def compare(
         6
     """
     store = load(data)
+    if methods is None:
+        methods = (*(MOLECULE_RIVALS if is_molecules(store) else ()), *DEFAULT_METHODS)
     if isinstance(model, Mapping):
         for name, make in model.items():
             if not callable(make):
@@ -216,23 +232,37 @@ def compare(
     if unused:
         reporter.note(unused)
     named = [name for name in names if name not in own.methods]
+    named, rivals = _without_rivals(named)
+    rivals += [name for name in own.methods if own.rival(name)]
+    for name in rivals:
+        problem = rival_refusal(own.rival(name) or name, store)
+        if problem is not None:
+            raise GraphTransplantError(problem)
     wished = candidates(named, search=select != "none", scale=scale)
     chosen = [*_that_serve(wished, built_in, store, reporter)]
-    aliases = {given: True for given in own.methods.values() if isinstance(given, str)}
+    aliases = {
+        given: True
+        for name, given in own.methods.items()
+        if isinstance(given, str) and not own.rival(name)
+    }
     _that_serve(aliases, built_in, store, reporter)
     # In the order they were named; those of the user's own are taken as they are.
-    chosen = [*(name for name in names if name in own.methods), *chosen]
-    wanted = list(
-        all_trials(
-            methods=chosen,
-            models=models,
-            layers=depths,
-            repeats=repeats,
-            folds=folds if split in FOLD_SPLITS else 1,
-            nested=select == "nested",
-            label_noise=noises,
-            train_fraction=fractions,
-        )
+    chosen = [*(name for name in names if name in own.methods and not own.rival(name)), *chosen]
+    listing = partial(
+        all_trials,
+        repeats=repeats,
+        folds=folds if split in FOLD_SPLITS else 1,
+        nested=select == "nested",
+        label_noise=noises,
+        train_fraction=fractions,
+    )
+    wanted = sorted(
+        [
+            *listing(methods=rivals, models=[""], layers=[0]),
+            *listing(methods=chosen, models=models, layers=depths),
+        ],
+        # Fold by fold; sorting keeps the order within each.
+        key=lambda trial: (trial.repeat, trial.fold),
     )
     place = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
     with place as folder:
@@ -313,7 +343,8 @@ def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, .
     for name, given in methods.items():
         several = given if isinstance(given, str | Sequence) else (given,)
         if isinstance(several, str):
-            parse_method(several)
+            if several not in CLASSICAL:
+                parse_method(several)
         else:
             for one in several:
                 if not isinstance(one, Augmentation):
@@ -543,6 +574,22 @@ def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str,
             for candidate in expand_methods([name]):
                 found[candidate] = found.get(candidate, False) or not group
     return found
+
+
+def _without_rivals(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part names of methods into those that train networks and those that do not."""
+    found: list[str] = []
+    others = []
+    for text in names:
+        name, colon, _ = text.partition(":")
+        if name in (CLASSICAL_GROUP, *CLASSICAL) and colon:
+            raise GraphTransplantError(f"{name} has no parameters to set; got {text!r}")
+        if name in (CLASSICAL_GROUP, *CLASSICAL):
+            found += CLASSICAL if name == CLASSICAL_GROUP else [name]
+        else:
+            check_choice("methods", name, [*GROUPS, *METHODS, CLASSICAL_GROUP, *CLASSICAL])
+            others.append(text)
+    return others, _unique(found)
 
 
 def _that_serve(

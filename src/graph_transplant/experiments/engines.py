@@ -112,7 +112,10 @@ def run_trials(
         finish(record)
         checkpoint_of(folder, trial).unlink(missing_ok=True)
 
-    job = Job(settings, fingerprint, source, folder, own or Own())
+    own = own or Own()
+    # Not for networks alone: rows go to a worker with every trial.
+    rows = store.rows if any(own.rival(trial.method) for trial in trials) else None
+    job = Job(settings, fingerprint, source, folder, own, rows)
     try:
         ENGINES[engine].run(Run(store, trials, job, workers, scratch, finished, reporter, address))
     finally:

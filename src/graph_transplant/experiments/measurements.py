@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from graph_transplant.analysis import calibration, robustness, saliency_quality, sample_quality
 from graph_transplant.augment import Augmentation
+from graph_transplant.classical import Outcome
 from graph_transplant.experiments.examples import examples
 from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.structures import atoms_of
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.splits import Split
-from graph_transplant.targets import TargetScale
+from graph_transplant.targets import TargetScale, as_targets
 from graph_transplant.training import FitResult, evaluate
 
 
@@ -82,6 +83,28 @@ def measurements(
             scale=scale,
         )
     return record
+
+
+def rival_measurements(
+    outcome: Outcome, validation: GraphStore, test: GraphStore, processor: float
+) -> Record:
+    """Measure what a method without a network says: what there is of :func:`measurements`.
+
+    Args:
+        outcome: What it says.
+        validation: The validation graphs.
+        test: The test graphs.
+        processor: Processor seconds that it took.
+    """
+    wanted = [as_targets(part.y, part.num_outputs) for part in (validation, test)]
+    said = (outcome.validation, outcome.test)
+    record: Record = {
+        name: measure(outputs, targets, test.task)
+        for name, outputs, targets in zip(("validation", "test"), said, wanted, strict=True)
+    }
+    record |= calibration(said[0], wanted[0], said[1], wanted[1], test.task)
+    record["cost"] = {"fit_seconds": round(processor, 4)}
+    return record | ({"parameters": outcome.parameters} if outcome.parameters else {})
 
 
 def cost(processor: float, epochs: int, best_epoch: int) -> dict[str, float]:

@@ -117,7 +117,15 @@ def _kind(trial: Trial) -> tuple[str, str, int, float]:
 
 
 def _name(trial: Trial, *more: str) -> str:
-    return ", ".join(filter(None, [f"{trial.method} {trial.model}-{trial.layers}", *more]))
+    network = f" {trial.model}-{trial.layers}" if trial.model else ""
+    return ", ".join(filter(None, [f"{trial.method}{network}", *more]))
+
+
+def _epochs(record: Record) -> str:
+    """Which epoch was the best; empty without a network."""
+    if record["epochs"] is None:
+        return ""
+    return f"best epoch {record['best_epoch']} of {record['epochs']}, "
 
 
 class Plain(Reporter):
@@ -142,8 +150,7 @@ class Plain(Reporter):
             f"[{tally.done:{len(str(tally.total))}d}/{tally.total}] {Trial.of_record(record)}: "
             f"{METRICS[metric_of(record)].word} "
             f"{'not defined' if value is None else f'{100 * value:.1f} %'}, "
-            f"best epoch {record['best_epoch']} of {record['epochs']}, "
-            f"{duration(record['seconds'])}"
+            f"{_epochs(record)}{duration(record['seconds'])}"
         )
         left = tally.seconds_left()
         self.note(f"{line}; about {duration(left)} left" if left else line)

@@ -401,8 +401,8 @@ class Trial:
     """One training run: a method and a model on one fold of one repeat.
 
     Args:
-        method: Name of the augmentation method.
-        model: Name of the convolution.
+        method: Name of the method.
+        model: Name of the convolution; empty without a network, where ``layers`` is 0.
         layers: Number of convolution layers.
         repeat: Number of the repeat; each repeat shuffles anew.
         fold: Number of the test fold.
@@ -447,11 +447,10 @@ class Trial:
     @staticmethod
     def of_record(record: Record) -> Trial:
         """Give the trial that a record is the result of."""
-        model, layers = (record.get(name) for name in ("model", "layers"))
         return Trial(
             record["method"],
-            model,  # type: ignore[arg-type]  # None without a network
-            layers,  # type: ignore[arg-type]
+            record.get("model") or "",
+            record.get("layers") or 0,
             record["repeat"],
             record["fold"],
             record.get("inner", 0),

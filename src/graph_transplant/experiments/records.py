@@ -37,9 +37,10 @@ _MEASURED: Final = {"*": float | None}
 _BINS: Final = [{"bin": int, "count?": int, **_MEASURED}]
 
 FIELDS: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("data", "fingerprint", "method", "model"), str),
+    **dict.fromkeys(("data", "fingerprint", "method"), str),
     **dict.fromkeys(("repeat", "fold"), int),
     # Null where there is no network.
+    "model": str | None,
     **dict.fromkeys(("layers", "epochs", "best_epoch"), int | None),
     **dict.fromkeys(("validation", "test"), _MEASURED),
     "seconds": float,

@@ -1,4 +1,4 @@
-"""One trial: one method and one model on one fold, from one seed."""
+"""One trial: one method, with one model if it trains any, on one fold, from one seed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,11 @@ from torch import Tensor, nn
 from graph_transplant import __version__
 from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.checkpoints import CheckpointError
+from graph_transplant.classical import CLASSICAL, fit_predict
 from graph_transplant.experiments.conditions import fewer_graphs, wrong_labels
-from graph_transplant.experiments.measurements import measurements
+from graph_transplant.experiments.measurements import measurements, rival_measurements
 from graph_transplant.experiments.protocol import FOLD_SPLITS, Record, Settings, Trial
-from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs import GraphStore, Rows
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.splits import Split, fold_indices, official_split, strata
 from graph_transplant.targets import TargetScale
@@ -160,6 +162,11 @@ class Own:
     models: Mapping[str, Callable[[GraphStore], nn.Module]] = field(default_factory=dict)
     callbacks: tuple[Callable[[EpochLog], None], ...] = ()
 
+    def rival(self, name: str) -> str | None:
+        """Key of :data:`CLASSICAL` that a method is; ``None`` for one that trains a network."""
+        given = self.methods.get(name, name)
+        return given if isinstance(given, str) and given in CLASSICAL else None
+
     def augmentations(self, name: str, model: nn.Module, seed: int) -> tuple[Augmentation, ...]:
         """Augmentations of a method, as new as on the first day."""
         given = self.methods.get(name, name)
@@ -221,6 +228,23 @@ def run_trial(
     seed = trial_seed(trial, settings.seed)
     train = training_graphs(store, split, trial, settings)
     validation = store.subset(split.validation)
+    found = partial(_record, store, trial, settings, split, train, seed, fingerprint, source)
+    rival = own.rival(trial.method)
+    if rival is not None:
+        processor = time.process_time()
+        test = store.subset(split.test)
+        outcome = fit_predict(
+            rival,
+            train,
+            validation,
+            test,
+            metric=settings.metric,
+            balance=settings.balance,
+            seed=seed,
+        )
+        processor = time.process_time() - processor
+        seconds = time.perf_counter() - start
+        return found(seconds, rival_measurements(outcome, validation, test, processor))
     scale = TargetScale.of(train) if store.task == "regression" else None
 
     def trained() -> tuple[FitResult, Sequence[Augmentation]]:
@@ -287,23 +311,44 @@ def run_trial(
         scale=scale,
         seed=seed,
     )
+    measured |= {
+        "epochs": result.epochs,
+        "best_epoch": result.best_epoch,
+        "stopped_early": result.stopped_early,
+        "curve": sampled_curve(result.history),
+    }
+    return found(seconds, measured)
+
+
+def _record(
+    store: GraphStore,
+    trial: Trial,
+    settings: Settings,
+    split: Split,
+    train: GraphStore,
+    seed: int,
+    fingerprint: str,
+    source: str,
+    seconds: float,
+    measured: Record,
+) -> Record:
+    """Put together what a trial is and what was measured of it."""
     record: Record = {
         "data": store.name,
         "source": source,
         "fingerprint": fingerprint,
         "task": store.task,
         "method": trial.method,
-        "model": trial.model,
-        "layers": trial.layers,
+        "model": trial.model or None,
+        "layers": trial.layers or None,
         "repeat": trial.repeat,
         "fold": trial.fold,
         "inner": trial.inner,
         "seed": seed,
-        "validation": measured.pop("validation"),
-        "test": measured.pop("test"),
-        "epochs": result.epochs,
-        "best_epoch": result.best_epoch,
-        "stopped_early": result.stopped_early,
+        "validation": measured["validation"],
+        "test": measured["test"],
+        "epochs": None,
+        "best_epoch": None,
         "seconds": round(seconds, 3),
         "sizes": {
             "train": len(split.train),
@@ -311,7 +356,6 @@ def run_trial(
             "test": len(split.test),
         },
         "settings": settings.as_record(__version__),
-        "curve": sampled_curve(result.history),
         **trial.condition.as_record(),
     }
     if trial.train_fraction != 1:
@@ -338,6 +382,7 @@ class Job:
         checkpoints: Folder for the states of trials. Where it is not there, as on another machine
             without a common disk, trials keep none.
         own: Methods and models of the user's own.
+        rows: What the graphs were read from, which the files that workers read do not hold.
     """
 
     settings: Settings
@@ -345,6 +390,7 @@ class Job:
     source: str
     checkpoints: Path | None = None
     own: Own = field(default_factory=Own)
+    rows: Rows | None = None
 
     def run(
         self,
@@ -355,6 +401,9 @@ class Job:
         """Run one trial, see :func:`run_trial`."""
         folder = self.checkpoints
         path = None if folder is None or not folder.is_dir() else checkpoint_of(folder, trial)
+        if store.rows is None and self.rows is not None:
+            store = copy.copy(store)
+            store.rows = self.rows
         return run_trial(
             store,
             trial,

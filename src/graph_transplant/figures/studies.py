@@ -322,14 +322,15 @@ def samples(results: Results, ax: Axes | None = None) -> Drawing:
 def cost_data(results: Results) -> pd.DataFrame:
     """Seconds per epoch and to the best checkpoint, and their ratio to the reference."""
     timed = results.frame["processor_seconds"].notna().all()
+    seconds = ["epoch_seconds", "best_seconds"]
     if timed:
-        table = results.wide("cost")
+        # Without a network there are no epochs.
+        table = results.wide("cost").reindex(columns=["method", *seconds])
     else:
         # Old records have the duration of the whole trial alone: its share by epoch stands for it.
         table = results.frame.assign(epoch_seconds=lambda t: t["seconds"] / t["epochs"])
         table["best_seconds"] = table["epoch_seconds"] * table["best_epoch"]
-    seconds = ["epoch_seconds", "best_seconds"]
-    means = table.groupby("method", as_index=False)[seconds].mean()
+    means = table.groupby("method", as_index=False)[seconds].mean().dropna()
     means["epoch_std"] = means["method"].map(table.groupby("method")["epoch_seconds"].std())
     plain = means[means["method"] == results.reference]
     for name in seconds:

@@ -85,9 +85,11 @@ def class_word(label: str) -> str:
 def method_summary(name: str) -> str:
     """What a method is, in a line; empty for methods of people's own."""
     from graph_transplant.augment import METHODS
+    from graph_transplant.classical import CLASSICAL
 
     key = name.partition(":")[0]
-    return METHODS[key].summary if key in METHODS else ""
+    found = METHODS.get(key) or CLASSICAL.get(key)
+    return found.summary if found else ""
 
 
 def slug(*words: str, most: int = 60) -> str:

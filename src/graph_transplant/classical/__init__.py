@@ -1,0 +1,114 @@
+"""Classical rivals: what one would use without a graph network, on the same folds.
+
+A rival is a function ``fit_predict(train, validation, test, *, metric, balance, seed) -> Outcome``
+in a module of its own, and a line in :data:`CLASSICAL`. Importing this package imports none of the
+libraries that they use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from graph_transplant.graphs import GraphStore
+
+__all__ = ["CLASSICAL", "Outcome", "Rival", "fit_predict", "is_molecules", "refusal"]
+
+
+class Rival(NamedTuple):
+    """A method without a network: what it is, and the module whose ``fit_predict`` it is."""
+
+    summary: str
+    module: str
+
+
+CLASSICAL: dict[str, Rival] = {
+    "forest": Rival(
+        "random forest on ECFP4 counts of molecules, on statistics of other graphs",
+        "graph_transplant.classical.forest",
+    ),
+    "wl-svm": Rival(
+        "support vector machine on Weisfeiler-Lehman subtree counts",
+        "graph_transplant.classical.wl_svm",
+    ),
+    "structure-blind": Rival(
+        "sum of embedded nodes and a perceptron: looks at no edge",
+        "graph_transplant.classical.structure_blind",
+    ),
+    "majority": Rival(
+        "class frequencies, or means, of the training graphs",
+        "graph_transplant.classical.majority",
+    ),
+}
+"""Methods of a comparison that train no graph network, by name."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a rival says about the graphs that it was not fitted to.
+
+    Attributes:
+        validation: Logits, or values in the units of the data, float ``[graphs, outputs]``.
+        test: The same of the test graphs.
+        parameters: What was chosen on the validation graphs.
+    """
+
+    validation: Tensor
+    test: Tensor
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+def fit_predict(
+    name: str,
+    train: GraphStore,
+    validation: GraphStore,
+    test: GraphStore,
+    *,
+    metric: str,
+    balance: bool = False,
+    seed: int = 0,
+) -> Outcome:
+    """Fit a rival to training graphs, choose on validation graphs, predict these and test graphs.
+
+    Args:
+        name: A key of :data:`CLASSICAL`.
+        train: Training graphs.
+        validation: Graphs that its parameters are chosen on, by ``metric``.
+        test: Graphs to predict; their targets are not looked at.
+        metric: A metric that decides for the task.
+        balance: Weigh training graphs so that all classes count the same.
+        seed: Determines all randomness.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> store = gt.load("motifs", graphs=60)
+        >>> parts = [store.subset(range(start, start + 20)) for start in (0, 20, 40)]
+        >>> fit_predict("majority", *parts, metric="accuracy").test.shape
+        torch.Size([20, 6])
+    """
+    function = import_module(CLASSICAL[name].module).fit_predict
+    outcome: Outcome = function(train, validation, test, metric=metric, balance=balance, seed=seed)
+    return outcome
+
+
+def is_molecules(store: GraphStore) -> bool:
+    """Whether graphs are molecules whose SMILES or mol blocks are known."""
+    return _read_as_molecules(store) and store.rows is not None and all(store.rows.texts)
+
+
+def _read_as_molecules(store: GraphStore) -> bool:
+    return store.featurizer is not None and store.featurizer.kind == "molecules"
+
+
+def refusal(name: str, store: GraphStore) -> str | None:
+    """Say why a rival cannot serve some data, or ``None`` if it can."""
+    if name == "forest" and _read_as_molecules(store) and not is_molecules(store):
+        return (
+            f"forest needs the SMILES of {store.name}, which saved graphs do not keep: name the "
+            "table or SDF file they were read from, or leave forest out of `methods`"
+        )
+    return None

@@ -1,0 +1,214 @@
+"""Support vector machine on Weisfeiler-Lehman subtree counts.
+
+Nino Shervashidze, Pascal Schweitzer, Erik Jan van Leeuwen, Kurt Mehlhorn and Karsten Borgwardt,
+*Weisfeiler-Lehman Graph Kernels*, JMLR 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, hstack
+from torch import Tensor
+
+from graph_transplant.analysis import calibration
+from graph_transplant.classical import Outcome
+from graph_transplant.classical.outputs import Floats, outputs, prior, problems, quality
+from graph_transplant.graphs import GraphStore
+from graph_transplant.targets import TargetScale, as_targets
+
+DEPTHS = (1, 2, 3, 4, 5)
+COSTS = (0.1, 1.0, 10.0, 100.0)
+KERNELS = ("linear", "rbf")
+
+MOST_PAIRED = 5_000
+"""The RBF kernel, which needs all pairs of training graphs, is tried up to so many of them; those
+of each label count."""
+
+Ints = npt.NDArray[np.int64]
+Decide = Callable[[csr_array], Floats]
+
+
+def fit_predict(
+    train: GraphStore,
+    validation: GraphStore,
+    test: GraphStore,
+    *,
+    metric: str,
+    balance: bool,
+    seed: int,
+) -> Outcome:
+    """See :func:`graph_transplant.classical.fit_predict`."""
+    scale = TargetScale.of(train) if train.task == "regression" else None
+    known = train if scale is None else scale.apply(train)
+    levels = list(subtree_counts([train, validation, test], max(DEPTHS)))
+    labels = 1 if train.task == "multiclass" else train.num_outputs
+    kernels = KERNELS[: 2 if labels * len(train) <= MOST_PAIRED else 1]
+    best = -np.inf
+    for depth, kernel in product(DEPTHS, kernels):
+        counts = [hstack(parts, "csr") for parts in zip(*levels[: depth + 1], strict=True)]
+        features = [_unit_length(part) for part in counts]
+        for cost in COSTS:
+            decide = _fitted(features[0], known, kernel, cost, balance)
+            said = decide(features[1])
+            value = quality(outputs(said), validation, metric)
+            if value > best or best == -np.inf:
+                best, found = value, (said, decide(features[2]))
+                parameters = {"depth": depth, "kernel": kernel, "cost": cost}
+    held_out, tested = map(outputs, found)
+    if scale is not None:
+        return Outcome(scale.undo(held_out), scale.undo(tested), parameters)
+    temperature = _temperature(held_out, validation)
+    return Outcome(held_out / temperature, tested / temperature, parameters)
+
+
+def subtree_counts(parts: Sequence[GraphStore], depth: int) -> Iterator[list[csr_array]]:
+    """Count the subtree patterns of graphs, level by level from 0 (the labels) to ``depth``.
+
+    Yields one sparse table ``[graphs, patterns]`` per part; equal patterns share a column in all of
+    them. A pattern is a node's label, on later levels its pattern before with the multiset of the
+    patterns and edge labels around it. A node's label is made of its features that are whole
+    numbers and not marked as continuous, which are left out; without any it is the degree. Edge
+    labels likewise; without any, all edges are alike. Where edges have directions, patterns look
+    along those that enter a node.
+    """
+    batches = [part.batch(np.arange(len(part))) for part in parts]
+    graphs = [np.repeat(np.arange(len(b.ptr) - 1), np.diff(b.ptr)) for b in batches]
+    rows = [np.repeat(np.arange(b.num_nodes), np.diff(b.row_ptr)) for b in batches]
+    labels = _labels(
+        [None if part.x is None else part.x[:, part.num_continuous :] for part in parts],
+        otherwise=[np.diff(b.row_ptr) for b in batches],
+    )
+    bonds = _labels(
+        [part.edge_attr for part in parts],
+        otherwise=[np.zeros(b.num_edges, np.int64) for b in batches],
+    )
+    for level in range(depth + 1):
+        width = 1 + max(int(each.max()) for each in labels)
+        yield [
+            # Liblinear takes short indices alone.
+            csr_array(
+                (np.ones(len(own)), (graph.astype(np.int32), own.astype(np.int32))),
+                shape=(len(batch.ptr) - 1, width),
+            )
+            for own, graph, batch in zip(labels, graphs, batches, strict=True)
+        ]
+        if level == depth:
+            return
+        patterns: dict[tuple[int, bytes], int] = {}
+        around = [
+            _sorted_within(row, bond * width + own[batch.column])
+            for own, row, bond, batch in zip(labels, rows, bonds, batches, strict=True)
+        ]
+        labels = [
+            _renumbered(own, near, batch.row_ptr, patterns)
+            for own, near, batch in zip(labels, around, batches, strict=True)
+        ]
+
+
+def _labels(features: Sequence[Tensor | None], otherwise: Sequence[Ints]) -> list[Ints]:
+    """Number the rows of the columns that hold whole numbers, over all parts together."""
+    tables = [np.zeros((len(other), 0)) if x is None else x.numpy()
+              for x, other in zip(features, otherwise, strict=True)]  # fmt: skip
+    table = np.concatenate(tables)
+    table = table[:, (table == np.round(table)).all(0)]
+    if not table.shape[1] or not len(table):
+        return list(otherwise)
+    numbers = np.unique(table, axis=0, return_inverse=True)[1].ravel()
+    return np.split(numbers, np.cumsum([len(part) for part in tables])[:-1])
+
+
+def _sorted_within(row: Ints, values: Ints) -> Ints:
+    """Sort the values of every row, which lie together."""
+    return values[np.lexsort((values, row))]
+
+
+def _renumbered(
+    own: Ints, around: Ints, row_ptr: Ints, patterns: dict[tuple[int, bytes], int]
+) -> Ints:
+    """Number every node by its own pattern and the sorted ones around it; no hashes, no clashes."""
+    bounds = row_ptr.tolist()
+    return np.fromiter(
+        (
+            patterns.setdefault((label, around[bounds[v] : bounds[v + 1]].tobytes()), len(patterns))
+            for v, label in enumerate(own.tolist())
+        ),
+        np.int64,
+        len(own),
+    )
+
+
+def _unit_length(counts: csr_array) -> csr_array:
+    """Rows of length one: the normalised kernel, to which the size of a graph does not count."""
+    scale = 1 / np.sqrt(counts.power(2).sum(1))
+    return csr_array(counts.multiply(scale[:, None]))
+
+
+def _fitted(x: csr_array, train: GraphStore, kernel: str, cost: float, balance: bool) -> Decide:
+    """Fit one machine to the classes, or to every label or value where it is known."""
+    ignorant = prior(train, balance)
+    machines = []
+    for problem in problems(train, balance):
+        if len(np.unique(problem.y)) < 2:
+            continue
+        machine = _machine(train.task, kernel, cost)
+        rows = x[problem.rows]
+        given = rows if kernel == "linear" else _rbf(rows, rows)
+        machine.fit(given, problem.y, sample_weight=problem.weight)
+        machines.append((problem.columns, rows, machine))
+
+    def decide(asked: csr_array) -> Floats:
+        said: Floats = np.tile(ignorant, (asked.shape[0], 1))
+        for columns, rows, machine in machines:
+            given = asked if kernel == "linear" else _rbf(asked, rows)
+            said[:, columns] = _decisions(machine, given, train)
+        return said
+
+    return decide
+
+
+def _machine(task: str, kernel: str, cost: float) -> Any:
+    from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
+
+    if kernel == "linear":
+        # The primal problem: no randomness, and it converges where the dual one does not.
+        if task == "regression":
+            loss = "squared_epsilon_insensitive"
+            return LinearSVR(C=cost, epsilon=0.1, loss=loss, dual=False, max_iter=10_000)
+        return LinearSVC(C=cost, dual=False, max_iter=10_000)
+    if task == "regression":
+        return SVR(kernel="precomputed", C=cost, epsilon=0.1)
+    return SVC(kernel="precomputed", C=cost)
+
+
+def _rbf(one: csr_array, two: csr_array) -> Floats:
+    """exp(-‖x - y‖²) of rows of length one."""
+    found: Floats = np.exp(2 * ((one @ two.T).toarray() - 1))
+    return found
+
+
+def _decisions(machine: Any, given: Any, train: GraphStore) -> Floats:
+    """Decision values as logits, or values."""
+    if train.task == "regression":
+        values: Floats = machine.predict(given)[:, None]
+        return values
+    values = machine.decision_function(given)
+    if train.task == "multilabel":
+        return values[:, None]
+    if values.ndim == 1:
+        values = np.stack([-values / 2, values / 2], axis=1)
+    # Classes that no training graph has come last.
+    said: Floats = np.full((len(values), train.num_outputs), values.min() - 1)
+    said[:, machine.classes_] = values
+    return said
+
+
+def _temperature(logits: Tensor, validation: GraphStore) -> float:
+    """What to divide decision values by, to make the validation graphs likeliest."""
+    targets = as_targets(validation.y, validation.num_outputs)
+    found = calibration(logits, targets, logits, targets, validation.task)
+    return float(found["calibrated"]["temperature"])
