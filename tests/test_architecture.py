@@ -22,6 +22,7 @@ LAYERS = (
     "files",
     "format",
     "metrics",
+    "recipes",
     "kernels",
     "segments",
     "sparse",

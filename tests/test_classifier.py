@@ -220,7 +220,7 @@ def test_damaged_configs_are_named(change: dict[str, Any], message: str) -> None
     ("settings", "message"),
     [
         ({"conv": "gcnn"}, "`conv` must be one of gcn, gcs, gin, gat, gine, gat-edge; got 'gcnn'"),
-        ({"readout": "median"}, "`readout` must be one of mean, sum, max; got 'median'"),
+        ({"readout": "median"}, "`readout` must be one of mean, sum, max, mean-max; got 'median'"),
         ({"layers": 0}, "`layers` must be at least 1, got 0"),
         ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\), got 1.0"),
         ({"task": "ranking"}, "`task` must be one of"),

@@ -76,7 +76,12 @@ class NodeSaliency:
                 f"`layer` of the saliency is {self.layer}, but the model has "
                 f"{len(prediction.layers)} message-passing layers"
             )
-        embedding, rectified = prediction.layers[self.layer]
+        output = prediction.layers[self.layer]
+        embedding, rectified = output.nodes, output.rectified
+        if output.added is not None:
+            # What the layer handed on is not rectified, what it added is.
+            rectified = self.kind == "gradient" and self.activation == "before"
+            embedding = output.added if rectified else output.nodes
         if not (loss.requires_grad and embedding.requires_grad):
             raise GraphTransplantError(
                 "node saliency needs gradients: run the model with gradients enabled and with "
@@ -181,6 +186,8 @@ class ModuleAdapter:
             if all(named is not module for module in self.module.modules()):
                 raise GraphTransplantError("`saliency_module` must be a submodule of the model")
             return [named]
+        if isinstance(self.module, GraphClassifier):
+            return list(self.module.norms)
         kinds = MessagePassing | Convolution
         return [module for module in self.module.modules() if isinstance(module, kinds)]
 
@@ -220,8 +227,11 @@ class ModuleAdapter:
             first = output[0] if isinstance(output, tuple) else output
             if isinstance(first, Tensor) and first.shape[:1] == (batch.num_nodes,):
                 # Our own layers are rectified in place right after.
-                outputs.append(LayerOutput(first, rectified=isinstance(module, Convolution)))
+                outputs.append(
+                    LayerOutput(first, rectified=ours or isinstance(module, Convolution))
+                )
 
+        ours = isinstance(self.module, GraphClassifier)
         hooked = self.layer_modules if layers else []
         handles = [module.register_forward_hook(record) for module in hooked]
         model = self.eager if layers else self.called

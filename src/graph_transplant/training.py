@@ -26,7 +26,7 @@ from graph_transplant.augment.base import merged_measurements
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.metrics import METRICS, deciding
-from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.nn import GraphClassifier, evaluating, keeping_statistics
 from graph_transplant.saliency import ModuleAdapter, Predictor, as_predictor, module_of, unwrapped
 from graph_transplant.targets import Loss, as_targets, graph_losses, rarest_label, targets_of
 
@@ -92,11 +92,13 @@ def step_losses(
         _check_logits(prediction.logits)
     clean = CleanPass(batch, targets, prediction, loss_of)
     virtual = auxiliary = clean.loss.new_zeros(())
-    for augmentation in augment:
-        samples = augmentation(clean, model=model, generator=generator)
-        virtual = virtual + samples.loss(model, loss_of)
-        if samples.auxiliary_loss is not None:
-            auxiliary = auxiliary + samples.auxiliary_loss
+    # Every pass normalises by itself; running statistics are those of real graphs alone.
+    with keeping_statistics(module_of(model)):
+        for augmentation in augment:
+            samples = augmentation(clean, model=model, generator=generator)
+            virtual = virtual + samples.loss(model, loss_of)
+            if samples.auxiliary_loss is not None:
+                auxiliary = auxiliary + samples.auxiliary_loss
     return StepLosses(clean.loss, virtual, auxiliary)
 
 

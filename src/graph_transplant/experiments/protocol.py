@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from itertools import product
 from numbers import Real
 from typing import Any, NamedTuple
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.metrics import deciding
+from graph_transplant.recipes import RECIPES
 
 Record = dict[str, Any]
 """One finished trial as it is written to ``records.jsonl``."""
@@ -69,6 +70,8 @@ class Settings:
         balance: Draw training graphs so that all classes are equally likely.
         ties: Which of several epochs with the same validation metric is the best: ``"first"``,
             ``"loss"`` or ``"reset"``, see :func:`~graph_transplant.fit`.
+        recipe: Name of the recipe, for what the other settings do not say: optimiser, schedule, and
+            the network's normalisation, residual connections and so on.
 
     Example:
         >>> Settings(folds=3).folds
@@ -96,6 +99,7 @@ class Settings:
     attack: tuple[float, ...] = ()
     balance: bool = False
     ties: str = "first"
+    recipe: str = "paper"
 
     def __post_init__(self) -> None:
         smallest = {
@@ -120,9 +124,46 @@ class Settings:
         check_choice("split", self.split, SPLITS)
         check_choice("patience_unit", self.patience_unit, PATIENCE_UNITS)
         check_choice("ties", self.ties, TIES)
+        check_choice("recipe", self.recipe, RECIPES)
         for budget in self.attack:
             if not 0 < budget <= 1:
                 raise GraphTransplantError(f"`attack` must be shares in (0, 1], got {budget}")
+
+    @classmethod
+    def of(cls, recipe: str, scale: str, **given: Any) -> Settings:
+        """Settings of a recipe for data of a scale; what is given and not ``None`` comes first.
+
+        Example:
+            >>> Settings.of("strong", scale="small", epochs=50, readout=None).stop_patience
+            50
+            >>> Settings.of("paper", scale="large").batch_size
+            64
+        """
+        chosen = RECIPES[check_choice("recipe", recipe, RECIPES)]
+        size = SCALES[check_choice("scale", scale, SCALES)]
+        named = {name: value for name, value in given.items() if value is not None}
+        training = asdict(size) | chosen.fitting(named.get("epochs"))
+        if scale != "small":  # a small batch would take too many steps
+            training["batch_size"] = size.batch_size
+        names = {one.name for one in fields(cls)}
+        defaults = {
+            name: value for name, value in (training | chosen.network()).items() if name in names
+        }
+        return cls(**{**defaults, **named, "recipe": recipe})
+
+    def network(self) -> dict[str, Any]:
+        """Keyword arguments of :class:`~graph_transplant.GraphClassifier`."""
+        given = {"hidden": self.hidden, "readout": self.readout, "dropout": self.dropout}
+        return RECIPES[self.recipe].network() | given
+
+    def fitting(self) -> dict[str, Any]:
+        """Keyword arguments of :func:`~graph_transplant.fit`."""
+        names = (
+            "epochs", "batch_size", "learning_rate", "stop_patience", "decay_patience",
+            "patience_unit", "metric", "ties", "clip_norm", "balance",
+        )  # fmt: skip
+        chosen = RECIPES[self.recipe].fitting(self.epochs, self.learning_rate)
+        return chosen | {name: getattr(self, name) for name in names}
 
     def as_record(self, version: str) -> Record:
         """Give the settings as they stand in a record, with the library version."""
@@ -168,21 +209,6 @@ class Scale:
     stop_patience: int
     decay_patience: int
     patience_unit: str
-
-    def apply(self, settings: Settings, batch_size: int | None = None) -> Settings:
-        """Give the settings with the patiences and the batch size of this scale.
-
-        Args:
-            settings: Where everything else comes from.
-            batch_size: Graphs per training batch. (default: the scale's)
-        """
-        return replace(
-            settings,
-            batch_size=self.batch_size if batch_size is None else batch_size,
-            stop_patience=self.stop_patience,
-            decay_patience=self.decay_patience,
-            patience_unit=self.patience_unit,
-        )
 
 
 SCALES = {

@@ -29,7 +29,7 @@ from graph_transplant.nn import (
     GINEConvolution,
     GraphClassifier,
 )
-from graph_transplant.nn.classifier import FeatureInput
+from graph_transplant.nn.inputs import FeatureInput
 from graph_transplant.trained.model import TrainedModel
 
 # The first version of ONNX in which a scatter can take the largest of several values.
