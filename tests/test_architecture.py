@@ -34,6 +34,7 @@ LAYERS = (
     "augment",
     "transforms",
     "checkpoints",
+    "ranks",
     "training",
     "tensorboard",
     "analysis",

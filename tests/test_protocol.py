@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from graph_transplant import training
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import (
-    PATIENCE_UNITS,
     SPLITS,
     Settings,
     Trial,
@@ -152,8 +150,3 @@ def test_a_trial_reads_itself_from_its_record() -> None:
 def test_a_trial_may_have_no_network() -> None:
     trial = Trial.of_record({"method": "kernel", "repeat": 1, "fold": 2})
     assert str(trial) == "kernel, repeat 1, fold 2"
-
-
-def test_training_counts_patience_in_the_same_units() -> None:
-    # Said twice, because reading records must not wait for torch.
-    assert training.PATIENCE_UNITS == PATIENCE_UNITS

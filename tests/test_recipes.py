@@ -322,7 +322,9 @@ def test_records_of_two_recipes_are_not_mixed(tmp_path: Path) -> None:
     data = gt.load("motifs", graphs=30)
     results = gt.compare(data, recipe="strong", **given)
     assert {record["settings"]["recipe"] for record in results.records} == {"strong"}
-    with pytest.raises(GraphTransplantError, match="another|differ"):
+    # The best epoch of a cosine is one of the last: no reason to advise more.
+    assert not any("more epochs" in note for note in results.notes)
+    with pytest.raises(GraphTransplantError, match="records of another comparison"):
         gt.compare(data, **given)
     assert Settings.complete({"folds": 3})["recipe"] == "paper"
 

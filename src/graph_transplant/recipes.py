@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LambdaLR
 
+PATIENCE_UNITS = ("iterations", "epochs")
+"""What patience can be counted in."""
+
+TIES = ("first", "loss", "reset")
+"""Which of several epochs with the same validation score is the best, see
+:func:`~graph_transplant.fit`."""
+
 
 @dataclass(frozen=True)
 class Recipe:

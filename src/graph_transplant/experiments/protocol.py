@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.metrics import deciding
-from graph_transplant.recipes import RECIPES
+from graph_transplant.recipes import PATIENCE_UNITS, RECIPES, TIES
 
 Record = dict[str, Any]
 """One finished trial as it is written to ``records.jsonl``."""
@@ -22,13 +22,6 @@ BASELINE = "vanilla"
 SPLITS = ("folds", "official", "scaffold")
 """Cross-validation; the one split that the publishers of the data set fixed; or, for molecules, one
 split that keeps molecules of one scaffold together."""
-
-PATIENCE_UNITS = ("iterations", "epochs")
-"""What patience is counted in."""
-
-TIES = ("first", "loss", "reset")
-"""Which of several epochs with the same validation metric is the best, see
-:func:`~graph_transplant.fit`."""
 
 NUMERICS = 2
 """Raised whenever the same settings give other numbers; records of two numerics are not mixed.
@@ -194,15 +187,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scale:
-    """How the paper trains on data sets of some size (appendix, "Evaluation protocol").
-
-    Args:
-        most: The largest number of graphs, or ``None`` for any.
-        batch_size: Graphs per training batch.
-        stop_patience: See :class:`Settings`.
-        decay_patience: See :class:`Settings`.
-        patience_unit: See :class:`Settings`.
-    """
+    """How the paper trains on data sets of at most ``most`` graphs ("Evaluation protocol")."""
 
     most: int | None
     batch_size: int
@@ -233,17 +218,13 @@ def scale_of(graphs: int) -> str:
 
 
 def default_metric(task: str, class_counts: Sequence[int]) -> str:
-    """Choose the metric that suits a data set.
+    """Choose the metric that suits a data set; ``class_counts`` matter for classes alone.
 
     Accuracy says little when one class is rare, and nothing when a graph may have several labels.
     Numbers are judged by R².
 
     Deviation: metric-decides. The paper stops and selects by validation accuracy, also where it
     reports AUROC; here the metric that is reported decides.
-
-    Args:
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
-        class_counts: Graphs of each class; does not count for other tasks.
 
     Example:
         >>> default_metric("multiclass", [300, 300]), default_metric("multiclass", [950, 50])
@@ -257,41 +238,19 @@ def default_metric(task: str, class_counts: Sequence[int]) -> str:
 
 
 def metric_of(record: Record) -> str:
-    """Name the metric a record is judged by.
-
-    Example:
-        >>> metric_of({"settings": {"metric": "auroc"}}), metric_of({"settings": {}})
-        ('auroc', 'accuracy')
-    """
+    """Name the metric a record is judged by."""
     name: str = record["settings"].get("metric", "accuracy")
     return name
 
 
 def score(record: Record, part: str = "test") -> float | None:
-    """Give the value of a record's metric, or ``None`` if it has no finite one.
-
-    Args:
-        record: A finished trial.
-        part: ``"test"`` or ``"validation"``.
-
-    Example:
-        >>> score({"settings": {}, "test": {"accuracy": 0.75}})
-        0.75
-    """
+    """Give the value of a record's metric, or ``None`` if it has no finite one."""
     value = record.get(part, {}).get(metric_of(record))
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def one_split(settings: Mapping[str, Any]) -> bool:
-    """Whether all trials share one split, official or by scaffold, instead of folds.
-
-    Args:
-        settings: The settings of a record.
-
-    Example:
-        >>> one_split({"split": "scaffold"}), one_split({"folds": 5})
-        (True, False)
-    """
+    """Whether all trials share one split, official or by scaffold, instead of folds."""
     return bool(settings.get("split", "folds") != "folds")
 
 
@@ -316,11 +275,7 @@ class Condition(NamedTuple):
 
     @staticmethod
     def of(record: Mapping[str, Any]) -> Condition:
-        """Give the condition of a record; one that names none has the default.
-
-        Args:
-            record: A finished trial.
-        """
+        """Give the condition of a record; one that names none has the default."""
         default = Condition()
         return Condition(
             record.get("label_noise", default.label_noise),
@@ -363,9 +318,6 @@ class Condition(NamedTuple):
     def sentence(self, text: str) -> str:
         """Put the condition before a sentence or a headline.
 
-        Args:
-            text: What holds in this condition; it may begin with a capital letter.
-
         Example:
             >>> Condition(train_fraction=0.1).sentence("No method helps")
             'On 10 % of the training graphs, no method helps'
@@ -383,22 +335,7 @@ def _share(value: float) -> str:
 def check_conditions(
     label_noise: Sequence[float], train_fraction: Sequence[float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Check the values of both axes, and give them as numbers, each once.
-
-    Args:
-        label_noise: Shares of training labels to be wrong.
-        train_fraction: Shares of training graphs to be used.
-
-    Raises:
-        GraphTransplantError: If there are none, or one is out of range.
-
-    Example:
-        >>> check_conditions([0, 0.2], [1])
-        ((0.0, 0.2), (1.0,))
-        >>> check_conditions([0.2, 1], [1])
-        Traceback (most recent call last):
-        graph_transplant.errors.GraphTransplantError: `label_noise` must be shares in [0, 1), got 1
-    """
+    """Check the values of both axes, and give them as numbers, each once."""
     noise = _shares("label_noise", label_noise, "[0, 1)", lambda value: 0 <= value < 1)
     fraction = _shares("train_fraction", train_fraction, "(0, 1]", lambda value: 0 < value <= 1)
     return noise, fraction
@@ -496,18 +433,8 @@ def all_trials(
     """List the trials of a comparison, fold by fold.
 
     All methods of one fold and condition come before the next, so that a comparison stopped
-    half-way holds complete pairs.
-
-    Args:
-        methods: Names of methods.
-        models: Names of convolutions.
-        layers: Numbers of layers.
-        repeats: Number of repeats.
-        folds: Number of folds; 1 for the official split or one by scaffold.
-        nested: Validate on each of the other folds in turn, for nested selection.
-        label_noise: Shares of training labels that are wrong.
-        train_fraction: Shares of training graphs that are used; each is combined with each share of
-            wrong labels.
+    half-way holds complete pairs. One split counts as one fold; ``nested`` validates on each of the
+    other folds in turn.
 
     Example:
         >>> trials = all_trials(methods=["vanilla", "transplant-dp"], models=["gcs"], layers=[3],
