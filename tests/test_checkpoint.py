@@ -25,6 +25,7 @@ import graph_transplant as gt
 from graph_transplant import checkpoints, training
 from graph_transplant.augment import METHODS, DropNodes, build_method
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.recipes import RECIPES
 from graph_transplant.training import EpochLog, FitResult
 from strategies import generator, motifs_for, random_batch, rings_and_stars
 
@@ -57,12 +58,16 @@ def train(
     weights: int = 0,
     hidden: int = 8,
     conv: str = "gcs",
+    recipe: str = "paper",
     **settings: Any,
 ) -> tuple[FitResult, list[nn.Module]]:
     """A training of seven epochs in which patience and the learning rate have their say."""
-    model = gt.GraphClassifier.for_data(store, conv=conv, layers=2, hidden=hidden, seed=weights)
+    network = RECIPES[recipe].network() | {"hidden": hidden}
+    model = gt.GraphClassifier.for_data(store, conv=conv, layers=2, seed=weights, **network)
     augment = build_method(method, model, seed=weights)
     given = {"seed": 0, "epochs": 7, "batch_size": 8, "learning_rate": 0.01, "decay_patience": 2}
+    if recipe == "strong":
+        given |= RECIPES[recipe].fitting(epochs=7, learning_rate=0.01)
     cut = len(store) * 2 // 3
     validation = store.subset(range(cut, len(store)))
     result = gt.fit(model, store.subset(range(cut)), validation, augment, **{**given, **settings})
@@ -83,22 +88,30 @@ def assert_same(one: tuple[FitResult, list[Any]], other: tuple[FitResult, list[A
         assert all(torch.equal(left[key], right[key]) for key in left)
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_an_ended_training_goes_on_to_the_same_weights(method: str, tmp_path: Path) -> None:
+RUNS = [(method, "paper") for method in sorted(METHODS)]
+
+
+@pytest.mark.parametrize(
+    ("method", "recipe"), [*RUNS, ("vanilla", "strong"), ("transplant-ep", "strong")]
+)
+def test_an_ended_training_goes_on_to_the_same_weights(
+    method: str, recipe: str, tmp_path: Path
+) -> None:
     store, file = motifs_for(method, 36), tmp_path / "deep" / "run"
-    whole = train(store, method)
+    training_of = partial(train, recipe=recipe)
+    whole = training_of(store, method)
     state = torch.get_rng_state()
     for epoch in (3, 5):
         with pytest.raises(EndedError):
-            train(store, method, checkpoint=file, callbacks=[end_at(epoch)])
+            training_of(store, method, checkpoint=file, callbacks=[end_at(epoch)])
     seen: list[int] = []
     # Other weights to start with: what counts is in the file.
     watch = [lambda log: seen.append(log.epoch)]
-    assert_same(whole, train(store, method, weights=9, checkpoint=file, callbacks=watch))
+    assert_same(whole, training_of(store, method, weights=9, checkpoint=file, callbacks=watch))
     assert seen == [5, 6, 7]  # epoch 5 ended before it was written
     assert torch.equal(torch.get_rng_state(), state)
     # It is finished: the same call has nothing to do.
-    assert_same(whole, train(store, method, checkpoint=file, callbacks=[end_at(1)]))
+    assert_same(whole, training_of(store, method, checkpoint=file, callbacks=[end_at(1)]))
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 

@@ -13,9 +13,12 @@ from torch_geometric.data import Batch, Data
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
+from graph_transplant.recipes import RECIPES
 from strategies import generator, random_batch
 
 CONVS = sorted(CONVOLUTIONS)
+
+WEIGHTS = ("weight", "bias")
 
 
 def batch_of(seed: int = 0, **settings: object) -> Batch:
@@ -96,6 +99,20 @@ def test_architecture_of_the_appendix() -> None:
     assert (model.head[0].out_features, model.head[2].p) == (128, 0.5)
 
 
+def test_names_and_settings_of_the_default_network_stay() -> None:
+    model = GraphClassifier(3, 2, conv="gine", layers=1, edge_features=2)
+    layer = ["epsilon", *(f"{name}.{p}" for name in ("edge", "first", "second") for p in WEIGHTS)]
+    assert set(model.state_dict()) == {
+        *("edge_mean", "edge_std", "inputs.mean", "inputs.std"),
+        *(f"{name}.{part}" for name in ("encoder", "head.0", "head.3") for part in WEIGHTS),
+        *(f"convolutions.0.{name}" for name in layer),
+    }
+    assert list(model.config()) == [
+        *("in_features", "num_outputs", "conv", "layers", "hidden", "readout", "dropout"),
+        *("max_degree", "continuous", "edge_features", "task"),
+    ]
+
+
 # ------------------------------------------------------------------ inputs
 
 
@@ -171,6 +188,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "scaled": {"mean": torch.ones(2), "std": torch.full((2,), 3.0), "readout": "max"},
     "regression": {"conv": "gat", "outputs": 1, "max_degree": 9, "task": "regression"},
     "edges": {"conv": "gine"},
+    "strong": {**RECIPES["strong"].network(), "hidden": 8, "jumping": True, "walk": 3},
+    "layer norm": {"input_layers": 1, "norm": "layer", "conv": "gin"},
     "scaled edges": {
         "conv": "gat-edge",
         "edge_mean": torch.tensor([3.0, -1.0]),
@@ -206,6 +225,10 @@ def test_a_model_comes_back_from_its_config(kind: str) -> None:
         ({"layers": 10**12}, "more than any memory"),
         ({"max_degree": 10**12, "in_features": 0}, "more than any memory"),
         ({"colour": 3}, "'colour' is unknown"),
+        ({"residual": 1}, "`residual` of the model cannot be 1"),
+        ({"walk": True}, "`walk` of the model cannot be True"),
+        ({"norm": "group"}, "`norm` must be one of none, batch, layer; got 'group'"),
+        ({"input_layers": 10**12}, "more than any memory"),
         ({"task": ...}, "task is missing"),
     ],
 )
@@ -220,10 +243,13 @@ def test_damaged_configs_are_named(change: dict[str, Any], message: str) -> None
     ("settings", "message"),
     [
         ({"conv": "gcnn"}, "`conv` must be one of gcn, gcs, gin, gat, gine, gat-edge; got 'gcnn'"),
-        ({"readout": "median"}, "`readout` must be one of mean, sum, max; got 'median'"),
+        ({"readout": "median"}, "`readout` must be one of mean, sum, max, mean-max; got 'median'"),
         ({"layers": 0}, "`layers` must be at least 1, got 0"),
         ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\), got 1.0"),
         ({"task": "ranking"}, "`task` must be one of"),
+        ({"layer_dropout": -0.1}, r"`layer_dropout` must be in \[0, 1\), got -0.1"),
+        ({"input_layers": -1}, "`input_layers` must be at least 0, got -1"),
+        ({"walk": 4}, "`walk` needs an input layer: set `input_layers`"),
         ({"conv": "gat", "hidden": 6}, "`hidden` must be divisible by the 4 attention heads"),
         ({"in_features": 0}, "`max_degree`"),
         ({"conv": "gine"}, r"`conv` gine needs `edge_features`.*\(gin is the same without\)"),

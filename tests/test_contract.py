@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,8 @@ from graph_transplant.experiments.protocol import Settings
 from graph_transplant.experiments.records import Trial
 from graph_transplant.experiments.trial import run_trial
 from graph_transplant.graphs import GraphBatch, GraphStore
-from graph_transplant.nn import CONVOLUTIONS, GraphClassifier, evaluating
+from graph_transplant.nn import CONVOLUTIONS, GraphClassifier, evaluating, keeping_statistics
+from graph_transplant.recipes import RECIPES
 from graph_transplant.saliency import as_predictor
 from graph_transplant.targets import Loss
 from oracles import assert_valid, check_valid_batch, same_content
@@ -106,8 +108,15 @@ def attributed(batch: Batch) -> Batch:
     return Batch.from_data_list(items)
 
 
+def options(recipe: str) -> dict[str, Any]:
+    """Of a small network without dropout, with everything that a recipe may ask for."""
+    small = {"hidden": 16, "dropout": 0.0, "layer_dropout": 0.0}
+    more = {"jumping": True, "walk": 3} if recipe == "strong" else {}
+    return RECIPES[recipe].network() | small | more
+
+
 def setup(
-    method: str, kind: str = "ordinary", conv: str = "gcs"
+    method: str, kind: str = "ordinary", conv: str = "gcs", recipe: str = "paper"
 ) -> tuple[GraphClassifier, Augmentation, GraphBatch]:
     """A model, an augmentation as it is after an epoch, and a batch."""
     ordinary, batch = batch_named("ordinary"), batch_named(kind)
@@ -115,7 +124,7 @@ def setup(
     if width:
         ordinary, batch = attributed(ordinary), attributed(batch)
     model = GraphClassifier(
-        3, GRAPHS, conv=conv, layers=2, hidden=16, dropout=0.0, edge_features=width, seed=0
+        3, GRAPHS, conv=conv, layers=2, edge_features=width, seed=0, **options(recipe)
     )
     torch.manual_seed(0)
     (augmentation,) = build_method(method, model)
@@ -154,7 +163,8 @@ def flat_saliency_allowed() -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", AUGMENTING)
-def test_a_method_on_a_kind_of_graphs(method: str, kind: str) -> None:
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_method_on_a_kind_of_graphs(recipe: str, method: str, kind: str) -> None:
     pyg = batch_named(kind)
     store = store_of(pyg)
     said = refusal(method, GraphClassifier.for_data(store, layers=1, hidden=4, seed=0), store)
@@ -163,11 +173,20 @@ def test_a_method_on_a_kind_of_graphs(method: str, kind: str) -> None:
         assert "examples" in said
         return
     assert said is None
-    model, augmentation, batch = setup(method, kind)
+    model, augmentation, batch = setup(method, kind, recipe=recipe)
     before, weights = copied(batch), copy.deepcopy(model.state_dict())
+    with flat_saliency_allowed(), keeping_statistics(model):  # as in a step of training
+        check_virtual(method, kind, model, augmentation, batch)
+    assert same_content(batch, before)
+    assert all(torch.equal(weights[key], value) for key, value in model.state_dict().items())
+
+
+def check_virtual(
+    method: str, kind: str, model: GraphClassifier, augmentation: Augmentation, batch: GraphBatch
+) -> None:
+    """Virtual samples follow from the seed, and their targets, losses and graphs are sound."""
     state = torch.get_rng_state()
-    with flat_saliency_allowed():
-        virtual, again, other = (augment(model, augmentation, batch, seed) for seed in (3, 3, 4))
+    virtual, again, other = (augment(model, augmentation, batch, seed) for seed in (3, 3, 4))
     assert torch.equal(torch.get_rng_state(), state)  # the generator is the only source of chance
     logits = virtual.logits(model)
     assert torch.equal(virtual.targets, again.targets)
@@ -195,8 +214,6 @@ def test_a_method_on_a_kind_of_graphs(method: str, kind: str) -> None:
         assert parameter.grad is None or bool(torch.isfinite(parameter.grad).all())
     if isinstance(virtual, VirtualGraphs):
         check_graphs(virtual, method, batch, model)
-    assert same_content(batch, before)
-    assert all(torch.equal(weights[key], value) for key, value in model.state_dict().items())
 
 
 def check_graphs(
@@ -239,14 +256,15 @@ def check_graphs(
 
 @pytest.mark.parametrize("conv", ["gcn", "gin", "gat", "gine", "gat-edge"])
 @pytest.mark.parametrize("method", AUGMENTING)
-def test_all_parameters_move_in_one_step(method: str, conv: str) -> None:
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_all_parameters_move_in_one_step(recipe: str, method: str, conv: str) -> None:
     if CONVOLUTIONS[conv].takes_edge_attr and method in NO_EDGE_ATTR:
         model = GraphClassifier(3, GRAPHS, conv=conv, hidden=8, edge_features=2, seed=0)
         said = refusal(method, model, store_of(attributed(batch_named("ordinary"))))
         assert said is not None
         assert "edges have features" in said
         return
-    model, augmentation, batch = setup(method, conv=conv)
+    model, augmentation, batch = setup(method, conv=conv, recipe=recipe)
     modules = nn.ModuleDict({"model": model, "augmentation": augmentation})
     before = copy.deepcopy(modules.state_dict())
     optimiser = torch.optim.Adam(modules.parameters(), lr=1e-2)
@@ -303,13 +321,14 @@ def test_a_foreign_model_is_left_as_it_is(method: str) -> None:
 
 @pytest.mark.parametrize("task", ["multilabel", "regression"])
 @pytest.mark.parametrize("method", AUGMENTING)
-def test_other_tasks_train(method: str, task: str) -> None:
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_other_tasks_train(recipe: str, method: str, task: str) -> None:
     pyg = batch_named("ordinary").clone()
     pyg.y = torch.rand(GRAPHS, 2, generator=generator(1))
     if task == "multilabel":
         pyg.y = pyg.y.round()
     pyg.y[0, 1] = pyg.y[3] = float("nan")  # an entry is missing, and all of a graph
-    model = GraphClassifier(3, 2, layers=2, hidden=16, task=task, seed=0)
+    model = GraphClassifier(3, 2, layers=2, task=task, seed=0, **options(recipe))
     (augmentation,) = build_method(method, model)
     store = store_of(pyg, task)
     said = refusal(method, model, store)
@@ -335,9 +354,10 @@ def test_other_tasks_train(method: str, task: str) -> None:
 
 
 @pytest.mark.parametrize("method", AUGMENTING)
-def test_graphs_without_features_and_a_batch_of_one(method: str) -> None:
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_graphs_without_features_and_a_batch_of_one(recipe: str, method: str) -> None:
     store = gt.load("motifs", graphs=12)
-    model = GraphClassifier.for_data(store, layers=2, hidden=8, seed=0)
+    model = GraphClassifier.for_data(store, layers=2, seed=0, **options(recipe))
     (augmentation,) = build_method(method, model)
     said = refusal(method, model, store)
     assert (said is not None) == (method == "mask-nodes")
@@ -358,9 +378,10 @@ def test_graphs_without_features_and_a_batch_of_one(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_a_trial_is_determined_by_its_seed(method: str) -> None:
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_trial_is_determined_by_its_seed(recipe: str, method: str) -> None:
     store = motifs_for(method, 60)
-    settings = Settings(folds=5, epochs=2, batch_size=16, hidden=8, seed=0)
+    settings = Settings.of(recipe, "small", epochs=2, batch_size=16, hidden=8)
     trial = Trial(method, "gcs", 2, 0, 0)
     curves = []
     for state in (1, 2):  # what ran before in the same process must not matter

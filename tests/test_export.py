@@ -19,7 +19,8 @@ import graph_transplant as gt
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.models import TrainedModel
 from graph_transplant.models.export import to_onnx
-from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
+from graph_transplant.nn import CONVOLUTIONS, NORMS, READOUTS, GraphClassifier
+from graph_transplant.recipes import RECIPES
 from graph_transplant.targets import TargetScale
 
 FEATURES, EDGE_FEATURES = 5, 3
@@ -102,6 +103,28 @@ def test_readouts(readout: str, tmp_path: Path) -> None:
     outputs = run(tmp_path / "model.onnx", batch)
     assert torch.allclose(outputs, expected(model, batch), rtol=1e-4, atol=1e-5)
     assert (outputs - outputs[0]).abs().max() > 1e-3, "graphs differ"
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("conv", ["gcs", "gine"])
+def test_options_of_the_strong_recipe(conv: str, norm: str, tmp_path: Path) -> None:
+    options = RECIPES["strong"].network() | {"hidden": 8, "norm": norm, "jumping": True}
+    model = trained(network(conv, **options))
+    batch = batch_of(BATCHES["mixed"])
+    with torch.no_grad():  # running statistics that are not those of the start
+        model.network.train().run(batch)
+        for parameter in model.network.parameters():
+            parameter.add_(0.1)
+    model.network.eval()
+    to_onnx(model, tmp_path / "model.onnx")
+    outputs = run(tmp_path / "model.onnx", batch)
+    assert torch.allclose(outputs, expected(model, batch), rtol=1e-4, atol=1e-5)
+
+
+def test_random_walks_are_refused(tmp_path: Path) -> None:
+    model = trained(network("gcs", input_layers=1, walk=4))
+    with pytest.raises(GraphTransplantError, match="random-walk"):
+        to_onnx(model, tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize("readout", READOUTS)

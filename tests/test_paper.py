@@ -23,7 +23,7 @@ from graph_transplant import load
 from graph_transplant.augment import METHODS, expand_methods
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments.progress import Plain
-from graph_transplant.experiments.protocol import SCALES, Record, Settings
+from graph_transplant.experiments.protocol import Record, Settings
 from graph_transplant.nn import CONVOLUTIONS
 from graph_transplant.paper import experiments
 from graph_transplant.paper.experiments import EXPERIMENTS, Request, Run, plan, run
@@ -152,14 +152,16 @@ def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> N
 
 def save(out: Path, one: Run, model: str, method: str, values: list[float], **more: Any) -> None:
     """Append the records of one candidate, one per value, in the order of repeats and folds."""
-    made = Settings(
+    settings = Settings.of(
+        "paper",
+        one.scale,
         epochs=one.epochs,
+        batch_size=one.batch_size,
         readout=one.readout,
         attack=one.attack,
         split=one.split,
-        metric=one.metric or "accuracy",
+        metric=one.metric,
     )
-    settings = SCALES[one.scale].apply(made, one.batch_size)
     folds = 1 if one.split == "official" else one.folds
     directory = out / one.directory
     directory.mkdir(parents=True, exist_ok=True)

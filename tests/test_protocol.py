@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from graph_transplant import training
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import (
-    PATIENCE_UNITS,
-    SCALES,
     SPLITS,
     Settings,
     Trial,
@@ -67,12 +64,12 @@ def test_a_record_of_before_a_setting_existed_had_its_default() -> None:
 def test_scales_are_those_of_the_paper(
     graphs: int, batch_size: int, stop: int, decay: int, unit: str
 ) -> None:
-    settings = SCALES[scale_of(graphs)].apply(Settings(epochs=7))
+    settings = Settings.of("paper", scale_of(graphs), epochs=7)
     assert settings.epochs == 7
     assert settings.batch_size == batch_size
     assert (settings.stop_patience, settings.decay_patience) == (stop, decay)
     assert settings.patience_unit == unit
-    assert SCALES[scale_of(graphs)].apply(Settings(), 16).batch_size == 16
+    assert Settings.of("paper", scale_of(graphs), batch_size=16).batch_size == 16
 
 
 def test_small_data_sets_have_fewer_than_ten_thousand_graphs() -> None:
@@ -153,8 +150,3 @@ def test_a_trial_reads_itself_from_its_record() -> None:
 def test_a_trial_may_have_no_network() -> None:
     trial = Trial.of_record({"method": "kernel", "repeat": 1, "fold": 2})
     assert str(trial) == "kernel, repeat 1, fold 2"
-
-
-def test_training_counts_patience_in_the_same_units() -> None:
-    # Said twice, because reading records must not wait for torch.
-    assert training.PATIENCE_UNITS == PATIENCE_UNITS

@@ -32,7 +32,8 @@ from graph_transplant.augment import (
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.kernels import structure
-from graph_transplant.training import EndedElsewhereError, EpochLog, Evaluation, FitResult
+from graph_transplant.ranks import EndedElsewhereError
+from graph_transplant.training import EpochLog, Evaluation, FitResult
 from processes import run_ranks
 from strategies import generator, motifs_for, random_batch
 

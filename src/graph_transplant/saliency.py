@@ -41,7 +41,9 @@ class NodeSaliency:
             ``"gradient-x-activation"``: the size of the gradient's product with the node's
             embedding, the first-order change of the loss were the embedding zero.
         layer: Which message-passing layer, counted as in a list: -1 is the last.
-        activation: Read ``"before"`` or ``"after"`` the layer's activation.
+        activation: Read ``"before"`` or ``"after"`` the layer's activation. Before it is after a
+            normalisation, and without what a residual connection adds; after it is what the layer
+            hands on. So is ``"gradient-x-activation"`` where there is a residual connection.
 
     Example:
         >>> NodeSaliency(layer=-2, activation="after").kind
@@ -57,14 +59,9 @@ class NodeSaliency:
         check_choice("activation", self.activation, SIDES)
 
     def read(self, loss: Tensor, prediction: Prediction) -> Tensor:
-        """Read the saliency of every node.
+        """Read the saliency of every node, float ``[nodes]``, not negative, without gradient.
 
-        Args:
-            loss: The classification loss of the batch, a scalar that depends on the prediction.
-            prediction: Of the same pass. Its graph is kept for the training step.
-
-        Returns:
-            float ``[nodes]``, not negative, without gradient.
+        ``loss`` is a scalar that depends on the prediction, whose graph is kept.
         """
         if not prediction.layers:
             raise GraphTransplantError(
@@ -76,7 +73,12 @@ class NodeSaliency:
                 f"`layer` of the saliency is {self.layer}, but the model has "
                 f"{len(prediction.layers)} message-passing layers"
             )
-        embedding, rectified = prediction.layers[self.layer]
+        output = prediction.layers[self.layer]
+        embedding, rectified = output.nodes, output.rectified
+        if output.added is not None:
+            # What the layer handed on is not rectified, what it added is.
+            rectified = self.kind == "gradient" and self.activation == "before"
+            embedding = output.added if rectified else output.nodes
         if not (loss.requires_grad and embedding.requires_grad):
             raise GraphTransplantError(
                 "node saliency needs gradients: run the model with gradients enabled and with "
@@ -181,6 +183,8 @@ class ModuleAdapter:
             if all(named is not module for module in self.module.modules()):
                 raise GraphTransplantError("`saliency_module` must be a submodule of the model")
             return [named]
+        if isinstance(self.module, GraphClassifier):
+            return list(self.module.norms)
         kinds = MessagePassing | Convolution
         return [module for module in self.module.modules() if isinstance(module, kinds)]
 
@@ -206,12 +210,7 @@ class ModuleAdapter:
         return arguments
 
     def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
-        """Run the model on a batch.
-
-        Args:
-            batch: The graphs.
-            layers: Whether to record the outputs of the layers.
-        """
+        """Run the model on a batch, perhaps without recording the outputs of its layers."""
         batch = as_batch(batch)
         data = batch.pyg()
         outputs: list[LayerOutput] = []
@@ -220,8 +219,11 @@ class ModuleAdapter:
             first = output[0] if isinstance(output, tuple) else output
             if isinstance(first, Tensor) and first.shape[:1] == (batch.num_nodes,):
                 # Our own layers are rectified in place right after.
-                outputs.append(LayerOutput(first, rectified=isinstance(module, Convolution)))
+                outputs.append(
+                    LayerOutput(first, rectified=ours or isinstance(module, Convolution))
+                )
 
+        ours = isinstance(self.module, GraphClassifier)
         hooked = self.layer_modules if layers else []
         handles = [module.register_forward_hook(record) for module in hooked]
         model = self.eager if layers else self.called
@@ -251,13 +253,7 @@ def as_predictor(
     layer_module: nn.Module | str | None = None,
     output: Callable[[Any], Tensor] | None = None,
 ) -> Predictor:
-    """Return something that gives a :class:`Prediction` for a batch.
-
-    Args:
-        model: Any module over a PyG batch; what gives predictions already is returned as it is.
-        layer_module: See :class:`ModuleAdapter`, also for ``output``.
-        output: Picks the logits out of what the model returns.
-    """
+    """Return something that gives a :class:`Prediction` for a batch; see :class:`ModuleAdapter`."""
     if isinstance(model, ModuleAdapter):
         return model
     inner = unwrapped(model)
@@ -289,17 +285,9 @@ def read_saliency(
 ) -> tuple[Prediction, Tensor, Tensor]:
     """Run a model in evaluation mode and read the saliency of one output of every graph.
 
-    Args:
-        model: The model; its mode and gradients stay as they are.
-        batch: The graphs, on the model's device.
-        task: What the outputs are.
-        reading: Where and how saliency is read.
-        output: Number of the output. (default: the predicted class; the label with the highest
-            probability; the first value)
-
-    Returns:
-        The prediction, the number of the output, int64 ``[graphs]``, and the saliency of its
-        margin, float ``[nodes]``.
+    The output is by default the predicted class, the label with the highest probability or the
+    first value. Returns the prediction, the number of the output, int64 ``[graphs]``, and the
+    saliency of its margin, float ``[nodes]``.
     """
     with evaluating(module_of(model)), torch.enable_grad():
         prediction = model.run(batch)

@@ -1,9 +1,8 @@
 """Index arithmetic on segments: the nodes (or edges, or pairs) of many graphs laid end to end.
 
 A batch of graphs is one long list of nodes; a *segment* is the stretch that belongs to one graph.
-Everything here works on all segments at once: at most one sort, no Python loop over graphs.
-Random choices are made from ``keys`` drawn beforehand, so that each function is deterministic
-and a slow reference version can replay the same choices.
+``counts`` are the items of each segment, ``ptr`` their offsets ``[segments + 1]``, ``segment`` the
+number of every item's segment, sorted.
 """
 
 from __future__ import annotations
@@ -16,48 +15,21 @@ from torch.nn.functional import embedding_bag
 
 
 def offsets(counts: Tensor) -> Tensor:
-    """Return where each segment starts, and where the last one ends.
-
-    Args:
-        counts: Items per segment, integer ``[segments]``.
-
-    Returns:
-        int64 ``[segments + 1]``.
-
-    Example:
-        >>> offsets(torch.tensor([2, 0, 3]))
-        tensor([0, 2, 2, 5])
-    """
+    """Where each segment starts, and where the last one ends, int64 ``[segments + 1]``."""
     ptr = torch.zeros(counts.numel() + 1, dtype=torch.long, device=counts.device)
     torch.cumsum(counts, 0, out=ptr[1:])
     return ptr
 
 
 def segment_ids(counts: Tensor) -> Tensor:
-    """Return the segment number of every item.
-
-    Args:
-        counts: Items per segment, integer ``[segments]``.
-
-    Returns:
-        int64 ``[items]``, sorted.
-
-    Example:
-        >>> segment_ids(torch.tensor([2, 0, 3]))
-        tensor([0, 0, 2, 2, 2])
-    """
+    """Segment number of every item, sorted int64 ``[items]``."""
     return torch.repeat_interleave(torch.arange(counts.numel(), device=counts.device), counts)
 
 
 def ranges(starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Lay the index ranges ``starts[i], …, starts[i] + counts[i] - 1`` end to end.
 
-    Args:
-        starts: First index of each range, int64 ``[segments]``.
-        counts: Length of each range, int64 ``[segments]``.
-
-    Returns:
-        The indices and the segment of each, both int64 ``[counts.sum()]``.
+    Returns the indices and the segment of each, both int64 ``[counts.sum()]``.
 
     Example:
         >>> ranges(torch.tensor([10, 3]), torch.tensor([2, 3]))
@@ -70,15 +42,7 @@ def ranges(starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rank_in_segment(keys: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
-    """Rank the items of each segment by ascending key; equal keys keep their order.
-
-    Args:
-        keys: What to rank by, ``[items]``.
-        segment: Segment of each item, sorted int64 ``[items]``.
-        ptr: Offsets of the segments, int64 ``[segments + 1]``.
-
-    Returns:
-        int64 ``[items]``: 0 for the smallest key of a segment, 1 for the next, and so on.
+    """Rank the items of each segment by ascending key, from 0; equal keys keep their order.
 
     Example:
         >>> segment, ptr = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 3, 5])
@@ -89,97 +53,6 @@ def rank_in_segment(keys: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
     order = order.index_select(0, torch.argsort(segment.index_select(0, order), stable=True))
     position = torch.arange(keys.numel(), device=keys.device) - ptr.index_select(0, segment)
     return torch.empty_like(position).scatter_(0, order, position)
-
-
-def choose_per_segment(
-    count: Tensor, keys: Tensor, segment: Tensor, ptr: Tensor, among: Tensor | None = None
-) -> Tensor:
-    """Choose a given number of items of each segment: the eligible ones with the smallest keys.
-
-    With independent uniform keys every subset of that size is equally likely.
-
-    Args:
-        count: How many to choose, integer ``[segments]``; where fewer are eligible, all of them.
-        keys: float64 ``[items]`` in ``[0, 1)``.
-        segment: Segment of each item, sorted int64 ``[items]``.
-        ptr: Offsets of the segments, int64 ``[segments + 1]``.
-        among: Eligible items, bool ``[items]``; all by default.
-
-    Returns:
-        bool ``[items]``.
-
-    Example:
-        >>> segment, ptr = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 3, 5])
-        >>> keys = torch.tensor([0.3, 0.1, 0.2, 0.9, 0.7], dtype=torch.double)
-        >>> choose_per_segment(torch.tensor([2, 1]), keys, segment, ptr)
-        tensor([False,  True,  True, False,  True])
-    """
-    # One sort: segments two apart, eligible items in the first half of each.
-    combined = segment.to(torch.double).mul_(2.0).add_(keys)
-    if among is not None:
-        combined.add_(among.logical_not())
-    chosen = first_per_segment(count, combined, segment, ptr)
-    return chosen if among is None else chosen & among
-
-
-def shuffled_segments(keys: Tensor, segment: Tensor) -> Tensor:
-    """Shuffle the items of each segment, which stays in its place.
-
-    Args:
-        keys: Random numbers in ``[0, 1)``, float64 ``[items]``; items come by ascending key.
-        segment: Segment of each item, sorted int64 ``[items]``.
-
-    Returns:
-        The items in their new order, int64 ``[items]``.
-
-    Example:
-        >>> keys = torch.tensor([0.3, 0.1, 0.9, 0.7], dtype=torch.double)
-        >>> shuffled_segments(keys, torch.tensor([0, 0, 1, 1]))
-        tensor([1, 0, 3, 2])
-    """
-    # Segments stand two apart, so that no rounding of a sum reaches the next one.
-    return torch.argsort(segment.to(torch.double).mul_(2.0).add_(keys))
-
-
-def first_per_segment(count: Tensor, codes: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
-    """Mark a given number of items of each segment: those with the smallest codes.
-
-    Args:
-        count: How many to mark, integer ``[segments]``.
-        codes: What to sort by, ``[items]``; the codes of a segment are all larger than those of the
-            segments before it, so that one sort serves all.
-        segment: Segment of each item, sorted int64 ``[items]``.
-        ptr: Offsets of the segments, int64 ``[segments + 1]``.
-
-    Returns:
-        bool ``[items]``.
-
-    Example:
-        >>> segment, ptr = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 2, 4])
-        >>> first_per_segment(torch.tensor([1, 1]), torch.tensor([3, 1, 12, 15]), segment, ptr)
-        tensor([False,  True,  True, False])
-    """
-    order = torch.argsort(codes)
-    position = torch.arange(codes.numel(), device=codes.device) - ptr.index_select(0, segment)
-    inside = position < count.index_select(0, segment)
-    return torch.empty_like(inside).scatter_(0, order, inside)
-
-
-def count_per_segment(items: Tensor, ptr: Tensor) -> Tensor:
-    """Count the marked items of each segment, or add up their counts.
-
-    Args:
-        items: Marks, bool ``[items]``, or counts, integer ``[items]``.
-        ptr: Offsets of the segments, int64 ``[segments + 1]``.
-
-    Returns:
-        int64 ``[segments]``.
-
-    Example:
-        >>> count_per_segment(torch.tensor([True, False, True]), torch.tensor([0, 2, 2, 3]))
-        tensor([1, 0, 1])
-    """
-    return offsets(items.to(torch.long)).index_select(0, ptr).diff()
 
 
 class _SegmentSum(torch.autograd.Function):
@@ -198,21 +71,7 @@ class _SegmentSum(torch.autograd.Function):
 
 
 def segment_sum(values: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
-    """Sum the values of each segment, differentiably.
-
-    Args:
-        values: float ``[items]`` or ``[items, columns]``.
-        segment: Segment of each item, sorted int64 ``[items]``.
-        ptr: Offsets of the segments, int64 ``[segments + 1]``.
-
-    Returns:
-        ``[segments]`` or ``[segments, columns]``; zero for an empty segment.
-
-    Example:
-        >>> segment, ptr = torch.tensor([0, 0, 2]), torch.tensor([0, 2, 2, 3])
-        >>> segment_sum(torch.tensor([1.0, 2.0, 5.0]), segment, ptr)
-        tensor([3., 0., 5.])
-    """
+    """Sum ``[items]`` or ``[items, columns]`` over each segment; zero for an empty one."""
     if values.dim() == 1:
         return values.new_zeros(ptr.numel() - 1).index_add(0, segment, values)
     total: Tensor = _SegmentSum.apply(values.contiguous(), segment, ptr)  # type: ignore[no-untyped-call]
@@ -238,21 +97,7 @@ class _GatherRows(torch.autograd.Function):
 
 
 def gather_rows(values: Tensor, index: Tensor) -> Tensor:
-    """Take rows by number, like ``index_select`` but with a backward pass that does not scatter.
-
-    Args:
-        values: float ``[rows, columns]``.
-        index: Row numbers, int64 ``[taken]``.
-
-    Returns:
-        float ``[taken, columns]``.
-
-    Example:
-        >>> gather_rows(torch.tensor([[1.0], [2.0]]), torch.tensor([1, 1, 0]))
-        tensor([[2.],
-                [2.],
-                [1.]])
-    """
+    """Take rows by number, like ``index_select`` but with a backward pass that does not scatter."""
     taken: Tensor = _GatherRows.apply(values, index)  # type: ignore[no-untyped-call]
     return taken
 
@@ -278,13 +123,6 @@ class _SegmentMax(torch.autograd.Function):
 
 
 def segment_max(values: Tensor, ptr: Tensor) -> Tensor:
-    """Take the largest value of each segment, column by column, differentiably.
-
-    Example:
-        >>> values = torch.tensor([[1.0, 4.0], [2.0, 3.0], [-1.0, -2.0]])
-        >>> segment_max(values, torch.tensor([0, 2, 3]))
-        tensor([[ 2.,  4.],
-                [-1., -2.]])
-    """
+    """Take the largest value of each segment, column by column; zero for an empty one."""
     largest: Tensor = _SegmentMax.apply(values.contiguous(), ptr)  # type: ignore[no-untyped-call]
     return largest

@@ -90,12 +90,7 @@ class Adjacency:
         return nodes.add_(self.row_ptr[:-1]), edges
 
     def beside_loops(self, edges: Tensor, loops: Tensor) -> Tensor:
-        """Lay values of the edges and of inserted loops in the order of :attr:`with_self_loops`.
-
-        Args:
-            edges: In the order of the rows, ``[edges, …]``.
-            loops: One per node, ``[nodes, …]``.
-        """
+        """Lay values ``[edges, …]`` and ``[nodes, …]`` in the order of :attr:`with_self_loops`."""
         loop_places, edge_places = self._loop_places
         laid = edges.new_zeros(len(edges) + len(loops), *edges.shape[1:])
         return laid.index_copy(0, loop_places, loops).index_copy(0, edge_places, edges)
@@ -155,21 +150,7 @@ class _SparseProduct(torch.autograd.Function):
 
 
 def sampled_product(adjacency: Adjacency, left: Tensor, right: Tensor) -> Tensor:
-    """Compute ``left[i] · right[j]`` at every edge ``j → i`` without forming the edges' features.
-
-    Args:
-        adjacency: Where to compute.
-        left: float ``[nodes, columns]``.
-        right: float ``[nodes, columns]``.
-
-    Returns:
-        float ``[edges]`` in the order of the adjacency.
-
-    Example:
-        >>> path = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
-        >>> sampled_product(path, torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.eye(2))
-        tensor([2., 3.])
-    """
+    """Compute ``left[i] · right[j]`` at every edge ``j → i`` without forming edge features."""
     if adjacency.column.numel() > adjacency.num_nodes**2:
         # Repeated edges can outnumber the places of the matrix, which torch's kernel refuses.
         ends = left.index_select(0, adjacency.row) * right.index_select(0, adjacency.column)
@@ -194,15 +175,9 @@ def spmm(
 ) -> Tensor:
     """Multiply a sparse adjacency with node features: ``out[i] = Σ_j values[i, j] · x[j]``.
 
-    Args:
-        adjacency: The structure. Its own ``weight`` is not applied.
-        x: Node features, float ``[nodes, columns]``.
-        values: Value of every edge, float ``[edges]`` in the adjacency's order; ones by default.
-        symmetric_values: Whether, *if* the adjacency is symmetric, an edge and its reverse have the
-            same value. Then the backward product is the forward product.
-
-    Returns:
-        float ``[nodes, columns]``; zero for a node without edges.
+    The adjacency's own ``weight`` is not applied. ``symmetric_values`` says whether, *if* it is
+    symmetric, an edge and its reverse have the same value: the backward product is then the forward
+    product.
 
     Example:
         >>> path = Adjacency(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]), symmetric=True)
@@ -257,23 +232,7 @@ def rectified_sum(
 ) -> Tensor:
     """Sum rectified messages: ``out[i] = Σ_k values[k] · relu(x[j] + edges[k])``, k being j → i.
 
-    Args:
-        adjacency: The structure. Its own ``weight`` is not applied.
-        x: Node features, float ``[nodes, columns]``.
-        edges: What every edge adds to its message, float ``[edges, columns]`` in the adjacency's
-            order.
-        values: Value of every edge, float ``[edges]`` in the adjacency's order; ones by default.
-
-    Returns:
-        float ``[nodes, columns]``; zero for a node without edges. Differentiable once.
-
-    Example:
-        >>> path = Adjacency(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]), symmetric=True)
-        >>> x = torch.tensor([[1.0], [10.0], [100.0]])
-        >>> rectified_sum(path, x, torch.tensor([[1.0], [2.0], [-200.0], [3.0]]))
-        tensor([[11.],
-                [ 3.],
-                [13.]])
+    The adjacency's own ``weight`` is not applied. Differentiable once.
     """
     product: Tensor = _RectifiedSum.apply(  # type: ignore[no-untyped-call]
         x, edges, values, adjacency

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
@@ -26,18 +26,14 @@ from graph_transplant.augment.base import merged_measurements
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.metrics import METRICS, deciding
-from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.nn import GraphClassifier, evaluating, keeping_statistics
+from graph_transplant.ranks import Ranks
+from graph_transplant.recipes import PATIENCE_UNITS, TIES
 from graph_transplant.saliency import ModuleAdapter, Predictor, as_predictor, module_of, unwrapped
 from graph_transplant.targets import Loss, as_targets, graph_losses, rarest_label, targets_of
 
 Augmentations = Augmentation | Sequence[Augmentation]
 LossFunction = Callable[[Tensor, Tensor], Tensor]
-
-PATIENCE_UNITS = ("iterations", "epochs")
-"""What patience can be counted in."""
-
-TIES = ("first", "loss", "reset")
-"""Which of several epochs with the same validation score is the best; see :func:`fit`."""
 
 CHECKPOINT_SECONDS = 10.0
 """Least time between two checkpoints of a training."""
@@ -51,13 +47,7 @@ EVALUATED_ITEMS = 1 << 20
 
 @dataclass(frozen=True)
 class StepLosses:
-    """The losses of one step, each a scalar.
-
-    Attributes:
-        clean: Of the original graphs.
-        virtual: Of the virtual samples of all augmentations.
-        auxiliary: Of the augmentations' own parameters.
-    """
+    """The losses of one step: original graphs, virtual samples, augmentations' own parameters."""
 
     clean: Tensor
     virtual: Tensor
@@ -77,26 +67,20 @@ def step_losses(
     loss_of: Loss,
     generator: torch.Generator | None,
 ) -> StepLosses:
-    """Run the model on a batch and on its virtual samples.
-
-    Args:
-        model: The model, in training mode.
-        batch: Original graphs.
-        augment: Augmentations; none is plain training.
-        loss_of: The loss of every graph.
-        generator: Source of the augmentations' randomness.
-    """
+    """Run a model in training mode on a batch and on its virtual samples."""
     prediction = model.run(batch)
     targets = _targets(batch, prediction.logits, loss_of.task)
     if isinstance(model, ModuleAdapter) and loss_of.task == "multiclass" and not loss_of.loss_fn:
         _check_logits(prediction.logits)
     clean = CleanPass(batch, targets, prediction, loss_of)
     virtual = auxiliary = clean.loss.new_zeros(())
-    for augmentation in augment:
-        samples = augmentation(clean, model=model, generator=generator)
-        virtual = virtual + samples.loss(model, loss_of)
-        if samples.auxiliary_loss is not None:
-            auxiliary = auxiliary + samples.auxiliary_loss
+    # Every pass normalises by itself; running statistics are those of real graphs alone.
+    with keeping_statistics(module_of(model)):
+        for augmentation in augment:
+            samples = augmentation(clean, model=model, generator=generator)
+            virtual = virtual + samples.loss(model, loss_of)
+            if samples.auxiliary_loss is not None:
+                auxiliary = auxiliary + samples.auxiliary_loss
     return StepLosses(clean.loss, virtual, auxiliary)
 
 
@@ -110,7 +94,7 @@ def take_step(
     clip_norm: float,
     generator: torch.Generator | None,
     share: float = 1.0,
-    ranks: _Ranks | None = None,
+    ranks: Ranks | None = None,
 ) -> StepLosses | None:
     """Take one optimiser step on a batch and its virtual samples; returns the losses before it.
 
@@ -195,9 +179,6 @@ def augmented_loss(
         saliency_module: For foreign models, where saliency is read: a submodule or its name. By
             default at the message-passing modules.
 
-    Returns:
-        A scalar.
-
     Example:
         >>> import graph_transplant as gt
         >>> store = gt.load("motifs").subset(range(8))
@@ -237,13 +218,7 @@ def _several(augment: Augmentations) -> tuple[Augmentation, ...]:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model says about a data set.
-
-    Attributes:
-        logits: float ``[graphs, outputs]``.
-        targets: float ``[graphs, outputs]``.
-        loss: Mean loss.
-    """
+    """What a model says about a data set: logits and targets ``[graphs, outputs]``, mean loss."""
 
     logits: Tensor
     targets: Tensor
@@ -265,11 +240,8 @@ def evaluate(
 ) -> Evaluation:
     """Let a model predict all graphs of a data set.
 
-    Args:
-        model: A classifier.
-        store: The graphs.
-        batch_size: Graphs at a time. (default: 512, fewer where graphs are large)
-        output: Picks the logits out of what the model returns.
+    ``batch_size`` is by default 512, and less where graphs are large; ``output`` picks the logits
+    out of what the model returns.
 
     Example:
         >>> import graph_transplant as gt
@@ -302,17 +274,12 @@ class EpochLog:
     Attributes:
         epoch: Counted from 1.
         iterations: Optimiser steps since training began.
-        train_loss: Mean of all losses over the epoch's graphs.
-        clean_loss: Its part from original graphs.
-        virtual_loss: Its part from virtual graphs.
-        auxiliary_loss: Its part from what augmentations learn themselves.
-        validation_loss: After the epoch.
-        validation_accuracy: After the epoch; NaN where there are no classes.
-        learning_rate: During the epoch.
+        train_loss: Mean over the epoch's graphs; clean, virtual and auxiliary loss add up to it.
+        validation_accuracy: NaN where there are no classes.
         seconds: Since training began.
         measurements: What augmentations measured after the epoch, by name.
-        validation_score: What patience and the best epoch go by, after the epoch: the validation
-            value of the metric, or minus the loss where labels and numbers have none.
+        validation_score: What patience and the best epoch go by: the validation value of the
+            metric, or minus the loss where labels and numbers have none.
     """
 
     epoch: int
@@ -331,16 +298,7 @@ class EpochLog:
 
 @dataclass(frozen=True)
 class FitResult:
-    """A finished training.
-
-    Attributes:
-        model: The model, with the weights of the best epoch.
-        history: Every epoch.
-        best_epoch: The epoch with the highest validation score; of several see ``ties`` of
-            :func:`fit`.
-        stopped_early: Whether patience ran out before the last epoch.
-        seconds: How long it took.
-    """
+    """A finished training; the model has the weights of the best epoch."""
 
     model: nn.Module
     history: list[EpochLog] = field(repr=False)
@@ -364,13 +322,7 @@ class _Patience:
         self.waited = 0
 
     def improved(self, score: float, passed: int, second: float = 0.0) -> bool:
-        """Take in a score reached after some more time.
-
-        Args:
-            score: Higher is better.
-            passed: How long it took.
-            second: Decides between equal scores.
-        """
+        """Take in a score, higher is better, after some more time; ``second`` decides ties."""
         now = (score, second)
         if now > self.best or (self.ties and now == self.best):
             self.best, self.waited = now, 0
@@ -441,9 +393,9 @@ def fit(
         epochs: At most so many passes over the training graphs.
         batch_size: Graphs per step, of all processes together.
         learning_rate: At the start.
-        stop_patience: In iterations.
-        decay_patience: In iterations.
-        patience_unit: ``"iterations"``, or ``"epochs"`` to count both kinds of patience in epochs.
+        stop_patience: See above.
+        decay_patience: See above.
+        patience_unit: What both count, ``"iterations"`` or ``"epochs"``.
         metric: What decides when to stop and which weights to keep: ``"accuracy"``; ``"auroc"`` or
             ``"average_precision"`` for two classes and for labels (then the mean over the labels);
             ``"r2"`` for numbers. Labels and numbers have no accuracy here: with ``"accuracy"``
@@ -458,7 +410,7 @@ def fit(
         optimizer: Makes the optimiser of the parameters it is given, as ``torch.optim.SGD`` would.
             (default: Adam with ``learning_rate``)
         scheduler: Makes a schedule of the learning rate in the place of the halving; it takes a
-            step after every epoch.
+            step after every epoch. :mod:`graph_transplant.recipes` has AdamW, warm-up and cosine.
         output: Picks the logits out of what the model returns.
         balance: Draw the graphs of an epoch with replacement, as many as there are, so that every
             class is equally likely; with several labels, the class of a graph is the rarest label
@@ -467,13 +419,6 @@ def fit(
         progress: Show a progress bar; by default when the error stream is a terminal.
         callbacks: Called with every epoch's log. One that raises ends the training.
         checkpoint: File that keeps the whole state of the training.
-
-    Returns:
-        The trained model and its history.
-
-    Raises:
-        GraphTransplantError: If an argument cannot be used, the loss is not finite, or the
-            checkpoint is that of another training or damaged.
 
     Example:
         >>> import graph_transplant as gt
@@ -495,7 +440,7 @@ def fit(
     check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
     check_choice("ties", ties, TIES)
     _check_metric(metric, validation)
-    device, ranks = _device(model), _Ranks.current()
+    device, ranks = _device(model), Ranks.current()
     classes = _classes_to_balance(train) if balance else None
     augmentations = _several(augment)
     # Gradients are added up here: a wrapper that does so too would wait for ranks without graphs.
@@ -650,17 +595,8 @@ def _states(modules: Sequence[nn.Module]) -> list[dict[str, Any]]:
 class _Run:
     """A training under way: everything that changes from epoch to epoch.
 
-    Attributes:
-        modules: The model and its augmentations.
-        optimizer: Of their parameters.
-        scheduler: Of its learning rate; ``None`` for the paper's halving.
-        stop: Until training stops.
-        decay: Until the learning rate is halved.
-        by_loss: Whether the validation loss decides between equal scores.
-        best: The states of the modules after the best epoch.
-        best_epoch: Its number; 0 before there is one.
-        iterations: Optimiser steps taken.
-        history: Every epoch.
+    ``modules`` are the model and its augmentations, ``best`` their states after the best epoch;
+    without a scheduler ``decay`` halves the learning rate as in the paper.
     """
 
     modules: Sequence[nn.Module]
@@ -684,12 +620,7 @@ class _Run:
         return len(self.history) >= epochs or self.stop.over
 
     def take_in(self, log: EpochLog, passed: int) -> None:
-        """Add an epoch: remember the best states, and set the learning rate of the next.
-
-        Args:
-            log: What happened in it.
-            passed: What it adds to the two patiences.
-        """
+        """Add an epoch, and what it adds to patience: keep the best states, set the next rate."""
         self.history.append(log)
         second = -log.validation_loss if self.by_loss else 0.0
         if self.stop.improved(log.validation_score, passed, second):
@@ -796,65 +727,6 @@ def _score(checked: Evaluation, metric: str, task: str) -> float:
     return checked.accuracy if task == "multiclass" else -checked.loss
 
 
-class EndedElsewhereError(GraphTransplantError):
-    """Another of the processes that train together has ended the training; it says why."""
-
-
-@dataclass(frozen=True)
-class _Ranks:
-    """The processes that train one model together: those of ``torch.distributed``, or this one."""
-
-    rank: int
-    size: int
-
-    @classmethod
-    def current(cls) -> _Ranks:
-        """The group this process is in."""
-        if distributed.is_available() and distributed.is_initialized():
-            return cls(distributed.get_rank(), distributed.get_world_size())
-        return cls(0, 1)
-
-    def total(self, values: Tensor) -> Tensor:
-        """Add up the values of all processes, in place."""
-        if self.size > 1:
-            distributed.all_reduce(values)
-        return values
-
-    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Add up the gradients of all processes; one without a gradient counts as zero."""
-        if self.size == 1:
-            return
-        every = list(parameters)
-        for parameter in every:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [p.grad for p in every if p.grad is not None]
-        flat = self.total(torch.cat([gradient.flatten() for gradient in gradients]))
-        sizes = [gradient.numel() for gradient in gradients]
-        for gradient, part in zip(gradients, torch.split(flat, sizes), strict=True):
-            gradient.copy_(part.view_as(gradient))
-
-    def share_state(self, modules: Sequence[nn.Module]) -> None:
-        """Give every process the weights and buffers of the first."""
-        if self.size > 1:
-            for module in modules:
-                for tensor in (*module.parameters(), *module.buffers()):
-                    distributed.broadcast(tensor.data, 0)
-
-    @contextmanager
-    def ending_together(self) -> Iterator[None]:
-        """Let processes do something by themselves; when it raises in one, all end."""
-        failed = True
-        try:
-            yield
-            failed = False
-        finally:
-            if self.size > 1:
-                failures = int(self.total(torch.tensor([int(failed)])))
-                if failures and not failed:
-                    raise EndedElsewhereError("another process of the group ended the training")
-
-
 def _run_epoch(
     model: Predictor,
     train: GraphStore,
@@ -866,7 +738,7 @@ def _run_epoch(
     clip_norm: float,
     generator: torch.Generator,
     device: torch.device,
-    ranks: _Ranks,
+    ranks: Ranks,
 ) -> tuple[list[float], int]:
     """Take one step per batch; return the mean clean, virtual and auxiliary loss, and the steps."""
     totals = torch.zeros(3, device=device)

@@ -130,7 +130,7 @@ class Sequential(_Composed):
 
     The model runs on virtual graphs between two augmentations only if the second asks what it says
     about them, as Graph Transplant does to find salient nodes. That pass is one of training: it
-    draws dropout, and a model with batch normalisation counts it.
+    draws dropout.
 
     Edges of weight zero, which an edge predictor keeps for its gradient, are edges to the
     augmentations that follow.

@@ -274,7 +274,7 @@ def _with_embedding(virtual: Virtual, model: Predictor) -> Virtual:
     """Embed virtual graphs once, for the judgement and for the loss, where the model can."""
     if not (isinstance(virtual, VirtualGraphs) and isinstance(model, GraphClassifier)):
         return virtual
-    if virtual.embedding is not None:
+    if virtual.embedding is not None or not model.embeds_alike:
         return virtual
     return replace(virtual, embedding=model.embed_graphs(virtual.batch))
 

@@ -86,7 +86,7 @@ def resumable(
     """
     from graph_transplant.experiments.engines import TrialError
     from graph_transplant.experiments.records import RecordStore
-    from graph_transplant.training import EndedElsewhereError
+    from graph_transplant.ranks import EndedElsewhereError
 
     def kept() -> str:
         places = directories()

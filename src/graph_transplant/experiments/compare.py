@@ -46,6 +46,7 @@ from graph_transplant.format import listed
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import deciding
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
+from graph_transplant.recipes import RECIPES
 from graph_transplant.scores import mean_area_under_roc, mean_average_precision, mean_r2
 from graph_transplant.splits import fold_parts, official_split, prepare, strata
 from graph_transplant.targets import as_targets
@@ -74,19 +75,20 @@ def compare(
     layers: int | Sequence[int] = 3,
     folds: int = 5,
     repeats: int = 1,
-    epochs: int = 1000,
+    recipe: str = "paper",
+    epochs: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
     select: str = "none",
     metric: str | None = None,
     scale: str = "auto",
     split: str = "folds",
-    readout: str = "mean",
+    readout: str | None = None,
     balance: bool = False,
     attack: Shares = (),
     label_noise: Shares = 0.0,
     train_fraction: Shares = 1.0,
-    ties: str = "first",
+    ties: str | None = None,
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
@@ -120,8 +122,11 @@ def compare(
         layers: Numbers of layers.
         folds: Number of folds, at least 3.
         repeats: How often to repeat with another shuffle.
-        epochs: Most epochs a trial trains.
-        batch_size: Graphs per training batch. (default: that of the scale)
+        recipe: ``"paper"``, or ``"strong"``: a network with normalisation and residual connections,
+            trained by AdamW with warm-up and cosine (:mod:`graph_transplant.recipes`). Models of
+            your own are trained by it, not built.
+        epochs: Most epochs a trial trains. (default: 1000; 200 with the strong recipe)
+        batch_size: Graphs per training batch. (default: that of the recipe and the scale)
         seed: The one number that all randomness derives from.
         select: ``"validation"`` or ``"nested"`` runs each method named without parameters with
             every value of its search space and reports the candidate (number of layers, values)
@@ -135,7 +140,8 @@ def compare(
             scaffold together; or one split, where repeats differ in their seed alone:
             ``"official"`` for the one that comes with the data set, ``"scaffold"`` for one that
             keeps scaffolds together.
-        readout: How node embeddings become a graph embedding: mean, sum or max.
+        readout: How node embeddings become a graph embedding: mean, sum, max or mean-max.
+            (default: that of the recipe)
         balance: Draw training graphs so that all classes are equally likely.
         attack: Also measure the accuracy on test graphs attacked with these budgets, as shares of
             the mean number of edges. Models that read edge features only lose edges.
@@ -144,7 +150,8 @@ def compare(
         train_fraction: Shares of the training graphs to use, in (0, 1], stratified; every share is
             combined with every share of wrong labels.
         ties: Which of several epochs with the same validation metric is the best: the ``"first"``,
-            that with the lowest validation ``"loss"``, or the last (``"reset"``).
+            that with the lowest validation ``"loss"``, or the last (``"reset"``). (default: that of
+            the recipe)
         workers: How many trials run at once on this machine.
         engine: What runs the trials: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``,
             which gives all processes to one trial at a time.
@@ -197,7 +204,8 @@ def compare(
     for name in models:
         if name not in own.models:
             check_choice("model", name, CONVOLUTIONS)
-    check_choice("readout", readout, READOUTS)
+    check_choice("recipe", recipe, RECIPES)
+    check_choice("readout", readout or READOUTS[0], READOUTS)
     check_choice("select", select, SELECTIONS)
     check_engine(engine, address)
     check_choice("scale", scale, ["auto", *SCALES])
@@ -207,20 +215,20 @@ def compare(
             raise GraphTransplantError(f"`{argument}` must be at least 1, got {shown}")
     noises, fractions = check_conditions(_shares(label_noise), _shares(train_fraction))
     scale = scale_of(len(store)) if scale == "auto" else scale
-    settings = SCALES[scale].apply(
-        Settings(
-            folds=folds,
-            epochs=epochs,
-            seed=seed,
-            readout=readout,
-            metric=metric or metric_for(store),
-            split=split,
-            shards=group_size() if engine == "torchrun" else 1,
-            attack=tuple(sorted(set(budgets))),
-            balance=balance,
-            ties=ties,
-        ),
-        batch_size,
+    settings = Settings.of(
+        recipe,
+        scale,
+        folds=folds,
+        epochs=epochs,
+        batch_size=batch_size,
+        seed=seed,
+        readout=readout,
+        metric=metric or metric_for(store),
+        split=split,
+        shards=group_size() if engine == "torchrun" else 1,
+        attack=tuple(sorted(set(budgets))),
+        balance=balance,
+        ties=ties,
     )
     store = prepare(store, settings.split)
     built_in = [name for name in models if name not in own.models]

@@ -38,8 +38,9 @@ from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.trial import Job, Own, checkpoint_of, split_of
 from graph_transplant.experiments.worker import set_up_worker
 from graph_transplant.graphs import GraphStore
+from graph_transplant.ranks import EndedElsewhereError
 from graph_transplant.splits import prepare
-from graph_transplant.training import EndedElsewhereError, EpochLog
+from graph_transplant.training import EpochLog
 
 __all__ = ["ENGINES", "TrialError", "join_group", "lead_or_serve", "run_trials"]
 
@@ -483,7 +484,7 @@ def join_group() -> Iterator[int]:
     """Join the processes that ``torchrun`` has started; give the number of this one.
 
     Each has one torch thread. When one leaves by an exception, the others get an
-    :class:`~graph_transplant.training.EndedElsewhereError` as soon as they wait for it.
+    :class:`~graph_transplant.ranks.EndedElsewhereError` as soon as they wait for it.
     """
     variables = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     missing = [name for name in variables if not os.environ.get(name)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from itertools import product
 from numbers import Real
 from typing import Any, NamedTuple
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.metrics import deciding
+from graph_transplant.recipes import PATIENCE_UNITS, RECIPES, TIES
 
 Record = dict[str, Any]
 """One finished trial as it is written to ``records.jsonl``."""
@@ -24,13 +25,6 @@ FOLD_SPLITS = ("folds", "scaffold-folds")
 SPLITS = (*FOLD_SPLITS, "official", "scaffold")
 """Cross-validation, of molecules by whole scaffolds; the one split that the publishers of the data
 set fixed; or, for molecules, one split that keeps those of one scaffold together."""
-
-PATIENCE_UNITS = ("iterations", "epochs")
-"""What patience is counted in."""
-
-TIES = ("first", "loss", "reset")
-"""Which of several epochs with the same validation metric is the best, see
-:func:`~graph_transplant.fit`."""
 
 NUMERICS = 2
 """Raised whenever the same settings give other numbers; records of two numerics are not mixed.
@@ -72,6 +66,8 @@ class Settings:
         balance: Draw training graphs so that all classes are equally likely.
         ties: Which of several epochs with the same validation metric is the best: ``"first"``,
             ``"loss"`` or ``"reset"``, see :func:`~graph_transplant.fit`.
+        recipe: Name of the recipe, for what the other settings do not say: optimiser, schedule, and
+            the network's normalisation, residual connections and so on.
 
     Example:
         >>> Settings(folds=3).folds
@@ -99,6 +95,7 @@ class Settings:
     attack: tuple[float, ...] = ()
     balance: bool = False
     ties: str = "first"
+    recipe: str = "paper"
 
     def __post_init__(self) -> None:
         smallest = {
@@ -123,9 +120,46 @@ class Settings:
         check_choice("split", self.split, SPLITS)
         check_choice("patience_unit", self.patience_unit, PATIENCE_UNITS)
         check_choice("ties", self.ties, TIES)
+        check_choice("recipe", self.recipe, RECIPES)
         for budget in self.attack:
             if not 0 < budget <= 1:
                 raise GraphTransplantError(f"`attack` must be shares in (0, 1], got {budget}")
+
+    @classmethod
+    def of(cls, recipe: str, scale: str, **given: Any) -> Settings:
+        """Settings of a recipe for data of a scale; what is given and not ``None`` comes first.
+
+        Example:
+            >>> Settings.of("strong", scale="small", epochs=50, readout=None).stop_patience
+            50
+            >>> Settings.of("paper", scale="large").batch_size
+            64
+        """
+        chosen = RECIPES[check_choice("recipe", recipe, RECIPES)]
+        size = SCALES[check_choice("scale", scale, SCALES)]
+        named = {name: value for name, value in given.items() if value is not None}
+        training = asdict(size) | chosen.fitting(named.get("epochs"))
+        if scale != "small":  # a small batch would take too many steps
+            training["batch_size"] = size.batch_size
+        names = {one.name for one in fields(cls)}
+        defaults = {
+            name: value for name, value in (training | chosen.network()).items() if name in names
+        }
+        return cls(**{**defaults, **named, "recipe": recipe})
+
+    def network(self) -> dict[str, Any]:
+        """Keyword arguments of :class:`~graph_transplant.GraphClassifier`."""
+        given = {"hidden": self.hidden, "readout": self.readout, "dropout": self.dropout}
+        return RECIPES[self.recipe].network() | given
+
+    def fitting(self) -> dict[str, Any]:
+        """Keyword arguments of :func:`~graph_transplant.fit`."""
+        names = (
+            "epochs", "batch_size", "learning_rate", "stop_patience", "decay_patience",
+            "patience_unit", "metric", "ties", "clip_norm", "balance",
+        )  # fmt: skip
+        chosen = RECIPES[self.recipe].fitting(self.epochs, self.learning_rate)
+        return chosen | {name: getattr(self, name) for name in names}
 
     def as_record(self, version: str) -> Record:
         """Give the settings as they stand in a record, with the library version."""
@@ -156,36 +190,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scale:
-    """How the paper trains on data sets of some size (appendix, "Evaluation protocol").
-
-    Args:
-        most: The largest number of graphs, or ``None`` for any.
-        batch_size: Graphs per training batch.
-        stop_patience: See :class:`Settings`.
-        decay_patience: See :class:`Settings`.
-        patience_unit: See :class:`Settings`.
-    """
+    """How the paper trains on data sets of at most ``most`` graphs ("Evaluation protocol")."""
 
     most: int | None
     batch_size: int
     stop_patience: int
     decay_patience: int
     patience_unit: str
-
-    def apply(self, settings: Settings, batch_size: int | None = None) -> Settings:
-        """Give the settings with the patiences and the batch size of this scale.
-
-        Args:
-            settings: Where everything else comes from.
-            batch_size: Graphs per training batch. (default: the scale's)
-        """
-        return replace(
-            settings,
-            batch_size=self.batch_size if batch_size is None else batch_size,
-            stop_patience=self.stop_patience,
-            decay_patience=self.decay_patience,
-            patience_unit=self.patience_unit,
-        )
 
 
 SCALES = {
@@ -210,17 +221,13 @@ def scale_of(graphs: int) -> str:
 
 
 def default_metric(task: str, class_counts: Sequence[int]) -> str:
-    """Choose the metric that suits a data set.
+    """Choose the metric that suits a data set; ``class_counts`` matter for classes alone.
 
     Accuracy says little when one class is rare, and nothing when a graph may have several labels.
     Numbers are judged by R².
 
     Deviation: metric-decides. The paper stops and selects by validation accuracy, also where it
     reports AUROC; here the metric that is reported decides.
-
-    Args:
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
-        class_counts: Graphs of each class; does not count for other tasks.
 
     Example:
         >>> default_metric("multiclass", [300, 300]), default_metric("multiclass", [950, 50])
@@ -234,41 +241,19 @@ def default_metric(task: str, class_counts: Sequence[int]) -> str:
 
 
 def metric_of(record: Record) -> str:
-    """Name the metric a record is judged by.
-
-    Example:
-        >>> metric_of({"settings": {"metric": "auroc"}}), metric_of({"settings": {}})
-        ('auroc', 'accuracy')
-    """
+    """Name the metric a record is judged by."""
     name: str = record["settings"].get("metric", "accuracy")
     return name
 
 
 def score(record: Record, part: str = "test") -> float | None:
-    """Give the value of a record's metric, or ``None`` if it has no finite one.
-
-    Args:
-        record: A finished trial.
-        part: ``"test"`` or ``"validation"``.
-
-    Example:
-        >>> score({"settings": {}, "test": {"accuracy": 0.75}})
-        0.75
-    """
+    """Give the value of a record's metric, or ``None`` if it has no finite one."""
     value = record.get(part, {}).get(metric_of(record))
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def one_split(settings: Mapping[str, Any]) -> bool:
-    """Whether all trials share one split, official or by scaffold, instead of folds.
-
-    Args:
-        settings: The settings of a record.
-
-    Example:
-        >>> one_split({"split": "scaffold"}), one_split({"folds": 5})
-        (True, False)
-    """
+    """Whether all trials share one split, official or by scaffold, instead of folds."""
     return settings.get("split", "folds") not in FOLD_SPLITS
 
 
@@ -293,11 +278,7 @@ class Condition(NamedTuple):
 
     @staticmethod
     def of(record: Mapping[str, Any]) -> Condition:
-        """Give the condition of a record; one that names none has the default.
-
-        Args:
-            record: A finished trial.
-        """
+        """Give the condition of a record; one that names none has the default."""
         default = Condition()
         return Condition(
             record.get("label_noise", default.label_noise),
@@ -340,9 +321,6 @@ class Condition(NamedTuple):
     def sentence(self, text: str) -> str:
         """Put the condition before a sentence or a headline.
 
-        Args:
-            text: What holds in this condition; it may begin with a capital letter.
-
         Example:
             >>> Condition(train_fraction=0.1).sentence("No method helps")
             'On 10 % of the training graphs, no method helps'
@@ -360,22 +338,7 @@ def _share(value: float) -> str:
 def check_conditions(
     label_noise: Sequence[float], train_fraction: Sequence[float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Check the values of both axes, and give them as numbers, each once.
-
-    Args:
-        label_noise: Shares of training labels to be wrong.
-        train_fraction: Shares of training graphs to be used.
-
-    Raises:
-        GraphTransplantError: If there are none, or one is out of range.
-
-    Example:
-        >>> check_conditions([0, 0.2], [1])
-        ((0.0, 0.2), (1.0,))
-        >>> check_conditions([0.2, 1], [1])
-        Traceback (most recent call last):
-        graph_transplant.errors.GraphTransplantError: `label_noise` must be shares in [0, 1), got 1
-    """
+    """Check the values of both axes, and give them as numbers, each once."""
     noise = _shares("label_noise", label_noise, "[0, 1)", lambda value: 0 <= value < 1)
     fraction = _shares("train_fraction", train_fraction, "(0, 1]", lambda value: 0 < value <= 1)
     return noise, fraction
@@ -472,18 +435,8 @@ def all_trials(
     """List the trials of a comparison, fold by fold.
 
     All methods of one fold and condition come before the next, so that a comparison stopped
-    half-way holds complete pairs.
-
-    Args:
-        methods: Names of methods.
-        models: Names of convolutions.
-        layers: Numbers of layers.
-        repeats: Number of repeats.
-        folds: Number of folds; 1 for the official split or one by scaffold.
-        nested: Validate on each of the other folds in turn, for nested selection.
-        label_noise: Shares of training labels that are wrong.
-        train_fraction: Shares of training graphs that are used; each is combined with each share of
-            wrong labels.
+    half-way holds complete pairs. One split counts as one fold; ``nested`` validates on each of the
+    other folds in turn.
 
     Example:
         >>> trials = all_trials(methods=["vanilla", "transplant-dp"], models=["gcs"], layers=[3],

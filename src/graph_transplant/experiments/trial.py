@@ -255,13 +255,7 @@ def run_trial(
                 model = own.models[trial.model](seen)
         else:
             model = GraphClassifier.for_data(
-                seen,
-                conv=trial.model,
-                layers=trial.layers,
-                hidden=settings.hidden,
-                readout=settings.readout,
-                dropout=settings.dropout,
-                seed=seed,
+                seen, conv=trial.model, layers=trial.layers, **settings.network(), seed=seed
             )
         augmentations = own.augmentations(trial.method, model, seed + 1)
         result = fit(
@@ -270,16 +264,7 @@ def run_trial(
             validation if scale is None else scale.apply(validation),
             augmentations,
             seed=seed,
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            stop_patience=settings.stop_patience,
-            decay_patience=settings.decay_patience,
-            patience_unit=settings.patience_unit,
-            metric=settings.metric,
-            ties=settings.ties,
-            clip_norm=settings.clip_norm,
-            balance=settings.balance,
+            **settings.fitting(),
             progress=False,
             callbacks=callbacks,
             checkpoint=checkpoint,

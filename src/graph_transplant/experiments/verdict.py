@@ -288,7 +288,12 @@ def notes(results: Results) -> list[str]:
 
 
 def _still_improving(records: Sequence[Record]) -> Iterator[str]:
-    trained = [record for record in records if record.get("epochs")]
+    # A cosine is at its best towards its end.
+    trained = [
+        record
+        for record in records
+        if record.get("epochs") and record["settings"].get("recipe", "paper") == "paper"
+    ]
     limited = [
         record
         for record in trained

@@ -30,13 +30,15 @@ from graph_transplant.nn import (
     GINEConvolution,
     GraphClassifier,
 )
-from graph_transplant.nn.classifier import FeatureInput
+from graph_transplant.nn.inputs import FeatureInput
 
 # The first version of ONNX in which a scatter can take the largest of several values.
 _OPSET: Final = 18
 
 # ONNX takes the largest number for "to the end".
 _LAST: Final = int(np.iinfo(np.int64).max)
+
+_AFFINE: Final = ("weight", "bias")
 
 
 def to_onnx(model: TrainedModel, path: str | Path) -> None:
@@ -265,6 +267,10 @@ class _Edges:
 
 def _network(program: _Program, network: GraphClassifier) -> str:
     """Write everything up to the logits."""
+    if network.walk:
+        raise GraphTransplantError(
+            "a model with random-walk features (`walk`) cannot be written as an ONNX file"
+        )
     inputs = network.inputs
     x = ""
     if isinstance(inputs, FeatureInput):
@@ -286,18 +292,51 @@ def _network(program: _Program, network: GraphClassifier) -> str:
         x = _standardised(program, x, inputs)
     else:
         x = _one_hot_degree(program, edges, inputs.features)
+    encoded = isinstance(network.encoder, nn.Linear)
     if isinstance(network.encoder, nn.Linear):
         x = program.linear(x, network.encoder, "encoder")
+    x = _sequence(program, x, network.mixing, "mixing")
     write = _LAYERS[network.conv]
+    outputs = []
     for number, layer in enumerate(network.convolutions):
-        x = program.op("Relu", write(program, layer, x, edges, f"convolutions.{number}"))
-    graphs = _readout(program, x, batch, ptr, network.readout_kind)
-    for number, part in enumerate(network.head):
+        passed = write(program, layer, x, edges, f"convolutions.{number}")
+        active = program.op(
+            "Relu", _normalised(program, passed, network.norms[number], f"norms.{number}")
+        )
+        x = program.op("Add", x, active) if network.residual and (encoded or number) else active
+        outputs.append(x)
+    read = [
+        _readout(program, nodes, batch, ptr, kind)
+        for nodes in (outputs if network.jumping else outputs[-1:])
+        for kind in network.readout_kind.split("-")
+    ]
+    graphs = read[0] if len(read) == 1 else program.op("Concat", *read, axis=1)
+    return _sequence(program, graphs, network.head, "head")
+
+
+def _sequence(program: _Program, x: str, parts: nn.Sequential, name: str) -> str:
+    for number, part in enumerate(parts):
         if isinstance(part, nn.Linear):
-            graphs = program.linear(graphs, part, f"head.{number}")
+            x = program.linear(x, part, f"{name}.{number}")
         elif isinstance(part, nn.ReLU):
-            graphs = program.op("Relu", graphs)
-    return graphs
+            x = program.op("Relu", x)
+        else:
+            x = _normalised(program, x, part, f"{name}.{number}")
+    return x
+
+
+def _normalised(program: _Program, x: str, norm: nn.Module, name: str) -> str:
+    """Write a normalisation in evaluation mode; other modules do nothing then."""
+    if isinstance(norm, nn.BatchNorm1d):
+        weights = norm.state_dict()
+        scale = weights["weight"] / (weights["running_var"] + norm.eps).sqrt()
+        shift = weights["bias"] - weights["running_mean"] * scale
+        x = program.op("Mul", x, program.constant(scale, f"{name}.scale"))
+        return program.op("Add", x, program.constant(shift, f"{name}.shift"))
+    if isinstance(norm, nn.LayerNorm):
+        weight, bias = (program.constant(getattr(norm, p), f"{name}.{p}") for p in _AFFINE)
+        return program.op("LayerNormalization", x, weight, bias, epsilon=norm.eps)
+    return x
 
 
 def _one_hot_degree(program: _Program, edges: _Edges, features: int) -> str:

@@ -1,6 +1,12 @@
 """Graph convolutions on the sparse adjacency, and the graph classifier built of them."""
 
-from graph_transplant.nn.classifier import READOUTS, GraphClassifier, LayerOutput, Prediction
+from graph_transplant.nn.classifier import (
+    NORMS,
+    READOUTS,
+    GraphClassifier,
+    LayerOutput,
+    Prediction,
+)
 from graph_transplant.nn.convolutions import (
     CONVOLUTIONS,
     Convolution,
@@ -11,10 +17,11 @@ from graph_transplant.nn.convolutions import (
     GINConvolution,
     GINEConvolution,
 )
-from graph_transplant.nn.modes import evaluating
+from graph_transplant.nn.modes import evaluating, keeping_statistics
 
 __all__ = [
     "CONVOLUTIONS",
+    "NORMS",
     "READOUTS",
     "Convolution",
     "GATConvolution",
@@ -27,4 +34,5 @@ __all__ = [
     "LayerOutput",
     "Prediction",
     "evaluating",
+    "keeping_statistics",
 ]

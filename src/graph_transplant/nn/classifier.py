@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import batch_norm, dropout
 from torch_geometric.data import Data
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, moments
-from graph_transplant.graphs.batch import CODE
+from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.metrics import TASKS
-from graph_transplant.nn.convolutions import CONVOLUTIONS, Inputs, project
+from graph_transplant.nn.convolutions import CONVOLUTIONS
+from graph_transplant.nn.inputs import (
+    DegreeInput,
+    Encoder,
+    FeatureInput,
+    WalkEncoder,
+    edge_moments,
+)
 from graph_transplant.segments import segment_max, segment_sum
 
-READOUTS = ("mean", "sum", "max")
+READOUTS = ("mean", "sum", "max", "mean-max")
+NORMS = ("none", "batch", "layer")
 
-# What `GraphClassifier.config` holds, and of which types.
+# What `GraphClassifier.config` always holds, and of which types.
 _SETTINGS: Final[dict[str, tuple[type, ...]]] = {
     "in_features": (int,),
     "num_outputs": (int,),
@@ -34,16 +42,19 @@ _SETTINGS: Final[dict[str, tuple[type, ...]]] = {
     "task": (str,),
 }
 
+# What it holds where it is not the default, which older files do not know.
+_OPTIONS: Final[dict[str, Any]] = {
+    "input_layers": 0,
+    "norm": "none",
+    "residual": False,
+    "layer_dropout": 0.0,
+    "jumping": False,
+    "walk": 0,
+}
+
 # A described model with more parameters than this is a mistake, not a model: refused before it
 # takes all memory.
 _MOST_PARAMETERS: Final = 1 << 31
-
-# Standard deviation of the first embeddings of one-hot node features.
-_EMBEDDING_SIZE: Final = 0.3
-
-# Edges whose attributes are looked at together in measuring them: an upper bound for memory, but
-# for a single graph with more of them.
-_EDGES_AT_ONCE: Final = 1 << 18
 
 # The layers that read edge attributes, and those that are the same without.
 _WITHOUT_EDGES: Final = {"gine": "gin", "gat-edge": "gat"}
@@ -52,16 +63,18 @@ _WITHOUT_EDGES: Final = {"gine": "gin", "gat-edge": "gat"}
 class LayerOutput(NamedTuple):
     """What one layer gave.
 
-    Only one side of the activation is kept: the gradient before a rectifier is the gradient after
-    it where the output is positive, and zero elsewhere.
-
     Attributes:
-        nodes: float ``[nodes, hidden]``.
-        rectified: Whether ``nodes`` comes after a rectifier (ReLU).
+        nodes: What it hands on, float ``[nodes, hidden]``.
+        rectified: Whether ``nodes``, or ``added`` if there is one, comes after a rectifier (ReLU).
+            Only that side is kept: the gradient before a rectifier is the gradient after it where
+            the output is positive, and zero elsewhere.
+        added: What a layer with a residual connection added to its input, float
+            ``[nodes, hidden]``.
     """
 
     nodes: Tensor
     rectified: bool
+    added: Tensor | None = None
 
 
 class Prediction(NamedTuple):
@@ -69,8 +82,8 @@ class Prediction(NamedTuple):
 
     Attributes:
         nodes: Node embeddings after the last layer, float ``[nodes, hidden]``.
-        graphs: Graph embeddings after the readout, float ``[graphs, hidden]``; ``None`` for models
-            whose inside is not known.
+        graphs: Graph embeddings after the readout, float ``[graphs, width of the head]``; ``None``
+            for models whose inside is not known.
         logits: float ``[graphs, outputs]``.
         layers: Output of every layer, first to last.
 
@@ -88,140 +101,39 @@ class Prediction(NamedTuple):
     layers: tuple[LayerOutput, ...]
 
 
-class FeatureInput(nn.Module):
-    """Input layer for graphs with node features: standardises the continuous ones.
+class NodeBatchNorm(nn.BatchNorm1d):
+    """Batch normalisation over nodes; a single one, without variance, by running statistics."""
 
-    Args:
-        features: Number of node features.
-        mean: Of the continuous features, which come first, float ``[continuous]``.
-        std: Likewise; a feature that never varies keeps its scale.
-    """
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, features: int, mean: Tensor, std: Tensor) -> None:
-        super().__init__()
-        self.features = features
-        self.register_buffer("mean", mean)
-        self.register_buffer("std", torch.where(std > 0, std, torch.ones_like(std)))
-
-    def forward(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor | Inputs:
-        """Return the features, ``[nodes, features]`` of the given type."""
-        x, code = batch.nodes.get("x"), batch.nodes.get(CODE)
-        columns = batch.codes + (0 if x is None else x.shape[-1])
-        if columns != self.features or (x is not None and x.dim() != 2):
-            given = "none" if x is None and code is None else [batch.num_nodes, columns]
-            raise DataError(f"the model expects `x` of shape [nodes, {self.features}]; got {given}")
-        if x is not None:
-            x = self._standardised(x.to(dtype))
-        if code is not None:
-            return Inputs(x, code)
-        assert x is not None
-        return x
-
-    def _standardised(self, x: Tensor) -> Tensor:
-        continuous = self.mean.numel()
-        if not continuous:
-            return x
-        scaled = (x[:, :continuous] - self.mean) / self.std
-        return torch.cat((scaled, x[:, continuous:]), dim=1) if x.shape[1] > continuous else scaled
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise float ``[nodes, columns]``."""
+        if self.training and len(x) < 2:
+            return batch_norm(
+                x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        return super().forward(x)
 
 
-class DegreeInput(nn.Module):
-    """Input layer for graphs without node features: the degree, one-hot.
-
-    A mixed graph is featurised by the same rule as an original one. Larger degrees than any seen
-    count as the largest.
-
-    Args:
-        largest: Largest degree.
-    """
-
-    def __init__(self, largest: int) -> None:
-        super().__init__()
-        self.features = largest + 1
-
-    def forward(self, batch: GraphBatch, dtype: torch.dtype) -> Inputs:
-        """Return the features, one of ``largest + 1`` columns."""
-        degree = batch.adjacency.degree.detach().round().to(torch.long)
-        return Inputs(None, degree.clamp_(0, self.features - 1))
-
-
-class Encoder(nn.Linear):
-    """Maps node features linearly to the width of the layers, for layers that want it."""
-
-    def __init__(self, features: int, hidden: int) -> None:
-        super().__init__(features, hidden)
-        # Most columns are one-hot, and each is an embedding: its size must not depend on how many
-        # other columns there are.
-        nn.init.normal_(self.weight, std=_EMBEDDING_SIZE)
-
-    def forward(self, x: Tensor | Inputs) -> Tensor:
-        """Return float ``[nodes, hidden]``."""
-        return project(x, self.weight, self.bias)
-
-
-def edge_moments(store: GraphStore) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation of the numeric edge attributes over all edges.
-
-    Args:
-        store: Graphs with edge attributes; they are gone through in pieces.
-
-    Returns:
-        Both float32 ``[edge_features]``; the deviation is that of the population. A column that
-        has no other values than 0 and 1 is taken for part of a one-hot code, which is to stay as it
-        is: mean 0, deviation 1. A column that never varies has deviation 1 too.
-
-    Example:
-        >>> store = GraphStore(
-        ...     x=None,
-        ...     edge_index=torch.tensor([[0, 1], [1, 0]]),
-        ...     edge_attr=torch.tensor([[10.0, 1.0], [30.0, 0.0]]),
-        ...     y=torch.tensor([0]),
-        ...     node_counts=torch.tensor([2]),
-        ...     edge_counts=torch.tensor([2]),
-        ... )
-        >>> edge_moments(store)
-        (tensor([20.,  0.]), tensor([10.,  1.]))
-    """
-    columns = store.num_edge_features
-    low, high = torch.full((columns,), torch.inf), torch.full((columns,), -torch.inf)
-    numeric = torch.zeros(columns, dtype=torch.bool)
-
-    def pieces() -> Iterator[Tensor]:
-        nonlocal low, high, numeric
-        group = store.edge_ptr[:-1] // _EDGES_AT_ONCE
-        _, sizes = torch.unique_consecutive(group, return_counts=True)
-        for graphs in torch.split(torch.arange(len(store)), sizes.tolist()):
-            attr = store.subset(graphs).edge_attr
-            if attr is not None and len(attr):
-                low, high = torch.minimum(low, attr.amin(0)), torch.maximum(high, attr.amax(0))
-                numeric = numeric | ((attr != 0) & (attr != 1)).any(0)
-                yield attr
-
-    if not int(store.edge_counts.sum()):
-        return torch.zeros(columns), torch.ones(columns)
-    mean, std = moments(pieces())
-    # Rounding gives a column that never varies a deviation of almost zero: the ends tell.
-    std = torch.where(numeric & (low < high) & (std > 0), std, torch.ones_like(std))
-    return torch.where(numeric, mean, torch.zeros_like(std)), std
+def _norm(kind: str, columns: int) -> nn.Module:
+    if kind == "batch":
+        return NodeBatchNorm(columns)
+    return nn.LayerNorm(columns) if kind == "layer" else nn.Identity()
 
 
 class GraphClassifier(nn.Module):
-    """A graph neural network that classifies graphs (appendix, "Architecture").
+    """A graph neural network that classifies graphs.
 
-    Message-passing layers with ReLU, a readout over the nodes of each graph, and a perceptron with
-    one hidden layer and dropout.
+    By default the paper's (appendix, "Architecture"): message-passing layers with ReLU, a readout
+    over the nodes of each graph, and a perceptron with one hidden layer and dropout. With all
+    options a layer is ``x + relu(norm(conv(dropout(x))))``.
 
     Args:
         in_features: Number of node features; 0 for graphs without: the degree is used.
         num_outputs: Number of classes, labels or values.
         conv: ``"gcn"``, ``"gcs"``, ``"gin"`` or ``"gat"``; or, with edge attributes, ``"gine"``,
-            which first maps the node features linearly to ``hidden`` columns, or ``"gat-edge"``.
+            which has at least one input layer, or ``"gat-edge"``.
         layers: Number of message-passing layers.
         hidden: Width of the layers.
-        readout: ``"mean"``, ``"sum"`` or ``"max"``.
+        readout: ``"mean"``, ``"sum"``, ``"max"``, or ``"mean-max"``, which puts both side by side.
         dropout: Rate in the head.
         max_degree: Largest degree, for graphs without node features.
         mean: Mean of the continuous node features (the first columns), float ``[continuous]``.
@@ -232,6 +144,14 @@ class GraphClassifier(nn.Module):
         edge_std: What they are divided by then, float ``[edge_features]``; ones by default. An
             attribute with 0 keeps its scale.
         task: What the outputs are; see :class:`~graph_transplant.graphs.GraphStore`.
+        input_layers: Layers of the perceptron on the node features before message passing.
+        norm: ``"batch"`` or ``"layer"`` normalisation before every activation, or ``"none"``.
+        residual: Add to each layer's output its input; to the first layer's only after an input
+            layer.
+        layer_dropout: Rate of dropout on what enters each layer, node features excepted.
+        jumping: Read out every layer, not the last alone, side by side.
+        walk: Steps of the random walks whose return probabilities are further node features; needs
+            an input layer.
         seed: Determines the initial weights; torch's global generator by default.
 
     Example:
@@ -262,16 +182,31 @@ class GraphClassifier(nn.Module):
         edge_mean: Tensor | None = None,
         edge_std: Tensor | None = None,
         task: str = "multiclass",
+        input_layers: int = 0,
+        norm: str = "none",
+        residual: bool = False,
+        layer_dropout: float = 0.0,
+        jumping: bool = False,
+        walk: int = 0,
         seed: int | None = None,
     ) -> None:
         super().__init__()
         kind = CONVOLUTIONS[check_choice("conv", conv, CONVOLUTIONS)]
         self.task = check_choice("task", task, TASKS)
-        for name, value in (("layers", layers), ("hidden", hidden), ("num_outputs", num_outputs)):
-            if value < 1:
-                raise GraphTransplantError(f"`{name}` must be at least 1, got {value}")
-        if not 0 <= dropout < 1:
-            raise GraphTransplantError(f"`dropout` must be in [0, 1), got {dropout}")
+        self.norm = check_choice("norm", norm, NORMS)
+        least = {
+            "layers": (layers, 1),
+            "hidden": (hidden, 1),
+            "num_outputs": (num_outputs, 1),
+            "input_layers": (input_layers, 0),
+            "walk": (walk, 0),
+        }
+        for name, (value, bound) in least.items():
+            if value < bound:
+                raise GraphTransplantError(f"`{name}` must be at least {bound}, got {value}")
+        for name, rate in (("dropout", dropout), ("layer_dropout", layer_dropout)):
+            if not 0 <= rate < 1:
+                raise GraphTransplantError(f"`{name}` must be in [0, 1), got {rate}")
         if not in_features and max_degree is None:
             raise GraphTransplantError(
                 "graphs without node features need `max_degree`, the largest degree to tell apart"
@@ -286,6 +221,9 @@ class GraphClassifier(nn.Module):
                 f"`conv` {conv} reads no edge attributes, but `edge_features` is {edge_features}; "
                 f"{', '.join(_WITHOUT_EDGES)} read them"
             )
+        encodes = kind.encodes_nodes or input_layers > 0
+        if walk and not encodes:
+            raise GraphTransplantError("`walk` needs an input layer: set `input_layers` to 1 or 2")
         self.conv = conv
         self.hidden = hidden
         self.in_features = in_features
@@ -294,6 +232,11 @@ class GraphClassifier(nn.Module):
         self.dropout = dropout
         self.num_outputs = num_outputs
         self.readout_kind = check_choice("readout", readout, READOUTS)
+        self.input_layers = input_layers
+        self.residual = residual
+        self.layer_dropout = layer_dropout
+        self.jumping = jumping
+        self.walk = walk
         self.inputs: FeatureInput | DegreeInput
         if in_features:
             nothing = torch.zeros(0)
@@ -305,17 +248,21 @@ class GraphClassifier(nn.Module):
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
-            entering = hidden if kind.encodes_nodes else self.inputs.features
-            self.encoder = (
-                Encoder(self.inputs.features, hidden) if kind.encodes_nodes else nn.Identity()
-            )
+            entering = hidden if encodes else self.inputs.features
+            self.encoder = Encoder(self.inputs.features, hidden) if encodes else nn.Identity()
+            self.walks = WalkEncoder(walk, hidden) if walk else None
+            self.mixing = nn.Sequential()
+            for _ in range(input_layers - 1):
+                self.mixing.extend([_norm(norm, hidden), nn.ReLU(), nn.Linear(hidden, hidden)])
             attributes = {"edge_features": edge_features} if kind.takes_edge_attr else {}
             self.convolutions = nn.ModuleList(
                 kind(narrow, wide, **attributes)
                 for narrow, wide in pairwise([entering] + [hidden] * layers)
             )
+            self.norms = nn.ModuleList(_norm(norm, hidden) for _ in range(layers))
+            several = (2 if readout == "mean-max" else 1) * (layers if jumping else 1)
             self.head = nn.Sequential(
-                nn.Linear(hidden, hidden),
+                nn.Linear(several * hidden, hidden),
                 nn.ReLU(),
                 nn.Dropout(dropout),
                 nn.Linear(hidden, num_outputs),
@@ -336,15 +283,10 @@ class GraphClassifier(nn.Module):
 
     @classmethod
     def for_data(cls, store: GraphStore, **settings: Any) -> GraphClassifier:
-        """Make a model that fits a data set.
+        """Make a model that fits a data set; ``settings`` are further arguments of the class.
 
-        The mean and deviation of continuous node features and of numeric edge attributes
-        (:func:`edge_moments`), and the largest degree, are taken from the given graphs: pass the
-        training and validation graphs, not the test graphs.
-
-        Args:
-            store: The graphs.
-            **settings: Further arguments of :class:`GraphClassifier`.
+        Means and deviations of node and edge features and the largest degree are those of the given
+        graphs: pass the training and validation graphs, not the test graphs.
         """
         settings = {"task": store.task, **settings}
         if not store.num_node_features:
@@ -369,11 +311,8 @@ class GraphClassifier(nn.Module):
     def config(self) -> dict[str, Any]:
         """Return all settings as JSON values: what :meth:`from_config` makes the same model of.
 
-        Returns:
-            ``in_features``, ``num_outputs``, ``conv``, ``layers``, ``hidden``, ``readout``,
-            ``dropout``, ``max_degree`` (``None`` with node features), ``continuous`` (number of
-            standardised node features), ``edge_features`` and ``task``. Means and deviations are
-            with the weights in the state dict.
+        Means and deviations are with the weights in the state dict. Options that are not in the
+        paper's network are there only where they are used.
 
         Example:
             >>> model = GraphClassifier(4, 2, conv="gine", hidden=8, edge_features=3, seed=0)
@@ -382,6 +321,7 @@ class GraphClassifier(nn.Module):
             <All keys matched successfully>
         """
         scaled = self.inputs.mean.numel() if isinstance(self.inputs, FeatureInput) else 0
+        options = {name: getattr(self, name) for name in _OPTIONS}
         return {
             "in_features": self.in_features,
             "num_outputs": self.num_outputs,
@@ -394,34 +334,29 @@ class GraphClassifier(nn.Module):
             "continuous": scaled,
             "edge_features": self.edge_features,
             "task": self.task,
+            **{name: value for name, value in options.items() if value != _OPTIONS[name]},
         }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> GraphClassifier:
         """Make a model of the shape that :meth:`config` describes, for ``load_state_dict``.
 
-        Args:
-            config: As :meth:`config` returns it. The file it comes from may be damaged: everything
-                is checked.
-
-        Raises:
-            DataError: When a setting is missing, unknown or of another type, or when the model
-                would not fit into any memory.
-            GraphTransplantError: When a setting has no meaning.
+        The file that ``config`` comes from may be damaged: everything is checked.
         """
         if not isinstance(config, Mapping):
             raise DataError(f"the model's settings must be a mapping; got {type(config).__name__}")
-        if set(config) != set(_SETTINGS):
-            missing = [name for name in _SETTINGS if name not in config]
-            unknown = [str(name) for name in config if name not in _SETTINGS]
+        missing = [name for name in _SETTINGS if name not in config]
+        unknown = [str(name) for name in config if name not in {**_SETTINGS, **_OPTIONS}]
+        if missing or unknown:
             problem = f"{missing[0]} is missing" if missing else f"{unknown[0]!r} is unknown"
             raise DataError(f"the model's settings must be {', '.join(_SETTINGS)}; {problem}")
-        for name, types in _SETTINGS.items():
-            value = config[name]
-            fits = isinstance(value, types) and not isinstance(value, bool)
+        options = {name: (type(default),) for name, default in _OPTIONS.items()}
+        for name, types in {**_SETTINGS, **options, "layer_dropout": (int, float)}.items():
+            value = config.get(name, _OPTIONS.get(name))
+            fits = isinstance(value, types) and (bool in types or not isinstance(value, bool))
             if not fits or (isinstance(value, int) and value < 0):
                 raise DataError(f"`{name}` of the model cannot be {value!r}")
-        settings = dict(config)
+        settings = _OPTIONS | dict(config)
         continuous = settings.pop("continuous")
         if continuous > settings["in_features"]:
             raise DataError(
@@ -429,15 +364,21 @@ class GraphClassifier(nn.Module):
                 f"features; got {continuous}"
             )
         hidden, layers = settings["hidden"], settings["layers"]
-        widths = ("in_features", "num_outputs", "edge_features")
+        widths = ("in_features", "num_outputs", "edge_features", "walk")
         width = sum(settings[name] for name in widths) + (settings["max_degree"] or 0) + hidden
-        if (layers + 2) * (hidden + 1) * (width + 1) > _MOST_PARAMETERS:
+        depth = layers * (3 if settings["jumping"] else 1) + settings["input_layers"] + 2
+        if depth * (hidden + 1) * (width + 1) > _MOST_PARAMETERS:
             raise DataError(
                 f"the model's settings ask for {layers} layers of {hidden} columns, which is "
                 f"more than any memory; they may be damaged"
             )
         nothing, ones = torch.zeros(continuous), torch.ones(continuous)
         return cls(mean=nothing, std=ones, seed=0, **settings)
+
+    @property
+    def embeds_alike(self) -> bool:
+        """Whether graph embeddings are the same in training and evaluation mode."""
+        return self.norm != "batch" and not self.layer_dropout
 
     def _edge_attr(self, batch: GraphBatch) -> Tensor | None:
         """Return the batch's edge attributes, standardised, if the layers read them."""
@@ -456,43 +397,60 @@ class GraphClassifier(nn.Module):
         """Run the message-passing layers; returns the output of each."""
         dtype = next(self.parameters()).dtype
         x = self.encoder(self.inputs(batch, dtype))
+        if self.walks is not None:
+            x = x + self.walks(batch)
+        x = self.mixing(x)
         operator = self.operator(batch.adjacency, dtype, self._edge_attr(batch))
-        outputs = []
-        for convolution in self.convolutions:
-            x = convolution(x, operator).relu_()
-            outputs.append(LayerOutput(x, rectified=True))
+        outputs: list[LayerOutput] = []
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            encoded = bool(outputs) or isinstance(self.encoder, Encoder)
+            entering = x
+            if self.layer_dropout and encoded:
+                entering = dropout(x, self.layer_dropout, self.training)
+            active = norm(convolution(entering, operator)).relu_()
+            if self.residual and encoded:
+                x = x + active
+                outputs.append(LayerOutput(x, rectified=True, added=active))
+            else:
+                x = active
+                outputs.append(LayerOutput(x, rectified=True))
         return tuple(outputs)
 
     def readout(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
-        """Combine the nodes ``[nodes, hidden]`` of each graph to ``[graphs, hidden]``."""
+        """Combine the nodes ``[nodes, hidden]`` of each graph, one row per graph."""
         if self.readout_kind == "max":
             return segment_max(nodes, batch.offsets)
         total = segment_sum(nodes, batch.batch, batch.offsets)
         if self.readout_kind == "sum":
             return total
-        return total / batch.offsets.diff().clamp(min=1).to(total.dtype).unsqueeze(1)
+        mean = total / batch.offsets.diff().clamp(min=1).to(total.dtype).unsqueeze(1)
+        if self.readout_kind == "mean":
+            return mean
+        return torch.cat((mean, segment_max(nodes, batch.offsets)), dim=1)
+
+    def _read_out(self, outputs: tuple[LayerOutput, ...], batch: GraphBatch) -> Tensor:
+        if not self.jumping:
+            return self.readout(outputs[-1].nodes, batch)
+        return torch.cat([self.readout(output.nodes, batch) for output in outputs], dim=1)
 
     def embed_graphs(self, batch: GraphBatch) -> Tensor:
-        """Run everything but the head: graph embeddings, float ``[graphs, hidden]``."""
-        return self.readout(self.embed_nodes(batch)[-1].nodes, batch)
+        """Run everything but the head: graph embeddings, float ``[graphs, width of the head]``."""
+        return self._read_out(self.embed_nodes(batch), batch)
 
     def classify(self, graphs: Tensor) -> Tensor:
-        """Run the head on graph embeddings ``[graphs, hidden]``; returns the logits."""
+        """Run the head on graph embeddings; returns the logits."""
         logits: Tensor = self.head(graphs)
         return logits
 
     def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
         """Predict a batch, with everything that augmentations and explanations look at.
 
-        Args:
-            batch: The graphs.
-            layers: Whether the outputs of the layers are wanted; here they always come along.
+        The outputs of the layers always come along, whatever ``layers`` says.
         """
         batch = as_batch(batch)
         outputs = self.embed_nodes(batch)
-        nodes = outputs[-1].nodes
-        graphs = self.readout(nodes, batch)
-        return Prediction(nodes, graphs, self.classify(graphs), outputs)
+        graphs = self._read_out(outputs, batch)
+        return Prediction(outputs[-1].nodes, graphs, self.classify(graphs), outputs)
 
     def forward(
         self,

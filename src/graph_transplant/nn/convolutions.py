@@ -21,14 +21,7 @@ from graph_transplant.sparse import Adjacency, rectified_sum, spmm
 
 @dataclass(frozen=True)
 class Operator:
-    """What the layers of one model multiply with.
-
-    Attributes:
-        adjacency: The structure.
-        values: Value of every edge, float ``[edges]``; ``None`` stands for ones.
-        edge_attr: Attributes of every edge in the order of the adjacency, float
-            ``[edges, edge_features]``; ``None`` for layers that read none.
-    """
+    """What the layers of one model multiply with; ``values`` of ``None`` stand for ones."""
 
     adjacency: Adjacency
     values: Tensor | None
@@ -46,25 +39,14 @@ class Operator:
 
 
 class Inputs(NamedTuple):
-    """Node features of which the last columns are one-hot, as the first layer takes them.
-
-    Attributes:
-        dense: The first columns, float ``[nodes, columns]``; ``None`` without.
-        code: Which of the other columns is one, int64 ``[nodes]``.
-    """
+    """Node features ``[nodes, columns]`` and, of one-hot columns after them, which one is one."""
 
     dense: Tensor | None
     code: Tensor
 
 
 def project(x: Tensor | Inputs, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Apply a linear map; one-hot columns are looked up in its weights, not multiplied.
-
-    Example:
-        >>> code, weight = torch.tensor([2, 0]), torch.rand(4, 3)
-        >>> torch.equal(project(Inputs(None, code), weight), project(torch.eye(3)[code], weight))
-        True
-    """
+    """Apply a linear map; one-hot columns are looked up in its weights, not multiplied."""
     if isinstance(x, Tensor):
         return linear(x, weight, bias)
     columns = 0 if x.dense is None else x.dense.shape[1]
@@ -90,21 +72,12 @@ def _symmetric_norm(adjacency: Adjacency, degree: Tensor, dtype: torch.dtype) ->
 
 
 class Convolution(nn.Module, ABC):
-    """One message-passing layer, without its activation.
-
-    Args:
-        in_features: Width of the incoming node features.
-        out_features: Width of the outgoing node features.
-
-    Attributes:
-        takes_edge_attr: Whether this kind reads edge attributes; it then has a further argument
-            ``edge_features``, their number.
-        encodes_nodes: Whether a model of this kind first maps the node features linearly to the
-            width of its layers.
-    """
+    """One message-passing layer, without its activation."""
 
     takes_edge_attr: ClassVar[bool] = False
+    """Whether this kind reads edge attributes; it then has an argument ``edge_features``."""
     encodes_nodes: ClassVar[bool] = False
+    """Whether a model of this kind first maps the node features to the width of its layers."""
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -116,14 +89,7 @@ class Convolution(nn.Module, ABC):
     def operator(
         adjacency: Adjacency, dtype: torch.dtype, edge_attr: Tensor | None = None
     ) -> Operator:
-        """Return the matrix that every layer of this kind shares on one batch.
-
-        Args:
-            adjacency: The edges.
-            dtype: Type of the node features.
-            edge_attr: float ``[edges, edge_features]`` in the order of the adjacency; for kinds
-                that take it.
-        """
+        """Return the matrix that every layer of this kind shares on one batch."""
 
     @abstractmethod
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
@@ -146,12 +112,6 @@ class GCNConvolution(Convolution):
         \qquad \hat d_v = 1 + d_v
 
     A self-loop in the data is one more edge beside the inserted one.
-
-    Example:
-        >>> pair = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
-        >>> conv = GCNConvolution(3, 2)
-        >>> conv(torch.ones(2, 3), conv.operator(pair, torch.float32)).shape
-        torch.Size([2, 2])
     """
 
     def __init__(self, in_features: int, out_features: int) -> None:
@@ -166,7 +126,7 @@ class GCNConvolution(Convolution):
         return _symmetric_norm(adjacency.with_self_loops, adjacency.degree + 1.0, dtype)
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
-        """Pass messages; see :meth:`Convolution.forward`."""
+        """Pass messages."""
         if isinstance(x, Tensor) and self.in_features <= self.out_features:
             passed: Tensor = self.linear(operator @ x)
             return passed
@@ -178,13 +138,6 @@ class GCSConvolution(Convolution):
 
     .. math::
         x_v' = \Theta_{skip} x_v + \Theta \sum_{u \in N(v)} \frac{e_{v,u}}{\sqrt{d_u d_v}} x_u
-
-    Example:
-        >>> lonely = Adjacency(torch.tensor([0, 0]), torch.empty(0).long(), symmetric=True)
-        >>> conv = GCSConvolution(3, 2)
-        >>> x = torch.ones(1, 3)
-        >>> bool(torch.equal(conv(x, conv.operator(lonely, x.dtype)), conv.skip(x)))
-        True
     """
 
     def __init__(self, in_features: int, out_features: int) -> None:
@@ -200,7 +153,7 @@ class GCSConvolution(Convolution):
         return _symmetric_norm(adjacency, adjacency.degree, dtype)
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
-        """Pass messages; see :meth:`Convolution.forward`."""
+        """Pass messages."""
         skipped = project(x, self.skip.weight, self.skip.bias)
         if isinstance(x, Tensor) and self.in_features <= self.out_features:
             return torch.add(skipped, self.linear(operator @ x))
@@ -214,12 +167,6 @@ class GINConvolution(Convolution):
         x_v' = h_\Theta\Big((1 + \epsilon) x_v + \sum_{u \in N(v)} e_{u,v} x_u\Big)
 
     :math:`\epsilon` is learned, from zero.
-
-    Example:
-        >>> pair = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
-        >>> conv = GINConvolution(3, 2)
-        >>> conv(torch.ones(2, 3), conv.operator(pair, torch.float32)).shape
-        torch.Size([2, 2])
     """
 
     def __init__(self, in_features: int, out_features: int) -> None:
@@ -236,7 +183,7 @@ class GINConvolution(Convolution):
         return Operator(adjacency, adjacency.values(dtype))
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
-        """Pass messages; see :meth:`Convolution.forward`."""
+        """Pass messages."""
         if isinstance(x, Tensor) and self.in_features <= self.out_features:
             hidden = self.first(torch.addcmul(operator @ x, x, 1.0 + self.epsilon))
         else:
@@ -257,18 +204,6 @@ class GINEConvolution(Convolution):
     :math:`a_{u,v}` are the attributes of the edge from u to v and :math:`e_{u,v}` its weight, which
     multiplies the message. :math:`\epsilon` is learned, from zero. A sum is rectified before the
     layer can mix its columns, so that a model of this kind encodes the node features first.
-
-    Args:
-        in_features: Width of the incoming node features.
-        out_features: Width of the outgoing node features.
-        edge_features: Number of edge attributes.
-
-    Example:
-        >>> pair = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
-        >>> conv = GINEConvolution(3, 2, edge_features=1)
-        >>> operator = conv.operator(pair, torch.float32, torch.tensor([[1.0], [2.0]]))
-        >>> conv(torch.ones(2, 3), operator).shape
-        torch.Size([2, 2])
     """
 
     takes_edge_attr = True
@@ -295,7 +230,7 @@ class GINEConvolution(Convolution):
         return Operator(adjacency, adjacency.values(dtype), edge_attr)
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
-        """Pass messages; see :meth:`Convolution.forward`."""
+        """Pass messages."""
         assert isinstance(x, Tensor)  # the model encodes its inputs first
         edges = self.edge(operator.attributes)
         summed = rectified_sum(operator.adjacency, x, edges, operator.values)
@@ -305,13 +240,7 @@ class GINEConvolution(Convolution):
 
 
 class _Attention(Convolution, ABC):
-    """What both kinds of graph attention share.
-
-    Args:
-        in_features: Width of the incoming node features.
-        out_features: Width of the outgoing node features, divisible by ``heads``.
-        heads: Number of attention heads.
-    """
+    """What both kinds of graph attention share."""
 
     def __init__(self, in_features: int, out_features: int, heads: int) -> None:
         super().__init__(in_features, out_features)
@@ -328,13 +257,7 @@ class _Attention(Convolution, ABC):
             nn.init.xavier_uniform_(parameter)
 
     def _attend(self, x: Tensor | Inputs, operator: Operator, of_edges: Tensor | None) -> Tensor:
-        """Pass messages weighted by attention.
-
-        Args:
-            x: float ``[nodes, in_features]``.
-            operator: ``A + I``.
-            of_edges: What the edges add to the scores, float ``[edges, heads]``.
-        """
+        """Pass messages weighted by attention; ``of_edges`` are added to scores of ``A + I``."""
         adjacency = operator.adjacency
         hidden = project(x, self.linear.weight).view(adjacency.num_nodes, self.heads, -1)
         sender = (hidden * self.attend_sender).sum(-1)
@@ -379,17 +302,6 @@ class GATConvolution(_Attention):
     Deviation: gat-weight. The paper masks edges of weight zero; multiplying by the weight is the
     same for weights of zero and one, and lets the straight-through gradient reach the edge
     predictor.
-
-    Args:
-        in_features: Width of the incoming node features.
-        out_features: Width of the outgoing node features, divisible by ``heads``.
-        heads: Number of attention heads.
-
-    Example:
-        >>> pair = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
-        >>> conv = GATConvolution(3, 8)
-        >>> conv(torch.ones(2, 3), conv.operator(pair, torch.float32)).shape
-        torch.Size([2, 8])
     """
 
     def __init__(self, in_features: int, out_features: int, heads: int = 4) -> None:
@@ -404,7 +316,7 @@ class GATConvolution(_Attention):
         return Operator(looped, looped.values(dtype))
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
-        """Pass messages; see :meth:`Convolution.forward`."""
+        """Pass messages."""
         return self._attend(x, operator, None)
 
 
@@ -418,19 +330,6 @@ class GATEdgeConvolution(_Attention):
     Otherwise as :class:`GATConvolution`. An inserted self-loop has the weighted mean of the
     attributes of the edges that arrive at its node, or zeros where none does. PyG's layer factors
     :math:`b` into a projection and a vector, of which only the product counts.
-
-    Args:
-        in_features: Width of the incoming node features.
-        out_features: Width of the outgoing node features, divisible by ``heads``.
-        heads: Number of attention heads.
-        edge_features: Number of edge attributes.
-
-    Example:
-        >>> pair = Adjacency(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), symmetric=True)
-        >>> conv = GATEdgeConvolution(3, 8, edge_features=1)
-        >>> operator = conv.operator(pair, torch.float32, torch.tensor([[1.0], [2.0]]))
-        >>> conv(torch.ones(2, 3), operator).shape
-        torch.Size([2, 8])
     """
 
     takes_edge_attr = True
@@ -455,7 +354,7 @@ class GATEdgeConvolution(_Attention):
         return Operator(looped, looped.values(dtype), edge_attr)
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
-        """Pass messages; see :meth:`Convolution.forward`."""
+        """Pass messages."""
         return self._attend(x, operator, operator.attributes @ self.attend_edge.t())
 
 

@@ -1,4 +1,4 @@
-"""Training and evaluation mode."""
+"""Modes of a model that hold for a while."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode without gradients, and back as it was.
-
-    Args:
-        model: The model.
-    """
+    """Put a model in evaluation mode without gradients, and back as it was."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -24,3 +21,20 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+@contextmanager
+def keeping_statistics(model: nn.Module) -> Iterator[None]:
+    """Let a model in training mode normalise by what it is given, without remembering it."""
+    counting = [
+        module
+        for module in model.modules()
+        if isinstance(module, _NormBase) and module.training and module.track_running_stats
+    ]
+    for module in counting:
+        module.track_running_stats = False
+    try:
+        yield
+    finally:
+        for module in counting:
+            module.track_running_stats = True

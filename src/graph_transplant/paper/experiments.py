@@ -208,15 +208,15 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """Settings that its records must have; the metric too unless the data decide it."""
-        made = SCALES[self.scale].apply(
-            Settings(
-                folds=self.folds,
-                epochs=self.epochs,
-                readout=self.readout,
-                metric=self.metric or "accuracy",
-                split=self.split,
-            ),
-            self.batch_size,
+        made = Settings.of(
+            "paper",
+            self.scale,
+            folds=self.folds,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            readout=self.readout,
+            metric=self.metric,
+            split=self.split,
         )
         free = {"attack", "shards"} | (set() if self.metric else {"metric"})
         return {name: value for name, value in asdict(made).items() if name not in free}

@@ -1,0 +1,45 @@
+"""Random walks that come back to where they began."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_transplant.kernels.compiling import Floats, Ints, compiled
+
+
+@compiled
+def return_probabilities(row_ptr: Ints, column: Ints, weight: Floats, steps: int) -> Floats:
+    """Probability that a walk from each node is back after 1, 2, … steps, ``[nodes, steps]``.
+
+    From node ``v`` the walk goes to a node of row ``v`` with probability proportional to the weight
+    of the entry. It ends where a row weighs nothing.
+    """
+    nodes = row_ptr.size - 1
+    found = np.zeros((nodes, steps), np.float32)
+    total = np.zeros(nodes)
+    for v in range(nodes):
+        for e in range(row_ptr[v], row_ptr[v + 1]):
+            total[v] += weight[e]
+    # Only the nodes that the walk can have reached are looked at.
+    here, there = np.zeros(nodes), np.zeros(nodes)
+    reached, following = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    for start in range(nodes):
+        here[start], reached[0], size = 1.0, start, 1
+        for step in range(steps):
+            count = 0
+            for place in range(size):
+                v = reached[place]
+                share = here[v] / total[v] if total[v] > 0 else 0.0
+                here[v] = 0.0
+                for e in range(row_ptr[v], row_ptr[v + 1]):
+                    probability, u = share * weight[e], column[e]
+                    if probability > 0:
+                        if there[u] == 0.0:
+                            following[count] = u
+                            count += 1
+                        there[u] += probability
+            found[start, step] = there[start]
+            here, there, reached, following, size = there, here, following, reached, count
+        for place in range(size):
+            here[reached[place]] = 0.0
+    return found

@@ -1,0 +1,71 @@
+"""The processes that train one model together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed, nn
+
+from graph_transplant.errors import GraphTransplantError
+
+
+class EndedElsewhereError(GraphTransplantError):
+    """Another of the processes that train together has ended the training; it says why."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes that train one model together: those of ``torch.distributed``, or this one."""
+
+    rank: int
+    size: int
+
+    @classmethod
+    def current(cls) -> Ranks:
+        """The group this process is in."""
+        if distributed.is_available() and distributed.is_initialized():
+            return cls(distributed.get_rank(), distributed.get_world_size())
+        return cls(0, 1)
+
+    def total(self, values: Tensor) -> Tensor:
+        """Add up the values of all processes, in place."""
+        if self.size > 1:
+            distributed.all_reduce(values)
+        return values
+
+    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Add up the gradients of all processes; one without a gradient counts as zero."""
+        if self.size == 1:
+            return
+        every = list(parameters)
+        for parameter in every:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [p.grad for p in every if p.grad is not None]
+        flat = self.total(torch.cat([gradient.flatten() for gradient in gradients]))
+        sizes = [gradient.numel() for gradient in gradients]
+        for gradient, part in zip(gradients, torch.split(flat, sizes), strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def share_state(self, modules: Sequence[nn.Module]) -> None:
+        """Give every process the weights and buffers of the first."""
+        if self.size > 1:
+            for module in modules:
+                for tensor in (*module.parameters(), *module.buffers()):
+                    distributed.broadcast(tensor.data, 0)
+
+    @contextmanager
+    def ending_together(self) -> Iterator[None]:
+        """Let processes do something by themselves; when it raises in one, all end."""
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            if self.size > 1:
+                failures = int(self.total(torch.tensor([int(failed)])))
+                if failures and not failed:
+                    raise EndedElsewhereError("another process of the group ended the training")

@@ -1,0 +1,354 @@
+"""The strong recipe: its network against plain PyG, its schedule, its place in comparisons."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import (
+    GATConv,
+    GCNConv,
+    GINConv,
+    JumpingKnowledge,
+    global_max_pool,
+    global_mean_pool,
+)
+from torch_geometric.transforms import AddRandomWalkPE
+
+import graph_transplant as gt
+from graph_transplant.analysis.explanations import LogProbabilities
+from graph_transplant.augment import METHODS, CleanPass, OriginalGraphs, build_method, refusal
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.protocol import Settings, Trial
+from graph_transplant.experiments.trial import run_trial
+from graph_transplant.graphs import GraphBatch
+from graph_transplant.nn import CONVOLUTIONS, GraphClassifier, evaluating
+from graph_transplant.recipes import RECIPES
+from graph_transplant.targets import Loss
+from strategies import generator, motifs_for, random_batch
+
+EVERYTHING = RECIPES["strong"].network() | {
+    "hidden": 8,
+    "dropout": 0.0,
+    "layer_dropout": 0.0,
+    "jumping": True,
+    "walk": 4,
+}
+
+
+def batch_of(seed: int = 0, **settings: Any) -> Batch:
+    batch = random_batch(generator(seed), graphs=4, **settings)
+    batch.y = torch.tensor([0, 1, 2, 1])
+    return batch
+
+
+# ------------------------------------------------------------------ against plain PyG
+
+
+class Plain(nn.Module):
+    """The network as one would write it with PyG, without any dropout."""
+
+    def __init__(self, conv: str, norm: str, residual: bool, layers: int) -> None:
+        super().__init__()
+        self.residual = residual
+        self.first, self.walk = nn.Linear(3, 8), nn.Linear(4, 8, bias=False)
+        self.second = nn.Linear(8, 8)
+        self.convs = nn.ModuleList(self.convolution(conv) for _ in range(layers))
+        kind = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}[norm]
+        self.norms = nn.ModuleList(kind(8) for _ in range(layers + 1))
+        self.jump = JumpingKnowledge("cat")
+        self.head = nn.Sequential(nn.Linear(16 * layers, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    @staticmethod
+    def convolution(name: str) -> nn.Module:
+        if name == "gcn":
+            return GCNConv(8, 8)
+        if name == "gat":
+            return GATConv(8, 2, heads=4)
+        return GINConv(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), train_eps=True)
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        positions = AddRandomWalkPE(4)(batch.clone()).random_walk_pe.to(batch.x.dtype)
+        x = self.first(batch.x) + self.walk(positions)
+        x = self.second(self.norms[0](x).relu())
+        states = []
+        for conv, norm in zip(self.convs, list(self.norms)[1:], strict=True):
+            before = norm(conv(x, batch.edge_index))
+            x = x + before.relu() if self.residual else before.relu()
+            states.append(x)
+        # Pooling what was put side by side is putting side by side what was pooled.
+        mean, largest = (
+            pool(self.jump(states), batch.batch).unflatten(1, (len(states), 8))
+            for pool in (global_mean_pool, global_max_pool)
+        )
+        return self.head(torch.cat((mean, largest), 2).flatten(1)), before
+
+
+def paired(conv: str, norm: str, residual: bool) -> tuple[GraphClassifier, Plain]:
+    """Our network and the plain one with the same weights, of which none is at its start."""
+    ours = GraphClassifier(
+        3, 3, conv=conv, layers=3, seed=0, **EVERYTHING | {"norm": norm, "residual": residual}
+    ).double()
+    with torch.no_grad():
+        for place, parameter in enumerate(ours.parameters()):
+            parameter.normal_(0.1, 0.4, generator=generator(place))
+    theirs = Plain(conv, norm, residual, 3).double()
+    names = {"linear": "lin", "bias": "bias", "first": "nn.0", "second": "nn.2", "epsilon": "eps"}
+    state = {}
+    for name, value in ours.state_dict().items():
+        part, _, rest = name.partition(".")
+        if part == "convolutions":
+            number, own, *last = rest.split(".")
+            if own.startswith("attend"):
+                att = {"attend_sender": "att_src", "attend_receiver": "att_dst"}[own]
+                state[f"convs.{number}.{att}"] = value.unsqueeze(0)
+            elif conv == "gcn" and last == ["bias"]:
+                state[f"convs.{number}.bias"] = value
+            else:
+                state[".".join(["convs", number, names[own], *last])] = value.reshape(
+                    (1,) if own == "epsilon" else value.shape
+                )
+        elif part == "norms":
+            number, _, last_name = rest.partition(".")
+            state[f"norms.{int(number) + 1}.{last_name}"] = value
+        elif part == "mixing":
+            number, _, last_name = rest.partition(".")
+            state[f"{'norms.0' if number == '0' else 'second'}.{last_name}"] = value
+        elif part == "head":
+            state[name.replace("head.3", "head.2")] = value
+        elif part != "inputs":
+            state[f"{'first' if part == 'encoder' else 'walk'}.{rest}"] = value
+    theirs.load_state_dict(state)
+    return ours, theirs
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+@pytest.mark.parametrize("conv", ["gcn", "gin", "gat"])
+def test_network_is_that_of_plain_pyg(conv: str, norm: str, residual: bool) -> None:
+    ours, theirs = paired(conv, norm, residual)
+    batch = batch_of()
+    batch.x = batch.x.double()
+    prediction = ours.run(batch)
+    expected, before = theirs(batch)
+    torch.testing.assert_close(prediction.logits, expected)
+    graphs = GraphBatch.from_pyg(batch)
+    clean = CleanPass(graphs, torch.eye(3).double()[batch.y], prediction)
+    loss = nn.functional.cross_entropy(expected, batch.y)
+    # Saliency: the gradient at the last layer, after its normalisation, before its activation.
+    (gradient,) = torch.autograd.grad(loss, before, retain_graph=True)
+    if residual or conv == "gin":  # else joined nodes are alike, and rounding picks the largest
+        torch.testing.assert_close(clean.saliency(gt.NodeSaliency()), gradient.norm(dim=1))
+    clean.loss.backward()
+    loss.backward()
+    wanted = sorted(float(p.grad.square().sum()) for p in theirs.parameters())
+    found = sorted(float(p.grad.square().sum()) for p in ours.parameters())
+    assert found == pytest.approx(wanted, rel=1e-6, abs=1e-12)
+    # Once trained on, both have the same running statistics.
+    ours.eval(), theirs.eval()
+    torch.testing.assert_close(ours.run(batch).logits, theirs(batch)[0])
+
+
+def test_a_product_with_the_embedding_is_read_at_what_the_layer_hands_on() -> None:
+    model = GraphClassifier(3, 3, layers=2, seed=0, **EVERYTHING | {"jumping": False}).eval()
+    batch = GraphBatch.from_pyg(batch_of())
+    prediction = model.run(batch)
+    loss = prediction.logits[:, 0].sum()
+    found = gt.NodeSaliency(kind="gradient-x-activation").read(loss, prediction)
+    nodes = prediction.nodes.detach().requires_grad_()
+    graphs = torch.cat(
+        [pool(nodes, batch.batch) for pool in (global_mean_pool, global_max_pool)], 1
+    )
+    (gradient,) = torch.autograd.grad(model.head(graphs)[:, 0].sum(), nodes)
+    torch.testing.assert_close(found, (gradient * nodes.detach()).sum(1).abs())
+    flat = gt.NodeSaliency(activation="after").read(loss, prediction)
+    torch.testing.assert_close(flat, gradient.norm(dim=1))
+
+
+@pytest.mark.parametrize("conv", CONVOLUTIONS)
+def test_sparse_inputs_and_edge_features_serve_every_option(conv: str) -> None:
+    items = gt.load("motifs", graphs=12).batch(range(12)).to_pyg().to_data_list()
+    for number, item in enumerate(items):
+        if CONVOLUTIONS[conv].takes_edge_attr:
+            item.edge_attr = torch.rand(item.num_edges, 2, generator=generator(number))
+    store = gt.GraphStore.from_pyg(items)
+    model = GraphClassifier.for_data(store, conv=conv, layers=2, seed=0, **EVERYTHING)
+    model.run(store.batch(range(12))).logits.square().sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+    # Graphs do not touch each other in evaluation mode.
+    model.eval()
+    together = model.run(store.batch(range(12))).logits
+    alone = torch.cat([model.run(store.batch([number])).logits for number in range(12)])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_walks_follow_edge_weights() -> None:
+    # A path of three nodes; weight zero at one end: what is left is a pair.
+    ends = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    model = GraphClassifier(1, 2, layers=1, seed=0, **EVERYTHING).eval()
+    weight = torch.tensor([1.0, 1.0, 0.0, 0.0])
+    found = model.walks(GraphBatch.from_pyg(_path(ends, weight)))
+    expected = model.walks(GraphBatch.from_pyg(_path(ends[:, :2], None)))
+    torch.testing.assert_close(found, expected)
+    assert not bool(found[2].any())
+
+
+def _path(edge_index: Tensor, weight: Tensor | None) -> Batch:
+    data = Data(x=torch.ones(3, 1), edge_index=edge_index)
+    if weight is not None:
+        data.edge_weight = weight
+    return Batch.from_data_list([data])
+
+
+def test_a_single_node_is_normalised_by_running_statistics() -> None:
+    model = GraphClassifier(1, 2, layers=2, seed=0, **EVERYTHING)
+    lonely = torch.ones(1, 1), torch.empty(2, 0, dtype=torch.long)
+    trained = model(*lonely)
+    torch.testing.assert_close(trained, model.eval()(*lonely))
+
+
+def test_layer_dropout_acts_in_training_alone() -> None:
+    model = GraphClassifier(3, 3, layers=2, seed=0, **EVERYTHING | {"layer_dropout": 0.5})
+    batch = GraphBatch.from_pyg(batch_of())
+    assert not torch.equal(model.embed_graphs(batch), model.embed_graphs(batch))
+    model.eval()
+    assert torch.equal(model.embed_graphs(batch), model.embed_graphs(batch))
+
+
+# ------------------------------------------------------------------ passes
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_only_the_clean_pass_counts_in_running_statistics(method: str) -> None:
+    store = motifs_for(method, 24)
+    batch = store.batch(range(24))
+    model = GraphClassifier.for_data(store, layers=2, seed=0, **EVERYTHING)
+    other = copy.deepcopy(model)
+    augmentations = build_method(method, model, seed=1)
+    for augmentation in augmentations:
+        augmentation.prepare(store, generator())
+        with evaluating(model):  # from here on a filter does its work
+            augmentation.after_epoch(model, store)
+    gt.augmented_loss(model, batch, augmentations, generator=generator())
+    gt.augmented_loss(other, batch, ())
+    for (name, one), same in zip(model.named_buffers(), other.buffers(), strict=True):
+        assert torch.equal(one, same), name
+    assert all(m.track_running_stats for m in model.modules() if isinstance(m, nn.BatchNorm1d))
+
+
+def test_every_pass_normalises_by_itself() -> None:
+    batch = batch_of()
+    model = GraphClassifier(3, 3, layers=2, seed=0, **EVERYTHING)
+
+    class Shifted(OriginalGraphs):
+        def forward(self, clean: CleanPass, **_: Any) -> Any:
+            virtual = super().forward(clean, **_)
+            nodes = {**virtual.batch.nodes, "x": 5 * virtual.batch.nodes["x"] + 3}
+            return replace(virtual, batch=replace(virtual.batch, nodes=nodes))
+
+    both = gt.augmented_loss(model, batch, Shifted())
+    shifted = batch.clone()
+    shifted.x = 5 * shifted.x + 3
+    alone = [gt.augmented_loss(model, each, ()) for each in (batch, shifted)]
+    torch.testing.assert_close(both, alone[0] + alone[1])
+
+
+def test_a_filter_judges_in_evaluation_mode() -> None:
+    store = gt.load("motifs", graphs=24)
+    model = GraphClassifier.for_data(store, layers=2, seed=0, **EVERYTHING)
+    (evolve,) = build_method("m-evolve", model)
+    evolve.prepare(store, generator())
+    with evaluating(model):
+        evolve.after_epoch(model, store)
+    batch = store.batch(range(24))
+    clean = CleanPass(batch, torch.eye(6)[batch.y], model.run(batch), Loss())
+    virtual = evolve(clean, model=model, generator=generator())
+    with evaluating(model):
+        expected = evolve.passes(virtual, model)
+    assert torch.equal(virtual.weight > 0, expected)
+
+
+# ------------------------------------------------------------------ optimiser
+
+
+def test_the_learning_rate_rises_and_falls() -> None:
+    store = gt.load("motifs", graphs=24)
+    recipe = replace(RECIPES["strong"], warmup=3)
+    model = GraphClassifier.for_data(store, layers=1, **EVERYTHING)
+    result = gt.fit(model, store, store, seed=0, **recipe.fitting(epochs=12, learning_rate=0.01))
+    assert not result.stopped_early
+    steps = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.01)
+    rise = LinearLR(steps, start_factor=1 / 4, total_iters=3)
+    oracle = SequentialLR(steps, [rise, CosineAnnealingLR(steps, T_max=9)], milestones=[3])
+    for log in result.history:
+        assert log.learning_rate == pytest.approx(steps.param_groups[0]["lr"])
+        steps.step()
+        oracle.step()
+
+
+def test_a_short_training_warms_up_for_a_quarter_of_it() -> None:
+    store = gt.load("motifs", graphs=12)
+    model = GraphClassifier.for_data(store, layers=1, **EVERYTHING)
+    result = gt.fit(model, store, store, seed=0, **RECIPES["strong"].fitting(epochs=4))
+    rates = [log.learning_rate / RECIPES["strong"].learning_rate for log in result.history]
+    assert rates == pytest.approx([0.5, 1.0, 0.75, 0.25])
+
+
+# ------------------------------------------------------------------ comparisons and after
+
+
+def test_a_recipe_fills_what_is_not_given() -> None:
+    strong, recipe = Settings.of("strong", "small"), RECIPES["strong"]
+    assert (strong.epochs, strong.dropout) == (recipe.epochs, recipe.dropout)
+    assert (strong.stop_patience, strong.patience_unit) == (recipe.epochs, "epochs")
+    given = Settings.of("strong", "medium", epochs=9, readout="sum", hidden=16, ties=None)
+    assert (given.epochs, given.stop_patience, given.batch_size) == (9, 9, 128)
+    assert given.network() == recipe.network() | {"readout": "sum", "hidden": 16}
+    assert Settings.of("paper", "small") == Settings()
+    with pytest.raises(GraphTransplantError, match="`recipe` must be one of paper, strong; got"):
+        Settings.of("stronger", "small")
+
+
+def test_records_of_two_recipes_are_not_mixed(tmp_path: Path) -> None:
+    given = {"methods": ["vanilla"], "epochs": 1, "folds": 3, "layers": 1, "out": tmp_path}
+    data = gt.load("motifs", graphs=30)
+    results = gt.compare(data, recipe="strong", **given)
+    assert {record["settings"]["recipe"] for record in results.records} == {"strong"}
+    # The best epoch of a cosine is one of the last: no reason to advise more.
+    assert not any("more epochs" in note for note in results.notes)
+    with pytest.raises(GraphTransplantError, match="records of another comparison"):
+        gt.compare(data, **given)
+    assert Settings.complete({"folds": 3})["recipe"] == "paper"
+
+
+@pytest.mark.parametrize("method", ["vanilla", "transplant-dp", "transplant-ep", "manifold-mixup"])
+def test_a_trial_with_an_attack(method: str) -> None:
+    store = gt.load("motifs", graphs=60)
+    settings = Settings.of("strong", "small", epochs=2, hidden=8, attack=(0.05,))
+    record = run_trial(store, Trial(method, "gcs", 2, 0, 0), settings, fingerprint="", source="")
+    assert all(math.isfinite(point["train_loss"]) for point in record["curve"])
+    assert record["attacked"]
+
+
+def test_explainers_see_the_same_network() -> None:
+    store = gt.load("motifs", graphs=12)
+    model = GraphClassifier.for_data(store, layers=2, seed=0, **EVERYTHING)
+    model.run(store.batch(range(12)))
+    explained, batch = LogProbabilities(model.eval()).eval(), store.batch([0, 1])
+    found = explained(explained.inputs_of(batch), batch.edge_index, batch.batch)
+    torch.testing.assert_close(found, model.run(batch).logits.log_softmax(1))
+
+
+def test_methods_refuse_what_they_refused() -> None:
+    store = gt.load("motifs", graphs=12)
+    models = [GraphClassifier.for_data(store, **RECIPES[name].network()) for name in RECIPES]
+    for method in METHODS:
+        assert len({refusal(method, model, store) for model in models}) == 1
