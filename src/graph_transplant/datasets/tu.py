@@ -49,7 +49,7 @@ Floats = npt.NDArray[np.float32]
 
 # Raise it whenever the same files would be read into a different store.
 _READER_VERSION: Final = 1
-_EDGES_AT_ONCE: Final = 1 << 20
+_EDGES_AT_ONCE: Final = 1 << 18
 # One-hot columns take memory in proportion to the largest label: refuse what no machine would hold.
 _MAX_ONE_HOT: Final = 1 << 30
 _SUBFOLDERS: Final = ("tu",)
@@ -181,34 +181,38 @@ def _read(parts: Parts) -> GraphStore:
         label_names = [str(value) for value in values]
     else:
         y = _read_attributes(parts, "graph_attributes", graphs)
-    attributes = _read_attributes(parts, "node_attributes", total)
-    x = np.concatenate((attributes, _read_one_hot(parts, "node_labels", total)), axis=1)
+    x, num_continuous = _read_features(parts, "node", total)
     edges = _read_edges(parts, nodes)
-    edge_attr = np.concatenate(
-        (
-            _read_attributes(parts, "edge_attributes", edges.lines),
-            _read_one_hot(parts, "edge_labels", edges.lines),
-        ),
-        axis=1,
-    )
+    edge_attr, _ = _read_features(parts, "edge", edges.lines)
     return GraphStore(
-        x=torch.from_numpy(x) if x.shape[1] else None,
+        x=None if x is None else torch.from_numpy(x),
         edge_index=torch.from_numpy(edges.ends),
         y=torch.from_numpy(y),
         node_counts=torch.from_numpy(nodes.counts),
         edge_counts=torch.from_numpy(edges.counts),
-        edge_attr=torch.from_numpy(edge_attr[edges.line]) if edge_attr.shape[1] else None,
+        edge_attr=None if edge_attr is None else torch.from_numpy(edge_attr[edges.line]),
         name=parts.name,
         task="regression" if label_names is None else "multiclass",
         label_names=label_names,
-        num_continuous=attributes.shape[1],
+        num_continuous=num_continuous,
     )
+
+
+def _read_features(parts: Parts, kind: str, lines: int) -> tuple[Floats | None, int]:
+    """Attributes and one-hot labels of nodes or edges, and the number of attributes."""
+    columns = []
+    if f"{kind}_attributes" in parts:
+        columns.append(_read_attributes(parts, f"{kind}_attributes", lines))
+    continuous = columns[0].shape[1] if columns else 0
+    if f"{kind}_labels" in parts:
+        columns.append(_read_one_hot(parts, f"{kind}_labels", lines))
+    if len(columns) > 1:
+        columns = [np.concatenate(columns, axis=1)]
+    return (columns[0] if columns else None), continuous
 
 
 def _read_attributes(parts: Parts, part: str, lines: int) -> Floats:
     """Real numbers, float32 ``[lines, columns]``."""
-    if part not in parts:
-        return np.empty((lines, 0), dtype=np.float32)
     table = parts.table(part, whole=False, lines=lines)
     with np.errstate(over="ignore"):
         values = table.astype(np.float32)
@@ -218,8 +222,6 @@ def _read_attributes(parts: Parts, part: str, lines: int) -> Floats:
 
 def _read_one_hot(parts: Parts, part: str, lines: int) -> Floats:
     """Labels as one-hot columns, from the smallest to the largest value of each."""
-    if part not in parts:
-        return np.empty((lines, 0), dtype=np.float32)
     table: Ints = parts.table(part, whole=True, lines=lines)
     low = table.min(axis=0)
     # Python integers: the span of absurd labels must not wrap around.
@@ -270,20 +272,24 @@ def _read_edges(parts: Parts, nodes: _Nodes) -> _Edges:
     nearly all data sets it fits in 32 bits, so that the 24.6 million edges of COLLAB take 100 MB.
     """
     total, width = len(nodes.graph), int(nodes.counts.max())
-    dtype = np.int32 if total * width <= np.iinfo(np.int32).max else np.int64
+    dtype: Any = np.int32 if total * width <= np.iinfo(np.int32).max else np.int64
+    # Key of a row's first column, in the graph; the last is behind the last row.
+    first_key = np.arange(total + 1, dtype=dtype) * dtype(width)
+    base = first_key[:-1] - nodes.start[nodes.graph]
     attributed = "edge_labels" in parts or "edge_attributes" in parts
     keys, kept, lines = [], [], 0
     with parts.numbers("A", whole=True, columns=2) as numbers:
         while len(pairs := numbers.take(_EDGES_AT_ONCE)):
-            beyond = (pairs < 1) | (pairs > total)
-            numbers.check(beyond, f"nodes are numbered from 1 to {total}")
-            row, column = (pairs - 1).T
-            graph = nodes.graph[row]
-            numbers.check(graph != nodes.graph[column], "the edge joins two graphs")
-            proper = np.flatnonzero(row != column)
-            keys.append((row * width + (column - nodes.start[graph]))[proper].astype(dtype))
+            if pairs.min() < 1 or pairs.max() > total:
+                beyond = (pairs < 1) | (pairs > total)
+                numbers.check(beyond, f"nodes are numbered from 1 to {total}")
+            row, column = pairs.T.astype(dtype) - dtype(1)
+            crossing = nodes.graph[row] != nodes.graph[column]
+            numbers.check(crossing, "the edge joins two graphs")
+            proper = row != column
+            keys.append((base[row] + column)[proper])
             if attributed:
-                kept.append(proper + lines)
+                kept.append(np.flatnonzero(proper) + lines)
             lines += len(pairs)
     if not lines:
         raise DataError(f"{parts.label('A')}: is empty")
@@ -295,11 +301,13 @@ def _read_edges(parts: Parts, nodes: _Nodes) -> _Edges:
         key, first = np.unique(key, return_index=True)
         line = np.concatenate(kept)[first]
     else:
-        key.sort()
+        key.sort(kind="stable")  # twice as fast as the default here
         repeated = np.flatnonzero(key[1:] == key[:-1])
         key = np.delete(key, repeated) if len(repeated) else key
+    row_ptr = np.searchsorted(key, first_key)
+    degree = np.diff(row_ptr)
     ends = np.empty((2, len(key)), dtype=np.int32)
-    np.divmod(key, dtype(width), out=(ends[0], ends[1]), casting="unsafe")
-    graph = nodes.graph[ends[0]]
-    ends[0] -= nodes.start[graph]
-    return _Edges(ends, np.bincount(graph, minlength=len(nodes.counts)), lines, line)
+    ends[0] = np.repeat(np.arange(total, dtype=np.int32) - nodes.start[nodes.graph], degree)
+    ends[1] = key - np.repeat(first_key[:-1], degree)
+    counts = np.diff(row_ptr[np.append(nodes.start, total)])
+    return _Edges(ends, counts, lines, line)
