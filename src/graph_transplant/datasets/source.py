@@ -239,11 +239,9 @@ class Numbers:
                 f"{self.label}, line 1: expected {self._columns} values, got {values.shape[1]}"
             )
         self._taken, self._last = self._taken + len(values), len(values)
-        if exactly and len(values) != lines:
-            raise DataError(
-                f"{self.label}: has {self._taken} lines, fewer than there are graphs, nodes or "
-                "edges"
-            )
+        if exactly and len(values) < (lines or 0):
+            needed = self._taken - self._last + (lines or 0)
+            raise DataError(f"{self.label}: has {self._taken} lines, expected at least {needed}")
         return values
 
     def check(self, wrong: npt.NDArray[np.bool_], problem: str) -> None:
@@ -254,10 +252,7 @@ class Numbers:
         """Raise an error if there are further lines."""
         lines = self._taken
         if len(self.take(1)):
-            raise DataError(
-                f"{self.label}: has more than {lines} lines, which is how many graphs, nodes or "
-                "edges there are"
-            )
+            raise DataError(f"{self.label}: has more than the expected {lines} lines")
 
     def _fail(self, error: Exception) -> NoReturn:
         """Raise an error that names the first bad line."""
