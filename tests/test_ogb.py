@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 import torch
 
-from graph_transplant.datasets import catalogue, load, ogb
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.datasets import catalogue, load, ogb, places
+from graph_transplant.datasets.source import opened
+from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 
 Tables = dict[str, np.ndarray]
@@ -158,7 +159,6 @@ def test_graphs_are_those_of_the_tables(
     name: str, piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ogb, "_PIECE_EDGES", piece)
-    monkeypatch.setattr("graph_transplant.datasets.tu._CHUNK", 1 << 18)
     tables = make_tables(name)
     write_folder(tmp_path / name.replace("-", "_"), tables)
     store = load(name, root=tmp_path)
@@ -257,42 +257,40 @@ def lines(count: int, text: str = "0") -> str:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ({"num_edge_list": lines(3)}, r"num-edge-list\.csv\.gz: has 3 lines, expected 12"),
-        ({"num_node_list": "0\n" + lines(11, "5")}, "num-node-list.*line 1: expected at least 1"),
-        ({"num_edge_list": "1\n-1\n" + lines(10)}, "num-edge-list.*line 2: expected at least 0"),
-        ({"num_node_list": lines(12, "1,2")}, "num-node-list.*line 1: expected one value, got 2"),
-        ({"num_node_list": lines(11, "1") + "x\n"}, "num-node-list.*line 12: expected a whole num"),
-        ({"graph_label": lines(11)}, r"graph-label.*has 11 lines, expected 12, one for each graph"),
-        ({"graph_label": lines(13)}, "graph-label.*more than the expected 12 lines"),
+        ({"num_edge_list": lines(3)}, r"num-edge-list\.csv\.gz: has 3 lines, expected at least 12"),
         (
-            {"graph_label": lines(11) + "37\n"},
-            "graph-label.*line 12: expected a class from 0 to 36",
+            {"num_node_list": "0\n" + lines(11, "5")},
+            "num-node-list.*line 1: expected a number from",
         ),
-        ({"graph_label": "0.5\n" + lines(11)}, "graph-label.*line 1: expected a class"),
-        ({"graph_label": "nan\n" + lines(11)}, "graph-label.*line 1: expected a class"),
-        ({"edge": "0,1\n"}, r"edge\.csv\.gz: has 1 lines, expected \d+, one for each edge"),
-        ({"edge": lines(2, "0,1,2")}, r"edge\.csv\.gz, line 1: expected 2 values, got 3"),
-        ({"edge": ""}, r"edge\.csv\.gz: is empty"),
+        ({"num_node_list": lines(12, "1,2")}, "num-node-list.*line 1: expected 1 values, got 2"),
+        ({"graph_label": lines(13)}, "graph-label.*more than the expected 12 lines"),
+        ({"graph_label": lines(11) + "37\n"}, "line 12: expected a class from 0 to 36"),
+        ({"edge": "0,1\n"}, r"edge\.csv\.gz: has 1 lines, expected at least \d+"),
+        ({"edge": lines(99, "0,77")}, r"edge\.csv\.gz, line 1: its graph has no such node"),
         ({"edge_feat": lines(999, "0,0,0,0,0,0,0")}, "edge-feat.*more than the expected"),
-        ({"edge_feat": lines(999, "0,0,0,0,0,0")}, "edge-feat.*line 1: expected 7 values, got 6"),
         (
             {"edge_feat": lines(4, "0,0,0,0,0,0,0") + lines(99, "0,0,inf,0,0,0,0")},
             "edge-feat.*line 5: expected finite numbers",
         ),
         ({"train": "0\n12\n"}, "train.*line 2: expected the number of a graph, 0 to 11"),
         ({"train": "0\n1\n0\n"}, "train.*line 3: this graph was listed before"),
-        ({"test": "{train}"}, "test.*line 1: this graph was listed before"),
-        ({"test": "{part}"}, "graph 3 is in none of train"),
+        ({"test": "4\n"}, "graph 3 is in none of train"),
     ],
 )
-def test_bad_tables_are_named(texts: dict[str, str], message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("piece", [1, 1 << 19])
+def test_bad_tables_are_named(
+    piece: int,
+    texts: dict[str, str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ogb, "_PIECE_EDGES", piece)
     tables = make_tables("ogbg-ppa")
     # Graphs 3 and 4 test, the others train or validate.
     for part, chosen in (("train", range(5, 12)), ("valid", range(3)), ("test", (3, 4))):
         tables[f"split/species/{part}"] = np.array(chosen)
-    filled = {"{train}": text_of(tables["split/species/train"]), "{part}": "4\n"}
-    given = {key: filled.get(text, text) for key, text in texts.items()}
-    folder = write_folder(tmp_path / "ogbg_ppa", tables, **given)
+    folder = write_folder(tmp_path / "ogbg_ppa", tables, **texts)
     with pytest.raises(DataError, match=message) as caught:
         load(folder)
     assert str(folder) in str(caught.value)
@@ -300,29 +298,11 @@ def test_bad_tables_are_named(texts: dict[str, str], message: str, tmp_path: Pat
     assert not list((tmp_path / "cache").rglob("*.*"))
 
 
-@pytest.mark.parametrize("piece", [1, 1 << 19])
-def test_an_edge_to_a_missing_node_is_named(
-    piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ogb, "_PIECE_EDGES", piece)
-    tables = make_tables("ogbg-ppa")
-    graph = int(tables["raw/num-edge-list"].nonzero()[0][-1])
-    line = int(tables["raw/num-edge-list"][:graph].sum())
-    assert line
-    tables["raw/edge"][line] = (0, 77)
-    folder = write_folder(tmp_path / "ogbg_ppa", tables)
-    last = tables["raw/num-node-list"][graph] - 1
-    message = rf"line {line + 1}: an edge of graph {graph} joins nodes 0 and 77, .*0 to {last}$"
-    with pytest.raises(DataError, match=message):
-        load(folder)
-
-
 def test_a_category_that_is_none_is_named(tmp_path: Path) -> None:
     tables = make_tables("ogbg-molhiv")
     tables["raw/node-feat"][7, 1] = 5
     folder = write_folder(tmp_path / "ogbg_molhiv", tables)
-    message = "node-feat.*line 8: value 2 is 5, expected a category from 0 to 4"
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=r"node-feat.*line 8: expected categories below 119, 5, 12"):
         load(folder)
 
 
@@ -340,29 +320,9 @@ def test_files_that_are_no_data_set(tmp_path: Path) -> None:
     assert ogb.find("ogbg-ppa", tmp_path) is None
     with pytest.raises(DataError, match=r"not an OGB data set; expected .* ogbg_molhiv, ogbg_ppa"):
         ogb.load(tmp_path / "ogbg_ppa")
-    with pytest.raises(DataError, match="no such file or folder"):
-        ogb.load(tmp_path / "missing")
     (tmp_path / "ogbg_ppa.zip").write_bytes(b"PK, or is it?")
     with pytest.raises(DataError, match="not a readable zip archive"):
         load("ogbg-ppa", root=tmp_path)
-    folder = write_folder(tmp_path / "made" / "ogbg_ppa", make_tables("ogbg-ppa"))
-    (folder / "raw" / "edge.csv.gz").write_bytes(b"not packed")
-    with pytest.raises(DataError, match=r"edge\.csv\.gz: cannot be read"):
-        load(folder)
-    whole = gzip.compress(b"0,1\n" * 99)
-    (folder / "raw" / "edge.csv.gz").write_bytes(whole[:-9])
-    with pytest.raises(DataError, match=r"edge\.csv\.gz: cannot be read"):
-        load(folder)
-
-
-def test_packed_zeros_do_not_fill_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ogb, "_MAX_LINE", 1 << 20)
-    folder = write_folder(tmp_path / "ogbg_ppa", make_tables("ogbg-ppa"))
-    (folder / "raw" / "edge.csv.gz").write_bytes(gzip.compress(b"0" * (3 << 20)))
-    with pytest.raises(DataError, match=r"edge\.csv\.gz: cannot be read \(a line is longer than 1"):
-        load(folder)
 
 
 def test_an_archive_writes_nowhere_and_is_read_once(tmp_path: Path) -> None:
@@ -428,21 +388,9 @@ def test_an_answer_that_is_no_archive(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(DataError, match=message):
         load("ogbg-ppa", root=tmp_path / "root")
     assert list((tmp_path / "root").iterdir()) == []
-    monkeypatch.setattr(ogb, "_MAX_DOWNLOAD", 3)
+    monkeypatch.setattr(places, "_MAX_DOWNLOAD", 3)
     with pytest.raises(DataError, match="larger than 0 GiB, given up"):
         load("ogbg-ppa", root=tmp_path / "root")
-
-
-def test_options_are_refused_before_anything_is_downloaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(urllib.request, "urlopen", answer(b"", asked))
-    with pytest.raises(
-        GraphTransplantError, match="'ogbg-ppa' has no option 'seed'; it takes none"
-    ):
-        load("ogbg-ppa", seed=1)
-    assert asked == []
 
 
 def test_without_the_package_the_error_says_what_to_install(
@@ -456,19 +404,6 @@ def test_without_the_package_the_error_says_what_to_install(
     tables = make_tables("ogbg-molhiv")
     write_folder(tmp_path / "ogbg_molhiv", tables)
     check_against_numpy(load("ogbg-molhiv", root=tmp_path), "ogbg-molhiv", tables)
-
-
-def test_a_package_without_the_table_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "ogb").mkdir()
-    (tmp_path / "ogb" / "__init__.py").touch()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "ogb", raising=False)
-    with pytest.raises(
-        DataError, match=r"address of data set 'ogbg-ppa' cannot be read from .*csv"
-    ):
-        load("ogbg-ppa")
 
 
 def test_the_package_is_not_imported(tmp_path: Path) -> None:
@@ -552,7 +487,7 @@ def test_ogbg_molhiv(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     counts |= {"num-node-list": 200, "num-edge-list": 200}
     files = ogb._open(place)
     for part, count in counts.items():
-        with files.open(part) as table:
+        with opened(files.path, files.files[part]) as table:
             kept = b"".join(table.readline() for _ in range(count))
         (tmp_path / f"{part}.csv.gz").write_bytes(gzip.compress(kept))
     check_against_ogb(store.subset(range(200)), reader, tmp_path, edges)

@@ -438,7 +438,7 @@ def _unknown_name(name: str, root: str | Path | None) -> str:
     rest = [info.name for info in _KNOWN if info.name not in close]
     return (
         f"unknown data set {name!r}; known are {', '.join(close + rest)} and other names of the TU "
-        f"collection, or give the path of a folder or zip archive. {tu.places(name, root)}"
+        f"collection, or give the path of a folder or zip archive. {tu.looked_for(name, root)}"
     )
 
 

@@ -41,7 +41,8 @@ from graph_transplant.datasets.networks import (
     read_networks,
     stream_networks,
 )
-from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec, opened, quoted
+from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec, quoted
+from graph_transplant.datasets.source import opened
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore
 

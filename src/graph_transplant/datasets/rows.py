@@ -7,17 +7,13 @@ finds out what task they set; the :class:`TargetCodec` it ends in turns them int
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -240,38 +236,6 @@ def lacks_target(reason: str) -> bool:
         (True, False)
     """
     return reason == NO_TARGET or reason.startswith(f"{NO_TARGET} (")
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, packed with gzip or not as its first bytes say.
-
-    Args:
-        path: The file.
-
-    Raises:
-        DataError: If it cannot be opened, or whatever else goes wrong while it is read.
-
-    Example:
-        >>> with opened(Path("no/such/file.csv")) as file:
-        ...     pass
-        Traceback (most recent call last):
-        ...
-        graph_transplant.errors.DataError: there is no file no/such/file.csv
-    """
-    try:
-        with path.open("rb") as file:
-            if file.peek(2)[:2] != b"\x1f\x8b":
-                yield file
-                return
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                yield cast("IO[bytes]", unpacked)
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: cannot be unpacked ({error})") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:

@@ -40,9 +40,9 @@ from graph_transplant.datasets.rows import (
     TargetScan,
     check_codec,
     check_readable,
-    opened,
     quoted,
 )
+from graph_transplant.datasets.source import opened
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 

@@ -1,0 +1,508 @@
+"""Damaged and hostile input files: each must end in a clear error or in graphs.
+
+Takes a sound file of every format, damages it in many ways and reads what comes out. A case fails
+if it raises anything but a ``GraphTransplantError`` of one line, takes too long or too much memory,
+or changes a file beside it. All randomness is seeded::
+
+    python benchmarks/fuzz_inputs.py --mutations 1000
+
+``tests/test_hostile.py`` runs one truncated, one flipped and one exploding file of every format.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import resource
+import signal
+import struct
+import sys
+import tempfile
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from graph_transplant.models.predict import predict_table
+
+from graph_transplant import GraphStore, TrainedModel, load, stream, train
+from graph_transplant.errors import GraphTransplantError
+
+# Of computing, not of waiting for a machine that has other things to do.
+SECONDS = 5.0
+# Beyond what the process has already.
+MEMORY = 1 << 30
+LONGEST_MESSAGE = 3000
+
+# ------------------------------------------------------------------ the judge
+
+
+class Hang(BaseException):
+    """A case took too long. No `except Exception` stops it."""
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Limit time and memory, as Linux does."""
+
+    def alarm(number: int, frame: Any) -> None:
+        raise Hang(f"took more than {SECONDS} s")
+
+    before = signal.signal(signal.SIGPROF, alarm)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, limits[1]))
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def tree(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of change of every file."""
+    paths = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
+    return {path: (os.lstat(path).st_size, os.lstat(path).st_mtime_ns) for path in paths}
+
+
+def outcome(use: Callable[[Path], None], path: Path) -> tuple[str, str]:
+    """Read a file; return how it ended, and what is wrong with that."""
+    before = tree(path.parent)
+    ended, problem = "read", ""
+    try:
+        with guarded():
+            use(path)
+    except GraphTransplantError as error:
+        ended, problem = "refused", "" if one_line(str(error)) else f"message {str(error)[:200]!r}"
+    except (Exception, Hang) as error:  # noqa: BLE001 - whatever else comes is the finding
+        ended, problem = "failed", f"{type(error).__name__}: {str(error)[:300]}"
+    if tree(path.parent) != before:
+        ended, problem = "failed", f"files changed; {problem}"
+    return ended, problem
+
+
+def one_line(text: str) -> bool:
+    """Whether a message can be shown on one line."""
+    return 0 < len(text) < LONGEST_MESSAGE and not re.search(r"[\n\r\0]", text)
+
+
+# ------------------------------------------------------------------ ways to read
+
+
+def use_store(store: GraphStore) -> None:
+    """Do with a store what everybody does."""
+    batch = store.batch(torch.arange(len(store)))
+    assert batch.num_graphs == len(store)
+    assert batch.x is None or bool(torch.isfinite(batch.x).all())
+    assert store.fingerprint()
+    assert repr(store)
+    assert all(one_line(item.reason) for item in store.skipped)
+
+
+def read(options: dict[str, Any], path: Path) -> None:
+    """Load and stream a file; every row is a graph or has a reason why it is none."""
+    plain = {key: value for key, value in options.items() if key != "target"}
+    for given in (plain, {**options, "targets": True}):
+        number = 1
+        for chunk in stream(path, rows_per_chunk=4, **given):
+            rows = set(range(number, number + len(chunk)))
+            graphs: set[int] = set()
+            if chunk.store is not None:
+                use_store(chunk.store)
+                assert chunk.store.rows is not None
+                graphs = set(chunk.store.rows.number.tolist())
+            assert graphs | set(chunk.problems) == rows
+            assert not graphs & set(chunk.problems)
+            assert all(one_line(reason) for reason in chunk.problems.values())
+            # What is written to a table later has to be text.
+            "".join(chunk.ids).encode()
+            number += len(chunk)
+    use_store(load(path, **options))
+
+
+def use_model(path: Path) -> None:
+    """Load the model in whose folder a file lies, and predict."""
+    model = TrainedModel.load(path.parent)
+    assert repr(model)
+    with tempfile.TemporaryDirectory() as out:
+        predict_table(model, path.parent.parent / "rows.jsonl", Path(out) / "predictions.csv")
+
+
+# ------------------------------------------------------------------ sound files and bombs
+
+
+@dataclass(frozen=True)
+class Input:
+    """A sound file, one that explodes, and how they are used.
+
+    Attributes:
+        name: Name of the file.
+        sound: Its content.
+        bomb: Content of a small file that asks for far too much.
+        use: Reads it.
+        write: Writes a content to a folder that holds what else is needed; returns the file.
+    """
+
+    name: str
+    sound: bytes
+    bomb: bytes
+    use: Callable[[Path], None]
+    write: Callable[[Path, str, bytes], Path]
+
+
+def write_file(folder: Path, name: str, content: bytes) -> Path:
+    """Write a file alone into a folder."""
+    path = folder / "in" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+CSV = (
+    b"id,smiles,toxic,dose\n"
+    b"a1,CCO,0,1.5\nb2,c1ccccc1O,1,2.25\nc3,CC(=O)Nc1ccc(O)cc1,0,3\nd4,[Na+].[Cl-],1,\n"
+    b'"e,5",C#N,0,-4.5\nf6,O=C(O)c1ccccc1OC(C)=O,1,6e-3\n'
+)
+TU = {
+    "A": b"1, 2\n2, 1\n3, 4\n4, 3\n4, 5\n5, 4\n6, 7\n7, 6\n",
+    "graph_indicator": b"1\n1\n2\n2\n2\n3\n3\n",
+    "graph_labels": b"1\n-1\n1\n",
+    "node_labels": b"0\n1\n2\n1\n0\n2\n2\n",
+    "node_attributes": b"0.5, 1\n1.5, 2\n2.5, 3\n3.5, 4\n4.5, 5\n5.5, 6\n6.5, 7\n",
+    "edge_labels": b"0\n0\n1\n1\n0\n0\n1\n1\n",
+}
+OGB = {
+    "raw/num-node-list": b"2\n1\n3\n2\n",
+    "raw/num-edge-list": b"1\n0\n2\n1\n",
+    "raw/graph-label": b"0\n1\n0\n1\n",
+    "raw/edge": b"0,1\n0,1\n1,2\n1,0\n",
+    "raw/edge-feat": b"0,0,0\n1,0,1\n0,0,0\n3,0,1\n",
+    "raw/node-feat": b"5,0,4,5,3,0,2,0,0\n" * 8,
+    "split/scaffold/train": b"0\n1\n",
+    "split/scaffold/valid": b"2\n",
+    "split/scaffold/test": b"3\n",
+}
+
+
+def packed(start: bytes, unit: bytes, size: int = 1 << 30) -> bytes:
+    """Far more than may be unpacked: the parts of a gzip file may repeat."""
+    part = gzip.compress(unit * ((16 << 20) // len(unit)), 6, mtime=0)
+    return gzip.compress(start, mtime=0) + part * (size >> 24)
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    """An archive of some files."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return content.getvalue()
+
+
+def tu_zip(**changes: bytes) -> bytes:
+    """A TU data set, with other texts for some of its files."""
+    return zipped({f"tiny/tiny_{part}.txt": text for part, text in {**TU, **changes}.items()})
+
+
+def ogb_zip(packed_edges: bytes | None = None) -> bytes:
+    """A data set like ogbg-molhiv."""
+    tables = {name: gzip.compress(text, 1, mtime=0) for name, text in OGB.items()}
+    tables["raw/edge"] = packed_edges or tables["raw/edge"]
+    return zipped({f"hiv/{name}.csv.gz": table for name, table in tables.items()})
+
+
+def json_lines() -> bytes:
+    """Six graphs with labels and numbers."""
+    lines = []
+    for graph in range(6):
+        nodes = [{"id": n, "label": "CNO"[n % 3], "x": [n / 4, graph]} for n in range(3 + graph)]
+        edges = [{"source": n, "target": n + 1, "label": n % 2, "x": 0.5} for n in range(2 + graph)]
+        lines.append({"id": f"g{graph}", "nodes": nodes, "edges": edges, "y": graph % 2})
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def sdf() -> bytes:
+    """Four molecules."""
+    from rdkit import Chem
+
+    records = []
+    for number, smiles in enumerate(("CCO", "c1ccccc1", "CC(=O)N", "C#N")):
+        block = Chem.MolToMolBlock(Chem.MolFromSmiles(smiles))
+        records.append(f"{block}> <toxic>\n{number % 2}\n\n$$$$\n")
+    return "".join(records).encode()
+
+
+def huge_tensor(content: bytes) -> bytes:
+    """A safetensors file whose first tensor claims to be huge."""
+    size = struct.unpack("<Q", content[:8])[0]
+    head = json.loads(content[8 : 8 + size])
+    name = next(key for key in head if key != "__metadata__")
+    head[name]["shape"] = [1 << 40, *head[name]["shape"][1:]]
+    text = json.dumps(head).encode()
+    return struct.pack("<Q", len(text)) + text + content[8 + size :]
+
+
+def inputs(folder: Path) -> Iterator[Input]:
+    """A sound file of every format; models and stores are made in a folder first."""
+    table = {"smiles": "smiles", "target": "toxic", "id": "id"}
+    lines = json_lines()
+    rows = partial(read, table)
+    yield Input("mine.csv", CSV, CSV + b'x,"' + b"C" * (20 << 20) + b'",1,1\n', rows, write_file)
+    yield Input(
+        "mine.csv.gz",
+        gzip.compress(CSV, mtime=0),
+        packed(b"id,smiles,toxic\n", b"C"),
+        rows,
+        write_file,
+    )
+    toxic = partial(read, {"target": "toxic"})
+    yield Input("mine.tsv", CSV.replace(b",", b"\t"), b"\t" * (20 << 20), toxic, write_file)
+    yield Input("mine.sdf", sdf(), sdf() + b"  1  2  0" * (2 << 20), toxic, write_file)
+    graphs = partial(read, {})
+    yield Input("mine.jsonl", lines, lines + b"[" * 200_000 + b"\n" + lines, graphs, write_file)
+    deep = packed(b'{"nodes": ', b"[")
+    yield Input("mine.jsonl.gz", gzip.compress(lines, mtime=0), deep, graphs, write_file)
+    nodes = tu_zip(graph_indicator=b"1\n" * (150 << 20))
+    yield Input("tiny.zip", tu_zip(), nodes, graphs, write_file)
+    blank = ogb_zip(packed(b"0,1\n", b"\n"))
+    yield Input("ogbg_molhiv.zip", ogb_zip(), blank, graphs, write_file)
+    (folder / "rows.jsonl").write_bytes(lines * 5)
+    store = load(folder / "rows.jsonl")
+    store.save(folder / "made.safetensors")
+    content = (folder / "made.safetensors").read_bytes()
+    yield Input("mine.safetensors", content, huge_tensor(content), graphs, write_file)
+    (folder / "rows.jsonl").write_bytes(lines)
+    small = {"hidden": 4, "layers": 1, "epochs": 1, "split": "random"}
+    train(store, method="vanilla", **small).save(folder / "made")
+    described = (folder / "made" / "model.json").read_bytes()
+    weights = (folder / "made" / "weights.safetensors").read_bytes()
+
+    def write_model(place: Path, name: str, changed: bytes) -> Path:
+        (place / "model").mkdir(exist_ok=True)
+        model = described
+        if name == "weights.safetensors":
+            # Whoever changes the weights on purpose changes their checksum, too.
+            digest = hashlib.sha256(changed).hexdigest()
+            model = json.dumps({**json.loads(described), "weights_sha256": digest}).encode()
+        for file, text in {"model.json": model, "weights.safetensors": weights}.items():
+            (place / "model" / file).write_bytes(changed if file == name else text)
+        return place / "model" / name
+
+    yield Input("model.json", described, b'{"a":' * 100_000, use_model, write_model)
+    yield Input("weights.safetensors", weights, huge_tensor(weights), use_model, write_model)
+
+
+# ------------------------------------------------------------------ damage
+
+HUGE = (
+    b"1e400",
+    b"-1e39",
+    b"9" * 5000,
+    b"NaN",
+    b"Infinity",
+    b"-1",
+    b"0x10",
+    b"1_000",
+    b"9223372036854775808",
+    b"2147483648",
+    "٣".encode(),
+    b"null",
+    b"",
+)
+PIECES = (
+    b"\0",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b"\n",
+    b"\r",
+    b'"',
+    b",",
+    b"[" * 3000,
+    b'{"a":' * 3000,
+    b"$$$$\n",
+    b"<script>",
+    "😀".encode(),
+    b"\\ud800",
+    b"A" * 20_000,
+    b"\x1f\x8b",
+    b"PK\x03\x04",
+    b"../../x",
+)
+ODD_VALUES = (None, True, -1, 1.5, 1e308, 10**30, "", "A" * 20_000, "../x", [], {}, ["a", "a"])
+
+
+def truncated(rng: random.Random, content: bytes) -> bytes:
+    """Cut the end off."""
+    return content[: rng.randrange(len(content))]
+
+
+def flipped(rng: random.Random, content: bytes) -> bytes:
+    """Change single bits."""
+    changed = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2, 8, 40))):
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def overwritten(rng: random.Random, content: bytes) -> bytes:
+    """Put noise in the place of some bytes."""
+    start = rng.randrange(len(content))
+    noise = rng.randbytes(rng.choice((1, 4, 30)))
+    return content[:start] + noise + content[start + len(noise) :]
+
+
+def inserted(rng: random.Random, content: bytes) -> bytes:
+    """Put something odd between."""
+    start = rng.randrange(len(content) + 1)
+    return content[:start] + rng.choice(PIECES) + content[start:]
+
+
+def cut_out(rng: random.Random, content: bytes) -> bytes:
+    """Leave some bytes out."""
+    start = rng.randrange(len(content))
+    return content[:start] + content[start + rng.randrange(1, 60) :]
+
+
+def repeated(rng: random.Random, content: bytes) -> bytes:
+    """Repeat some bytes."""
+    start = rng.randrange(len(content))
+    stop = start + rng.randrange(1, 80)
+    return content[:stop] + content[start:stop] * rng.choice((1, 2, 50)) + content[stop:]
+
+
+def huge_number(rng: random.Random, content: bytes) -> bytes:
+    """Put an odd number in the place of another."""
+    found = list(re.finditer(rb"-?[0-9]+(\.[0-9]+)?", content))
+    if not found:
+        return truncated(rng, content)
+    match = rng.choice(found)
+    return content[: match.start()] + rng.choice(HUGE) + content[match.end() :]
+
+
+def lines_shuffled(rng: random.Random, content: bytes) -> bytes:
+    """Change the order of the lines."""
+    lines = content.splitlines(keepends=True)
+    rng.shuffle(lines)
+    return b"".join(lines)
+
+
+def odd_json(rng: random.Random, content: bytes) -> bytes:
+    """Change a value of the JSON in a file: of a line of it, of all of it, or of its header."""
+    try:
+        size = struct.unpack("<Q", content[:8])[0]
+        text, start = content[8 : 8 + size], 8
+        value = json.loads(text)
+    except (ValueError, struct.error):
+        text = max(content.splitlines() or [b""], key=len)
+        start = content.find(text)
+        try:
+            value = json.loads(text if text.startswith(b"{") else content)
+            text = text if text.startswith(b"{") else content
+        except ValueError:
+            return flipped(rng, content)
+    changed = json.dumps(odd_value(rng, value)).encode()
+    head = struct.pack("<Q", len(changed)) if start == 8 and size == len(text) else content[:start]
+    return head + changed + content[start + len(text) :]
+
+
+def odd_value(rng: random.Random, value: Any) -> Any:
+    """Replace, drop or double something in a JSON value, however deep it lies."""
+    if isinstance(value, dict) and value and rng.random() < 0.85:
+        key = rng.choice(sorted(value))
+        if rng.random() < 0.15:
+            return {k: v for k, v in value.items() if k != key}
+        return {**value, key: odd_value(rng, value[key])}
+    if isinstance(value, list) and value and rng.random() < 0.7:
+        place = rng.randrange(len(value))
+        if rng.random() < 0.3:
+            return value + value[place:]
+        return [*value[:place], odd_value(rng, value[place]), *value[place + 1 :]]
+    return rng.choice(ODD_VALUES)
+
+
+DAMAGES = (
+    truncated,
+    flipped,
+    overwritten,
+    inserted,
+    cut_out,
+    repeated,
+    huge_number,
+    lines_shuffled,
+    odd_json,
+)
+
+
+def damaged(seed: int, content: bytes, count: int) -> Iterator[tuple[str, bytes]]:
+    """Damage some content in many ways, some of them two at once."""
+    rng = random.Random(seed)
+    for number in range(count):
+        damage = DAMAGES[number % len(DAMAGES)]
+        result, names = damage(rng, content), damage.__name__
+        if result and number % 5 == 4:
+            second = rng.choice(DAMAGES)
+            result, names = second(rng, result), f"{names}+{second.__name__}"
+        yield f"{number} ({names})", result
+
+
+def inner_damage(seed: int, count: int) -> Iterator[tuple[str, str, bytes]]:
+    """Sound archives with damaged texts in them: the file, what was done, and the content."""
+    for number, (part, text) in enumerate(TU.items()):
+        for name, content in damaged(seed + number, text, count):
+            yield "tiny.zip", f"{part} {name}", tu_zip(**{part: content})
+    for name, content in damaged(seed, OGB["raw/edge"], count):
+        yield "ogbg_molhiv.zip", f"edge {name}", ogb_zip(gzip.compress(content, 1, mtime=0))
+
+
+# ------------------------------------------------------------------ the command
+
+
+def main() -> int:
+    """Damage and read; print counts, and whatever went wrong."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--mutations", type=int, default=1000, help="of all formats together")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    failures = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        os.environ["GRAPH_TRANSPLANT_CACHE"] = str(folder / "cache")
+        found = {item.name: item for item in inputs(folder)}
+        each = max(1, options.mutations // (len(found) + 2))
+        cases = [
+            (item.name, name, content)
+            for number, item in enumerate(found.values())
+            for name, content in damaged(options.seed + number, item.sound, each)
+        ]
+        cases += inner_damage(options.seed, max(1, 2 * each // (len(TU) + 1)))
+        counts: dict[str, Counter[str]] = {name: Counter() for name in found}
+        for name, what, content in cases:
+            item = found[name]
+            ended, problem = outcome(item.use, item.write(folder, name, content))
+            counts[name][ended] += 1
+            if problem:
+                failures += 1
+                print(f"{name}, {what}: {ended}, {problem}", file=sys.stderr)
+        for name, count in counts.items():
+            print(f"{name:22}", *(f"{count[end]:5} {end}" for end in ("refused", "read", "failed")))
+    print(f"{len(cases)} damaged files, {failures} of them not handled")
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

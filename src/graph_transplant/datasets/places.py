@@ -1,0 +1,154 @@
+"""Where data sets lie: folders to look in, the cache, and downloads."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tempfile
+import urllib.request
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from graph_transplant.datasets.source import Parts
+from graph_transplant.errors import DataError
+from graph_transplant.graphs import GraphStore
+
+log = logging.getLogger(__name__)
+
+DATA_VARIABLE: Final = "GRAPH_TRANSPLANT_DATA"
+CACHE_VARIABLE: Final = "GRAPH_TRANSPLANT_CACHE"
+
+_MAX_DOWNLOAD: Final = 16 << 30
+_TIMEOUT_SECONDS: Final = 30.0
+
+
+def cache_folder() -> Path:
+    """The folder for what was read or downloaded once; nothing in it needs to be kept.
+
+    It is named by the environment variable ``GRAPH_TRANSPLANT_CACHE``, or else ``graph-transplant``
+    in ``XDG_CACHE_HOME`` or ``~/.cache``.
+    """
+    variable = os.environ.get(CACHE_VARIABLE)
+    if variable:
+        return Path(variable).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "graph-transplant"
+
+
+def search_folders(root: str | Path | None = None) -> list[Path]:
+    """``root``, the folder that ``GRAPH_TRANSPLANT_DATA`` names, and that of downloads."""
+    given = {"`root`": root, DATA_VARIABLE: os.environ.get(DATA_VARIABLE) or None}
+    folders = [_folder(what, place) for what, place in given.items() if place is not None]
+    return [*folders, cache_folder() / "downloads"]
+
+
+def _folder(what: str, place: str | Path) -> Path:
+    folder = Path(place).expanduser()
+    try:
+        if folder.is_file():
+            raise DataError(f"{what} must be a folder, got the file {folder}")
+        # Permissions are known from trying alone; the dot asks for what lies in the folder.
+        os.stat(os.path.join(folder, os.curdir))
+    except FileNotFoundError:
+        pass  # A download makes it.
+    except OSError as error:
+        raise DataError(
+            f"{what} must be a folder that can be looked into, got {folder}: {error.strerror}"
+        ) from error
+    return folder
+
+
+def find(
+    stem: str,
+    subfolders: Sequence[str],
+    root: str | Path | None,
+    holds: Callable[[Path], bool],
+) -> Path | None:
+    """Look for ``stem/`` or ``stem.zip`` in every search folder and its subfolders.
+
+    A folder counts if it ``holds`` a data set.
+    """
+    for folder in search_folders(root):
+        for place in ("", *subfolders):
+            path = folder / place / stem
+            if path.is_dir() and holds(path):
+                return path
+            archive = folder / place / f"{stem}.zip"
+            if archive.is_file():
+                return archive
+    return None
+
+
+def looked_for(stem: str, subfolders: Sequence[str], root: str | Path | None) -> str:
+    """A sentence that says where a data set was looked for."""
+    folders = ", ".join(str(folder) for folder in search_folders(root))
+    below = " and ".join(f"{place}/" for place in subfolders)
+    return (
+        f"Looked for {stem}/ and {stem}.zip, directly and in {below}, in: {folders} (`root`, and "
+        f"the environment variable {DATA_VARIABLE}, name such folders)."
+    )
+
+
+def download(
+    name: str, url: str, stem: str, subfolders: Sequence[str], root: str | Path | None
+) -> Path:
+    """Download ``stem.zip`` to ``root`` or the cache, whole or not at all."""
+    folder = (cache_folder() / "downloads") if root is None else Path(root).expanduser()
+    target = folder / f"{stem}.zip"
+    log.info("downloading %s", url)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as beside:
+            arrived = Path(beside) / target.name
+            _fetch(url, arrived)
+            arrived.replace(target)
+    except OSError as error:
+        raise DataError(
+            f"data set {name!r} is not on this machine and could not be downloaded from {url} to "
+            f"{folder} ({error}). {looked_for(stem, subfolders, root)} To get it by hand, download "
+            f"that address elsewhere and put it as {target.name} in one of these folders."
+        ) from error
+    return target
+
+
+def _fetch(url: str, target: Path) -> None:
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer, target.open("wb") as file:
+        while chunk := answer.read(1 << 20):
+            file.write(chunk)
+            if file.tell() > _MAX_DOWNLOAD:
+                raise OSError(f"larger than {_MAX_DOWNLOAD >> 30} GiB, given up")
+    if not zipfile.is_zipfile(target):
+        raise OSError("the answer is not a zip archive")
+
+
+def load_cached(
+    kind: str, version: int, parts: Parts, make: Callable[[Path], GraphStore]
+) -> GraphStore:
+    """Load a store from the cache, or make it there where files or reader have changed.
+
+    Args:
+        kind: Folder of the cache.
+        version: Of the reader: other versions read the same files into another store.
+        parts: The files.
+        make: Reads them, and writes the store to a path.
+    """
+    folder = cache_folder() / kind
+    prefix = f"{parts.name}-{_digest(parts.name, parts.path.resolve())}-"
+    cached = folder / f"{prefix}{_digest(version, parts.state())}.safetensors"
+    if cached.is_file():
+        try:
+            return GraphStore.load(cached)
+        except DataError as error:
+            log.warning("cached data set %s cannot be used and is made anew: %s", cached, error)
+    store = make(cached)
+    for old in folder.glob(f"{prefix}*.safetensors"):
+        if old != cached:
+            old.unlink(missing_ok=True)
+    return store
+
+
+def _digest(*values: object) -> str:
+    return hashlib.sha256("\0".join(map(str, values)).encode()).hexdigest()[:16]

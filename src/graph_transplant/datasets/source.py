@@ -1,0 +1,285 @@
+"""Files of data sets: plain, packed with gzip, or in a zip archive, under one set of limits."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import lzma
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Final, NoReturn, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from graph_transplant.errors import DataError
+
+# Text of graphs does not shrink to a two-hundredth: what unpacks to more than these is a bomb.
+_MAX_RATIO: Final = 200
+_SMALL: Final = 1 << 28
+# No graph has a longer line.
+_MAX_LINE: Final = 1 << 24
+# `zipfile` unpacks at once all the LZMA data it reads, however large it grows.
+_SIP: Final = 1 << 16
+
+_GZIP: Final = b"\x1f\x8b"
+_BOM: Final = b"\xef\xbb\xbf"
+_SHOWN: Final = 60
+
+
+class _Limited(io.RawIOBase):
+    """Reads a file in small sips, up to the limits."""
+
+    def __init__(self, file: IO[bytes], packed: int, label: str) -> None:
+        self._file, self._packed, self._label = file, packed, label
+        self._unpacked = self._since_break = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(min(len(buffer), _SIP))
+        buffer[: len(data)] = data
+        self._unpacked += len(data)
+        _check_size(self._label, self._unpacked, self._packed)
+        last = max(data.rfind(b"\n"), data.rfind(b"\r"))
+        self._since_break = len(data) - 1 - last + (self._since_break if last < 0 else 0)
+        if self._since_break > _MAX_LINE:
+            raise DataError(f"{self._label}: a line is longer than {_MAX_LINE >> 20} MiB")
+        return len(data)
+
+
+def _check_size(label: str, unpacked: int, packed: int) -> None:
+    if unpacked > max(_SMALL, _MAX_RATIO * packed):
+        raise DataError(
+            f"{label}: unpacks to {unpacked >> 20} MiB or more, from {packed >> 10} KiB; a file "
+            "that grows so much is not read"
+        )
+
+
+@contextmanager
+def opened(path: Path, member: str | None = None) -> Iterator[IO[bytes]]:
+    """Open a file, or ``member`` of a folder or zip archive; unpack it if it is packed with gzip.
+
+    Errors of the file are raised as :class:`DataError`, also while it is read.
+    """
+    label = str(path) if member is None else f"{path}: {PurePosixPath(member).name}"
+    try:
+        with ExitStack() as stack:
+            if member is None or path.is_dir():
+                place = path if member is None else path / member
+                file: Any = stack.enter_context(place.open("rb"))
+                size = os.fstat(file.fileno()).st_size
+            else:
+                file, size = _open_member(stack, label, path, member)
+            if file.peek(2)[:2] == _GZIP:
+                file = stack.enter_context(gzip.GzipFile(fileobj=file))
+            limited = _Limited(file, size, label)
+            yield stack.enter_context(io.BufferedReader(limited, _SIP))
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile) as error:
+        raise DataError(f"{label}: cannot be unpacked ({error})") from None
+    except OSError as error:
+        raise DataError(f"{label}: cannot be read ({error.strerror or error})") from None
+
+
+def _open_member(
+    stack: ExitStack, label: str, path: Path, member: str
+) -> tuple[zipfile.ZipExtFile, int]:
+    archive = stack.enter_context(_archive(path))
+    info = archive.getinfo(member)
+    _check_size(label, info.file_size, info.compress_size)
+    try:
+        file = cast("zipfile.ZipExtFile", stack.enter_context(archive.open(info)))
+    except (NotImplementedError, RuntimeError, ValueError) as error:
+        # An unknown method of packing, a password, or names that differ.
+        raise DataError(f"{label}: cannot be unpacked ({error})") from None
+    return file, info.file_size
+
+
+def _archive(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise DataError(f"{path}: not a readable zip archive ({error})") from None
+
+
+def files_in(path: Path, *patterns: str) -> list[str]:
+    """Names of the files in a folder that fit a pattern, or of all members of a zip archive."""
+    if path.is_dir():
+        found = [file for pattern in patterns for file in path.glob(pattern) if file.is_file()]
+        return sorted(file.relative_to(path).as_posix() for file in found)
+    if not path.is_file() or path.suffix.lower() != ".zip":
+        return []
+    with _archive(path) as archive:
+        # Members are never extracted: a name like "../x" does no harm.
+        return sorted(name for name in archive.namelist() if "__MACOSX" not in name.split("/"))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The files of a data set, by what is in them.
+
+    Attributes:
+        name: Name of the data set.
+        path: The folder or zip archive.
+        files: Their names in it.
+    """
+
+    name: str
+    path: Path
+    files: Mapping[str, str]
+
+    def __contains__(self, part: str) -> bool:
+        return part in self.files
+
+    def label(self, part: str) -> str:
+        """What messages call a file."""
+        return f"{self.path}: {PurePosixPath(self.files[part]).name}"
+
+    def state(self) -> list[tuple[str, int, int]]:
+        """Name, size and time of change of what would be read."""
+        paths = [self.path]
+        if self.path.is_dir():
+            paths = [self.path / self.files[part] for part in sorted(self.files)]
+        return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in paths]
+
+    def numbers(self, part: str, *, whole: bool, columns: int | None = None) -> Numbers:
+        """The numbers in a file, to be read in a ``with`` block."""
+        return Numbers(self.path, self.files[part], whole=whole, columns=columns)
+
+    def table(
+        self, part: str, *, whole: bool, columns: int | None = None, lines: int | None = None
+    ) -> npt.NDArray[Any]:
+        """All numbers in a file, ``[lines, columns]``, at least one line."""
+        with self.numbers(part, whole=whole, columns=columns) as numbers:
+            values = numbers.take() if lines is None else numbers.take(lines, exactly=True)
+            numbers.finish()
+        if not len(values):
+            raise DataError(f"{numbers.label}: is empty")
+        # Arrays of pandas cannot be written to.
+        return values.copy()
+
+    def check(self, part: str, wrong: npt.NDArray[np.bool_], problem: str) -> None:
+        """Raise an error that names the first line in which something is wrong, if there is one."""
+        _check_lines(self.label(part), wrong, problem, 0)
+
+
+def _check_lines(label: str, wrong: npt.NDArray[np.bool_], problem: str, before: int) -> None:
+    if wrong.any():
+        line = before + int(wrong.reshape(len(wrong), -1).any(axis=1).argmax()) + 1
+        raise DataError(f"{label}, line {line}: {problem}")
+
+
+class Numbers:
+    """Lines of numbers with commas between them; blank lines are skipped.
+
+    Args:
+        path: The folder or zip archive.
+        member: Name of the file in it.
+        whole: Whether the numbers are whole (int64, else float64).
+        columns: How many there must be in a line; by default as many as in the first.
+    """
+
+    def __init__(self, path: Path, member: str, *, whole: bool, columns: int | None = None) -> None:
+        self.label = f"{path}: {PurePosixPath(member).name}"
+        self._place = path, member
+        self._whole, self._columns = whole, columns
+        self._taken = self._last = 0
+        self._stack = ExitStack()
+        self._frames: Any = None
+
+    def __enter__(self) -> Self:
+        # Only those who read text need it.
+        import pandas as pd
+
+        file = self._stack.enter_context(opened(*self._place))
+        try:
+            self._frames = pd.read_csv(
+                file,
+                header=None,
+                dtype=np.int64 if self._whole else np.float64,
+                iterator=True,
+                na_filter=False,
+                quoting=csv.QUOTE_NONE,
+                skipinitialspace=True,
+                low_memory=False,
+            )
+        except pd.errors.EmptyDataError:
+            pass
+        except ValueError as error:
+            self._fail(error)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._frames is not None:
+            self._frames.close()
+        self._stack.close()
+
+    def take(self, lines: int | None = None, *, exactly: bool = False) -> npt.NDArray[Any]:
+        """The next so many lines, or fewer at the end, ``[lines, columns]``; by default all."""
+        values = np.empty((0, self._columns or 0), np.int64 if self._whole else np.float64)
+        if self._frames is not None and lines != 0:
+            try:
+                values = self._frames.read(lines).to_numpy()
+            except StopIteration:
+                self._frames = None
+            except (ValueError, OverflowError) as error:
+                self._fail(error)
+        if self._columns not in (None, values.shape[1]):
+            raise DataError(
+                f"{self.label}, line 1: expected {self._columns} values, got {values.shape[1]}"
+            )
+        self._taken, self._last = self._taken + len(values), len(values)
+        if exactly and len(values) < (lines or 0):
+            needed = self._taken - self._last + (lines or 0)
+            raise DataError(f"{self.label}: has {self._taken} lines, expected at least {needed}")
+        return values
+
+    def check(self, wrong: npt.NDArray[np.bool_], problem: str) -> None:
+        """Raise an error that names the first of the lines just taken that is wrong, if any is."""
+        _check_lines(self.label, wrong, problem, self._taken - self._last)
+
+    def finish(self) -> None:
+        """Raise an error if there are further lines."""
+        lines = self._taken
+        if len(self.take(1)):
+            raise DataError(f"{self.label}: has more than the expected {lines} lines")
+
+    def _fail(self, error: Exception) -> NoReturn:
+        """Raise an error that names the first bad line."""
+        if isinstance(error, DataError):
+            raise error
+        with opened(*self._place) as file:
+            for number, line in enumerate(file, 1):
+                text = (line.removeprefix(_BOM) if number == 1 else line).strip()
+                problem = self._problem(text) if text else None
+                if problem is not None:
+                    raise DataError(f"{self.label}, line {number}: {problem}")
+        raise DataError(f"{self.label}: cannot be read as numbers ({str(error).strip()})")
+
+    def _problem(self, line: bytes) -> str | None:
+        values = line.split(b",")
+        self._columns = self._columns or len(values)
+        if len(values) != self._columns:
+            return f"expected {self._columns} values with commas between, got {len(values)}"
+        for value in values:
+            text = value.decode("ascii", "replace").strip()
+            try:
+                number = math.nan if "_" in text else float(text)
+            except ValueError:
+                number = math.nan
+            if math.isnan(number) or (self._whole and not number.is_integer()):
+                shown = repr(text[:_SHOWN])
+                return f"expected a {'whole number' if self._whole else 'number'}, got {shown}"
+            if self._whole and abs(number) >= 2**63:
+                return "a number is too large"
+        return None
