@@ -17,6 +17,7 @@ import pytest
 
 from graph_transplant.datasets import load, stream
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.graphs import Featurizer
 
 pytest.importorskip("rdkit")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits are those of Linux")
