@@ -67,6 +67,7 @@ CANDIDATES: dict[str, Recipe] = {
     "width 64": replace(START, hidden=64),
     "one input layer": replace(START, input_layers=1),
     "walk 8": replace(START, walk=8),
+    "more regular": replace(START, layer_dropout=0.2, dropout=0.5, weight_decay=1e-2),
 }
 
 
