@@ -18,7 +18,7 @@ from graph_transplant.experiments.across import Across, across
 from graph_transplant.experiments.protocol import Record
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.statistics import holm
-from made_up import NOISY, made_up, on
+from made_up import NO_NETWORK, NOISY, made_up, on
 
 
 def trials(
@@ -219,6 +219,29 @@ def test_models_are_compared_apart_and_those_with_one_data_set_passed_over() -> 
     first, second = across(every)
     assert (first.model, first.methods) == ("gcs", ("vanilla", "a"))
     assert (second.model, second.methods) == ("gin", ("a", "vanilla"))
+
+
+def test_methods_without_a_network_are_ranked_beside_every_model() -> None:
+    every = [
+        Results(
+            [
+                *on(data, made_up("forest", [0.9] * 5, **NO_NETWORK)),
+                *on(
+                    data, made_up("vanilla", [0.5] * 5), made_up("vanilla", [0.6] * 5, model="gin")
+                ),
+            ]
+        )
+        for data in ("one", "two")
+    ]
+    found = {each.model: each.methods for each in across(every)}
+    assert found == {"gcs": ("forest", "vanilla"), "gin": ("forest", "vanilla")}
+    alone = [
+        Results(
+            on(data, *(made_up(name, [0.9] * 5, **NO_NETWORK) for name in ("forest", "wl-svm")))
+        )
+        for data in ("one", "two")
+    ]
+    assert [each.model for each in across(alone)] == ["no network"]
 
 
 @pytest.mark.parametrize(

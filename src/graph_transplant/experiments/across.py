@@ -115,6 +115,13 @@ def across(every: Iterable[Results]) -> list[Across]:
         if row["method"] in block:
             raise GraphTransplantError(_twice(block[row["method"]], row))
         block[row["method"]] = row
+    # Methods without a network are ranked beside those of every model.
+    alone = models.pop("", {})
+    for blocks in models.values():
+        for data in blocks:
+            blocks[data] |= alone.get(data, {})
+    if alone and not models:
+        models["no network"] = alone
     if not models and harder:
         raise GraphTransplantError(
             "no finished trials to rank: all have wrong labels or fewer training graphs; a ranking "
