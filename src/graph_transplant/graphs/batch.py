@@ -68,12 +68,7 @@ class GraphBatch:
     def from_pyg(cls, data: Data, num_graphs: int | None = None) -> GraphBatch:
         """Sort the edges of a PyG ``Batch`` or ``Data`` into rows, once for every layer and pass.
 
-        Args:
-            data: The graphs.
-            num_graphs: Their number, where ``data`` does not say it.
-
-        Raises:
-            DataError: If it has no edges, or edges that leave their graph.
+        ``num_graphs`` is for what does not say it itself.
         """
         if isinstance(data, HeteroData):
             raise DataError(
@@ -159,8 +154,7 @@ class GraphBatch:
     def x(self) -> Tensor | None:
         """Node features, float ``[nodes, features]``; ``None`` without.
 
-        Features that are one-hot are kept as ``nodes[CODE]``, the number of the column that is
-        one, after the other columns in ``nodes["x"]``; this writes them out.
+        One-hot features, kept as ``nodes[CODE]``, are written out behind those of ``nodes["x"]``.
         """
         dense, code = self.nodes.get("x"), self.nodes.get(CODE)
         if code is None:
@@ -278,10 +272,7 @@ class GraphBatch:
         return {name: value.index_select(0, index) for name, value in self.nodes.items()}
 
     def edges_like(self, origin: Ints) -> dict[str, Tensor]:
-        """Edge fields of virtual edges, each like the edge ``origin``.
-
-        An edge of origin -1 has weight one, and zeros for everything else.
-        """
+        """Edge fields of virtual edges like the edge ``origin``; new ones, -1, have weight one."""
         if not self.edges:
             return {}
         index = self.on_device(origin)

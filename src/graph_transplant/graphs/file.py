@@ -54,23 +54,9 @@ _TYPE_NAMES: Final = {
 class StoreWriter:
     """Writes a store to one file, piece by piece, for data sets that do not fit into memory.
 
-    The file is the one that :meth:`GraphStore.save` would write if all pieces were one store. It
-    appears under its name when all is well at the end, and not at all otherwise.
-
-    Args:
-        path: Where to write.
-        name: Name of the data set; for this and the next four see :class:`GraphStore`. Those of the
-            pieces do not count.
-        task: The task; that of every piece.
-        num_outputs: Number of classes, labels or values; by default the largest of the pieces.
-        label_names: What the outputs are called.
-        num_continuous: The first so many columns of ``x`` are continuous.
-        official: The official split of all graphs, integer ``[graphs]``; by default that of the
-            pieces.
-        featurizer: How rows became features.
-
-    Raises:
-        DataError: When a piece does not fit those before it, or the arguments do not fit them.
+    The file is that of :meth:`GraphStore.save`, whole or not at all. Arguments are those of
+    :class:`GraphStore`; by default ``num_outputs`` is the largest of the pieces, and ``official``
+    is theirs.
 
     Example:
         >>> import graph_transplant as gt
@@ -121,32 +107,27 @@ class StoreWriter:
 
     def append(self, piece: GraphStore) -> None:
         """Add the graphs of a store, some thousand at a time."""
-        if self._folder is None:
-            raise DataError("a `StoreWriter` takes pieces inside its `with` block alone")
+        assert self._folder is not None, "only inside the `with` block"
         described, task = self._described, self._described["task"]
         fits = piece.task == task
         require(fits, f"{self.name}: `task` is {task}, but a piece is {piece.task}")
         keys = [key for key in piece.fields if key != "official" or self._official is None]
-        self._check_fits({key: piece.subset([0]).field(key) for key in keys})
+        first = piece.subset([0])
+        kinds = {key: _kind(key, first.field(key).dtype, first.field(key).shape) for key in keys}
+        known = {key: _kind(key, *shape) for key, shape in self._shapes.items()} or kinds
+        for key in {**known, **kinds}:
+            before, now = known.get(key, "absent"), kinds.get(key, "absent")
+            require(
+                before == now,
+                f"{self.name}: `{_label(key)}` must be {before} as before; a piece has it {now}",
+            )
+            fits = first.field(key).dtype in _TYPE_NAMES
+            require(fits, f"`{_label(key)}` cannot be written: files do not hold {now}")
         for part in piece.pieces():
             for key in keys:
                 self._spool(key, part.field(key))
         self._outputs = max(self._outputs, piece.num_outputs)
         described["undirected"] = described["undirected"] and piece.undirected
-
-    def _check_fits(self, samples: Mapping[str, Tensor]) -> None:
-        """Refuse a piece that has other fields, types or widths than the first."""
-        given = {key: _kind(key, value.dtype, value.shape) for key, value in samples.items()}
-        known = {key: _kind(key, *shape) for key, shape in self._shapes.items()} or given
-        for key in {**known, **given}:
-            before, now = known.get(key, "absent"), given.get(key, "none")
-            require(
-                known.get(key) == given.get(key),
-                f"{self.name}: `{_label(key)}` must be {before}, as in the pieces before; a piece "
-                f"has {now}",
-            )
-            fits = samples[key].dtype in _TYPE_NAMES
-            require(fits, f"`{_label(key)}` cannot be written: files do not hold {now}")
 
     def _spool(self, key: str, value: Tensor) -> None:
         """Keep the values of a tensor in a file of its own, one for each row of edges."""

@@ -140,20 +140,7 @@ def _columns(value: Tensor | None) -> Tensor | None:
 
 
 def pyg_problem(data: Any, *, target: bool = True) -> str | None:
-    """Say what keeps a PyG graph from being put into a store, if anything does.
-
-    Args:
-        data: The graph.
-        target: Whether it has to have a target.
-
-    Returns:
-        What to say of "the graph", or ``None``.
-
-    Example:
-        >>> edges = torch.tensor([[0, 1], [1, 0]])
-        >>> pyg_problem(Data(x=[[1.0], [2.0]], edge_index=edges, y=0))
-        'must have an `x` that is a tensor [nodes, features]; got list'
-    """
+    """What keeps a PyG graph from being put into a store, said of "the graph", if anything does."""
     if isinstance(data, HeteroData):
         return "has several types of nodes (HeteroData): convert it with `data.to_homogeneous()`"
     if not isinstance(data, Data):

@@ -53,23 +53,11 @@ _PIECE: Final = 1 << 21
 
 @dataclass(frozen=True)
 class Rows:
-    """The input rows that graphs were read from.
+    """The input rows that graphs were read from."""
 
-    Attributes:
-        number: Row of every graph in its file, counted from 1, int64 ``[graphs]``.
-        ids: What the file calls every graph.
-        texts: What every graph was read from where that is one text, such as its SMILES; else
-            empty.
-
-    Example:
-        >>> rows = Rows(torch.tensor([1, 3]), ("ethane", "water"), ("CC", "O"))
-        >>> rows.take(torch.tensor([1])).ids
-        ('water',)
-    """
-
-    number: Tensor
-    ids: tuple[str, ...]
-    texts: tuple[str, ...]
+    number: Tensor  # in the file, counted from 1, int64 [graphs]
+    ids: tuple[str, ...]  # what the file calls the graphs
+    texts: tuple[str, ...]  # what each was read from where that is one text, such as its SMILES
 
     def take(self, index: Tensor) -> Rows:
         """The rows of some of the graphs, int64 ``[graphs]``."""
@@ -82,20 +70,10 @@ class Rows:
 
 
 class Skipped(NamedTuple):
-    """A row of the input that is not a graph.
+    """A row of the input that is not a graph."""
 
-    Attributes:
-        row: Its number, counted from 1.
-        id: What the file calls it; empty where that cannot be read.
-        reason: What is wrong with it.
-
-    Example:
-        >>> Skipped(7, "BACE_7", "the SMILES cannot be parsed").row
-        7
-    """
-
-    row: int
-    id: str
+    row: int  # counted from 1
+    id: str  # what the file calls it; empty where that cannot be read
     reason: str
 
 
@@ -136,9 +114,6 @@ class GraphStore:
         path: The file that the store was loaded from and still reads from, or ``None``.
         undirected: Whether every edge has its reverse with equal features.
 
-    Raises:
-        DataError: When something does not fit, naming the graph.
-
     Example:
         >>> store = GraphStore(
         ...     x=torch.ones(5, 1),
@@ -147,9 +122,6 @@ class GraphStore:
         ...     node_counts=torch.tensor([2, 3]),
         ...     edge_counts=torch.tensor([2, 4]),
         ... )
-        >>> store
-        GraphStore('graphs': 2 graphs, 2 classes, |V| 2.5, |E| 1.5, 1 node feature, \
-no edge features)
         >>> store.batch([1, 0]).edge_index
         tensor([[1, 0, 2, 1, 4, 3],
                 [0, 1, 1, 2, 3, 4]])
@@ -220,10 +192,7 @@ no edge features)
         self._flat["edge_index"] = self._flat["edge_index"].to(torch.int32)
 
     def _find_codes(self) -> tuple[int, Tensor | None]:
-        """Look for wide one-hot features after the continuous ones.
-
-        Returns the number of other columns, and which one-hot column is one at every node.
-        """
+        """How many columns come before wide one-hot features, and which of those is one."""
         columns, first = self.num_node_features, self.num_continuous
         if columns - first < _LEAST_CODES or self._flat["x"].numel() > _MOST_SEARCHED:
             return columns, None
@@ -238,7 +207,7 @@ no edge features)
         return self.node_counts.numel()
 
     def __getitem__(self, index: int) -> Data:
-        """One graph as PyG ``Data``; for many at a time :meth:`batch` is the fast way."""
+        """One graph as PyG ``Data``; :meth:`batch` is the fast way to many."""
         place = operator.index(index)
         if not -len(self) <= place < len(self):
             raise IndexError(f"{self.name} has {len(self)} graphs; there is no graph {place}")
@@ -376,11 +345,7 @@ no edge features)
         )
 
     def fingerprint(self) -> str:
-        """SHA-256 of the contents, in hexadecimal: equal data, equal fingerprint.
-
-        Features count by their values, whether they are kept as small integers or as float32. The
-        name does not count, nor how the graphs were read.
-        """
+        """SHA-256 of the graphs by their values; name and way of reading do not count."""
         described = {
             "task": self.task,
             "num_outputs": self.num_outputs,
@@ -434,11 +399,7 @@ no edge features)
         return index
 
     def subset(self, indices: Any) -> GraphStore:
-        """Return some of the graphs as a store that shares this one's memory.
-
-        Args:
-            indices: Graph numbers, ``[graphs]`` (tensor, array or list), or a boolean mask.
-        """
+        """Some of the graphs, by their numbers or a mask; the store shares this one's memory."""
         index = self._index(indices)
         per_graph = ("y", "node_counts", "edge_counts", "_node_starts", "_edge_starts")
         return self._with(
@@ -457,17 +418,7 @@ no edge features)
         num_outputs: int | None = None,
         label_names: Sequence[str] | None = None,
     ) -> GraphStore:
-        """Return the same graphs with other targets; everything else is shared.
-
-        Arguments are those of :class:`GraphStore`. Task and, if their number fits, the names of the
-        outputs are by default those of this store.
-
-        Example:
-            >>> import graph_transplant as gt
-            >>> store = gt.load("motifs", graphs=12)
-            >>> store.with_targets(torch.rand(12), task="regression").y.shape
-            torch.Size([12, 1])
-        """
+        """The same graphs with other targets; task and names stay where they are not given."""
         task = self.task if task is None else check_choice("task", task, TASKS)
         require(
             len(y) == len(self), f"`y` must have {len(self)} entries, one per graph; got {len(y)}"
@@ -479,7 +430,7 @@ no edge features)
         return self._with(y=y, task=task, num_outputs=outputs, label_names=names)
 
     def with_official(self, official: Tensor | None) -> GraphStore:
-        """Return the same graphs with another official split, integer ``[graphs]``, or none."""
+        """The same graphs with another official split, integer ``[graphs]``, or none."""
         if official is not None:
             official = checked_split(self.name, official, len(self))
         return self._with(official=official)
@@ -491,11 +442,7 @@ no edge features)
         return self._with(groups=groups)
 
     def batch(self, indices: Any) -> GraphBatch:
-        """Gather some of the graphs into a batch.
-
-        Args:
-            indices: Graph numbers, ``[graphs]`` (tensor, array or list), or a boolean mask.
-        """
+        """Gather some of the graphs into a batch, by their numbers or a mask."""
         return self._gather(self._index(indices))
 
     def batches(self, order: Any, batch_size: int) -> Iterator[GraphBatch]:
@@ -559,18 +506,15 @@ no edge features)
         """Make a store of PyG graphs.
 
         Args:
-            graphs: A list or any other iterable of ``Data``, a ``Batch``, a PyG data set, or a
-                ``torch.utils.data.Subset`` of one. Graphs have ``edge_index``, ``y`` (a tensor, a
-                number or a list of numbers), usually ``x``, and perhaps ``edge_attr``; other fields
-                are not kept. The tensors of an ``InMemoryDataset`` without ``transform`` are taken
-                as they are.
-            name: Name of the data set.
+            graphs: An iterable of ``Data``, a ``Batch``, a PyG data set, or a ``Subset`` of one.
+                Graphs have ``edge_index`` and ``y``, usually ``x``, and perhaps ``edge_attr``.
+            name: As for :class:`GraphStore`, and so the next four.
             task: Found from ``y`` by default: integers are classes; floats that are all 0, 1 or NaN
                 are labels; other floats are regression targets.
-            num_outputs: As for :class:`GraphStore`, and so the next two.
-            label_names: What the outputs are called.
+            num_outputs: Number of classes, labels or values.
+            label_names: What they are called.
             num_continuous: The first so many columns of ``x`` are continuous.
-            node_fields: Names of further per-node tensors to keep.
+            node_fields: Names of further per-node tensors to keep; others are not kept.
 
         Example:
             >>> triangle = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
@@ -595,15 +539,12 @@ no edge features)
         )
 
     def to_pyg(self) -> list[Data]:
-        """Return the graphs as a list of PyG ``Data``."""
+        """The graphs as a list of PyG ``Data``."""
         graphs: list[Data] = self.batch(torch.arange(len(self))).to_pyg().to_data_list()
         return graphs
 
     def save(self, path: str | Path) -> None:
-        """Write the store to one safetensors file, whole or not at all.
-
-        The store does not take it as its ``path``: the file may not be there to stay.
-        """
+        """Write the store to one safetensors file, whole or not at all."""
         from graph_transplant.graphs.file import StoreWriter
 
         with StoreWriter(
@@ -619,18 +560,10 @@ no edge features)
 
     @staticmethod
     def load(path: str | Path, *, check: bool = False) -> GraphStore:
-        """Open a store that :meth:`save` or a :class:`StoreWriter` wrote.
+        """Open the file of a store.
 
-        The file is mapped into memory, not read: whatever is asked for is fetched then, and may be
-        dropped again when memory is short. It must not change as long as the store is in use.
-
-        Args:
-            path: The file.
-            check: Whether to go through the file once, in pieces, and check its digest and all
-                values; for a file that comes from elsewhere.
-
-        Raises:
-            DataError: When the file is not a store, or is damaged.
+        It is mapped into memory, not read, and must not change as long as the store is in use.
+        With ``check`` its digest and all values are checked, for a file that comes from elsewhere.
         """
         from graph_transplant.graphs.file import load
 
@@ -653,12 +586,7 @@ def bytes_of(value: Tensor) -> memoryview:
 
 
 def moments(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (of the population) of the columns of a table in pieces.
-
-    Example:
-        >>> moments([torch.tensor([[1.0]]), torch.tensor([[3.0], [5.0], [7.0]])])
-        (tensor([4.]), tensor([2.2361]))
-    """
+    """Mean and standard deviation (of the population) of the columns of a table in pieces."""
     count = 0
     mean = squares = torch.zeros((), dtype=torch.double)
     for rows in pieces:
@@ -676,12 +604,7 @@ def moments(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def task_of(y: Tensor) -> str:
-    """Find the task from the targets of a data set: classes, labels (0, 1 or NaN) or values.
-
-    Example:
-        >>> task_of(torch.tensor([3, 1])), task_of(torch.tensor([[0.5], [2.0]]))
-        ('multiclass', 'regression')
-    """
+    """Find the task from the targets of a data set: classes, labels (0, 1 or NaN) or values."""
     if not y.is_floating_point():
         return "multilabel" if y.dim() == 2 and y.shape[1] > 1 else "multiclass"
     binary = (y == 0) | (y == 1) | y.isnan()
