@@ -18,7 +18,7 @@ from graph_transplant.datasets import jsonl
 from graph_transplant.datasets.jsonl import is_jsonl, read_jsonl, stream_jsonl
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs import Featurizer, GraphStore
 
 
 def graph(**changes: Any) -> dict[str, Any]:
@@ -87,17 +87,15 @@ def test_numbers_come_first_and_labels_become_columns(file: Path) -> None:
     assert store.rows.ids == ("one", "2")
     assert store.rows.texts == ("", "")
     assert store.skipped == ()
-    assert store.featurizer == {
-        "kind": "graphs",
-        "node_labels": ["C", "N"],
-        "node_numbers": 2,
-        "edge_labels": ["double", "single"],
-        "edge_numbers": 1,
-        "directed": False,
-        "targets": ["y"],
-        "id": "id",
-    }
-    json.dumps(store.featurizer)
+    assert store.featurizer == Featurizer(
+        "graphs",
+        node_labels=("C", "N"),
+        node_numbers=2,
+        edge_labels=("double", "single"),
+        edge_numbers=1,
+        targets=("y",),
+        id="id",
+    )
 
 
 def test_graphs_without_features_have_none(file: Path) -> None:
@@ -116,7 +114,7 @@ def test_labels_alone_are_kept_small_and_sorted_as_numbers(file: Path) -> None:
 
     store = read_jsonl(write(file, dots(10, "9"), dots(-1, 10, 9)))
     assert store.featurizer is not None
-    assert store.featurizer.node_labels == ["-1", "9", "10"]
+    assert store.featurizer.node_labels == ("-1", "9", "10")
     assert store.field("x").dtype == torch.uint8
     assert store.x is not None
     assert store.x.argmax(1).tolist() == [2, 1, 0, 2, 1]
@@ -195,23 +193,20 @@ def test_names_of_what_is_not_read_are_noted(file: Path, caplog: pytest.LogCaptu
     line["nodes"][0]["mass"] = 12
     line["edges"][0]["weight"] = 2
     with caplog.at_level(logging.WARNING):
-        store = read_jsonl(write(file, line, graph(y=1)))
-    assert store.featurizer is not None
-    assert store.featurizer.ignored == {
-        "graph": ["colour", "year"],
-        "node": ["mass"],
-        "edge": ["weight"],
-    }
+        read_jsonl(write(file, line, graph(y=1)))
     (record,) = caplog.records
     expected = "some attributes are not read: graph: colour, year; node: mass; edge: weight"
     assert record.message == f"{file}: {expected}"
 
 
-def test_thousands_of_names_are_not_all_noted(file: Path) -> None:
+def test_thousands_of_names_are_not_all_noted(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     line = graph(**{f"entry {n}": n for n in range(5000)})
-    store = read_jsonl(write(file, line, graph(y=1)))
-    assert store.featurizer is not None
-    assert len(store.featurizer.ignored["graph"]) == 20
+    with caplog.at_level(logging.WARNING):
+        read_jsonl(write(file, line, graph(y=1)))
+    (record,) = caplog.records
+    assert record.message.count("entry") == 20
 
 
 # ------------------------------------------------------------------ targets
@@ -263,8 +258,7 @@ def test_targets_and_id_can_have_other_names(file: Path) -> None:
     assert store.rows is not None
     assert store.rows.ids == ("g0", "g1", "g2")
     assert store.featurizer is not None
-    assert (store.featurizer.targets, store.featurizer.id) == (["a", "b"], "name")
-    assert store.featurizer.ignored == {"graph": ["y"]}
+    assert (store.featurizer.targets, store.featurizer.id) == (("a", "b"), "name")
     # A later read takes them as defaults.
     (chunk,) = stream_jsonl(file, featurizer=store.featurizer, targets=True)
     assert chunk.ids == ("g0", "g1", "g2")
@@ -534,7 +528,7 @@ def test_a_label_that_only_a_skipped_line_has_takes_no_column(file: Path) -> Non
     odd = graph(nodes=[{"id": n, "label": "Xx"} for n in "abc"])
     store = read_jsonl(write(file, odd, graph(), graph(y=1)))
     assert store.featurizer is not None
-    assert store.featurizer.node_labels == ["C", "N"]
+    assert store.featurizer.node_labels == ("C", "N")
 
 
 def test_skipped_lines_are_listed_in_order(file: Path) -> None:
@@ -743,24 +737,9 @@ def test_labels_where_a_model_knows_none_are_a_problem(file: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("entry", "value", "message"),
-    [
-        ("kind", "molecules", "`reading` is for data of the kind 'molecules'; these are graphs"),
-        ("node_labels", "CN", "`reading`: node_labels must be a list of different texts or null"),
-        ("node_labels", [1], "`reading`: node_labels must be a list of different texts or null"),
-        ("edge_labels", ["a", "a"], "edge_labels must be a list of different texts or null"),
-        ("edge_labels", [], "edge_labels must be a list of different texts or null"),
-        ("node_numbers", -1, "`reading`: node_numbers must be a whole number, 0 or more"),
-        ("edge_numbers", True, "`reading`: edge_numbers must be a whole number, 0 or more"),
-        ("directed", 1, "`reading`: directed must be true or false"),
-    ],
-)
-def test_a_reading_that_is_damaged(entry: str, value: Any, message: str, file: Path) -> None:
-    reading = read_jsonl(write(file, graph(), graph(y=1))).featurizer
-    assert reading is not None
-    with pytest.raises(DataError, match=message):
-        list(stream_jsonl(file, featurizer={**reading, entry: value}))
+def test_a_featurizer_of_molecules_is_refused(file: Path) -> None:
+    with pytest.raises(DataError, match="the featurizer is for molecules; these are graphs"):
+        list(stream_jsonl(write(file, graph()), featurizer=Featurizer("molecules")))
 
 
 def test_a_saved_store_reads_further_data_in_the_same_way(file: Path, tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from torch_geometric.utils import from_networkx as pyg_from_networkx
 
 from graph_transplant.datasets.networks import (
     Encoder,
-    Featurizer,
     Network,
     from_networkx,
     stream_networkx,
     target_cells,
 )
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.graphs import Featurizer
 
 
 def random_graphs(count: int = 8, *, directed: bool = False) -> list[Any]:
@@ -67,14 +67,13 @@ def test_labels_numbers_and_weights_side_by_side() -> None:
     other = nx.Graph()
     other.add_node(0, label="N", x=3)
     store = from_networkx([graph, other], [True, False])
-    assert store.featurizer == {
-        "kind": "graphs",
-        "node_labels": ["7", "C", "N"],
-        "node_numbers": 1,
-        "edge_labels": ["single"],
-        "edge_numbers": 1,
-        "directed": False,
-    }
+    assert store.featurizer == Featurizer(
+        "graphs",
+        node_labels=("7", "C", "N"),
+        node_numbers=1,
+        edge_labels=("single",),
+        edge_numbers=1,
+    )
     assert store.x is not None
     assert store.edge_attr is not None
     assert store.x.tolist() == [[0.5, 0, 1, 0], [1.5, 1, 0, 0], [3, 0, 0, 1]]
@@ -90,8 +89,6 @@ def test_targets_are_attributes_of_the_graphs_or_given_apart() -> None:
     assert from_networkx(graphs).label_names == ("a", "b")
     doses = from_networkx(graphs, target="dose")
     assert (doses.task, doses.y.flatten().tolist()) == ("regression", [0.5, 1.5, 2.5, 3.5])
-    assert doses.featurizer is not None
-    assert doses.featurizer.ignored == {"graph": ["y"]}
     given = from_networkx(graphs, torch.tensor([[1.0, 0.0], [0.0, float("nan")]] * 2))
     assert given.task == "multilabel"
     assert given.y[0].tolist() == [1, 0]
@@ -105,10 +102,9 @@ def test_further_attributes_are_noted(caplog: pytest.LogCaptureFixture) -> None:
     nx.set_node_attributes(graph, 1, "id")
     nx.set_edge_attributes(graph, 1, "source")
     with caplog.at_level(logging.WARNING):
-        store = from_networkx([graph, graph], [0, 1])
-    assert store.featurizer is not None
-    assert store.featurizer.ignored == {"node": ["id"], "edge": ["source"]}
-    assert len(caplog.records) == 1
+        from_networkx([graph, graph], [0, 1])
+    (record,) = caplog.records
+    assert record.message.endswith("some attributes are not read: node: id; edge: source")
 
 
 def labelled(*labels: Any) -> Any:
@@ -204,11 +200,6 @@ def test_edges_of_a_network_are_checked_by_name() -> None:
     with pytest.raises(DataError) as caught:
         Encoder().encode(network)
     assert str(caught.value) == message
-
-
-def test_a_reading_survives_json() -> None:
-    reading = Featurizer(("C",), 2, ("a", "b"), 1, True)
-    assert Featurizer.from_dict({**reading.as_dict(), "ignored": {}, "id": "id"}) == reading
 
 
 @pytest.mark.parametrize(
