@@ -77,31 +77,28 @@ def _parsed(line: bytes) -> dict[str, Any]:
         raise DataError(f"it is not JSON: {error.msg} at character {error.pos + 1}") from None
     except ValueError:
         raise DataError("it cannot be read: a number has too many digits") from None
-    if not isinstance(value, dict):
-        raise DataError("it must be a JSON object with `nodes` and `edges`")
-    return value
+    if not isinstance(value, dict) or not isinstance(value.get("graph", {}), dict):
+        raise DataError("it must be a JSON object with `nodes` and `edges`, and `graph` an object")
+    # Where networkx writes attributes of the graph.
+    return {**value.pop("graph", {}), **value}
 
 
-def _graph(value: dict[str, Any]) -> dict[str, Any]:
-    """Check the form of a graph, and put its attributes beside its nodes and edges."""
-    if not isinstance(value.get("graph", {}), dict):
-        raise DataError("`graph` must be an object")
-    if "edges" in value and "links" in value:
+def _graph(line: dict[str, Any]) -> dict[str, Any]:
+    """Check the form of a graph."""
+    if "edges" in line and "links" in line:
         raise DataError("it has both `edges` and `links`")
-    graph = {**value.pop("graph", {}), **value}
-    if "links" in graph:
-        graph["edges"] = graph.pop("links")
+    if "links" in line:
+        line["edges"] = line.pop("links")
     for entry in ("nodes", "edges"):
-        items = graph.get(entry)
+        items = line.get(entry)
         if not isinstance(items, list) or not set(map(type, items)) <= {dict}:
             raise DataError(f"`{entry}` must be a list of objects")
-    graph.setdefault("directed", False)
-    multigraph = graph.pop("multigraph", False)
-    if not isinstance(graph["directed"], bool) or not isinstance(multigraph, bool):
+    multigraph = line.pop("multigraph", False)
+    if not isinstance(line.setdefault("directed", False), bool) or not isinstance(multigraph, bool):
         raise DataError("`directed` and `multigraph` must be true or false")
     if multigraph:
         raise DataError("it is a multigraph; two nodes may have one edge only")
-    return graph
+    return line
 
 
 def _source(path: Path, options: TableOptions, featurizer: Featurizer | None) -> Source:
@@ -115,12 +112,15 @@ def _source(path: Path, options: TableOptions, featurizer: Featurizer | None) ->
                 f"`target` and `id` must not be {quoted(entry)}: that is the graph itself"
             )
 
-    def lines(skip: int) -> Iterator[dict[str, Any] | str]:
+    def lines(skip: int) -> Iterator[tuple[Any, dict[str, Any] | str]]:
         for line in islice(_lines(path), skip, None):
+            given = None
             try:
-                yield _graph(_parsed(line))
+                value = _parsed(line)
+                given = value.get(name)
+                yield given, _graph(value)
             except DataError as error:
-                yield str(error)
+                yield given, str(error)
 
     columns = {"targets": targets, "id": name}
     stem = path.name.split(".")[0] or "graphs"

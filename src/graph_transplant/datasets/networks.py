@@ -62,7 +62,8 @@ class Source(NamedTuple):
 
     name: str
     where: str  # for messages
-    lines: Callable[[int], Iterator[Line | str]]  # skips so many; a text says why there is no graph
+    # Skips so many; yields the id, if there is one, and the graph or the reason why there is none.
+    lines: Callable[[int], Iterator[tuple[Any, Line | str]]]
     targets: tuple[str, ...]  # entries; a single one may hold a list
     id: str  # entry of the name
     task: str | None
@@ -70,8 +71,7 @@ class Source(NamedTuple):
 
     def rows(self, skip: int = 0) -> Iterator[tuple[int, str, Line | str]]:
         """Yield the number, the name and the content of every row."""
-        for number, line in enumerate(self.lines(skip), skip + 1):
-            name = None if isinstance(line, str) else line.get(self.id)
+        for number, (name, line) in enumerate(self.lines(skip), skip + 1):
             named = type(name) in (str, int, float) and name != ""
             yield number, str(name if named else number), line
 
@@ -530,23 +530,22 @@ def _networkx(graphs: Sequence[Any], y: Any, target: str, task: str | None, name
             f"`y` must have {len(graphs)} entries, one per graph; got {len(values)}"
         )
 
-    def lines(skip: int) -> Iterator[Line | str]:
+    def lines(skip: int) -> Iterator[tuple[Any, Line | str]]:
         for place in range(skip, len(graphs)):
             graph = graphs[place]
             if not isinstance(graph, nx.Graph):
-                yield f"expected is a networkx graph; got {type(graph).__name__}"
-            elif graph.is_multigraph():
-                yield "it is a MultiGraph; two nodes may have one edge only: make it a Graph first"
-            else:
-                own = {} if values is None else {target: values[place]}
-                edges = graph.edges(data=True)
-                yield {
-                    **graph.graph,
-                    **own,
-                    "directed": graph.is_directed(),
-                    "nodes": [{**item, "id": node} for node, item in graph.nodes(data=True)],
-                    "edges": [{**item, "source": one, "target": two} for one, two, item in edges],
-                }
+                yield None, f"expected is a networkx graph; got {type(graph).__name__}"
+                continue
+            if graph.is_multigraph():
+                yield graph.name, "it is a MultiGraph; two nodes may have one edge only"
+                continue
+            content = dict(graph.graph) if values is None else graph.graph | {target: values[place]}
+            content["directed"] = graph.is_directed()
+            content["nodes"] = [{**item, "id": node} for node, item in graph.nodes(data=True)]
+            content["edges"] = [
+                {**item, "source": one, "target": two} for one, two, item in graph.edges(data=True)
+            ]
+            yield graph.name, content
 
     return Source(name, name, lines, (target,), "name", task, {})
 
