@@ -48,7 +48,7 @@ def make_store(graphs: int = 9, seed: int = 0, **changes: Any) -> GraphStore:
         "num_continuous": 1,
         "node_fields": {"mask": batch.x[:, 0] > 0, "place": torch.arange(len(batch.x))},
         "official": torch.arange(graphs) % 3,
-        "featurizer": {"kind": "graphs", "node_labels": None, "ignored": {"node": ["mass"]}},
+        "featurizer": Featurizer("graphs", node_numbers=2),
     }
     return GraphStore(**(arguments | changes))
 
