@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
+import torch
 from torch.utils.data import Subset
 from torch_geometric.data import Data, Dataset
 
@@ -191,6 +192,7 @@ OBJECTS: Final = (
         GraphStore.from_pyg,
         # The first is the graphs.
         options=tuple(inspect.signature(GraphStore.from_pyg).parameters)[1:],
+        own=True,
     ),
     Format(
         "a list of networkx graphs",
@@ -249,7 +251,7 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
     if form.own:
         groups = duplicate_groups(store)
         if groups is not None:
-            again = len(store) - 1 - int(groups.max())
+            again = len(store) - len(torch.unique(groups))
             same = "canonical SMILES" if form.holds == "molecules" else "features and edges"
             note = f"{again} of {len(store)} graphs repeat another (the same {same})."
             store.notes = (*store.notes, note)

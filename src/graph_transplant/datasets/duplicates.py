@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -41,7 +40,7 @@ def duplicate_groups(store: GraphStore) -> Tensor | None:
             store.groups = _same_molecules(store)
         else:
             store.groups = _identical_graphs(store)
-    return None if int(store.groups.max()) == len(store) - 1 else store.groups
+    return None if len(torch.unique(store.groups)) == len(store) else store.groups
 
 
 def _same_molecules(store: GraphStore) -> Tensor:
@@ -55,16 +54,84 @@ def _same_molecules(store: GraphStore) -> Tensor:
     _, key, count = torch.unique(
         _structure_keys(store, handed, stereo), return_inverse=True, return_counts=True
     )
+    alone = (count[key] == 1).tolist()
     chem = chemistry()
-    numbers: dict[str | int, int] = {}
-    found = []
     with quiet():
-        for graph, (text, alone) in enumerate(
-            zip(store.rows.texts, (count[key] == 1).tolist(), strict=True)
-        ):
-            name = graph if alone else chem.MolToSmiles(molecule_of(chem, text))
-            found.append(numbers.setdefault(name, len(numbers)))
-    return torch.tensor(found)
+        return _numbered(
+            graph if alone[graph] else chem.MolToSmiles(molecule_of(chem, text))
+            for graph, text in enumerate(store.rows.texts)
+        )
+
+
+def _identical_graphs(store: GraphStore) -> Tensor:
+    """Number graphs by a hash of features and edges, node for node."""
+    of_nodes, of_edges, of_ends = _weights(store.num_node_features, store.num_edge_features, 2)
+    keys: list[int] = []
+    for piece in store.pieces():
+        place = torch.arange(int(piece.node_counts.sum()))
+        place -= torch.repeat_interleave(piece.node_ptr[:-1], piece.node_counts)
+        ends = piece.field("edge_index").long()
+        node = _weighted(piece, "x", of_nodes, len(place)) + _mixed(place + 1)
+        edge = _weighted(piece, "edge_attr", of_edges, ends.shape[1])
+        edge = edge + ends[0] * of_ends[0] + ends[1] * of_ends[1]
+        key = _summed(_mixed(node), piece.node_counts) + _summed(_mixed(edge), piece.edge_counts)
+        keys += key.tolist()
+    return _numbered(keys)
+
+
+def _structure_keys(
+    store: GraphStore, ignore_node: Sequence[int], ignore_edge: Sequence[int]
+) -> Tensor:
+    """Hash graphs so that isomorphic ones have equal keys, int64 ``[graphs]``.
+
+    Two rounds of Weisfeiler-Lehman over the features, but for some columns that are ignored.
+    """
+    of_nodes, of_edges = _weights(store.num_node_features, store.num_edge_features)
+    of_nodes[list(ignore_node)] = 0
+    of_edges[list(ignore_edge)] = 0
+    keys = []
+    for piece in store.pieces():
+        base = torch.repeat_interleave(piece.node_ptr[:-1], piece.edge_counts)
+        receiver, sender = piece.field("edge_index").long() + base
+        node = _weighted(piece, "x", of_nodes, int(piece.node_counts.sum()))
+        edge = _weighted(piece, "edge_attr", of_edges, len(base))
+        for _ in range(2):
+            near = _mixed(node[sender] + edge)
+            node = _mixed(node + torch.zeros_like(node).index_add_(0, receiver, near))
+        keys.append(_summed(node, piece.node_counts))
+    return torch.cat(keys)
+
+
+def _numbered(names: Iterable[Hashable]) -> Tensor:
+    """Number names from 0 in the order in which they come."""
+    numbers: dict[Hashable, int] = {}
+    return torch.tensor([numbers.setdefault(name, len(numbers)) for name in names])
+
+
+def _weights(*sizes: int) -> list[Tensor]:
+    random = np.random.default_rng(0)
+    return [torch.from_numpy(random.integers(1 << 62, size=size)) for size in sizes]
+
+
+def _weighted(piece: GraphStore, key: str, weights: Tensor, rows: int) -> Tensor:
+    """Weighted sums of the features of nodes or edges, int64 with overflow."""
+    if not len(weights):
+        return torch.ones(rows, dtype=torch.long)
+    values = piece.field(key)
+    values = values.view(torch.int32) if values.is_floating_point() else values
+    return torch.from_numpy(values.numpy().astype(np.int64) @ weights.numpy())
+
+
+def _summed(values: Tensor, counts: Tensor) -> Tensor:
+    """Sums of the values of each graph."""
+    graph = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    return torch.zeros(len(counts), dtype=torch.long).index_add_(0, graph, values)
+
+
+def _mixed(values: Tensor) -> Tensor:
+    """Scramble bits, so that different sums do not cancel out."""
+    values = (values ^ (values >> 31)) * 0x7FB5D329728EA185
+    return values ^ (values >> 27)
 
 
 def count_mixtures(store: GraphStore) -> int:
@@ -80,69 +147,3 @@ def count_mixtures(store: GraphStore) -> int:
         _, first = np.unique(component, return_index=True)
         mixtures += int((np.bincount(graph[first]) > 1).sum())
     return mixtures
-
-
-def _identical_graphs(store: GraphStore) -> Tensor:
-    """Give graphs with equal features and edges, node for node, the same number.
-
-    Numbers count from 0 in the order of their first graphs, int64 ``[graphs]``.
-    """
-    numbers: dict[bytes, int] = {}
-    found = []
-    for piece in store.pieces():
-        features = {k: piece.field(k).numpy() for k in ("x", "edge_attr") if k in piece.fields}
-        ends = piece.field("edge_index").t().contiguous().numpy()
-        nodes, edges = piece.node_ptr.tolist(), piece.edge_ptr.tolist()
-        for graph in range(len(piece)):
-            at_node = slice(nodes[graph], nodes[graph + 1])
-            at_edge = slice(edges[graph], edges[graph + 1])
-            digest = hashlib.blake2b(str(at_node.stop - at_node.start).encode(), digest_size=16)
-            digest.update(ends[at_edge].tobytes())
-            for key, values in features.items():
-                digest.update(values[at_node if key == "x" else at_edge].tobytes())
-            found.append(numbers.setdefault(digest.digest(), len(numbers)))
-    return torch.tensor(found)
-
-
-def _structure_keys(
-    store: GraphStore, ignore_node: Sequence[int] = (), ignore_edge: Sequence[int] = ()
-) -> Tensor:
-    """Hash graphs so that isomorphic ones have equal keys, int64 ``[graphs]``.
-
-    Two rounds of Weisfeiler-Lehman over one-hot features, but for some columns that are ignored.
-    """
-    random = np.random.default_rng(0)
-
-    def weights(columns: int, ignored: Sequence[int]) -> Tensor:
-        drawn = torch.from_numpy(random.integers(1 << 62, size=columns))
-        drawn[list(ignored)] = 0
-        return drawn
-
-    of_nodes = weights(store.num_node_features, ignore_node)
-    of_edges = weights(store.num_edge_features, ignore_edge)
-    found = []
-    for piece in store.pieces():
-        receiver, sender = piece.field("edge_index").long()
-        base = torch.repeat_interleave(piece.node_ptr[:-1], piece.edge_counts)
-        receiver, sender = receiver + base, sender + base
-        node = _weighted(piece, "x", of_nodes, int(piece.node_counts.sum()))
-        edge = _weighted(piece, "edge_attr", of_edges, len(base))
-        for _ in range(2):
-            near = _mixed(node[sender] + edge)
-            node = _mixed(node + torch.zeros_like(node).index_add_(0, receiver, near))
-        graph = torch.repeat_interleave(torch.arange(len(piece)), piece.node_counts)
-        found.append(torch.zeros(len(piece), dtype=torch.long).index_add_(0, graph, node))
-    return torch.cat(found)
-
-
-def _weighted(piece: GraphStore, key: str, weights: Tensor, rows: int) -> Tensor:
-    """Weighted sums of the features of nodes or edges, int64 with overflow."""
-    if not len(weights):
-        return torch.ones(rows, dtype=torch.long)
-    return torch.from_numpy(piece.field(key).numpy().astype(np.int64) @ weights.numpy())
-
-
-def _mixed(values: Tensor) -> Tensor:
-    """Scramble bits, so that different sums do not cancel out."""
-    values = (values ^ (values >> 31)) * 0x7FB5D329728EA185
-    return values ^ (values >> 27)

@@ -78,6 +78,8 @@ class Table:
             raise DataError(
                 f"{self.where}: `{argument}` is {quoted(name)}, and {count} columns have that name"
             )
+        if not columns:
+            raise DataError(f"{self.where}: `{argument}` is {quoted(name)}, but no row has columns")
         if not count:
             lower = {column.casefold(): column for column in reversed(columns)}
             close = get_close_matches(name.casefold(), list(lower), n=1)
@@ -157,10 +159,9 @@ def _delimited(path: Path) -> Table:
         try:
             lines.new_row()
             head = next(csv.reader([first], delimiter=delimiter, strict=True))
-            second = next(filter(any, csv.reader(lines, delimiter=delimiter)), [])
+            columns, structures = _header(head, csv.reader(lines, delimiter=delimiter), notes)
         except csv.Error as error:
             raise DataError(f"{path}, line {lines.number}: the row is broken ({error})") from None
-    columns, structures = _header(head, second, notes)
 
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         places = [columns.index(name) for name in names]
@@ -192,12 +193,13 @@ def _delimited(path: Path) -> Table:
 
 
 def _header(
-    first: Sequence[str], second: Sequence[str], notes: dict[str, None]
+    first: Sequence[str], rest: Iterator[Sequence[str]], notes: dict[str, None]
 ) -> tuple[list[str], str | None]:
     """Name the columns; without a header also the one with the structures."""
     columns = [cell.strip() for cell in first]
     if any(name.casefold() in STRUCTURES or "smiles" in name.casefold() for name in columns):
         return columns, None
+    second = next(filter(any, rest), ())
     for place, cell in enumerate(columns):
         below = second[place] if len(second) == len(columns) else cell
         if looks_like_smiles(cell) and looks_like_smiles(below):
@@ -363,7 +365,7 @@ def _excel(path: Path) -> Table:
             raise DataError(f"{path}: unpacks to {size >> 20} MiB; save it as CSV")
         with pd.ExcelFile(path, engine="openpyxl") as book:
             sheets = book.sheet_names
-            frame = book.parse(sheets[0], header=None, dtype=str, na_filter=False)
+            frame = pd.read_excel(book, header=None, dtype=str, na_filter=False)
     except ImportError:
         raise DataError(
             f'{path}: Excel needs openpyxl: pip install "graph-transplant[excel]"'
@@ -376,7 +378,7 @@ def _excel(path: Path) -> Table:
     if len(sheets) > 1:
         notes[f"Of {len(sheets)} sheets only the first, {quoted(str(sheets[0]))}, was read."] = None
     top = frame.iloc[:2].astype(str).to_numpy().tolist()
-    columns, structures = _header(top[0], top[-1], notes)
+    columns, structures = _header(top[0], iter(top[1:]), notes)
     frame = frame.iloc[1:] if structures is None else frame
     frame.columns = pd.Index(columns)
     table = frame_table(frame, str(path), name_of(path))

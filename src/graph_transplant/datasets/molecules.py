@@ -661,9 +661,10 @@ def scaffold_split(store: GraphStore, validation: float = 0.1, test: float = 0.1
     ):
         if share and not count:
             raise DataError(
-                f"{store.name}: no molecules are left for {name}; of {len(store)} molecules "
-                f"{len(ordered[0])} have one scaffold and there are {len(ordered)} scaffolds "
-                "(a random split does not need them)"
+                f"{store.name}: no molecules are left for {name}. A split by scaffold needs at "
+                "least 10 molecules and scaffolds that are rare enough for every part; there are "
+                f"{len(store)} molecules with {len(ordered)} scaffolds, and {len(ordered[0])} "
+                "share one. A random split needs none: `split` random"
             )
     return part
 

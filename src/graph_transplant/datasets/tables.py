@@ -123,7 +123,8 @@ def read_table(table: Table, options: TableOptions) -> GraphStore:
     """
     options = _chosen(table, options, None)
     if not options.targets:
-        others = [column for column in table.columns if column != options.smiles]
+        structures = (options.smiles, table.structures)
+        others = [column for column in table.columns if column not in structures]
         what = f"name the columns to learn with `target`; there are {listed(others)}"
         if not others:
             what = "there are structures alone; to learn, every row needs a target, in a column "
