@@ -23,7 +23,7 @@ from torch_geometric.data import Batch
 
 import graph_transplant as gt
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import GraphStore, StoreWriter
+from graph_transplant.graphs import Featurizer, GraphStore, StoreWriter
 from graph_transplant.graphs import store as module
 from oracles import same_content
 from strategies import batches, generator, random_batch

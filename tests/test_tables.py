@@ -1,29 +1,32 @@
-"""Tables and SDF files: every row a graph or a reason, in bounded memory."""
+"""Tables of molecules in every format: every row a graph or a reason, in bounded memory."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
+import logging
 import math
+import sys
 import tracemalloc
-from collections.abc import Iterator
+import zipfile
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from rdkit import Chem
 
-from graph_transplant.datasets import tables
+import graph_transplant as gt
+from graph_transplant.datasets import Chunk, formats, tables
 from graph_transplant.datasets.molecules import from_smiles
-from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec
-from graph_transplant.datasets.tables import is_table, read_table, stream_table
+from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs import Featurizer, GraphStore
 
 SMALL = """name,smiles,active,value
 ethanol,CCO,1,0.5
@@ -32,6 +35,7 @@ broken,C1CC,1,2
 methane,C,,3
 water,O,0,
 """
+FRAME = pd.read_csv(io.StringIO(SMALL))
 
 
 def write(folder: Path, text: str | bytes, name: str = "mine.csv") -> Path:
@@ -40,21 +44,18 @@ def write(folder: Path, text: str | bytes, name: str = "mine.csv") -> Path:
     return path
 
 
-def read(path: Path, **options: Any) -> GraphStore:
-    return read_table(path, TableOptions.of(**options))
-
-
-def stream(path: Path, options: dict[str, Any] | None = None, **arguments: Any) -> list[Chunk]:
-    return list(stream_table(path, TableOptions.of(**(options or {})), **arguments))
+def stream(data: Any, **arguments: Any) -> list[Chunk]:
+    return list(gt.stream(data, **arguments))
 
 
 def every_row(chunks: list[Chunk], rows: int, first: int = 1) -> None:
     """Check that each row is in exactly one place."""
     found: list[int] = []
+    start = first
     for chunk in chunks:
-        assert chunk.first == first
+        assert chunk.first == start
         assert len(chunk.ids) == len(chunk.texts)
-        first += len(chunk)
+        start += len(chunk)
         if chunk.store is not None:
             assert chunk.store.rows is not None
             found += chunk.store.rows.number.tolist()
@@ -62,14 +63,14 @@ def every_row(chunks: list[Chunk], rows: int, first: int = 1) -> None:
             assert chunk.store.rows.ids == tuple(chunk.ids[place] for place in places)
             assert chunk.store.rows.texts == tuple(chunk.texts[place] for place in places)
         found += chunk.problems
-    assert sorted(found) == list(range(first - sum(map(len, chunks)), rows + 1))
+    assert sorted(found) == list(range(first, rows + 1))
 
 
 # ------------------------------------------------------------------ a data set
 
 
 def test_a_table_becomes_molecules_with_targets(tmp_path: Path) -> None:
-    store = read(write(tmp_path, SMALL), target="active", id="name")
+    store = gt.load(write(tmp_path, SMALL), target="active", id="name")
     assert store.name == "mine"
     assert (store.task, store.label_names, store.num_outputs) == ("multiclass", ("0", "1"), 2)
     assert store.labels.tolist() == [1, 0, 0]
@@ -81,34 +82,30 @@ def test_a_table_becomes_molecules_with_targets(tmp_path: Path) -> None:
         (3, "broken", "the SMILES cannot be parsed: unclosed ring 1"),
         (4, "methane", "no target"),
     ]
-    assert store.featurizer == {
-        "kind": "molecules",
-        "features": "ogb",
-        "smiles": "smiles",
-        "targets": ["active"],
-        "id": "name",
-    }
-    same = from_smiles(["CCO", "c1ccccc1", "O"])
-    assert store.x is not None
-    assert same.x is not None
-    assert torch.equal(store.x, same.x)
-    assert torch.equal(store.edge_index, same.edge_index)
+    assert store.notes == ()
+    assert store.featurizer == Featurizer(
+        "molecules", smiles="smiles", targets=("active",), id="name"
+    )
+    same = from_smiles(["CCO", "c1ccccc1", "O"]).with_targets(store.y, label_names=("0", "1"))
+    assert store.fingerprint() == same.fingerprint()
+    store.save(tmp_path / "s.safetensors")
+    again = GraphStore.load(tmp_path / "s.safetensors")
+    assert (again.featurizer, again.fingerprint()) == (store.featurizer, store.fingerprint())
 
 
 def test_numbers_become_a_regression(tmp_path: Path) -> None:
-    store = read(write(tmp_path, SMALL), target="value", features="elements")
+    store = gt.load(write(tmp_path, SMALL), target="value", features="elements")
     assert (store.task, store.label_names) == ("regression", ("value",))
     assert store.y.tolist() == [[0.5], [1.25], [3.0]]
     assert store.featurizer is not None
-    assert store.featurizer.elements == ["C", "O"]
-    assert store.featurizer.id is None
+    assert (store.featurizer.elements, store.featurizer.id) == (("C", "O"), None)
     assert store.rows is not None
     assert store.rows.ids == ("1", "2", "4")
 
 
 def test_several_columns_become_labels(tmp_path: Path) -> None:
     path = write(tmp_path, "smiles,a,b\nC,1,\nN,NA,0\nO,,\nF,0,1\nCl,1,0\n")
-    store = read(path, target="a,b")
+    store = gt.load(path, target="a,b")
     assert (store.task, store.label_names) == ("multilabel", ("a", "b"))
     np.testing.assert_array_equal(store.y.numpy(), [[1, math.nan], [math.nan, 0], [0, 1], [1, 0]])
     assert [skip[::2] for skip in store.skipped] == [(3, "no target")]
@@ -116,132 +113,271 @@ def test_several_columns_become_labels(tmp_path: Path) -> None:
 
 def test_a_given_task_leaves_out_what_does_not_fit(tmp_path: Path) -> None:
     path = write(tmp_path, "smiles,v\nC,1\nN,>5\nO,1e39\nF,2\nCl,3\n")
-    store = read(path, target="v", task="regression")
+    store = gt.load(path, target="v", task="regression")
     assert store.y.flatten().tolist() == [1, 2, 3]
-    assert [skip[::2] for skip in store.skipped] == [
-        (2, "`v` must be a number; got '>5'"),
-        (3, "`v` must be a number between -3.4e+38 and 3.4e+38; got '1e39'"),
-    ]
+    assert [skip.row for skip in store.skipped] == [2, 3]
 
 
 def test_classes_and_elements_of_rows_that_are_left_out_do_not_count(tmp_path: Path) -> None:
     path = write(tmp_path, "smiles,c\nCBr,\nC1C,rare\nCO,a\nCN,b\nC,a\n")
-    store = read(path, target="c", features="elements")
+    store = gt.load(path, target="c", features="elements")
     assert store.label_names == ("a", "b")
     assert store.featurizer is not None
-    assert store.featurizer.elements == ["C", "N", "O"]
+    assert store.featurizer.elements == ("C", "N", "O")
 
 
-def test_a_store_of_a_table_is_saved_with_its_reading(tmp_path: Path) -> None:
-    store = read(write(tmp_path, SMALL), target="active", id="name")
-    store.save(tmp_path / "s.safetensors")
-    again = GraphStore.load(tmp_path / "s.safetensors")
-    assert again.featurizer == store.featurizer
-    assert again.fingerprint() == store.fingerprint()
+# ------------------------------------------------------------------ the inputs people have
 
 
-def test_a_table_larger_than_a_stretch_is_read_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [("C" * (n % 7 + 1) + ("(" if n % 11 == 0 else "O"), n % 2) for n in range(60)]
-    path = write(tmp_path, "smiles,y\n" + "".join(f"{s},{y}\n" for s, y in rows))
-    whole = read(path, target="y", features="elements")
-    monkeypatch.setattr(tables, "_ROWS", 7)
-    pieces = read(path, target="y", features="elements")
-    assert pieces.fingerprint() == whole.fingerprint()
-    assert pieces.skipped == whole.skipped
-    assert [skip.row for skip in whole.skipped] == [1, 12, 23, 34, 45, 56]
-
-
-# ------------------------------------------------------------------ how tables are written
-
-
-QUOTED = 'id,smiles,y,note\n1,"CCO",a,"has, comma"\n2,C,b,"two\nlines ""quoted"""\n3,N,a,\n'
+def lines(delimiter: str) -> bytes:
+    return SMALL.replace(",", delimiter).encode()
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("name", "content"),
     [
-        (SMALL, "mine.csv"),
-        (SMALL.replace(",", "\t"), "mine.tsv"),
-        (SMALL.replace(",", "\t"), "mine.tab"),
-        (SMALL.replace(",", "\t"), "mine.csv"),
-        (SMALL.replace(",", ";"), "mine.csv"),
-        (SMALL.replace("\n", "\r\n"), "mine.csv"),
-        ("\ufeff" + SMALL, "mine.csv"),
-        ("\n\n" + SMALL.replace("\n", "\n\n") + "\n  \n", "mine.csv"),
-        (SMALL.rstrip("\n"), "MINE.CSV"),
+        ("mine.tsv", lines("\t")),
+        ("mine.csv", lines("\t")),
+        ("mine.csv", lines(";")),
+        ("mine.csv", SMALL.replace("\n", "\r\n").encode()),
+        ("mine.csv", ("\ufeff" + SMALL).encode()),
+        ("mine.csv", ("\n\n" + SMALL.replace("\n", "\n\n") + "\n  \n").encode()),
+        ("MINE.CSV", SMALL.rstrip("\n").encode()),
+        ("mine.csv.gz", gzip.compress(SMALL.encode())),
+        ("plain.csv.gz", SMALL.encode()),
     ],
 )
-@pytest.mark.parametrize("packed", [False, True])
 def test_tables_are_read_however_they_are_written(
-    tmp_path: Path, text: str, name: str, packed: bool
+    tmp_path: Path, name: str, content: bytes
 ) -> None:
-    content = text.encode()
-    path = write(tmp_path, gzip.compress(content, mtime=0) if packed else content, name)
-    assert is_table(path)
-    store = read(path, target="active", id="name")
+    expected = gt.load(write(tmp_path, SMALL, "expected.csv"), target="active", id="name")
+    store = gt.load(write(tmp_path, content, name), target="active", id="name")
+    assert store.fingerprint() == expected.fingerprint()
     assert store.rows is not None
     assert store.rows.ids == ("ethanol", "benzene", "water")
-    assert [skip.row for skip in store.skipped] == [3, 4]
+    assert store.skipped == expected.skipped
 
 
-def test_a_packed_table_is_known_by_its_content(tmp_path: Path) -> None:
-    store = read(
-        write(tmp_path, gzip.compress(SMALL.encode(), mtime=0), "mine.csv.gz"), target="active"
-    )
+def test_a_data_frame(tmp_path: Path) -> None:
+    expected = gt.load(write(tmp_path, SMALL), target="active", id="name")
+    frame = FRAME.rename(columns={"smiles": "drug"}).set_index(pd.Index([9, 8, 7, 6, 5]))
+    store = gt.load(frame, smiles="drug", target="active", id="name", name="mine")
+    assert store.fingerprint() == expected.fingerprint()
+    assert store.skipped == expected.skipped
     assert store.name == "mine"
-    plain = read(write(tmp_path, SMALL, "plain.csv.gz"), target="active")
-    assert plain.fingerprint() == store.fingerprint()
+    # A model that was trained on it predicts another one, and the file.
+    (chunk,) = stream(frame, featurizer=store.featurizer)
+    every_row([chunk], 5)
+    assert chunk.ids == ("ethanol", "benzene", "broken", "methane", "water")
+    with pytest.raises(DataError, match="`smiles` must be one of the columns name, drug, active"):
+        gt.load(frame, smiles="SMILES", target="active")
 
 
-def test_quoted_values_may_have_delimiters_and_line_breaks(tmp_path: Path) -> None:
-    store = read(write(tmp_path, QUOTED), target="y")
-    assert store.rows is not None
-    assert store.rows.number.tolist() == [1, 2, 3]
-    chunks = stream(write(tmp_path, QUOTED), {"id": "note"})
-    assert chunks[0].ids == ("has, comma", 'two\nlines "quoted"', "3")
+@pytest.mark.parametrize("kind", [list, tuple, pd.Series, np.array])
+def test_a_list_of_smiles(kind: Any) -> None:
+    texts = kind(["CCO", "c1ccccc1", "C1CC", "O", "CC"])
+    store = gt.load(texts, y=["low", "high", "low", "low", None], features="elements")
+    assert (store.label_names, store.y.tolist()) == (("low", "high"), [0, 1, 0])
+    assert [tuple(skip)[::2] for skip in store.skipped] == [
+        (3, "the SMILES cannot be parsed: unclosed ring 1"),
+        (5, "no target"),
+    ]
+    (chunk,) = stream(texts, featurizer=store.featurizer)
+    every_row([chunk], 5)
+    assert list(chunk.problems) == [3]
 
 
 @pytest.mark.parametrize(
-    ("name", "known"),
+    ("y", "task", "names"),
     [
-        ("a.csv", True),
-        ("a.CSV.GZ", True),
-        ("a.tsv", True),
-        ("a.sdf", True),
-        ("a.sdf.gz", True),
-        ("a.txt", False),
-        ("csv", False),
-        ("a.csv.zip", False),
+        (pd.Series([0.5, 1.5, 2.0], index=[7, 8, 9], name="logS"), "regression", ("logS",)),
+        (torch.tensor([0.5, 1.5, 2.0]), "regression", ("y",)),
+        (np.array([[0, 1], [1, 1], [0, 0]]), "multilabel", ("y1", "y2")),
+        (pd.DataFrame({"a": [0, 1, 0], "b": [1, None, 0]}), "multilabel", ("a", "b")),
+        ([True, False, True], "multiclass", ("False", "True")),
     ],
 )
-def test_tables_are_known_by_their_names(tmp_path: Path, name: str, known: bool) -> None:
-    assert is_table(write(tmp_path, "x", name)) is known
-    (tmp_path / "folder.csv").mkdir()
-    assert not is_table(tmp_path / "folder.csv")
+def test_targets_beside_a_list(y: Any, task: str, names: tuple[str, ...]) -> None:
+    store = gt.load(["C", "CC", "CCC"], y=y)
+    assert (store.task, store.label_names) == (task, names)
+    frame = pd.DataFrame({"mol": ["C", "CC", "CCC"], "x": 1})
+    assert gt.load(frame, y=y).fingerprint() == store.fingerprint()
+
+
+def test_lists_and_frames_that_cannot_be_used_are_errors() -> None:
+    with pytest.raises(DataError, match="there are structures alone; to learn, every row needs a"):
+        gt.load(["CCO", "C"])
+    with pytest.raises(DataError, match="`y` must have one target per row: there are 2 rows and 1"):
+        gt.load(["CCO", "C"], y=[1])
+    with pytest.raises(DataError, match="name the columns to learn with `target`; there are name"):
+        gt.load(FRAME)
+
+
+def test_a_file_of_smiles(tmp_path: Path) -> None:
+    text = "CCO ethyl alcohol\nc1ccccc1\n\nC1CC\tbroken\nO\n"
+    (chunk,) = stream(write(tmp_path, text, "mine.smi"))
+    assert chunk.texts == ("CCO", "c1ccccc1", "C1CC", "O")
+    assert chunk.ids == ("ethyl alcohol", "2", "broken", "4")
+    assert list(chunk.problems) == [3]
+    # Some programs write a header, or more columns.
+    text = "smiles\tname\tactive\nCCO\ta\t1\nO\tb\t0\n"
+    store = gt.load(write(tmp_path, text, "more.smi"), target="column 3")
+    assert store.y.tolist() == [1, 0]
+    assert store.rows is not None
+    assert store.rows.ids == ("a", "b")
+
+
+def test_an_excel_workbook(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    path = tmp_path / "mine.xlsx"
+    with pd.ExcelWriter(path) as writer:
+        FRAME.to_excel(writer, sheet_name="assay", index=False)
+        FRAME.to_excel(writer, sheet_name="other", index=False)
+    expected = gt.load(FRAME, target="active", id="name")
+    store = gt.load(path, target="active", id="name")
+    assert store.fingerprint() == expected.fingerprint()
+    assert (store.name, store.skipped) == ("mine", expected.skipped)
+    assert store.notes == ("Of 2 sheets only the first, 'assay', was read.",)
+    assert gt.load(path, target="value").y.tolist() == [[0.5], [1.25], [3.0]]
+    FRAME.to_excel(path, header=False, index=False)
+    assert gt.load(path, target="column 3").fingerprint() == expected.fingerprint()
+
+
+def test_a_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "mine.parquet"
+    FRAME.to_parquet(path)
+    expected = gt.load(FRAME, target="active", id="name")
+    monkeypatch.setattr(formats, "ROWS", 2)
+    store = gt.load(path, target="active", id="name")
+    assert store.fingerprint() == expected.fingerprint()
+    assert (store.name, store.skipped) == ("mine", expected.skipped)
 
 
 @pytest.mark.parametrize(
-    ("header", "column"),
+    ("name", "module", "extra"),
+    [("mine.xlsx", "openpyxl", "excel"), ("mine.parquet", "pyarrow", "parquet")],
+)
+def test_what_needs_an_extra_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str, extra: str
+) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w"):
+        pass
+    path = write(tmp_path, content.getvalue(), name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(DataError, match=rf'pip install "graph-transplant\[{extra}\]"'):
+        gt.load(path, target="active")
+
+
+@pytest.mark.parametrize("name", ["mine.xlsx", "mine.parquet"])
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no workbook", b"PAR1" + bytes(99) + b"PAR1"])
+def test_damaged_workbooks_and_parquet_files_are_errors(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    pytest.importorskip({"mine.xlsx": "openpyxl", "mine.parquet": "pyarrow"}[name])
+    with pytest.raises(DataError, match=f"{name}: is no"):
+        gt.load(write(tmp_path, content, name), target="active")
+
+
+# ------------------------------------------------------------------ what spreadsheets do to tables
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["smiles;v\nC;0,5\nN;1,25\nO;3\n", 'smiles,v\nC,"0,5"\nN,"1,25"\nO,3\n'],
+)
+def test_decimal_commas_are_read_with_a_note(tmp_path: Path, text: str) -> None:
+    store = gt.load(write(tmp_path, text), target="v")
+    assert (store.task, store.y.flatten().tolist()) == ("regression", [0.5, 1.25, 3])
+    assert store.notes == ("Numbers of 'v' have decimal commas: '0,5' was read as 0.5.",)
+
+
+def test_latin_1_is_read_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text = "smiles,größe,name\nC,1,café\nN,0,plain\n"
+    caplog.set_level(logging.INFO, "graph_transplant")
+    store = gt.load(write(tmp_path, text.encode("latin-1")), target="größe", id="name")
+    assert store.rows is not None
+    assert store.rows.ids == ("café", "plain")
+    (note,) = store.notes
+    assert "Latin-1" in note
+    assert note in caplog.text
+    assert gt.load(write(tmp_path, text), target="größe").notes == ()
+    with pytest.raises(DataError, match="UTF-16 text; save it as CSV in UTF-8"):
+        gt.load(write(tmp_path, text.encode("utf-16")), target="größe")
+
+
+def test_a_missing_header_is_recognised(tmp_path: Path) -> None:
+    # As a user had it, whose columns were then "1202, etacepride, 1".
+    path = write(tmp_path, "1202,etacepride,CCO,1\n1203,other,c1ccccc1,0\n1204,third,C,1\n")
+    with pytest.raises(DataError, match="there are column 1, column 2, column 4"):
+        gt.load(path)
+    store = gt.load(path, target="column 4", id="column 2")
+    assert store.rows is not None
+    assert store.rows.ids == ("etacepride", "other", "third")
+    (note,) = store.notes
+    assert "no header" in note
+    assert "'column 3'" in note
+    (chunk,) = stream(path, featurizer=store.featurizer)
+    every_row([chunk], 3)
+    # Names of columns may be those of atoms.
+    frame = write(tmp_path, "drug,CO,N\nCCO,1,2\nC,0,1\n")
+    assert gt.load(frame, smiles="drug", target="CO").y.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("header", "column", "noted"),
     [
-        ("SMILES,y", "SMILES"),
-        ("y,Mol", "Mol"),
-        ("y,structure", "structure"),
-        ("x,y, smiles ", "smiles"),
+        ("SMILES,y", "SMILES", False),
+        ("y,Mol", "Mol", False),
+        ("x,y, smiles ", "smiles", False),
+        ("y,Canonical_Smiles", "Canonical_Smiles", True),
+        ("smiles,y,canonical_smiles", "smiles", False),
     ],
 )
 def test_the_column_of_structures_is_found_by_its_name(
-    tmp_path: Path, header: str, column: str
+    tmp_path: Path, header: str, column: str, noted: bool
 ) -> None:
     names = [name.strip() for name in header.split(",")]
     rows = [",".join({column: s, "y": y}.get(n, "-") for n in names) for s, y in ("Ca", "Nb", "Oa")]
-    store = read(write(tmp_path, "\n".join([header, *rows])), target="y")
+    store = gt.load(write(tmp_path, "\n".join([header, *rows])), target="y")
     assert store.featurizer is not None
     assert store.featurizer.smiles == column
+    said = [note for note in store.notes if column in note]
+    assert bool(said) == noted
+
+
+def test_duplicates_and_salts_are_noted(tmp_path: Path) -> None:
+    path = write(tmp_path, "smiles,y\nCCO,1\nOCC,0\nC(C)O,1\nCC(=O)[O-].[Na+],0\nCC(=O)[O-],1\n")
+    store = gt.load(path, target="y")
+    salts, again = store.notes
+    assert salts.startswith("1 of 5 molecules have several fragments (salts, mixtures)")
+    assert again == "2 of 5 graphs repeat another (the same canonical SMILES)."
+    groups = gt.datasets.duplicate_groups(store)
+    assert groups is not None
+    assert groups.tolist() == [0, 0, 0, 1, 2]
+    stripped = gt.load(path, target="y", largest_fragment=True)
+    assert "Of 1 molecules with several fragments" in stripped.notes[0]
+    assert stripped.node_counts.tolist() == [3, 3, 3, 4, 4]
+    groups = gt.datasets.duplicate_groups(stripped)
+    assert groups is not None
+    assert groups.tolist() == [0, 0, 0, 1, 1]
+    # A model strips what it predicts, as its training data were.
+    assert stripped.featurizer is not None
+    assert Featurizer.from_dict(stripped.featurizer.to_dict()).largest_fragment
+    (chunk,) = stream(["[Na+].[Cl-]", "CO.Cl"], featurizer=stripped.featurizer)
+    assert chunk.store is not None
+    assert chunk.store.node_counts.tolist() == [1, 2]
+    assert chunk.texts == ("[Cl-]", "CO")
 
 
 # ------------------------------------------------------------------ rows that cannot be used
+
+
+def test_quoted_values_may_have_delimiters_and_line_breaks(tmp_path: Path) -> None:
+    text = 'id,smiles,y,note\n1,"CCO",a,"has, comma"\n2,C,b,"two\nlines ""quoted"""\n3,N,a,\n'
+    (chunk,) = stream(write(tmp_path, text), id="note")
+    assert chunk.ids == ("has, comma", 'two\nlines "quoted"', "3")
 
 
 def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
@@ -255,62 +391,56 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
         b'r6,"CC"O,1,\n'
         b"r7,,1,\n"
         b"r8,CO,0,\n"
-        b"r9,CN,0,\n"
-        b"r10,CN,1,\n"
-        b"r11,C\x00,1,\n"
+        b"r9,C\x00,1,\n"
     )
-    chunks = stream(write(tmp_path, content), {"id": "id"}, rows_per_chunk=4)
-    every_row(chunks, 11)
+    chunks = stream(write(tmp_path, content), id="id", rows_per_chunk=4)
+    every_row(chunks, 9)
     problems = {row: why for chunk in chunks for row, why in chunk.problems.items()}
     assert problems == {
         2: "the row has 2 values, the header has 4",
         3: "the row has 5 values, the header has 4",
-        4: "the row is not UTF-8 text",
+        4: "the SMILES has the character 'ÿ'",
         6: "the row is broken (',' expected after '\"')",
         7: "there is no structure",
-        11: r"the SMILES has the character '\x00'",
+        9: r"the SMILES has the character '\x00'",
     }
-    assert [chunk.ids for chunk in chunks] == [
-        ("r1", "2", "3", "4"),
-        ("r5", "6", "r7", "r8"),
-        ("r9", "r10", "r11"),
-    ]
+    ids = [name for chunk in chunks for name in chunk.ids]
+    assert ids == ["r1", "2", "3", "r4", "r5", "6", "r7", "r8", "r9"]
 
 
 def test_more_than_half_unreadable_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path, "smiles,y\nC(,1\nC(,0\nC,1\n")
     with pytest.raises(DataError, match=r"mine\.csv: 2 of 3 rows cannot be read; row 1: the SMIL"):
-        read(path, target="y")
+        gt.load(path, target="y")
     every_row(stream(path), 3)
 
 
 def test_a_column_measured_for_few_is_no_error(tmp_path: Path) -> None:
-    path = write(tmp_path, "smiles,y\n" + "C,\n" * 20 + "N,1\nO,0\n")
-    store = read(path, target="y")
-    assert len(store) == 2
-    assert len(store.skipped) == 20
+    store = gt.load(write(tmp_path, "smiles,y\n" + "C,\n" * 20 + "N,1\nO,0\n"), target="y")
+    assert (len(store), len(store.skipped)) == (2, 20)
 
 
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
         ("", {"target": "y"}, "is empty"),
-        ("\n \n\n", {"target": "y"}, "is empty"),
         ("smiles,y\n", {"target": "y"}, "there are no rows"),
-        (SMALL, {}, "name the columns to learn with `target`; there are name, smiles, active, val"),
+        ("smiles\nC\n", {}, "there are structures alone; to learn, every row needs a target"),
+        (SMALL, {}, "name the columns to learn with `target`; there are name, active, value"),
         (
             SMALL,
             {"target": "actve"},
             r"must be one of the columns name, smiles, active, value; got 'actve' .*mean 'active'",
         ),
         (SMALL, {"target": "active", "id": "ID"}, "`id` must be one of the columns .* got 'ID'"),
-        (SMALL, {"target": "active", "smiles": "SMILES"}, "did you mean 'smiles'"),
-        ("a,b\nC,1\n", {"target": "b"}, "no column seems to hold the structures; name the one"),
-        ("smiles,mol,b\nC,C,1\n", {"target": "b"}, r"several of the columns \(smiles, mol\) may"),
+        ("a,b\nx,1\n", {"target": "b"}, "no column seems to hold the structures; name the one"),
+        (
+            "Smiles_1,Smiles_2,b\nC,C,1\n",
+            {"target": "b"},
+            r"several of the columns \(Smiles_1, Smiles_2\) may hold the structures; .* `smiles`",
+        ),
         ("smiles,b,b\nC,1,0\n", {"target": "b"}, "`target` is 'b', and 2 columns have that name"),
-        (b"smi\xffles,y\nC,1\n", {"target": "y"}, "line 1: the header is not UTF-8 text"),
-        (SMALL.encode("utf-16"), {"target": "y"}, "line 1: the header is not UTF-8 text"),
-        ('smiles,"y\nC,1\n', {"target": "y"}, "line 1: the header is broken"),
+        ('smiles,"y\nC,1\n', {"target": "y"}, "line 1: the row is broken"),
         ("smiles,y\rC,1\rN,0\r", {"target": "y"}, "lines must end with LF or CRLF"),
         ('smiles,y\nC,1\nN,"0\nO,1\n', {"target": "y"}, "line 3: a quoted value is not closed"),
         ("smiles,y\nC,1\nN,1\n", {"target": "y"}, "has one class only, '1'"),
@@ -324,48 +454,28 @@ def test_tables_that_cannot_be_used_are_errors(
 ) -> None:
     path = write(tmp_path, content)
     with pytest.raises(DataError, match=message) as raised:
-        read(path, **options)
+        gt.load(path, **options)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_a_double_column_that_is_not_used_does_no_harm(tmp_path: Path) -> None:
-    path = write(tmp_path, "smiles,y,x,x\nC,1,,\nN,0,,\n")
-    assert len(read(path, target="y")) == 2
-
-
-def test_files_that_cannot_be_opened_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="there is no file"):
-        read(tmp_path / "none.csv", target="y")
-    (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(DataError, match="cannot be read"):
-        read(tmp_path / "folder.csv", target="y")
-
-
-@pytest.fixture
-def locked(tmp_path: Path) -> Path:
+def test_a_file_that_may_not_be_read_is_an_error(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     path = write(tmp_path, SMALL)
     path.chmod(0)
-    return path
-
-
-def test_a_file_that_may_not_be_read_is_an_error(locked: Path, nobody: None) -> None:
+    request.getfixturevalue("nobody")
     with pytest.raises(DataError, match=r"cannot be read \(Permission denied\)"):
-        read(locked, target="active")
+        gt.load(path, target="active")
 
 
 def test_many_columns_are_not_all_listed(tmp_path: Path) -> None:
-    names = [f"c{n}" for n in range(500)]
-    path = write(tmp_path, ",".join([*names, "x" * 5000, "\u202eodd"]) + "\n")
+    names = ["x" * 5000, "\u202eodd", *(f"c{n}" for n in range(500))]
     with pytest.raises(DataError) as raised:
-        read(path, target="y")
-    assert "c0, c1" in str(raised.value)
+        gt.load(write(tmp_path, ",".join(names) + "\n"), target="y")
     assert "and 482 more" in str(raised.value)
-    odd = write(tmp_path, ",".join(["x" * 5000, "\u202eodd"]) + "\n")
-    with pytest.raises(DataError) as raised:
-        read(odd, target="y")
-    assert len(str(raised.value)) < 1000
     assert "'\\u202eodd'" in str(raised.value)
+    assert len(str(raised.value)) < 1000
 
 
 # ------------------------------------------------------------------ hostile tables
@@ -388,6 +498,17 @@ def test_one_endless_line_is_an_error_in_bounded_memory(tmp_path: Path) -> None:
     assert peak < 16 << 20
 
 
+def test_a_workbook_that_unpacks_without_end_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bomb.xlsx"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", bytes(65 << 20))
+    monkeypatch.setattr(formats, "_LARGEST_WORKBOOK", 1 << 26)
+    with pytest.raises(DataError, match="unpacks to 65 MiB; save it as CSV"):
+        gt.load(path, target="y")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -402,46 +523,14 @@ def test_hostile_tables_are_errors(tmp_path: Path, content: str, message: str) -
         stream(write(tmp_path, content))
 
 
-def test_the_limits_are_those_of_a_row_not_of_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, "_LONGEST_LINE", 64)
-    monkeypatch.setattr(tables, "_LONGEST_RECORD", 1024)
-    monkeypatch.setattr(tables, "_MOST_BLANK", 3)
-    table = write(tmp_path, "smiles\n" + "CCCCCC\n\n\n" * 40)
-    every_row(stream(table), 40)
-    every_row(stream(write(tmp_path, record("CCO", "a") * 10, "mine.sdf")), 10)
-
-
 # ------------------------------------------------------------------ streams
-
-
-@pytest.mark.parametrize("rows_per_chunk", [1, 2, 3, 100])
-@pytest.mark.parametrize("skip_rows", [0, 1, 4, 5, 9])
-def test_a_stream_has_every_row_once(tmp_path: Path, rows_per_chunk: int, skip_rows: int) -> None:
-    path = write(tmp_path, SMALL)
-    chunks = stream(path, {"id": "name"}, rows_per_chunk=rows_per_chunk, skip_rows=skip_rows)
-    every_row(chunks, 5, first=skip_rows + 1) if skip_rows < 5 else None
-    left = max(0, 5 - skip_rows)
-    assert len(chunks) == math.ceil(left / rows_per_chunk)
-    names = [name for chunk in chunks for name in chunk.ids]
-    assert names == ["ethanol", "benzene", "broken", "methane", "water"][skip_rows:]
-
-
-def test_without_targets_a_stream_has_zeros(tmp_path: Path) -> None:
-    (chunk,) = stream(write(tmp_path, SMALL), {"target": "no such column"})
-    assert chunk.store is not None
-    assert chunk.store.task == "multiclass"
-    assert chunk.store.num_outputs == 1
-    assert chunk.store.y.tolist() == [0, 0, 0, 0]
-    assert list(chunk.problems) == [3]
 
 
 def test_targets_are_read_when_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path, SMALL)
-    chunks = stream(path, {"target": "active"}, targets=True, rows_per_chunk=2)
+    chunks = stream(path, target="active", targets=True, rows_per_chunk=2)
     every_row(chunks, 5)
-    whole = read(path, target="active")
+    whole = gt.load(path, target="active")
     labels = [chunk.store.labels for chunk in chunks if chunk.store is not None]
     assert torch.equal(torch.cat(labels), whole.labels)
     assert all(c.store is None or c.store.label_names == whole.label_names for c in chunks)
@@ -451,60 +540,29 @@ def test_targets_are_read_when_asked_for(tmp_path: Path) -> None:
     }
 
 
-def test_a_codec_says_how_targets_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path, SMALL)
-    reading = read(path, target="active").featurizer
-    codec = TargetCodec("multiclass", ("active",), ("0", "1"))
-    passes: list[Path] = []
-    rows = tables._table_rows
-
-    def counted(path: Path, options: TableOptions) -> Any:
-        passes.append(path)
-        return rows(path, options)
-
-    monkeypatch.setattr(tables, "_table_rows", counted)
-    # The columns are those asked for, those of the model, or those of the codec.
-    for options, model in (({"target": "active"}, None), (None, reading), (None, None)):
-        (chunk,) = stream(path, options, featurizer=model, targets=True, codec=codec)
-        assert chunk.store is not None
-        assert chunk.store.labels.tolist() == [1, 0, 0]
-        assert set(chunk.problems) == {3, 4}
-    assert len(passes) == 3
-    numbers = TargetCodec("regression", ("x", "y"))
-    (chunk,) = stream(path, {"target": "active,value"}, targets=True, codec=numbers)
-    assert chunk.store is not None
-    assert (chunk.store.label_names, chunk.store.task) == (("x", "y"), "regression")
-    with pytest.raises(DataError, match=r"target must be 2 columns \(x, y\); got active"):
-        stream(path, {"target": "active"}, targets=True, codec=numbers)
-    with pytest.raises(DataError, match=r"`target` must be one of the columns name, .* got 'x'"):
-        stream(path, targets=True, codec=numbers)
-    with pytest.raises(GraphTransplantError, match="`targets` must be True"):
-        stream(path, codec=codec)
-
-
 def test_the_columns_of_a_model_are_the_default(tmp_path: Path) -> None:
-    reading = read(
+    reading = gt.load(
         write(tmp_path, SMALL.replace("smiles", "drug")), smiles="drug", target="active", id="name"
     ).featurizer
     assert reading is not None
-    (chunk,) = stream(write(tmp_path, "smiles,drug,name,active\nx,C,a,1\ny,N,b,0\n"), None,
-                      featurizer=reading, targets=True)  # fmt: skip
+    path = write(tmp_path, "smiles,drug,name,active\nx,C,a,1\ny,N,b,0\n")
+    (chunk,) = stream(path, featurizer=reading, targets=True)
     assert (chunk.texts, chunk.ids) == (("C", "N"), ("a", "b"))
     assert chunk.store is not None
     assert chunk.store.labels.tolist() == [1, 0]
     # What the file does not have is found as without a model, or done without.
-    (chunk,) = stream(write(tmp_path, "smiles\nC\nN\n"), None, featurizer=reading)
+    (chunk,) = stream(write(tmp_path, "smiles\nC\nN\n"), featurizer=reading)
     assert (chunk.texts, chunk.ids) == (("C", "N"), ("1", "2"))
     # What is asked for wins.
-    (chunk,) = stream(write(tmp_path, "drug,other\nC,N\n"), {"smiles": "other"}, featurizer=reading)
+    (chunk,) = stream(write(tmp_path, "drug,other\nC,N\n"), smiles="other", featurizer=reading)
     assert chunk.texts == ("N",)
     path = write(tmp_path, "drug,name,other\nC,a,b\n")
-    (chunk,) = stream(path, {"id": "other"}, featurizer=reading)
+    (chunk,) = stream(path, id="other", featurizer=reading)
     assert chunk.ids == ("b",)
 
 
 def test_features_are_those_of_the_model(tmp_path: Path) -> None:
-    train = read(write(tmp_path, SMALL), target="active", features="elements")
+    train = gt.load(write(tmp_path, SMALL), target="active", features="elements")
     assert train.featurizer is not None
     path = write(tmp_path, "smiles\nCO\nCN\n", "new.csv")
     (chunk,) = stream(path, featurizer=train.featurizer)
@@ -512,40 +570,13 @@ def test_features_are_those_of_the_model(tmp_path: Path) -> None:
     assert chunk.store is not None
     assert chunk.store.num_node_features == train.num_node_features
     assert chunk.store.featurizer is not None
-    assert chunk.store.featurizer.elements == ["C", "O"]
-
-
-@pytest.mark.parametrize(
-    ("options", "arguments", "message"),
-    [
-        ({"features": "elements"}, {}, "`features` is elements, which are those of the training"),
-        (
-            {"features": "elements"},
-            {"featurizer": {"kind": "molecules", "features": "ogb"}},
-            "`features` is elements, but the model was made for ogb",
-        ),
-        (
-            {},
-            {"featurizer": {"kind": "graphs"}},
-            "these are molecules, but the model reads 'graphs'",
-        ),
-        ({}, {"rows_per_chunk": 0}, "`rows_per_chunk` must be at least 1, got 0"),
-        ({}, {"skip_rows": -1}, "`skip_rows` must be at least 0, got -1"),
-        ({}, {"workers": 0}, "`workers` must be at least 1, got 0"),
-        ({}, {"targets": True}, "name the columns of the targets with `target`; there are name"),
-    ],
-)
-def test_arguments_of_a_stream_are_checked_before_it_is_used(
-    tmp_path: Path, options: dict[str, Any], arguments: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(GraphTransplantError, match=message):
-        stream_table(write(tmp_path, SMALL), TableOptions.of(**options), **arguments)
+    assert chunk.store.featurizer.elements == ("C", "O")
 
 
 def test_a_stream_reads_no_more_than_it_gives(tmp_path: Path) -> None:
     # A quote that is not closed is met only when the stream comes to it.
     path = write(tmp_path, "smiles\nC\nN\nO\n" + '"F\n')
-    chunks = stream_table(path, rows_per_chunk=1)
+    chunks = gt.stream(path, rows_per_chunk=1)
     assert next(chunks).texts == ("C",)
     assert next(chunks).texts == ("N",)
     assert next(chunks).texts == ("O",)
@@ -561,7 +592,7 @@ def test_a_long_table_is_streamed_in_flat_memory(tmp_path: Path) -> None:
         rows = 0
         tracemalloc.start()
         try:
-            for chunk in stream_table(path, rows_per_chunk=20):
+            for chunk in gt.stream(path, rows_per_chunk=20):
                 rows += len(chunk)
                 if keep:
                     kept.append(chunk)
@@ -585,8 +616,8 @@ def test_workers_give_what_one_process_gives(
     smiles = ["C" * (n % 9 + 1) + ("(" if n % 10 == 3 else "O") for n in range(50)]
     path = write(tmp_path, "smiles,y\n" + "".join(f"{s},{n % 2}\n" for n, s in enumerate(smiles)))
     arguments: dict[str, Any] = {"rows_per_chunk": 7, "targets": True, "skip_rows": 3}
-    alone = stream(path, {"target": "y"}, **arguments)
-    spread = stream(path, {"target": "y"}, workers=2, **arguments)
+    alone = stream(path, target="y", **arguments)
+    spread = stream(path, target="y", workers=2, **arguments)
     every_row(spread, 50, first=4)
     assert len(alone) == len(spread)
     for one, other in zip(alone, spread, strict=True):
@@ -599,53 +630,6 @@ def test_workers_give_what_one_process_gives(
         assert one.store is not None
         assert other.store is not None
         assert one.store.fingerprint() == other.store.fingerprint()
-
-
-def test_few_chunks_are_under_way_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = 0
-
-    def jobs() -> Iterator[tables._Job]:
-        nonlocal taken
-        for _ in range(100):
-            taken += 1
-            yield tables._Job([tables._Row("C", "", ())], {}, {})
-
-    class Pool:
-        """Does the work at once."""
-
-        def __init__(self, workers: int, mp_context: Any) -> None:
-            assert mp_context.get_start_method() == "spawn"
-
-        def submit(self, function: Any, *arguments: Any) -> Any:
-            future: tables.Future[Any] = tables.Future()
-            future.set_result(function(*arguments))
-            return future
-
-        def shutdown(self, wait: bool, cancel_futures: bool) -> None:
-            assert wait
-            assert cancel_futures
-
-    monkeypatch.setattr(tables, "ProcessPoolExecutor", Pool)
-    results = tables._in_order(jobs(), "ogb", 2)
-    for given in range(1, 11):
-        next(results)
-        assert taken - given <= 4
-    assert sum(1 for _ in results) == 90
-
-
-def test_a_worker_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Pool:
-        def __init__(self, workers: int, mp_context: Any) -> None: ...
-
-        def submit(self, function: Any, *arguments: Any) -> Any:
-            raise tables.BrokenExecutor
-
-        def shutdown(self, wait: bool, cancel_futures: bool) -> None: ...
-
-    monkeypatch.setattr(tables, "ProcessPoolExecutor", Pool)
-    jobs = iter([tables._Job([tables._Row("C", "", ())], {}, {})])
-    with pytest.raises(GraphTransplantError, match="ended abruptly; `workers` is 2"):
-        list(tables._in_order(jobs, "ogb", 2))
 
 
 # ------------------------------------------------------------------ SDF
@@ -677,7 +661,7 @@ def test_an_sdf_becomes_molecules_with_targets(tmp_path: Path, name: str, ends: 
     path = write(
         tmp_path, gzip.compress(content, mtime=0) if name.endswith("gz") else content, name
     )
-    store = read(path, target="active")
+    store = gt.load(path, target="active")
     assert store.labels.tolist() == [1, 0, 0]
     assert store.rows is not None
     assert store.rows.ids == ("ethanol", "2", "amine")
@@ -685,41 +669,15 @@ def test_an_sdf_becomes_molecules_with_targets(tmp_path: Path, name: str, ends: 
         (3, "bad", "the record has no line 'M  END'"),
         (4, "methane", "no target"),
     ]
-    assert store.featurizer == {
-        "kind": "molecules",
-        "features": "ogb",
-        "smiles": None,
-        "targets": ["active"],
-        "id": None,
-    }
-    same = from_smiles(["CCO", "c1ccccc1", "CN"])
-    assert store.x is not None
-    assert same.x is not None
-    assert torch.equal(store.x, same.x)
-    assert torch.equal(store.edge_index, same.edge_index)
-
-
-def test_the_text_of_a_record_is_its_mol_block(tmp_path: Path) -> None:
-    store = read(write(tmp_path, sdf(), "mine.sdf"), target="active")
-    assert store.rows is not None
-    for text, data in zip(store.rows.texts, store.to_pyg(), strict=True):
-        molecule = Chem.MolFromMolBlock(text)
-        numbers = [atom.GetAtomicNum() - 1 for atom in molecule.GetAtoms()]
-        assert data.x[:, :119].argmax(1).tolist() == numbers
-        assert "$$$$" not in text
+    assert store.featurizer == Featurizer("molecules", targets=("active",))
+    same = from_smiles(["CCO", "c1ccccc1", "CN"]).with_targets(store.y, label_names=("0", "1"))
+    assert store.fingerprint() == same.fingerprint()
+    for text in store.rows.texts:
+        assert Chem.MolFromMolBlock(text) is not None
         assert "active" not in text
-
-
-def test_an_sdf_is_what_rdkit_reads(tmp_path: Path) -> None:
-    path = write(tmp_path, sdf(), "mine.sdf")
-    (chunk,) = stream(path, {"id": "value"})
-    assert chunk.ids == ("0.5", "1", "3", "2", "3\nsecond line")
-    with path.open("rb") as file:
-        molecules = list(Chem.ForwardSDMolSupplier(file))
-    assert chunk.store is not None
-    assert chunk.store.rows is not None
-    read_by_rdkit = [place + 1 for place, molecule in enumerate(molecules) if molecule is not None]
-    assert chunk.store.rows.number.tolist() == read_by_rdkit
+    # A property that no record at the beginning has.
+    late = record("C", "a") * 120 + sdf()
+    assert gt.load(write(tmp_path, late, "late.sdf"), target="active").labels.tolist() == [1, 0, 0]
 
 
 def test_a_record_without_its_end_is_read_and_blank_lines_behind_are_none(tmp_path: Path) -> None:
@@ -728,26 +686,6 @@ def test_a_record_without_its_end_is_read_and_blank_lines_behind_are_none(tmp_pa
         (chunk,) = stream(write(tmp_path, text, "mine.sdf"))
         assert chunk.ids == ("a", "b")
         assert chunk.problems == {}
-
-
-def test_broken_records_keep_their_places(tmp_path: Path) -> None:
-    good = record("CC", "good", active="1")
-    content = (
-        good.encode()
-        + b"$$$$\n"
-        + good.replace(" C  ", " Xx ", 1).encode()
-        + good.encode().replace(b"good", b"g\xff\xffd")
-        + good.encode().replace(b" C  ", b" \xff  ", 1)
-        + record("CN", "impossible").replace("  2  1  0", "  2  9  0", 1).encode()
-        + good.encode()
-    )
-    chunks = stream(write(tmp_path, content, "mine.sdf"), rows_per_chunk=3)
-    every_row(chunks, 7)
-    problems = {row: why for chunk in chunks for row, why in chunk.problems.items()}
-    assert set(problems) == {2, 3, 4, 5, 6}
-    assert problems[2] == "the record has no line 'M  END'"
-    assert problems[4] == "the record is not UTF-8 text"
-    assert problems[5] == "the record is not UTF-8 text"
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
@@ -764,24 +702,15 @@ def test_a_record_that_runs_into_the_next_is_a_problem(tmp_path: Path, ends: str
     every_row([chunk], 3)
     assert (chunk.ids, chunk.problems) == (("a", "b", "d"), problem)
     # A name that is a property may be that of the second.
-    (chunk,) = stream(path, {"id": "active"})
+    (chunk,) = stream(path, id="active")
     assert chunk.ids == ("0", "2", "1")
-    store = read(path, target="active")
+    store = gt.load(path, target="active")
     assert store.labels.tolist() == [0, 1]
     assert {skip.row: skip.reason for skip in store.skipped} == problem
     codec = TargetCodec("multiclass", ("active",), ("0", "1", "2"))
     (chunk,) = stream(path, targets=True, codec=codec)
     assert chunk.store is not None
     assert (chunk.store.labels.tolist(), chunk.problems) == ([0, 1], problem)
-
-
-def test_a_title_that_is_not_used_may_be_in_any_encoding(tmp_path: Path) -> None:
-    content = record("CC", "title", name="a").encode().replace(b"title", b"t\xfctle")
-    (chunk,) = stream(write(tmp_path, content, "mine.sdf"), {"id": "name"})
-    assert chunk.ids == ("a",)
-    assert chunk.store is not None
-    assert chunk.store.rows is not None
-    assert Chem.MolFromMolBlock(chunk.store.rows.texts[0]).GetNumAtoms() == 2
 
 
 @pytest.mark.parametrize(
@@ -791,9 +720,8 @@ def test_a_title_that_is_not_used_may_be_in_any_encoding(tmp_path: Path) -> None
         ("\n\n", {"target": "y"}, "is empty"),
         (None, {}, "name the columns to learn with `target`; there are active, value"),
         (None, {"target": "activ"}, "`target` must be one of the columns active, value; got 'acti"),
-        (None, {"target": "active", "smiles": "x"}, "`smiles` names a column of a table"),
-        ("just text\n" * 3, {"target": "y"}, "1 of 1 rows cannot be read; row 1: the record has"),
-        ("x" * (9 << 20), {"target": "y"}, "line 1: a row is longer than 8 MiB"),
+        (None, {"target": "active", "smiles": "x"}, "`smiles` must be one of the columns active"),
+        ("just text\n" * 3, {"target": "y"}, "`target` is 'y', but no row has columns"),
         (("x" * 1023 + "\n") * (9 << 10), {"target": "y"}, "a row is longer than 8 MiB"),
     ],
 )
@@ -802,12 +730,29 @@ def test_sdf_files_that_cannot_be_used_are_errors(
 ) -> None:
     path = write(tmp_path, sdf() if content is None else content, "mine.sdf")
     with pytest.raises(GraphTransplantError, match=message):
-        read(path, **options)
+        gt.load(path, **options)
+
+
+def test_any_bytes_are_records_or_reasons(tmp_path: Path) -> None:
+    good = record("CC", "good", active="1").encode()
+    content = (
+        good
+        + b"$$$$\n"
+        + good.replace(b" C  ", b" Xx ", 1)
+        + good.replace(b"good", b"g\xff\xffd")
+        + good.replace(b" C  ", b" \xff  ", 1)
+        + record("CN", "impossible").replace("  2  1  0", "  2  9  0", 1).encode()
+        + b">" + b"<" * 100_000 + b"\nM  END\n>" + b"<" * 100_000 + b"\n$$$$\n"
+        + good
+    )  # fmt: skip
+    chunks = stream(write(tmp_path, content, "mine.sdf"), rows_per_chunk=3)
+    every_row(chunks, 8)
+    assert {row for chunk in chunks for row in chunk.problems} == {2, 3, 5, 6, 7}
 
 
 def test_a_model_of_a_table_reads_an_sdf(tmp_path: Path) -> None:
-    reading = read(write(tmp_path, SMALL), target="active", id="name").featurizer
-    (chunk,) = stream(write(tmp_path, sdf(), "mine.sdf"), None, featurizer=reading)
+    reading = gt.load(write(tmp_path, SMALL), target="active", id="name").featurizer
+    (chunk,) = stream(write(tmp_path, sdf(), "mine.sdf"), featurizer=reading)
     every_row([chunk], 5)
     # Its records have no property `name`, so that titles and numbers are their names.
     assert chunk.ids == ("ethanol", "2", "bad", "methane", "amine")
@@ -824,7 +769,7 @@ def raw_rows(path: Path) -> list[dict[str, str]]:
 @pytest.mark.data
 def test_bace(data_dir: Path) -> None:
     path = data_dir / "molecules" / "bace.csv.gz"
-    store = read(path, target="Class", id="CID")
+    store = gt.load(path, target="Class", id="CID")
     assert (len(store), store.skipped, store.task) == (1513, (), "multiclass")
     assert int(store.labels.sum()) == 691
     rows = raw_rows(path)
@@ -836,33 +781,11 @@ def test_bace(data_dir: Path) -> None:
 
 
 @pytest.mark.data
-def test_bace_as_a_regression_with_elements(data_dir: Path) -> None:
-    path = data_dir / "molecules" / "bace.csv.gz"
-    store = read(path, target="pIC50", features="elements")
-    assert (len(store), store.task) == (1513, "regression")
-    assert store.featurizer is not None
-    assert store.featurizer.elements == ["C", "N", "O", "F", "S", "Cl", "Br", "I"]
-    expected = np.array([row["pIC50"] for row in raw_rows(path)], dtype=np.float32)
-    np.testing.assert_array_equal(store.y[:, 0].numpy(), expected)
-
-
-@pytest.mark.data
-def test_clintox(data_dir: Path) -> None:
-    path = data_dir / "molecules" / "clintox.csv.gz"
-    store = read(path, target="FDA_APPROVED,CT_TOX")
-    assert (len(store) + len(store.skipped), store.task) == (1484, "multilabel")
-    # RDKit 2026.09 refuses four, RDKit 2022.09 six.
-    assert len(store.skipped) in range(4, 7)
-    assert all("not a possible molecule" in skip.reason for skip in store.skipped)
-    assert int(store.y[:, 1].sum()) == 112
-
-
-@pytest.mark.data
 def test_tox21(data_dir: Path) -> None:
     path = data_dir / "molecules" / "tox21.csv.gz"
     rows = raw_rows(path)
     names = [name for name in rows[0] if name not in ("mol_id", "smiles")]
-    store = read(path, target=names, id="mol_id")
+    store = gt.load(path, target=names, id="mol_id")
     assert len(store) + len(store.skipped) == 7831
     assert len(store.skipped) <= 8
     assert (store.task, store.label_names) == ("multilabel", tuple(names))

@@ -40,13 +40,25 @@ class Split:
     test: Tensor
 
 
-def prepare(store: GraphStore, split: str) -> GraphStore:
+def prepare(store: GraphStore, split: str, *, group_duplicates: bool = False) -> GraphStore:
     """Add to a data set what a split of a comparison needs: its groups, or its three parts."""
     if split == "scaffold":
         return store.with_official(scaffold_split(store))
     if split == "scaffold-folds":
         return store.with_groups(scaffold_groups(store))
-    return store
+    return _with_duplicates(store) if group_duplicates and split == "folds" else store
+
+
+def _with_duplicates(store: GraphStore) -> GraphStore:
+    from graph_transplant.datasets import duplicate_groups
+
+    return store.with_groups(duplicate_groups(store))
+
+
+def has_structures(store: GraphStore) -> bool:
+    """Whether these are molecules whose SMILES or mol blocks are known, as from a table."""
+    molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
+    return molecules and store.rows is not None and any(store.rows.texts)
 
 
 # -------------------------------------------------------------------- folds
@@ -361,7 +373,10 @@ def split_for_training(
     seed: int,
     tell: Callable[[str], None],
 ) -> tuple[Split, str]:
-    """Share out the graphs for one model; give also the name of the way it was done."""
+    """Share out the graphs for one model; give also the name of the way it was done.
+
+    Duplicates among molecules stay on one side.
+    """
     if isinstance(split, Split):
         return split, "given"
     check_choice("split", split, TRAINING_SPLITS)
@@ -377,7 +392,7 @@ def split_for_training(
         return official_split(store), "official"
     if split == "scaffold":
         return _parts(scaffold_split(store, validation, test)), "scaffold"
-    if split == "auto" and _has_structures(store):
+    if split == "auto" and has_structures(store):
         try:
             parts = _parts(scaffold_split(store, validation, test))
             problem = lacking(store, parts)
@@ -386,12 +401,9 @@ def split_for_training(
         if problem is None:
             return parts, "scaffold"
         tell(f"the split is random and not by scaffold: by scaffold, {problem}")
+    if store.groups is None and has_structures(store):
+        store = _with_duplicates(store)
     return random_split(store, validation=validation, test=test, seed=seed), "random"
-
-
-def _has_structures(store: GraphStore) -> bool:
-    molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
-    return molecules and store.rows is not None and any(store.rows.texts)
 
 
 def lacking(store: GraphStore, parts: Split) -> str | None:

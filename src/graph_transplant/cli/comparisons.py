@@ -62,6 +62,7 @@ def compare(
     attack: str | None = None,
     label_noise: str = "0",
     train_fraction: str = "1",
+    group_duplicates: bool | None = None,
     ties: str | None = None,
     seed: int = 0,
     workers: int = 1,
@@ -113,6 +114,8 @@ def compare(
             make a curve.
         train_fraction: Share of the training graphs that are trained on; several separated by
             commas make a curve.
+        group_duplicates: Keep graphs that are the same in one fold. [default: for molecules read
+            from a table]
         ties: Which of several epochs with the same validation metric is the best: first, loss (the
             one with the lowest validation loss) or reset (the last; every tie restarts patience).
             [default: first, with the strong recipe loss]
@@ -176,6 +179,7 @@ def compare(
             attack=budgets,
             label_noise=noises,
             train_fraction=fractions,
+            group_duplicates=group_duplicates,
             ties=ties,
             workers=workers,
             engine=engine,

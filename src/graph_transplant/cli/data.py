@@ -55,6 +55,8 @@ class DataOptions:
         features: Features of molecules: ogb (nine of each atom, three of each bond, as OGB has
             them) or elements (element and bond type).
         task: multiclass, multilabel or regression. [default: by the values]
+        largest_fragment: Keep only the largest fragment of salts and mixtures; the model does so,
+            too, with what it predicts.
         root: Folder where data sets are looked for and kept.
     """
 
@@ -63,6 +65,7 @@ class DataOptions:
     id: str | None = None
     features: str | None = None
     task: str | None = None
+    largest_fragment: bool = False
     root: Path | None = None
 
     def of_table(self) -> dict[str, Any]:
@@ -73,6 +76,7 @@ class DataOptions:
             "id": self.id,
             "features": self.features,
             "task": self.task,
+            "largest_fragment": self.largest_fragment or None,
         }
         return {name: value for name, value in given.items() if value is not None}
 
@@ -85,24 +89,14 @@ NO_INPUT_OPTIONS = InputOptions()
 
 
 def load_data(data: str, options: DataOptions) -> GraphStore:
-    """Load a data set as the options say.
-
-    Args:
-        data: A name or a path.
-        options: How to read it.
-    """
+    """Load a data set as the options say."""
     from graph_transplant.datasets import load
 
     return load(data, options.root, **options.of_table())
 
 
 def write_skipped(store: GraphStore, path: Path) -> None:
-    """Write the rows that were left out to a table, or remove the table where there are none.
-
-    Args:
-        store: What was read.
-        path: The table; its folder is made when it is not there.
-    """
+    """Write the rows that were left out to a table, or remove the table where there are none."""
     from graph_transplant.files import write_atomically
 
     if not store.skipped:
@@ -118,16 +112,14 @@ def write_skipped(store: GraphStore, path: Path) -> None:
 
 
 def tell_skipped(store: GraphStore, path: Path) -> None:
-    """Say how many rows were left out, and why the first ones were.
-
-    Args:
-        store: What was read.
-        path: The table of all of them.
-    """
+    """Print the notes, and how many rows were left out and why; ``path`` lists them."""
+    errors = Console(stderr=True, highlight=False)
+    for note in store.notes:
+        shown = note.replace("`largest_fragment`", "--largest-fragment")
+        errors.print(Text(shown, style="yellow"), soft_wrap=True)
     if not store.skipped:
         return
     count, rows = len(store.skipped), len(store.skipped) + len(store)
-    errors = Console(stderr=True, highlight=False)
     errors.print(
         Text(f"{count} of {rows} rows skipped, see {path}", style="yellow"), soft_wrap=True
     )

@@ -8,14 +8,15 @@ that are written out are taken into the atoms they hang on. Two kinds of feature
   ring) and 13 for a bond (type, stereo, conjugated). They need no data to be learned from.
 * ``"elements"``: one column for each element of the training data and five for the type of a bond.
 
-What was used stands in ``featurizer`` of the store, so that a model reads further molecules in
-the same way. RDKit is imported when the first molecule is read; it is the extra ``chem``.
+RDKit is the extra ``chem``; it is imported when the first molecule is read.
 """
 
 from __future__ import annotations
 
+import re
+from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Final
 
@@ -27,11 +28,10 @@ from torch import Tensor
 from graph_transplant.datasets.rows import Chunk, check_readable, is_missing, quoted
 from graph_transplant.errors import DataError, check_choice
 from graph_transplant.graphs import Featurizer, GraphStore, Rows, Skipped
+from graph_transplant.graphs.featurizer import FEATURES
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
-
-FEATURES: Final = ("ogb", "elements")
 
 # How many categories OGB 1.3.6 has for each feature of an atom and of a bond. They stand here and
 # are not asked of its package, so that features are the same with every version of it.
@@ -65,40 +65,38 @@ _SHORT_BLOCK: Final = 10_000
 
 
 def chemistry() -> ModuleType:
-    """Import RDKit.
-
-    Returns:
-        The module ``rdkit.Chem``.
-
-    Raises:
-        DataError: If RDKit is not installed.
-
-    Example:
-        >>> chemistry().MolFromSmiles("CCO").GetNumAtoms()
-        3
-    """
+    """Import ``rdkit.Chem``."""
     try:
         from rdkit import Chem
     except ImportError:
-        raise DataError("reading SMILES needs RDKit: pip install graph-transplant[chem]") from None
+        raise DataError(
+            'reading SMILES needs RDKit: pip install "graph-transplant[chem]"'
+        ) from None
     module: ModuleType = Chem
     return module
+
+
+def quiet() -> Any:
+    """Return a context in which RDKit writes nothing; what it would say becomes a reason."""
+    from rdkit import rdBase
+
+    return rdBase.BlockLogs()
 
 
 # ------------------------------------------------------------------ one molecule
 
 
 def is_block(text: str) -> bool:
-    """Tell whether a text is a mol block, not a SMILES.
-
-    Args:
-        text: The text.
-
-    Example:
-        >>> is_block("CCO")
-        False
-    """
+    """Whether a text is a mol block, not a SMILES."""
     return "\n" in text and "M  END" in text
+
+
+def looks_like_smiles(text: str) -> bool:
+    """Whether a text is a SMILES of two atoms or more."""
+    chem = chemistry()
+    with quiet():
+        molecule = _parse(chem, text.strip())
+    return not isinstance(molecule, str) and molecule.GetNumAtoms() > 1
 
 
 def _parse(chem: ModuleType, text: str) -> Any:
@@ -108,27 +106,19 @@ def _parse(chem: ModuleType, text: str) -> Any:
         return reason
     if len(text) > (_LONGEST_BLOCK if block else _LONGEST_SMILES):
         return f"the structure is too large: a text of {len(text)} characters"
+    read = chem.MolFromMolBlock if block else chem.MolFromSmiles
     try:
         if len(text) > (_SHORT_BLOCK if block else _SHORT_SMILES):
-            raw = _read(chem, text, block, sanitize=False)
+            raw = read(text, sanitize=False)
             if raw is not None and (reason := _too_large(raw)) is not None:
                 return reason
-        molecule = _read(chem, text, block, sanitize=True)
+        molecule = read(text)
         if molecule is None:
-            return _diagnose(chem, text, block)
+            return _diagnose(chem, text, read(text, sanitize=False))
     except (RuntimeError, ValueError, OverflowError) as error:
         # RDKit's own checks; their first line is meant for people.
         return f"RDKit cannot read the structure: {str(error).strip().splitlines()[0][:200]}"
-    if not molecule.GetNumAtoms():
-        return "the structure has no atoms"
-    return molecule
-
-
-def _read(chem: ModuleType, text: str, block: bool, *, sanitize: bool) -> Any:
-    """Let RDKit read a text; ``None`` where it cannot."""
-    if block:
-        return chem.MolFromMolBlock(text, sanitize=sanitize)
-    return chem.MolFromSmiles(text, sanitize=sanitize)
+    return molecule if molecule.GetNumAtoms() else "the structure has no atoms"
 
 
 def _unfit(text: str) -> str | None:
@@ -154,50 +144,41 @@ def _too_large(molecule: Any) -> str | None:
     return None
 
 
-def _diagnose(chem: ModuleType, text: str, block: bool) -> str:
+def _diagnose(chem: ModuleType, text: str, raw: Any) -> str:
     """Say in words why RDKit gave no molecule."""
-    kind = "mol block" if block else "SMILES"
-    raw = _read(chem, text, block, sanitize=False)
     if raw is not None:
         problems = chem.DetectChemistryProblems(raw)
         message = problems[0].Message().strip() if problems else "RDKit refuses it"
         return f"not a possible molecule: {message.splitlines()[0][:200]}"
-    if not block and is_missing(text):
+    if is_block(text):
+        return "the mol block cannot be parsed"
+    if is_missing(text):
         return "there is no structure"
-    detail = None if block else _syntax(text)
-    return f"the {kind} cannot be parsed" + (f": {detail}" if detail else "")
+    # The usual slips; RDKit tells of them in its log alone.
+    bare = re.sub(r"\[[^]]*\]", "", text)
+    labels = re.findall(r"%\d\d|\d", bare)
+    unclosed = [label for label in labels if labels.count(label) % 2]
+    detail = ""
+    if "[" in bare:
+        detail = ": unclosed bracket"
+    elif bare.count("(") != bare.count(")"):
+        detail = f": {'unclosed' if bare.count('(') > bare.count(')') else 'unopened'} parenthesis"
+    elif unclosed:
+        detail = f": unclosed ring {unclosed[0].strip('%')}"
+    return f"the SMILES cannot be parsed{detail}"
 
 
-def _syntax(text: str) -> str | None:
-    """Find the usual slips in a SMILES that cannot be parsed."""
-    depth, place = 0, 0
-    rings: dict[str, bool] = {}
-    while place < len(text):
-        letter = text[place]
-        if letter == "[":
-            closed = text.find("]", place)
-            if closed < 0:
-                return f"unclosed bracket at character {place + 1}"
-            place = closed
-        elif letter in "()":
-            depth += 1 if letter == "(" else -1
-            if depth < 0:
-                return f"unopened parenthesis at character {place + 1}"
-        elif letter == "%" or letter.isdigit():
-            label = letter
-            if letter == "%":
-                long = text[place + 1 : place + 2] == "("
-                stop = text.find(")", place) if long else place + 2
-                label = text[place + 1 : stop + 1].strip("()")
-                place = stop if stop > place else len(text)
-            rings[label] = not rings.get(label, False)
-        elif letter not in "BCNOPSFIHbcnopsrl*.-=#$:~/\\<>?@+":
-            return f"unexpected {letter!r} at character {place + 1}"
-        place += 1
-    if depth:
-        return "unclosed parenthesis"
-    unclosed = [label for label, is_open in rings.items() if is_open]
-    return f"unclosed ring {unclosed[0]}" if unclosed else None
+def _largest_fragment(chem: ModuleType, molecule: Any) -> str | None:
+    """Return the SMILES of the fragment with the most atoms; ``None`` if there is one only."""
+    parts = chem.GetMolFrags(molecule, asMols=True)
+    if len(parts) < 2:
+        return None
+
+    def size(part: Any) -> tuple[int, float]:
+        return part.GetNumHeavyAtoms(), sum(atom.GetMass() for atom in part.GetAtoms())
+
+    found: str = chem.MolToSmiles(max(parts, key=size))
+    return found
 
 
 # ------------------------------------------------------------------ many molecules
@@ -265,9 +246,8 @@ class MoleculeArrays:
     """Molecules as arrays of categories: small, quick to send to another process.
 
     Attributes:
-        features: ``"ogb"`` or ``"elements"``.
-        atom_kinds: Categories of the different atoms, uint8 ``[kinds, 9]``; for elements the atomic
-            number, ``[kinds, 1]``.
+        atom_kinds: Categories of the different atoms, uint8 ``[kinds, 9]``; for the features
+            "elements" the atomic number, ``[kinds, 1]``.
         bond_kinds: Categories of the different bonds, uint8 ``[kinds, 3]``; for elements the type,
             ``[kinds, 1]``.
         atoms: Which of these every atom is, int32 ``[atoms]``.
@@ -277,16 +257,9 @@ class MoleculeArrays:
         bond_counts: int64 ``[molecules]``.
         places: Which of the given texts each molecule is, int64 ``[molecules]``.
         problems: Why each of the other texts is none, by its place.
-
-    Example:
-        >>> arrays = molecule_arrays(["CO", "C1", "C"], "elements")
-        >>> arrays.atom_kinds[arrays.atoms].ravel(), arrays.places
-        (array([6, 8, 6], dtype=uint8), array([0, 2]))
-        >>> arrays.problems
-        {1: 'the SMILES cannot be parsed: unclosed ring 1'}
+        fragments: Texts of the largest fragments that were kept, by place.
     """
 
-    features: str
     atom_kinds: Bytes
     bond_kinds: Bytes
     atoms: npt.NDArray[np.int32]
@@ -296,16 +269,13 @@ class MoleculeArrays:
     bond_counts: Ints
     places: Ints
     problems: Mapping[int, str]
+    fragments: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.atom_counts)
 
     def keep(self, chosen: npt.NDArray[np.bool_]) -> MoleculeArrays:
-        """Return some of the molecules.
-
-        Args:
-            chosen: Whether each is kept, bool ``[molecules]``.
-        """
+        """Return the molecules for which ``chosen`` is true."""
         atoms, bonds = np.repeat(chosen, self.atom_counts), np.repeat(chosen, self.bond_counts)
         return replace(
             self,
@@ -317,59 +287,27 @@ class MoleculeArrays:
             places=self.places[chosen],
         )
 
-    @staticmethod
-    def join(parts: Sequence[MoleculeArrays], sizes: Sequence[int]) -> MoleculeArrays:
-        """Put the molecules of several lists of texts together.
-
-        Args:
-            parts: One or more, with the same features.
-            sizes: How many texts each was made of.
-        """
-        problems = {
-            start + place: reason
-            for start, part in zip(np.cumsum((0, *sizes[:-1])).tolist(), parts, strict=True)
-            for place, reason in part.problems.items()
-        }
-        return MoleculeArrays(
-            features=parts[0].features,
-            atom_kinds=np.concatenate([part.atom_kinds for part in parts]),
-            bond_kinds=np.concatenate([part.bond_kinds for part in parts]),
-            atoms=_shifted([part.atoms for part in parts], [len(p.atom_kinds) for p in parts]),
-            bonds=_shifted([part.bonds for part in parts], [len(p.bond_kinds) for p in parts]),
-            ends=np.concatenate([part.ends for part in parts]),
-            atom_counts=np.concatenate([part.atom_counts for part in parts]),
-            bond_counts=np.concatenate([part.bond_counts for part in parts]),
-            places=_shifted([part.places for part in parts], sizes),
-            problems=problems,
-        )
-
-
-def _shifted(parts: Sequence[npt.NDArray[Any]], sizes: Sequence[int]) -> npt.NDArray[Any]:
-    """Concatenate indices into tables of the given sizes that are concatenated as well."""
-    first = np.cumsum((0, *sizes[:-1])).astype(parts[0].dtype)
-    return np.concatenate([part + start for part, start in zip(parts, first, strict=True)])
-
 
 def molecule_arrays(
-    texts: Sequence[str], features: str = "ogb", known: Mapping[int, str] | None = None
+    texts: Sequence[str],
+    features: str = "ogb",
+    known: Mapping[int, str] | None = None,
+    largest_fragment: bool = False,
 ) -> MoleculeArrays:
-    """Read molecules.
+    """Read molecules from SMILES or mol blocks.
 
     Args:
-        texts: SMILES or mol blocks.
+        texts: The texts.
         features: ``"ogb"`` or ``"elements"``.
         known: Places of texts that are not to be read, with the reason.
-
-    Returns:
-        The molecules that could be read, and why the others could not.
-
-    Raises:
-        DataError: If RDKit is not installed.
+        largest_fragment: Whether only the largest fragment of each is kept.
 
     Example:
-        >>> arrays = molecule_arrays(["C=O"])
-        >>> arrays.ends, arrays.bond_kinds[arrays.bonds]
-        (array([[0, 1]], dtype=int32), array([[1, 0, 0]], dtype=uint8))
+        >>> arrays = molecule_arrays(["CO", "C1", "C"], "elements")
+        >>> arrays.atom_kinds[arrays.atoms].ravel(), arrays.places
+        (array([6, 8, 6], dtype=uint8), array([0, 2]))
+        >>> arrays.problems
+        {1: 'the SMILES cannot be parsed: unclosed ring 1'}
     """
     check_choice("features", features, FEATURES)
     chem = chemistry()
@@ -397,26 +335,30 @@ def molecule_arrays(
         bond_getters += (bond.GetIsConjugated,)
     atom_codes = _Codes(_atom_categories if ogb else lambda number: (number,))
     bond_codes = _Codes(_bond_categories if ogb else lambda kind: (_among(kind, _BOND_TYPES),))
-    atoms: list[int] = []
-    bonds: list[int] = []
-    begins: list[int] = []
-    ends: list[int] = []
-    atom_counts, bond_counts, places = [], [], []
+    # Not lists: these grow with the atoms of a whole data set.
+    atoms, bonds, begins, ends = (array("i") for _ in range(4))
+    atom_counts, bond_counts, places = (array("q") for _ in range(3))
     problems = dict(known or {})
-    with _quiet():
+    fragments: dict[int, str] = {}
+    with quiet():
         for place, given in enumerate(texts):
             if place in problems:
                 continue
             text = given if is_block(given) else given.strip()
             molecule = _parse(chem, text)
+            # Only these signs of a SMILES give an atom a handedness or a bond a direction; a mol
+            # block, or what follows a SMILES in bars, may do so otherwise.
+            unsure = "|" in text or "\n" in text
+            if largest_fragment and (unsure or "." in text) and not isinstance(molecule, str):
+                part = _largest_fragment(chem, molecule)
+                if part is not None:
+                    # Read anew: atoms come in the order of the text that is kept.
+                    text, molecule, fragments[place] = part, _parse(chem, part), part
             if isinstance(molecule, str):
                 problems[place] = molecule
                 continue
             of_atoms = [*map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms()))]
             of_bonds = [*map(molecule.GetBondWithIdx, range(molecule.GetNumBonds()))]
-            # Only these signs of a SMILES give an atom a handedness or a bond a direction; a mol
-            # block, or what follows a SMILES in bars, may do so otherwise.
-            unsure = "|" in text or "\n" in text
             chiral = ogb and (unsure or "@" in text)
             directed = ogb and (unsure or "/" in text or "\\" in text)
             getters = (*atom_getters, chirality) if chiral else atom_getters
@@ -431,7 +373,6 @@ def molecule_arrays(
             bond_counts.append(len(of_bonds))
             places.append(place)
     return MoleculeArrays(
-        features=features,
         atom_kinds=atom_codes.table(len(ATOM_CATEGORIES) if ogb else 1),
         bond_kinds=bond_codes.table(len(BOND_CATEGORIES) if ogb else 1),
         atoms=np.array(atoms, dtype=np.int32),
@@ -441,28 +382,11 @@ def molecule_arrays(
         bond_counts=np.array(bond_counts, dtype=np.int64),
         places=np.array(places, dtype=np.int64),
         problems=dict(sorted(problems.items())),
+        fragments=fragments,
     )
 
 
-def _quiet() -> Any:
-    """Return a context in which RDKit writes nothing; what it would say becomes a reason."""
-    from rdkit import rdBase
-
-    return rdBase.BlockLogs()
-
-
-def elements_of(arrays: MoleculeArrays) -> list[str]:
-    """Return the elements that occur, in the order of their atomic numbers.
-
-    Args:
-        arrays: Molecules read with the features ``"elements"``.
-
-    Example:
-        >>> elements_of(molecule_arrays(["CO", "CN"], "elements"))
-        ['C', 'N', 'O']
-    """
-    numbers = np.unique(arrays.atom_kinds[np.unique(arrays.atoms)])
-    return [SYMBOLS[number] for number in numbers.tolist()]
+# ------------------------------------------------------------------ features
 
 
 def _one_hot(categories: Bytes, widths: Sequence[int]) -> Bytes:
@@ -507,30 +431,12 @@ def chunk_of(
     first: int = 1,
     name: str = "molecules",
 ) -> Chunk:
-    """Give molecules that were read their features.
-
-    Args:
-        arrays: The molecules of ``texts``.
-        featurizer: How features are made, as in ``featurizer`` of a store.
-        ids: Name of every text.
-        texts: The texts.
-        first: Row number of the first of them.
-        name: Name of the data set.
-
-    Returns:
-        The chunk; targets of its store are zeros.
-
-    Example:
-        >>> texts = ["CO", "C("]
-        >>> arrays = molecule_arrays(texts)
-        >>> featurizer = Featurizer("molecules")
-        >>> chunk_of(arrays, featurizer, ids=["a", "b"], texts=texts).problems
-        {2: 'the SMILES cannot be parsed: unclosed parenthesis'}
-    """
+    """Give molecules that were read from ``texts`` their features; targets are zeros."""
     _check_molecules(featurizer)
     if featurizer.features == "elements":
         arrays = _known_elements(arrays, featurizer.elements)
     problems = {first + place: reason for place, reason in sorted(arrays.problems.items())}
+    texts = [arrays.fragments.get(place, text) for place, text in enumerate(texts)]
     store = _store(arrays, featurizer, ids, texts, first, name) if len(arrays) else None
     return Chunk(first, tuple(ids), tuple(texts), store, problems)
 
@@ -584,20 +490,14 @@ def featurize(
     first: int = 1,
     name: str = "molecules",
 ) -> Chunk:
-    """Read molecules in the way that a store or a model was read.
+    """Read SMILES or mol blocks in the way that a store or a model was read.
 
     Args:
-        texts: SMILES or mol blocks.
+        texts: The texts.
         featurizer: ``featurizer`` of the store or model.
         ids: Name of every text; its row number by default.
         first: Row number of the first text.
         name: Name of the data set.
-
-    Returns:
-        The chunk; targets of its store are zeros.
-
-    Raises:
-        DataError: If RDKit is not installed, or the store or model is not about molecules.
 
     Example:
         >>> featurizer = Featurizer("molecules", features="elements", elements=("C", "O"))
@@ -610,7 +510,9 @@ def featurize(
     """
     _check_molecules(featurizer)
     names = [str(first + place) for place in range(len(texts))] if ids is None else ids
-    arrays = molecule_arrays(texts, featurizer.features)
+    arrays = molecule_arrays(
+        texts, featurizer.features, largest_fragment=featurizer.largest_fragment
+    )
     return chunk_of(arrays, featurizer, ids=names, texts=texts, first=first, name=name)
 
 
@@ -621,21 +523,11 @@ def from_smiles(
     ids: Sequence[str] | None = None,
     name: str = "molecules",
 ) -> GraphStore:
-    """Make a store of a list of SMILES.
+    """Make a store without targets of SMILES or mol blocks.
 
-    Args:
-        texts: SMILES, or mol blocks.
-        features: ``"ogb"`` or ``"elements"``.
-        ids: Name of every text; its row number, from 1, by default.
-        name: Name of the data set.
-
-    Returns:
-        The molecules that could be read; the others are in ``skipped``. Targets are zeros:
-        ``store.rows.number`` says which rows to take when
-        :meth:`~graph_transplant.graphs.GraphStore.with_targets` sets them.
-
-    Raises:
-        DataError: If RDKit is not installed, or more than half of the texts cannot be read.
+    Targets are zeros: ``store.rows.number`` says which rows to take when
+    :meth:`~graph_transplant.graphs.GraphStore.with_targets` sets them. Texts that cannot be read
+    are in ``skipped``.
 
     Example:
         >>> from_smiles(["CCO", "c1ccccc1", "CC("], features="elements").skipped[0].row
@@ -649,7 +541,7 @@ def from_smiles(
     if kinds:
         raise DataError(f"`texts` must be SMILES; got {', '.join(sorted(kinds))} among them")
     arrays = molecule_arrays(texts, features)
-    return store_of(arrays, Featurizer("molecules", features), names, texts, name)
+    return store_of(arrays, Featurizer("molecules", features), names, texts, name, name)
 
 
 def store_of(
@@ -658,23 +550,14 @@ def store_of(
     ids: Sequence[str],
     texts: Sequence[str],
     name: str,
+    where: str,
 ) -> GraphStore:
-    """Make the store of a data set to learn from; its elements are those that are known later.
-
-    Args:
-        arrays: The molecules of ``texts``.
-        featurizer: How features are made; elements are added.
-        ids: Name of every text.
-        texts: The texts.
-        name: Name of the data set.
-
-    Raises:
-        DataError: If more than half of the texts could not be read.
-    """
+    """Make the store of a data set to learn from; its elements are those that are known later."""
     skipped = [Skipped(place + 1, ids[place], why) for place, why in arrays.problems.items()]
-    check_readable(name, len(texts), skipped)
+    check_readable(where, len(texts), skipped)
     if featurizer.features == "elements":
-        featurizer = replace(featurizer, elements=tuple(elements_of(arrays)))
+        numbers = np.unique(arrays.atom_kinds[np.unique(arrays.atoms)]).tolist()
+        featurizer = replace(featurizer, elements=tuple(SYMBOLS[number] for number in numbers))
     store = chunk_of(arrays, featurizer, ids=ids, texts=texts, name=name).store
     assert store is not None
     store.skipped = tuple(skipped)
@@ -684,7 +567,8 @@ def store_of(
 # ------------------------------------------------------------------ scaffolds
 
 
-def _molecule(chem: ModuleType, text: str) -> Any:
+def molecule_of(chem: ModuleType, text: str) -> Any:
+    """Return RDKit's molecule of a SMILES or mol block; raise an error if there is none."""
     molecule = _parse(chem, text if is_block(text) else text.strip())
     if isinstance(molecule, str):
         raise DataError(f"{quoted(text)}: {molecule}")
@@ -711,8 +595,8 @@ def scaffold(smiles: str) -> str:
     from rdkit.Chem.Scaffolds import MurckoScaffold
 
     murcko: Any = MurckoScaffold
-    with _quiet():
-        core = murcko.GetScaffoldForMol(_molecule(chem, smiles))
+    with quiet():
+        core = murcko.GetScaffoldForMol(molecule_of(chem, smiles))
         found: str = chem.MolToSmiles(core, isomericSmiles=False)
     return found
 
@@ -721,15 +605,10 @@ def scaffold(smiles: str) -> str:
 
 
 def node_names(x: Tensor, featurizer: Featurizer) -> list[str]:
-    """Return the element of every atom from its features.
+    """Return the element of every atom from its features, ``[nodes, features]``.
 
-    Args:
-        x: Features, ``[nodes, features]``.
-        featurizer: How they were made.
-
-    Returns:
-        Symbols, ``*`` where OGB has no category, ``?`` where the features name no element, as when
-        they were masked.
+    ``*`` where OGB has no category, ``?`` where the features name no element, as when they were
+    masked.
 
     Example:
         >>> store = from_smiles(["CCO", "[Na+].*"])
@@ -737,10 +616,8 @@ def node_names(x: Tensor, featurizer: Featurizer) -> list[str]:
         ['C', 'C', 'O', 'Na', '*']
     """
     _check_molecules(featurizer)
-    if featurizer.features == "ogb":
-        symbols = [*SYMBOLS[1:], SYMBOLS[0]]
-    else:
-        symbols = list(featurizer.elements)
+    ogb = featurizer.features == "ogb"
+    symbols = (*SYMBOLS[1:], SYMBOLS[0]) if ogb else featurizer.elements
     if x.dim() != 2 or x.shape[1] < len(symbols):
         raise DataError(
             f"`x` must have shape [nodes, features] with at least {len(symbols)} features; "
@@ -750,12 +627,7 @@ def node_names(x: Tensor, featurizer: Featurizer) -> list[str]:
 
 
 def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
-    """Name nodes by the one feature that is set.
-
-    Args:
-        x: One-hot features, ``[nodes, names]``.
-        names: What each of the features means.
-        masked: What nodes are called that have none of them.
+    """Name nodes by the one feature that is set; ``masked`` where none is.
 
     Example:
         >>> one_hot_names(torch.tensor([[0.0, 1.0], [0.0, 0.0]]), ["C", "O"], "?")
@@ -768,16 +640,10 @@ def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
     ]
 
 
-def bond_orders(edge_attr: Tensor | None, featurizer: Featurizer, edges: int = 0) -> list[float]:
-    """Return the order of every bond from its features.
+def bond_orders(edge_attr: Tensor, featurizer: Featurizer) -> list[float]:
+    """Return the order of every bond from its features, ``[edges, features]``.
 
-    Args:
-        edge_attr: Features, ``[edges, features]``, or ``None``.
-        featurizer: How they were made.
-        edges: Number of edges where there are no features.
-
-    Returns:
-        1, 2, 3, or 1.5 for aromatic bonds; 1 for others and where it is not known.
+    1, 2, 3, or 1.5 for aromatic bonds; 1 for others and where it is not known.
 
     Example:
         >>> store = from_smiles(["C=O"])
@@ -785,8 +651,6 @@ def bond_orders(edge_attr: Tensor | None, featurizer: Featurizer, edges: int = 0
         [2.0, 2.0]
     """
     _check_molecules(featurizer)
-    if edge_attr is None:
-        return [1.0] * edges
     if edge_attr.dim() != 2 or edge_attr.shape[1] < len(_ORDERS):
         raise DataError(
             f"`edge_attr` must have shape [edges, features] with at least {len(_ORDERS)} features; "
@@ -795,50 +659,3 @@ def bond_orders(edge_attr: Tensor | None, featurizer: Featurizer, edges: int = 0
     value, place = edge_attr[:, : len(_ORDERS)].max(1)
     place = torch.where(value > 0, place, len(_ORDERS) - 1)
     return [_ORDERS[index] for index in place.tolist()]
-
-
-def coordinates(
-    names: Sequence[str], bonds: Sequence[Sequence[int]], orders: Sequence[float]
-) -> Tensor:
-    """Lay out a molecule on paper, also one that chemistry would not allow.
-
-    Args:
-        names: Symbols of the atoms; others are taken as atoms left open.
-        bonds: Two atoms for each; both directions may be given.
-        orders: Order of every bond.
-
-    Returns:
-        Places of the atoms, float32 ``[nodes, 2]``; a bond is about 1.5 long.
-
-    Raises:
-        DataError: If RDKit is not installed, or there are no atoms.
-
-    Example:
-        >>> xy = coordinates(["C", "O"], [(0, 1)], [2.0])
-        >>> float((xy[0] - xy[1]).norm())
-        1.5...
-    """
-    if not names:
-        raise DataError("`names` must have at least one atom")
-    chem = chemistry()
-    from rdkit.Chem import rdDepictor
-
-    types = {1.0: "SINGLE", 2.0: "DOUBLE", 3.0: "TRIPLE", 1.5: "AROMATIC"}
-    molecule = chem.RWMol()
-    for name in names:
-        atom = chem.Atom(SYMBOLS.index(name) if name in SYMBOLS else 0)
-        # Odd valences are no mistake here, and no hydrogens are to be added for them.
-        atom.SetNoImplicit(True)
-        molecule.AddAtom(atom)
-    seen: set[tuple[int, int]] = set()
-    for (begin, end), order in zip(bonds, orders, strict=True):
-        pair = (min(begin, end), max(begin, end))
-        if begin != end and pair not in seen:
-            seen.add(pair)
-            molecule.AddBond(*pair, getattr(chem.BondType, types.get(order, "SINGLE")))
-    with _quiet():
-        molecule.UpdatePropertyCache(strict=False)
-        chem.FastFindRings(molecule)
-        rdDepictor.Compute2DCoords(molecule)
-    places = molecule.GetConformer().GetPositions()[:, :2]
-    return torch.from_numpy(np.ascontiguousarray(places)).to(torch.float32)

@@ -1,8 +1,8 @@
-"""What the readers of files row by row share: stretches of rows, options, targets.
+"""What readers that go row by row share: stretches of rows, options, targets.
 
-A row of a file (a line of a table, a record of an SDF, a line of JSON) is a graph or has a reason
-why it is none; no row is lost on the way. :class:`TargetScan` looks at the targets of all rows and
-finds out what task they set; the :class:`TargetCodec` it ends in turns them into numbers.
+A row (a line of a table, a record of an SDF, a line of JSON) is a graph or has a reason why it is
+none. :class:`TargetScan` looks at the targets of all rows and finds the task; the
+:class:`TargetCodec` it ends in turns them into numbers.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from torch import Tensor
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphStore, Skipped
+from graph_transplant.graphs.featurizer import FEATURES
 from graph_transplant.metrics import TASKS
 
 # Cells that say that nothing was measured, in lower case.
 MISSING: Final = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
+# Why a row is left out that is not unreadable at all.
+NO_TARGET: Final = "no target"
 
 # A column with more different values than this holds no classes, unless the task says so.
 _MOST_CLASSES: Final = 50
@@ -37,7 +40,9 @@ _PAIRS: Final = (
     ("inactive", "active"),
     ("negative", "positive"),
 )
-_DECIMAL_COMMA: Final = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
+_COMMA_NUMBER: Final = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
+# With three digits behind it a comma may as well separate thousands.
+_THOUSANDS: Final = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
 # Values are quoted in messages up to so many characters.
 _QUOTED: Final = 40
 
@@ -53,11 +58,6 @@ class Chunk:
         store: The graphs of the rows that could be read, in order; ``store.rows.number`` says which
             rows these are. ``None`` where there are none.
         problems: Why each of the other rows is no graph, by row number.
-
-    Example:
-        >>> chunk = Chunk(7, ("a", "b"), ("C(", ""), None, {7: "unclosed", 8: "empty"})
-        >>> len(chunk), chunk.problems[8]
-        (2, 'empty')
     """
 
     first: int
@@ -75,16 +75,12 @@ class TableOptions:
     """Which columns of a table hold what, and how molecules become features.
 
     Attributes:
-        smiles: Column of the structures; found by its usual names where it is ``None``.
+        smiles: Column of the structures; guessed where it is ``None``.
         targets: Columns of the targets.
         id: Column of the names of rows; rows have their numbers where it is ``None``.
         features: ``"ogb"`` or ``"elements"``; by default those of the model, or ``"ogb"``.
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``; found from the values where it
-            is ``None``.
-
-    Example:
-        >>> TableOptions.of(target="NR-AR, NR-ER").targets
-        ('NR-AR', 'NR-ER')
+        task: Found from the values where it is ``None``.
+        largest_fragment: Whether only the largest fragment of salts and mixtures is kept.
     """
 
     smiles: str | None = None
@@ -92,31 +88,21 @@ class TableOptions:
     id: str | None = None
     features: str | None = None
     task: str | None = None
+    largest_fragment: bool = False
 
     def __post_init__(self) -> None:
         if self.features is not None:
-            check_choice("features", self.features, ("ogb", "elements"))
+            check_choice("features", self.features, FEATURES)
         if self.task is not None:
             check_choice("task", self.task, TASKS)
 
     @classmethod
-    def of(
-        cls,
-        *,
-        smiles: str | None = None,
-        target: str | Sequence[str] | None = None,
-        id: str | None = None,  # noqa: A002
-        features: str | None = None,
-        task: str | None = None,
-    ) -> TableOptions:
-        """Make options from what a person gives.
+    def of(cls, *, target: str | Sequence[str] | None = None, **options: Any) -> TableOptions:
+        """Make options from what a person gives; several targets as a list or with commas.
 
-        Args:
-            smiles: Column of the structures.
-            target: Column of the target, or several: a list, or one text with commas between.
-            id: Column of the names of rows.
-            features: ``"ogb"`` or ``"elements"``.
-            task: The task.
+        Example:
+            >>> TableOptions.of(target="NR-AR, NR-ER").targets
+            ('NR-AR', 'NR-ER')
         """
         given = target.split(",") if isinstance(target, str) else list(target or ())
         names = tuple(str(name).strip() for name in given)
@@ -126,49 +112,28 @@ class TableOptions:
             )
         if len(set(names)) < len(names):
             raise GraphTransplantError(f"`target` names a column twice; got {', '.join(names)}")
-        return cls(smiles=smiles, targets=names, id=id, features=features, task=task)
+        return cls(targets=names, **options)
 
     def columns(self) -> dict[str, Any]:
         """Return the columns for the featurizer of a store."""
         return {"smiles": self.smiles, "targets": self.targets, "id": self.id}
 
 
+# ------------------------------------------------------------------ cells
+
+
 def quoted(text: str) -> str:
-    """Return a text of the input as a message shows it: quoted, and not too long.
-
-    Args:
-        text: The text.
-
-    Example:
-        >>> quoted("a" * 1000)
-        "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'"
-    """
+    """A text of the input as a message shows it: quoted, and not too long."""
     return repr(text if len(text) <= _QUOTED else text[:_QUOTED] + "…")
 
 
 def is_missing(cell: str) -> bool:
-    """Tell whether a cell says that nothing was measured.
-
-    Args:
-        cell: Its text.
-
-    Example:
-        >>> is_missing(" NA "), is_missing("0")
-        (True, False)
-    """
+    """Whether a cell says that nothing was measured."""
     return cell.strip().lower() in MISSING
 
 
 def number_of(cell: str) -> float | None:
-    """Return the number that a cell holds, or ``None`` if it is not written as one.
-
-    Args:
-        cell: Its text; ``inf`` is a number here, and so is one too large to be finite.
-
-    Example:
-        >>> number_of(" 1.50"), number_of("1_000"), number_of("active")
-        (1.5, None, None)
-    """
+    """The number that a cell holds (``inf`` is one), or ``None`` if it is not written as one."""
     # Python also reads underscores and the digits of other scripts, which no table means.
     if "_" in cell or not cell.isascii():
         return None
@@ -179,10 +144,7 @@ def number_of(cell: str) -> float | None:
 
 
 def class_name(cell: str) -> str:
-    """Return what a class is called: 1, 1.0 and +1 are one class.
-
-    Args:
-        cell: Its text in the input.
+    """What a class is called: 1, 1.0 and +1 are one class.
 
     Example:
         >>> class_name(" 1.0"), class_name("toxic")
@@ -194,47 +156,19 @@ def class_name(cell: str) -> str:
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
 
 
-# Why a row is left out that is not unreadable at all.
-NO_TARGET: Final = "no target"
-
-
 def missing_words(cells: Sequence[str]) -> list[str]:
-    """Return the words, such as "NA", among cells that are missing; empty cells have none.
-
-    Args:
-        cells: The cells.
-
-    Example:
-        >>> missing_words(["", " NA", "none", "1"])
-        ['NA', 'none']
-    """
+    """The words, such as "NA", among cells that are missing; empty cells have none."""
     return [cell.strip() for cell in cells if cell.strip() and is_missing(cell)]
 
 
 def no_target(cells: Sequence[str]) -> str:
-    """Say that a row has no target; a word that counts as missing may have been meant otherwise.
-
-    Args:
-        cells: Its targets, all of them missing.
-
-    Example:
-        >>> no_target([""]), no_target(["none"])
-        ('no target', "no target ('none' counts as missing)")
-    """
+    """Say that a row has no target; a word that counts as missing may have been meant otherwise."""
     words = missing_words(cells)
     return f"{NO_TARGET} ({quoted(words[0])} counts as missing)" if words else NO_TARGET
 
 
 def lacks_target(reason: str) -> bool:
-    """Tell whether the reason why a row is left out is that it has no target.
-
-    Args:
-        reason: The reason.
-
-    Example:
-        >>> lacks_target("no target ('-' counts as missing)"), lacks_target("unclosed ring 1")
-        (True, False)
-    """
+    """Whether the reason why a row is left out is that it has no target."""
     return reason == NO_TARGET or reason.startswith(f"{NO_TARGET} (")
 
 
@@ -242,22 +176,6 @@ def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
     """Raise an error if more than half of the rows cannot be read, or none is left.
 
     Rows without a target are readable: a column may well be measured for few of them.
-
-    Args:
-        where: The file or data set, for the message.
-        rows: Number of rows.
-        skipped: Those that are left out.
-
-    Raises:
-        DataError: With the first reasons.
-
-    Example:
-        >>> check_readable("mine.csv", 2, [Skipped(1, "a", "unclosed ring 1")])
-        >>> check_readable("mine.csv", 1, [Skipped(1, "a", "unclosed ring 1")])
-        Traceback (most recent call last):
-        ...
-        graph_transplant.errors.DataError: mine.csv: 1 of 1 rows cannot be read; row 1: unclosed \
-ring 1
     """
     if not rows:
         raise DataError(f"{where}: there are no rows")
@@ -270,6 +188,9 @@ ring 1
         raise DataError(f"{where}: no row has both a graph that can be read and a target")
 
 
+# ------------------------------------------------------------------ targets
+
+
 @dataclass(frozen=True)
 class TargetCodec:
     """Turns the targets of rows, as text, into the ``y`` of a store.
@@ -279,6 +200,7 @@ class TargetCodec:
         names: Columns of the targets, for messages; the labels or values.
         classes: Names of the classes in order; empty unless the task is ``"multiclass"``. Upper and
             lower case make no difference between classes.
+        decimal_comma: Whether ``1,234`` is a little more than one. ``1,5`` can be nothing else.
 
     Example:
         >>> codec = TargetCodec("multiclass", ("Class",), ("0", "1"))
@@ -289,6 +211,7 @@ class TargetCodec:
     task: str
     names: tuple[str, ...]
     classes: tuple[str, ...] = ()
+    decimal_comma: bool = False
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -303,12 +226,7 @@ class TargetCodec:
     def encode(self, cells: Sequence[str]) -> tuple[float, ...] | str:
         """Return the target of one row, or the reason why it has none.
 
-        Args:
-            cells: Its values, one for each of ``names``.
-
-        Returns:
-            The number of the class; or the labels or values, NaN where one is missing; or a
-            sentence.
+        That is the number of the class; or the labels or values, NaN where one is missing.
         """
         if all(is_missing(cell) for cell in cells):
             return no_target(cells)
@@ -338,6 +256,8 @@ class TargetCodec:
         if self.task == "multilabel":
             return _YES_NO.get(class_name(cell).lower(), "0, 1 or empty")
         number = number_of(cell)
+        if number is None and (comma := _comma_number(cell)) is not None:
+            number = comma if self.decimal_comma or not _thousands(cell) else None
         if number is None:
             return "a number"
         if math.isnan(number) or abs(number) > _LARGEST:
@@ -345,37 +265,34 @@ class TargetCodec:
         return number
 
     def tensor(self, values: Sequence[tuple[float, ...]]) -> Tensor:
-        """Return targets as a store keeps them.
+        """Return what :meth:`encode` gave for the graphs as a store keeps it.
 
-        Args:
-            values: What :meth:`encode` gave, for each graph.
-
-        Returns:
-            int64 ``[graphs]`` for classes, float32 ``[graphs, outputs]`` otherwise.
+        int64 ``[graphs]`` for classes, float32 ``[graphs, outputs]`` otherwise.
         """
         table = torch.tensor(values, dtype=torch.float64).reshape(len(values), len(self.names))
-        if self.task == "multiclass":
-            return table[:, 0].to(torch.long)
-        return table.to(torch.float32)
+        return table[:, 0].long() if self.task == "multiclass" else table.float()
+
+
+def _comma_number(cell: str) -> float | None:
+    """The number that a cell with a decimal comma holds."""
+    text = cell.strip()
+    return float(text.replace(",", ".")) if _COMMA_NUMBER.fullmatch(text) else None
+
+
+def _thousands(cell: str) -> bool:
+    """Whether the comma of a number may separate thousands."""
+    return _THOUSANDS.fullmatch(cell.strip()) is not None
 
 
 def check_codec(codec: TargetCodec | None, targets: bool) -> None:
-    """Raise an error if it is said how targets are read, but not that they are.
-
-    Args:
-        codec: How.
-        targets: Whether.
-
-    Example:
-        >>> check_codec(None, False)
-    """
+    """Raise an error if it is said how targets are read, but not that they are."""
     if codec is not None and not targets:
         raise GraphTransplantError("`codec` says how targets are read; `targets` must be True")
 
 
 @dataclass
 class _Column:
-    """What was seen in one column of targets."""
+    """What was seen in one column of targets; of cells, the first of each kind."""
 
     values: int = 0
     numbers: int = 0
@@ -383,7 +300,33 @@ class _Column:
     yes_no: bool = True
     text: str = ""
     fraction: str = ""
-    comma: str = ""
+    comma: str = ""  # a number with a comma
+    decimal: str = ""  # one whose comma cannot separate thousands
+
+    def add(self, cell: str) -> None:
+        self.values += 1
+        number = number_of(cell)
+        if number is None and (comma := _comma_number(cell)) is not None:
+            number = comma
+            self.comma = self.comma or cell
+            self.decimal = self.decimal or ("" if _thousands(cell) else cell)
+        elif number is not None and math.isfinite(number) and not number.is_integer():
+            self.fraction = self.fraction or cell
+        if number is None:
+            self.text = self.text or cell
+        else:
+            self.numbers += 1
+            self.whole = self.whole and number.is_integer()
+
+    @property
+    def decimal_comma(self) -> bool:
+        """Whether commas are decimal; numbers with a point beside them leave it open."""
+        return bool(self.decimal) and not self.fraction
+
+    @property
+    def unclear(self) -> bool:
+        """Whether there are commas of which it cannot be told what they mean."""
+        return bool(self.comma) and not self.decimal_comma
 
 
 class TargetScan:
@@ -392,7 +335,7 @@ class TargetScan:
     One column of texts, or of whole numbers with at most 50 different values, holds classes; other
     numbers are to be predicted as such. Several columns of 0 and 1, or no and yes, hold labels;
     several columns of other numbers are to be predicted together. Cells such as "" or "NA" are
-    missing.
+    missing; ``1,5`` is a number unless it may be meant otherwise.
 
     Classes that are numbers come in their order, others in that of the alphabet. Of two classes
     that are not numbers the rarer comes second, unless they are no and yes, false and true,
@@ -407,8 +350,8 @@ class TargetScan:
         >>> scan = TargetScan(["Class"])
         >>> for cell in ("1", "", "0", "1.0"):
         ...     scan.add([cell])
-        >>> scan.finish("bace.csv")
-        TargetCodec(task='multiclass', names=('Class',), classes=('0', '1'))
+        >>> scan.finish("bace.csv").classes
+        ('0', '1')
     """
 
     def __init__(self, names: Sequence[str], task: str | None = None) -> None:
@@ -425,32 +368,13 @@ class TargetScan:
         # With too many different values for classes there is no need to keep them.
         self._classes_count = len(self.names) == 1 and task in (None, "multiclass")
 
-    @property
-    def seen(self) -> tuple[bool, ...]:
-        """Whether each of the columns had a value."""
-        return tuple(column.values > 0 for column in self._columns)
-
     def add(self, cells: Sequence[str]) -> None:
-        """Look at the targets of one row.
-
-        Args:
-            cells: Its values, one for each column.
-        """
+        """Look at the targets of one row."""
         for column, cell in zip(self._columns, cells, strict=True):
             if is_missing(cell):
                 self.add_missing([cell])
                 continue
-            column.values += 1
-            number = number_of(cell)
-            if number is None:
-                column.text = column.text or cell
-                if _DECIMAL_COMMA.fullmatch(cell.strip()):
-                    column.comma = column.comma or cell
-            else:
-                column.numbers += 1
-                column.whole = column.whole and number.is_integer()
-                if math.isfinite(number) and not number.is_integer():
-                    column.fraction = column.fraction or cell
+            column.add(cell)
             name = class_name(cell)
             column.yes_no = column.yes_no and name.lower() in _YES_NO
             if self._classes_count:
@@ -463,40 +387,39 @@ class TargetScan:
                     self._classes_count = False
 
     def add_missing(self, cells: Sequence[str]) -> None:
-        """Note words that count as missing, for messages.
-
-        Args:
-            cells: Cells that hold nothing.
-        """
+        """Remember words that count as missing, for messages."""
         self._missing.update(word.lower() for word in missing_words(cells))
 
     def finish(self, where: str) -> TargetCodec:
-        """Return how the targets are to be read.
-
-        Args:
-            where: The file, for messages.
-
-        Raises:
-            DataError: If there are no values, one class only, or no task that the values fit.
-        """
+        """Return how the targets are to be read; ``where`` is the file, for messages."""
+        which = " and ".join(map(quoted, self.names))
         if not any(column.values for column in self._columns):
             # An empty column among several labels or values does no harm.
-            which = (
-                f"the target {self.names[0]!r} has"
-                if len(self.names) == 1
-                else f"the targets {', '.join(self.names)} have"
+            has = "the target {} has" if len(self.names) == 1 else "the targets {} have"
+            raise DataError(
+                f"{where}: {has.format(which)} no values that could be read{self._hint()}"
             )
-            raise DataError(f"{where}: {which} no values that could be read{self._hint()}")
         task = self.task or self._find_task(where)
         if task != "multiclass":
-            return TargetCodec(task, self.names)
+            commas = task == "regression" and any(c.decimal_comma for c in self._columns)
+            return TargetCodec(task, self.names, decimal_comma=commas)
         classes = self._ordered()
         if len(classes) < 2:
             raise DataError(
-                f"{where}: the target {self.names[0]!r} has one class only, {quoted(classes[0])}; "
-                f"there must be two or more to tell apart{self._hint()}"
+                f"{where}: the target {which} has one class only, {quoted(classes[0])}; there must "
+                f"be two or more to tell apart{self._hint()}"
             )
         return TargetCodec(task, self.names, tuple(classes))
+
+    def comma_note(self) -> str | None:
+        """Say that numbers have decimal commas, if they have."""
+        for name, column in zip(self.names, self._columns, strict=True):
+            if column.decimal_comma:
+                return (
+                    f"Numbers of {quoted(name)} have decimal commas: "
+                    f"{quoted(column.decimal.strip())} was read as {_comma_number(column.decimal)}."
+                )
+        return None
 
     def _hint(self) -> str:
         """Say which words were seen that may have been meant as classes."""
@@ -523,6 +446,14 @@ class TargetScan:
         return sorted(counts, key=lambda name: (counts[name], name))
 
     def _find_task(self, where: str) -> str:
+        ask = "give `task` as regression (rows that are not numbers are left out) or multiclass"
+        for name, column in zip(self.names, self._columns, strict=True):
+            if column.unclear:
+                raise DataError(
+                    f"{where}: the target {quoted(name)} holds numbers with a comma, such as "
+                    f"{quoted(column.comma)}, which may be decimal or separate thousands; write "
+                    f"them without, or {ask}"
+                )
         all_numbers = all(column.numbers == column.values for column in self._columns)
         if len(self.names) > 1:
             if all(column.yes_no for column in self._columns):
@@ -540,19 +471,13 @@ class TargetScan:
             )
         column = self._columns[0]
         few = self._classes_count
-        ask = "give `task` as regression (rows that are not numbers are left out) or multiclass"
-        if column.comma:
-            raise DataError(
-                f"{where}: the target {self.names[0]!r} holds numbers with a comma, such as "
-                f"{quoted(column.comma)}; write them with a point, or {ask}"
-            )
         if all_numbers:
-            return "multiclass" if few and column.whole else "regression"
-        if few and not column.fraction:
+            return "multiclass" if few and column.whole and not column.comma else "regression"
+        if few and not column.fraction and not column.comma:
             return "multiclass"
         mixed = f"both numbers and text, such as {quoted(column.text)}"
         texts = f"more than {_MOST_CLASSES} different texts, such as {quoted(column.text)}"
         raise DataError(
-            f"{where}: the target {self.names[0]!r} holds {mixed if column.numbers else texts}; "
-            f"{ask}"
+            f"{where}: the target {quoted(self.names[0])} holds "
+            f"{mixed if column.numbers else texts}; {ask}"
         )

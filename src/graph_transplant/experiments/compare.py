@@ -48,7 +48,7 @@ from graph_transplant.metrics import deciding
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.recipes import RECIPES
 from graph_transplant.scores import mean_area_under_roc, mean_average_precision, mean_r2
-from graph_transplant.splits import fold_parts, official_split, prepare, strata
+from graph_transplant.splits import fold_parts, has_structures, official_split, prepare, strata
 from graph_transplant.targets import as_targets
 from graph_transplant.training import EpochLog
 
@@ -88,6 +88,7 @@ def compare(
     attack: Shares = (),
     label_noise: Shares = 0.0,
     train_fraction: Shares = 1.0,
+    group_duplicates: bool | None = None,
     ties: str | None = None,
     workers: int = 1,
     engine: str = "local",
@@ -149,6 +150,8 @@ def compare(
             graphs keep their true labels. What is wrong at 0.1 is wrong in the same way at 0.2.
         train_fraction: Shares of the training graphs to use, in (0, 1], stratified; every share is
             combined with every share of wrong labels.
+        group_duplicates: Keep graphs that are the same in one fold. (default: for molecules read
+            from a table)
         ties: Which of several epochs with the same validation metric is the best: the ``"first"``,
             that with the lowest validation ``"loss"``, or the last (``"reset"``). (default: that of
             the recipe)
@@ -229,8 +232,9 @@ def compare(
         attack=tuple(sorted(set(budgets))),
         balance=balance,
         ties=ties,
+        group_duplicates=has_structures(store) if group_duplicates is None else group_duplicates,
     )
-    store = prepare(store, settings.split)
+    store = prepare(store, settings.split, group_duplicates=settings.group_duplicates)
     built_in = [name for name in models if name not in own.models]
     check_protocol(store, settings, select, built_in, repeats)
     conditions = [Condition(*values) for values in product(noises, fractions)]

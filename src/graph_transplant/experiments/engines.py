@@ -466,7 +466,11 @@ def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> in
         while (work := _from_first(None)) is not None:
             trials, job = work
             if store is None:
-                store = prepare(load(), job.settings.split)
+                store = prepare(
+                    load(),
+                    job.settings.split,
+                    group_duplicates=job.settings.group_duplicates,
+                )
             found = store.fingerprint()
             if found != job.fingerprint:
                 raise GraphTransplantError(

@@ -64,6 +64,7 @@ class Settings:
         attack: Budgets of the GradArgmax attack on the test graphs, as shares of the mean number of
             edges; none by default.
         balance: Draw training graphs so that all classes are equally likely.
+        group_duplicates: Keep graphs that are the same in one fold.
         ties: Which of several epochs with the same validation metric is the best: ``"first"``,
             ``"loss"`` or ``"reset"``, see :func:`~graph_transplant.fit`.
         recipe: Name of the recipe, for what the other settings do not say: optimiser, schedule, and
@@ -95,6 +96,7 @@ class Settings:
     attack: tuple[float, ...] = ()
     balance: bool = False
     ties: str = "first"
+    group_duplicates: bool = False
     recipe: str = "paper"
 
     def __post_init__(self) -> None:

@@ -22,6 +22,8 @@ class Featurizer:
         kind: ``"molecules"`` or ``"graphs"`` (nodes and edges with attributes).
         features: Of molecules: ``"ogb"``, or ``"elements"`` for the elements of the training data.
         elements: Symbols in the order of their columns.
+        largest_fragment: Of molecules: whether only the largest fragment of salts and mixtures is
+            kept.
         node_labels: Labels of nodes in the order of their columns; ``None`` for no labels.
         node_numbers: Numbers per node.
         edge_labels: Likewise for edges.
@@ -42,6 +44,7 @@ class Featurizer:
     kind: str
     features: str = "ogb"
     elements: tuple[str, ...] = ()
+    largest_fragment: bool = False
     node_labels: tuple[str, ...] | None = None
     node_numbers: int = 0
     edge_labels: tuple[str, ...] | None = None
@@ -99,6 +102,7 @@ _TYPES = {
     "kind": "a text",
     "features": "a text",
     "elements": _TEXTS,
+    "largest_fragment": "true or false",
     "node_labels": _TEXTS,
     "node_numbers": "a whole number, 0 or more",
     "edge_labels": _TEXTS,

@@ -109,8 +109,11 @@ class GraphStore:
             them, nor ``skipped``.
         featurizer: How rows became features, so that others can be read alike.
         skipped: The rows of the file that are not among the graphs.
+        notes: What a person should know of how the data were read, in sentences.
 
     Attributes:
+        duplicates: The same number for graphs that are the same, int64 ``[graphs]``; ``None`` until
+            :func:`~graph_transplant.datasets.duplicate_groups` looks for them.
         path: The file that the store was loaded from and still reads from, or ``None``.
         undirected: Whether every edge has its reverse with equal features.
 
@@ -147,8 +150,11 @@ class GraphStore:
         rows: Rows | None = None,
         featurizer: Featurizer | None = None,
         skipped: Sequence[Skipped] = (),
+        notes: Sequence[str] = (),
     ) -> None:
         self.name = name
+        self.notes = tuple(notes)
+        self.duplicates: Tensor | None = None
         self.path: Path | None = None
         self.rows, self.featurizer, self.skipped = rows, featurizer, tuple(skipped)
         self.task = check_choice("task", task, TASKS)
@@ -406,6 +412,7 @@ class GraphStore:
             **{name: getattr(self, name).index_select(0, index) for name in per_graph},
             official=None if self.official is None else self.official.index_select(0, index),
             groups=None if self.groups is None else self.groups.index_select(0, index),
+            duplicates=None if self.duplicates is None else self.duplicates.index_select(0, index),
             rows=None if self.rows is None else self.rows.take(index),
             _loops=None,
         )

@@ -1,0 +1,149 @@
+"""Graphs that occur more than once, and molecules of several fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from graph_transplant.datasets.molecules import (
+    ATOM_CATEGORIES,
+    BOND_CATEGORIES,
+    chemistry,
+    molecule_of,
+    quiet,
+)
+from graph_transplant.graphs import GraphStore
+
+
+def duplicate_groups(store: GraphStore) -> Tensor | None:
+    """Find graphs that occur more than once.
+
+    Molecules are the same if their canonical SMILES are; other graphs if features and edges are,
+    node for node. The answer is kept as ``store.duplicates``.
+
+    Returns:
+        The same number for graphs that are the same, int64 ``[graphs]``; ``None`` if all differ.
+
+    Example:
+        >>> duplicate_groups(from_smiles(["CCO", "C", "OCC"]))
+        tensor([0, 1, 0])
+    """
+    if store.duplicates is None:
+        rows, featurizer = store.rows, store.featurizer
+        known = rows is not None and all(rows.texts)
+        if known and featurizer is not None and featurizer.kind == "molecules":
+            store.duplicates = _same_molecules(store)
+        else:
+            store.duplicates = _identical_graphs(store)
+    return None if len(torch.unique(store.duplicates)) == len(store) else store.duplicates
+
+
+def _same_molecules(store: GraphStore) -> Tensor:
+    assert store.rows is not None
+    assert store.featurizer is not None
+    # RDKit takes longest, so it only sees molecules of which another one has the same structure.
+    # Which way a centre turns depends on the order in which its neighbours are written.
+    ogb = store.featurizer.features == "ogb"
+    handed = range(ATOM_CATEGORIES[0], sum(ATOM_CATEGORIES[:2])) if ogb else ()
+    stereo = range(BOND_CATEGORIES[0], sum(BOND_CATEGORIES[:2])) if ogb else ()
+    _, key, count = torch.unique(
+        _structure_keys(store, handed, stereo), return_inverse=True, return_counts=True
+    )
+    alone = (count[key] == 1).tolist()
+    chem = chemistry()
+    with quiet():
+        return _numbered(
+            graph if alone[graph] else chem.MolToSmiles(molecule_of(chem, text))
+            for graph, text in enumerate(store.rows.texts)
+        )
+
+
+def _identical_graphs(store: GraphStore) -> Tensor:
+    """Number graphs by a hash of features and edges, node for node."""
+    of_nodes, of_edges, of_ends = _weights(store.num_node_features, store.num_edge_features, 2)
+    keys: list[int] = []
+    for piece in store.pieces():
+        place = torch.arange(int(piece.node_counts.sum()))
+        place -= torch.repeat_interleave(piece.node_ptr[:-1], piece.node_counts)
+        ends = piece.field("edge_index").long()
+        node = _weighted(piece, "x", of_nodes, len(place)) + _mixed(place + 1)
+        edge = _weighted(piece, "edge_attr", of_edges, ends.shape[1])
+        edge = edge + ends[0] * of_ends[0] + ends[1] * of_ends[1]
+        key = _summed(_mixed(node), piece.node_counts) + _summed(_mixed(edge), piece.edge_counts)
+        keys += key.tolist()
+    return _numbered(keys)
+
+
+def _structure_keys(
+    store: GraphStore, ignore_node: Sequence[int], ignore_edge: Sequence[int]
+) -> Tensor:
+    """Hash graphs so that isomorphic ones have equal keys, int64 ``[graphs]``.
+
+    Two rounds of Weisfeiler-Lehman over the features, but for some columns that are ignored.
+    """
+    of_nodes, of_edges = _weights(store.num_node_features, store.num_edge_features)
+    of_nodes[list(ignore_node)] = 0
+    of_edges[list(ignore_edge)] = 0
+    keys = []
+    for piece in store.pieces():
+        base = torch.repeat_interleave(piece.node_ptr[:-1], piece.edge_counts)
+        receiver, sender = piece.field("edge_index").long() + base
+        node = _weighted(piece, "x", of_nodes, int(piece.node_counts.sum()))
+        edge = _weighted(piece, "edge_attr", of_edges, len(base))
+        for _ in range(2):
+            near = _mixed(node[sender] + edge)
+            node = _mixed(node + torch.zeros_like(node).index_add_(0, receiver, near))
+        keys.append(_summed(node, piece.node_counts))
+    return torch.cat(keys)
+
+
+def _numbered(names: Iterable[Hashable]) -> Tensor:
+    """Number names from 0 in the order in which they come."""
+    numbers: dict[Hashable, int] = {}
+    return torch.tensor([numbers.setdefault(name, len(numbers)) for name in names])
+
+
+def _weights(*sizes: int) -> list[Tensor]:
+    random = np.random.default_rng(0)
+    return [torch.from_numpy(random.integers(1 << 62, size=size)) for size in sizes]
+
+
+def _weighted(piece: GraphStore, key: str, weights: Tensor, rows: int) -> Tensor:
+    """Weighted sums of the features of nodes or edges, int64 with overflow."""
+    if not len(weights):
+        return torch.ones(rows, dtype=torch.long)
+    values = piece.field(key)
+    values = values.view(torch.int32) if values.is_floating_point() else values
+    return torch.from_numpy(values.numpy().astype(np.int64) @ weights.numpy())
+
+
+def _summed(values: Tensor, counts: Tensor) -> Tensor:
+    """Sums of the values of each graph."""
+    graph = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    return torch.zeros(len(counts), dtype=torch.long).index_add_(0, graph, values)
+
+
+def _mixed(values: Tensor) -> Tensor:
+    """Scramble bits, so that different sums do not cancel out."""
+    values = (values ^ (values >> 31)) * 0x7FB5D329728EA185
+    return values ^ (values >> 27)
+
+
+def count_mixtures(store: GraphStore) -> int:
+    """Count the graphs that are not connected: salts and mixtures, if these are molecules."""
+    mixtures = 0
+    for piece in store.pieces():
+        base = torch.repeat_interleave(piece.node_ptr[:-1], piece.edge_counts)
+        ends = (piece.field("edge_index") + base).numpy()
+        nodes = int(piece.node_counts.sum())
+        joined = coo_array((np.ones(ends.shape[1], dtype=np.int8), ends), shape=(nodes, nodes))
+        _, component = connected_components(joined, directed=False)
+        graph = np.repeat(np.arange(len(piece)), piece.node_counts.numpy())
+        _, first = np.unique(component, return_index=True)
+        mixtures += int((np.bincount(graph[first]) > 1).sum())
+    return mixtures

@@ -1,0 +1,447 @@
+"""Tables of molecules as people have them: CSV, TSV, SMI, SDF, Excel, Parquet, data frames.
+
+Whatever it comes from, a :class:`Table` has named columns and yields its rows. :data:`READERS` says
+which function opens which file: to add a format, write one and name it there.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
+
+from graph_transplant.datasets.molecules import looks_like_smiles
+from graph_transplant.datasets.rows import quoted
+from graph_transplant.datasets.source import opened
+from graph_transplant.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS: Final = 2048
+"""Rows that are read at a time."""
+
+STRUCTURES: Final = ("smiles", "mol", "structure")
+"""What columns of structures are called, in lower case."""
+
+# A row, or a record of an SDF, is not longer: packed zeros must not unpack into memory without end.
+_LONGEST_LINE: Final = 1 << 20
+_LONGEST_RECORD: Final = 8 << 20
+_LARGEST_WORKBOOK: Final = 1 << 30
+# Nor are there so many blank lines in a row.
+_MOST_BLANK: Final = 100_000
+_SHOWN_COLUMNS: Final = 20
+_BLOCK, _TITLE = "mol block", "title"
+_PROPERTY: Final = re.compile(r"^>[^<\n]*<([^>\n]+)>.*\n((?:.*\S.*\n)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with named columns.
+
+    Attributes:
+        where: What messages call it.
+        name: Name of the data set.
+        columns: Names of the columns.
+        rows: Yields, for some columns, the cells of every row and what is wrong with it, if
+            anything is.
+        structures: Column of the structures where it is known.
+        ids: Column of the names of rows where it is known.
+        targets: Columns of the targets where they are known.
+        further: Gives all columns where ``columns`` may not be all.
+        notes: What a person should know of how it is read; grows while it is.
+    """
+
+    where: str
+    name: str
+    columns: Sequence[str]
+    rows: Callable[[Sequence[str]], Iterator[tuple[Sequence[str], str]]]
+    structures: str | None = None
+    ids: str | None = None
+    targets: tuple[str, ...] = ()
+    further: Callable[[], Sequence[str]] | None = None
+    # A dictionary, as notes of a second pass are those of the first.
+    notes: dict[str, None] = field(default_factory=dict)
+
+    def check(self, argument: str, name: str) -> None:
+        """Raise an error unless a column is there, once."""
+        columns = self.columns
+        if name not in columns and self.further is not None:
+            columns = self.further()
+        count = list(columns).count(name)
+        if count > 1:
+            raise DataError(
+                f"{self.where}: `{argument}` is {quoted(name)}, and {count} columns have that name"
+            )
+        if not columns:
+            raise DataError(f"{self.where}: `{argument}` is {quoted(name)}, but no row has columns")
+        if not count:
+            lower = {column.casefold(): column for column in reversed(columns)}
+            close = get_close_matches(name.casefold(), list(lower), n=1)
+            hint = f" (did you mean {quoted(lower[close[0]])}?)" if close else ""
+            raise DataError(
+                f"{self.where}: `{argument}` must be one of the columns {listed(columns)}; "
+                f"got {quoted(name)}{hint}"
+            )
+
+
+def listed(columns: Sequence[str]) -> str:
+    """The first columns as messages name them."""
+    plain = [c if c.isprintable() and len(c) <= 40 else quoted(c) for c in columns]
+    more = len(plain) - _SHOWN_COLUMNS
+    return ", ".join(plain[:_SHOWN_COLUMNS]) + (f" and {more} more" if more > 0 else "")
+
+
+# ------------------------------------------------------------------ files of lines
+
+
+class _Lines:
+    """The lines of a file as text, of which none, nor any row, is without end."""
+
+    def __init__(self, file: IO[bytes], where: str, notes: dict[str, None], longest: int) -> None:
+        self._file, self._where, self._notes, self._longest = file, where, notes, longest
+        self._length = self._blank = 0
+        self.number = 0
+        self.ended = False
+
+    def new_row(self) -> None:
+        """Begin to count the length of a row."""
+        self._length = 0
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(self._longest + 1)
+        if not line:
+            self.ended = True
+            raise StopIteration
+        self.number += 1
+        self._length += len(line)
+        self._blank = 0 if line.strip() else self._blank + 1
+        if self._length > self._longest:
+            self.stop(f"a row is longer than {self._longest >> 20} MiB; is a quote left open?")
+        if self._blank > _MOST_BLANK:
+            self.stop(f"more than {_MOST_BLANK} blank lines in a row")
+        if self.number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+            if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+                self.stop("the file is UTF-16 text; save it as CSV in UTF-8")
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self._notes["The file is not UTF-8 text and was read as Latin-1 (Windows-1252)."] = None
+            return line.decode("cp1252", "replace")
+
+    def stop(self, problem: str) -> NoReturn:
+        """Raise an error that names the line."""
+        raise DataError(f"{self._where}, line {self.number}: {problem}")
+
+
+def _delimited(path: Path) -> Table:
+    """Open a table whose cells are separated by commas, semicolons or tabs."""
+    notes: dict[str, None] = {}
+    with opened(path) as file:
+        lines = _Lines(file, str(path), notes, _LONGEST_LINE)
+        first = next((line for line in lines if line.strip()), None)
+        if first is None:
+            raise DataError(f"{path}: is empty")
+        if "\r" in first.rstrip("\r\n"):
+            lines.stop("lines must end with LF or CRLF, not with CR alone")
+        plain = re.sub(r'"[^"]*"', "", first)
+        tabs = suffix_of(path) in (".tsv", ".tab")
+        delimiter = "\t" if tabs else max((",", ";", "\t"), key=plain.count)
+        try:
+            lines.new_row()
+            head = next(csv.reader([first], delimiter=delimiter, strict=True))
+            columns, structures = _header(head, csv.reader(lines, delimiter=delimiter), notes)
+        except csv.Error as error:
+            raise DataError(f"{path}, line {lines.number}: the row is broken ({error})") from None
+
+    def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+        places = [columns.index(name) for name in names]
+        with opened(path) as file:
+            lines = _Lines(file, str(path), notes, _LONGEST_LINE)
+            cells = csv.reader(lines, delimiter=delimiter, strict=True)
+            passed = structures is not None
+            while True:
+                lines.new_row()
+                start = lines.number + 1
+                try:
+                    values = next(cells, None)
+                except csv.Error as error:
+                    yield (), _broken_row(path, lines, start, error)
+                    continue
+                if values is None:
+                    return
+                if not values or (len(values) == 1 < len(columns) and not values[0].strip()):
+                    continue
+                if not passed:
+                    passed = True
+                elif len(values) != len(columns):
+                    heads = "the header" if structures is None else "the first row"
+                    yield (), f"the row has {len(values)} values, {heads} has {len(columns)}"
+                else:
+                    yield [values[place] for place in places], ""
+
+    return Table(str(path), name_of(path), columns, rows, structures=structures, notes=notes)
+
+
+def _header(
+    first: Sequence[str], rest: Iterator[Sequence[str]], notes: dict[str, None]
+) -> tuple[list[str], str | None]:
+    """Name the columns; without a header also the one with the structures."""
+    columns = [cell.strip() for cell in first]
+    if any(name.casefold() in STRUCTURES or "smiles" in name.casefold() for name in columns):
+        return columns, None
+    second = next(filter(any, rest), ())
+    for place, cell in enumerate(columns):
+        below = second[place] if len(second) == len(columns) else cell
+        if looks_like_smiles(cell) and looks_like_smiles(below):
+            names = [f"column {number}" for number in range(1, len(columns) + 1)]
+            notes[
+                f"The first row is no header: it holds the SMILES {quoted(cell)}. Columns are "
+                f"called {listed(names)}; structures were read from {quoted(names[place])}."
+            ] = None
+            return names, names[place]
+    return columns, None
+
+
+def _broken_row(path: Path, lines: _Lines, start: int, error: csv.Error) -> str:
+    """Say what is wrong with a row, unless nothing after it can be trusted."""
+    if lines.ended:
+        raise DataError(
+            f"{path}, line {start}: a quoted value is not closed up to the end of the file"
+        ) from None
+    if "field larger" in str(error):
+        raise DataError(
+            f"{path}, line {start}: a value is longer than {csv.field_size_limit()} characters; is "
+            "a quote left open?"
+        ) from None
+    return f"the row is broken ({error})"
+
+
+def _smi(path: Path) -> Table:
+    """Open a file of SMILES and, after white space, names; further columns come after tabs."""
+    notes: dict[str, None] = {}
+
+    def cells() -> Iterator[list[str]]:
+        with opened(path) as file:
+            lines = _Lines(file, str(path), notes, _LONGEST_LINE)
+            for line in lines:
+                lines.new_row()
+                text = line.strip()
+                found = text.split("\t") if "\t" in text else text.split(None, 1)
+                # Some programs write a header nevertheless.
+                if found and (found[0].casefold() not in STRUCTURES or lines.number > 1):
+                    yield found
+
+    columns = ["smiles", "name"]
+    columns += [f"column {number}" for number in range(3, len(next(cells(), [])) + 1)]
+
+    def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+        places = [columns.index(name) for name in names]
+        for found in cells():
+            yield [found[place] if place < len(found) else "" for place in places], ""
+
+    return Table(str(path), name_of(path), columns, rows, ids="name", notes=notes)
+
+
+def _sdf(path: Path) -> Table:
+    """Open an SDF; RDKit reads the blocks of its records later, as it does SMILES."""
+    notes: dict[str, None] = {}
+
+    def records() -> Iterator[str]:
+        with opened(path) as file:
+            lines = _Lines(file, str(path), notes, _LONGEST_RECORD)
+            record: list[str] = []
+            for line in lines:
+                if line.startswith("$$$$"):
+                    yield "".join(record)
+                    record = []
+                    lines.new_row()
+                else:
+                    record.append(line.rstrip("\r\n") + "\n")
+            # The last record may lack its end; blank lines behind the last end are no record.
+            if any(line.strip() for line in record):
+                yield "".join(record)
+
+    def properties(most: int | None = None) -> list[str]:
+        names: dict[str, None] = {}
+        for record in islice(records(), most):
+            names.update(dict.fromkeys(name for name, _ in _PROPERTY.findall(record)))
+        return list(names)
+
+    def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+        for record in records():
+            block, *rest = re.split(r"^(?=M  END)", record, flags=re.MULTILINE)
+            found = {name: text.strip() for name, text in _PROPERTY.findall("".join(rest))}
+            found[_TITLE], found[_BLOCK] = record.partition("\n")[0], block + "M  END\n"
+            reason = "" if rest else "the record has no line 'M  END'"
+            if len(rest) > 1:
+                # The first would get the properties of the second.
+                reason = "the record holds two structures; is `$$$$` missing?"
+                found = {_TITLE: found[_TITLE]}
+            yield [found.get(name, "") for name in names], reason
+
+    if next(records(), None) is None:
+        raise DataError(f"{path}: is empty")
+    return Table(
+        str(path),
+        name_of(path),
+        properties(100),
+        rows,
+        structures=_BLOCK,
+        ids=_TITLE,
+        further=properties,
+        notes=notes,
+    )
+
+
+# ------------------------------------------------------------------ frames
+
+
+def frame_table(frame: pd.DataFrame, where: str, name: str) -> Table:
+    """Open a data frame."""
+    columns = [str(column) for column in frame.columns]
+
+    def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+        places = [columns.index(name) for name in names]
+        for start in range(0, len(frame), ROWS):
+            part = frame.iloc[start : start + ROWS, places]
+            yield from ((cells, "") for cells in zip(*map(_cells, _series(part)), strict=True))
+
+    return Table(where, name, columns, rows)
+
+
+def _series(frame: pd.DataFrame) -> list[pd.Series[Any]]:
+    return [frame.iloc[:, place] for place in range(frame.shape[1])]
+
+
+def _cells(column: pd.Series[Any]) -> list[str]:
+    """The values of a column as text; what is missing is empty."""
+    gone = column.isna().tolist()
+    return ["" if miss else str(v) for v, miss in zip(column.tolist(), gone, strict=True)]
+
+
+def texts_table(texts: Any, y: Any = None, *, name: str | None = None) -> Table:
+    """Open a list of SMILES, or a data frame, with the targets in ``y``."""
+    import pandas as pd
+
+    if not isinstance(texts, pd.DataFrame):
+        texts = pd.DataFrame({"smiles": list(texts)}, dtype=object)
+    where = name or "`data`"
+    if y is None:
+        return frame_table(texts, where, name or "molecules")
+    labels = pd.DataFrame(y.numpy(force=True) if hasattr(y, "numpy") else y)
+    if len(labels) != len(texts):
+        raise DataError(
+            f"`y` must have one target per row: there are {len(texts)} rows and {len(labels)} "
+            "targets"
+        )
+    if not hasattr(y, "columns"):
+        several = [f"y{number}" for number in range(1, labels.shape[1] + 1)]
+        given = getattr(y, "name", None)
+        labels.columns = several if labels.shape[1] > 1 else [given or "y"]
+    labels.columns = [f"{c} (y)" if c in texts.columns else str(c) for c in labels.columns]
+    both = pd.concat([texts.reset_index(drop=True), labels.reset_index(drop=True)], axis=1)
+    return replace(frame_table(both, where, name or "molecules"), targets=tuple(labels.columns))
+
+
+def _excel(path: Path) -> Table:
+    """Open the first sheet of a workbook."""
+    import pandas as pd
+
+    notes: dict[str, None] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > _LARGEST_WORKBOOK:
+            raise DataError(f"{path}: unpacks to {size >> 20} MiB; save it as CSV")
+        with pd.ExcelFile(path, engine="openpyxl") as book:
+            sheets = book.sheet_names
+            frame = pd.read_excel(book, header=None, dtype=str, na_filter=False)
+    except ImportError:
+        raise DataError(
+            f'{path}: Excel needs openpyxl: pip install "graph-transplant[excel]"'
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, SyntaxError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: is no workbook that can be read ({error})") from None
+    frame = frame[(frame != "").any(axis=1)] if frame.size else frame
+    if frame.empty:
+        raise DataError(f"{path}: is empty")
+    if len(sheets) > 1:
+        notes[f"Of {len(sheets)} sheets only the first, {quoted(str(sheets[0]))}, was read."] = None
+    top = frame.iloc[:2].astype(str).to_numpy().tolist()
+    columns, structures = _header(top[0], iter(top[1:]), notes)
+    frame = frame.iloc[1:] if structures is None else frame
+    frame.columns = pd.Index(columns)
+    table = frame_table(frame, str(path), name_of(path))
+    return replace(table, structures=structures, notes=notes)
+
+
+def _parquet(path: Path) -> Table:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise DataError(
+            f'{path}: Parquet needs pyarrow: pip install "graph-transplant[parquet]"'
+        ) from None
+
+    def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+        try:
+            with ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=ROWS, columns=list(names)):
+                    part = batch.to_pandas()[list(names)]
+                    yield from frame_table(part, "", "").rows(names)
+        except (ArrowException, OSError) as error:
+            raise DataError(f"{path}: cannot be read ({error})") from None
+
+    try:
+        with ParquetFile(path) as file:
+            columns = file.schema_arrow.names
+    except (ArrowException, OSError) as error:
+        raise DataError(f"{path}: is no Parquet file that can be read ({error})") from None
+    return Table(str(path), name_of(path), columns, rows)
+
+
+# ------------------------------------------------------------------ the formats
+
+READERS: Final[Mapping[str, Callable[[Path], Table]]] = {
+    ".csv": _delimited,
+    ".tsv": _delimited,
+    ".tab": _delimited,
+    ".smi": _smi,
+    ".sdf": _sdf,
+    ".sd": _sdf,
+    ".xlsx": _excel,
+    ".parquet": _parquet,
+}
+"""What opens which file, by its suffix; ``.gz`` may follow."""
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix that says what a file is, without that of its packing."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def name_of(path: Path) -> str:
+    """The name of a file without its suffixes."""
+    return Path(re.sub(r"\.gz$", "", path.name, flags=re.IGNORECASE)).stem
+
+
+def is_table(path: Path) -> bool:
+    """Whether a path is a table of molecules, by its name."""
+    return suffix_of(path) in READERS and path.is_file()
+
+
+def open_table(path: Path) -> Table:
+    """Open a file by its suffix."""
+    return READERS[suffix_of(path)](path)
