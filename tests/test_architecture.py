@@ -22,6 +22,7 @@ LAYERS = (
     "files",
     "format",
     "metrics",
+    "config",
     "kernels",
     "segments",
     "sparse",
