@@ -94,6 +94,11 @@ def _init(*left_out: str) -> Callable[..., None]:
 class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
     """What both estimators share; they document the parameters."""
 
+    augment: Any
+    features: str
+    device: str
+    verbose: int
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
@@ -152,8 +157,9 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             config = replace(config, split=split)
         elif groups is not None:
             whole = GroupShuffleSplit(1, test_size=config.validation, random_state=config.seed)
-            parts = next(whole.split(np.zeros(graphs), groups=groups))
-            config = replace(config, split=Split(*(torch.from_numpy(p) for p in parts), nothing))
+            first, second = next(whole.split(np.zeros(graphs), groups=groups))
+            split = Split(torch.from_numpy(first), torch.from_numpy(second), nothing)
+            config = replace(config, split=split)
         if sample_weight is not None:
             sample_weight = np.concatenate((sample_weight, np.ones(judged)))
         told: list[str] = []
@@ -410,7 +416,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         return self
 
     def predict_proba(self, X: Any) -> Array:  # noqa: N803
-        """Return calibrated probabilities, float64 ``[graphs, classes]`` or ``[graphs, labels]``."""
+        """Return calibrated probabilities, float64 ``[graphs, classes]``."""
         return self._predict(X)
 
     def predict_log_proba(self, X: Any) -> Array:  # noqa: N803

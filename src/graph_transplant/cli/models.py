@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 import sys
@@ -185,7 +184,7 @@ def model_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def predict(
     model: Path,
-    data: str,
+    data: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
     *more: str,
     out: str | None = None,
@@ -281,20 +280,11 @@ def standard_input(model: TrainedModel) -> Any:
 
 
 def print_predictions(frame: pd.DataFrame) -> None:
-    """Print predictions as a table."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    """Print predictions as a table, without the columns that say nothing."""
     shown = [name for name in frame if name != "row" and (frame[name].astype(str) != "").any()]
-    for name in shown:
-        table.add_column(name, overflow="fold")
-    for row in frame[shown].itertuples(index=False):
-        table.add_row(*(_word(value) for value in row))
-    output().print(table)
-
-
-def _word(value: Any) -> Text:
-    if isinstance(value, float):
-        return Text("" if math.isnan(value) else f"{value:.3g}")
-    return Text("" if value is None else str(value))
+    table = frame[shown].fillna({"prediction": ""})
+    # Never wrapped, and as it stands: reasons hold brackets that rich would take for markup.
+    print(table.to_string(index=False, float_format="{:.3g}".format, na_rep=""))
 
 
 @contextmanager
