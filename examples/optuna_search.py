@@ -1,7 +1,7 @@
 """Search with Optuna; a training that falls behind the others is pruned in the middle.
 
-Run it with ``python examples/optuna_search.py [--graphs 240] [--epochs 30] [--trials 10]``. It needs
-``pip install optuna``.
+Run it with ``python examples/optuna_search.py [--graphs 240] [--epochs 30] [--trials 10]``; it
+needs Optuna (``pip install optuna``).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def main() -> None:
         )
 
     def objective(trial: optuna.Trial) -> float:
-        best = 0.0
+        best = float("inf")
 
         def report(log: EpochLog) -> None:
             nonlocal best
-            best = max(best, log.validation_score)
-            trial.report(best, log.epoch)
+            best = min(best, log.validation_loss)
+            trial.report(log.validation_loss, log.epoch)
             if trial.should_prune():
                 raise optuna.TrialPruned
 
@@ -50,15 +50,14 @@ def main() -> None:
         return best
 
     study = optuna.create_study(
-        direction="maximize",
         sampler=optuna.samplers.TPESampler(seed=0),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=3, n_warmup_steps=5),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=3, n_warmup_steps=3),
     )
     study.optimize(objective, n_trials=options.trials)
 
     pruned = sum(trial.state.name == "PRUNED" for trial in study.trials)
     print(f"{len(study.trials)} trials, {pruned} pruned")
-    print(f"best validation accuracy {study.best_value:.3f} with {study.best_params}")
+    print(f"best validation loss {study.best_value:.3f} with {study.best_params}")
     winner = gt.train(store, config(study.best_trial), progress=False)
     print(f"test accuracy {winner.description['metrics']['test']['accuracy']:.3f}")
 

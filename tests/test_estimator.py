@@ -581,9 +581,9 @@ def test_weights_of_graphs_and_of_classes() -> None:
     for favoured in (0, 1):
         weights = np.where(labels == "ab"[favoured], 50.0, 1.0)
         fitted = classifier("vanilla").fit(table, labels, sample_weight=weights)
-        assert fitted.predict_proba(table)[:, favoured].mean() > 0.7
+        assert np.mean(fitted.predict(table) == "ab"[favoured]) > 0.8
         fitted = classifier("vanilla", class_weight={"ab"[favoured]: 50.0}).fit(table, labels)
-        assert fitted.predict_proba(table)[:, favoured].mean() > 0.7
+        assert np.mean(fitted.predict(table) == "ab"[favoured]) > 0.8
 
 
 def test_smiles_in_the_only_column_of_a_table() -> None:
@@ -705,7 +705,7 @@ def test_what_cannot_be_fitted(graphs: Any, y: Any, message: str) -> None:
 )
 def test_parameters_that_cannot_be_used(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(GraphTransplantError, match=message):
-        classifier().set_params(epochs=1, **changed).fit(GRAPHS, NAMES)
+        classifier(epochs=1).set_params(**changed).fit(GRAPHS, NAMES)
 
 
 def test_features_that_cannot_be_used() -> None:

@@ -97,7 +97,7 @@ def test_optuna_prunes_and_finds(tmp_path: Path) -> None:
     lines = run("optuna_search.py", *arguments, cwd=tmp_path)
     assert lines[0].startswith("6 trials, ")
     assert int(lines[0].split()[2]) > 0
-    assert lines[1].startswith("best validation accuracy")
+    assert lines[1].startswith("best validation loss")
     assert 0 <= float(lines[2].split()[-1]) <= 1
 
 

@@ -33,7 +33,8 @@ from sklearn.utils.validation import (
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graph_transplant.augment.methods import METHODS, method_name, parse_method
+from graph_transplant.augment import METHODS, Augmentation
+from graph_transplant.augment.methods import method_name, parse_method
 from graph_transplant.config import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.experiments.compare import unused_edge_features
@@ -522,11 +523,12 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
 def _augment_params(augment: Any) -> dict[str, Any]:
     """Parameters of an augmentation that can be set."""
     if isinstance(augment, str):
-        name, _, _ = augment.partition(":")
-        if name not in METHODS:
+        try:
+            name, changed = parse_method(augment)
+        except GraphTransplantError:
             return {}  # refused when it is fitted
-        return {**METHODS[name].parameters, **parse_method(augment)[1]}
-    if isinstance(augment, Sequence):
+        return {**METHODS[name].parameters, **changed}
+    if not isinstance(augment, Augmentation):
         return {}
     names = inspect.signature(type(augment)).parameters
     return {name: getattr(augment, name) for name in names if hasattr(augment, name)}
