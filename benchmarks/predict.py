@@ -183,7 +183,9 @@ def pyg_table(model: TrainedModel, table: Path, out: Path) -> None:
         torch.inference_mode(),
     ):
         writer = csv.writer(file)
-        writer.writerow(["row", "id", "prediction", "p(0)", "p(1)", "confidence", "error"])
+        writer.writerow(
+            ["row", "id", "prediction", "p(0)", "p(1)", "confidence", "warning", "error"]
+        )
         number = 0
         for batch in loader:
             logits = model.network.run(encoded(batch)).logits.double()
@@ -191,7 +193,7 @@ def pyg_table(model: TrainedModel, table: Path, out: Path) -> None:
                 number += 1
                 cells = [f"{value:.6g}" for value in p]
                 label, name = p.index(max(p)), next(names)["id"]
-                writer.writerow([number, name, label, *cells, f"{max(p):.6g}", ""])
+                writer.writerow([number, name, label, *cells, f"{max(p):.6g}", "", ""])
 
 
 def pyg_graphs(model: TrainedModel, graphs: Sequence[Data]) -> Tensor:

@@ -905,7 +905,7 @@ def predicted(model: TrainedModel, data: Path, out: Path) -> None:
             rows = list(csv.DictReader(file))
         assert [int(row["row"]) for row in rows] == list(range(1, done.rows + 1))
         assert sum(bool(row["error"]) for row in rows) == done.failed
-        assert all(bool(row["error"]) != bool(row["label"]) for row in rows)
+        assert all(bool(row["error"]) != bool(row["prediction"]) for row in rows)
         assert all(one_line(row["error"]) for row in rows if row["error"])
         assert done.rows == sum(len(chunk) for chunk in stream(data, featurizer=model.featurizer))
     finally:

@@ -44,6 +44,10 @@ class TrainConfig:
         metric: What the best epoch is chosen by: accuracy, auroc, average_precision or r2.
             [default: what suits the data]
         seed: The one number that all randomness derives from.
+
+    Example:
+        >>> TrainConfig(epochs=50).model
+        'auto'
     """
 
     method: MethodLike = "transplant-ep"
