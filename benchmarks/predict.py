@@ -183,7 +183,9 @@ def pyg_table(model: TrainedModel, table: Path, out: Path) -> None:
         torch.inference_mode(),
     ):
         writer = csv.writer(file)
-        writer.writerow(["row", "id", "p(0)", "p(1)", "label", "confidence", "error"])
+        writer.writerow(
+            ["row", "id", "prediction", "p(0)", "p(1)", "confidence", "warning", "error"]
+        )
         number = 0
         for batch in loader:
             logits = model.network.run(encoded(batch)).logits.double()
@@ -191,7 +193,7 @@ def pyg_table(model: TrainedModel, table: Path, out: Path) -> None:
                 number += 1
                 cells = [f"{value:.6g}" for value in p]
                 label, name = p.index(max(p)), next(names)["id"]
-                writer.writerow([number, name, *cells, label, f"{max(p):.6g}", ""])
+                writer.writerow([number, name, label, *cells, f"{max(p):.6g}", "", ""])
 
 
 def pyg_graphs(model: TrainedModel, graphs: Sequence[Data]) -> Tensor:
@@ -243,7 +245,7 @@ def measure_whole(model: TrainedModel, table: Path, folder: Path, size: Size) ->
 
     begin = time.process_time()
     done = predict_table(
-        model, table, folder / "whole.csv", batch_size=BATCH_SIZE, progress=progress, resume=False
+        model, table, folder / "whole.csv", batch_size=BATCH_SIZE, progress=progress
     )
     seconds = time.process_time() - begin
     return {
@@ -304,7 +306,7 @@ def measure_parts(
             answers["pyg"] = pyg_graphs(model, graphs)
 
         def ours_smiles(table: Path = table, out: Path = outs["ours"]) -> None:
-            predict_table(model, table, out, batch_size=BATCH_SIZE, resume=False)
+            predict_table(model, table, out, batch_size=BATCH_SIZE)
 
         def pyg_smiles(table: Path = table, out: Path = outs["pyg"]) -> None:
             pyg_table(model, table, out)

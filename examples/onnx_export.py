@@ -43,7 +43,7 @@ def main(out: Path, epochs: int) -> None:
         batch = others.batch(sizes).to_pyg()
         given = {field.name: batch[field.name].numpy() for field in session.get_inputs()}
         (probabilities,) = session.run(["outputs"], given)
-        expected = model.predict(others.subset(sizes)).outputs.numpy()
+        expected = model.predictions(others.subset(sizes)).outputs.numpy()
         worst = max(worst, float(np.abs(probabilities - expected).max()))
         print(f"{len(sizes)} graphs, {batch.num_nodes} nodes: {probabilities.shape}")
     print(f"largest difference from PyTorch: {worst:.1e}")

@@ -43,6 +43,7 @@ LAYERS = (
     "classical",
     "experiments",
     "figures",
+    "config",
     "models",
     "report",
     "estimator",

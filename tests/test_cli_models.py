@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import signal
 import subprocess
@@ -178,8 +179,53 @@ def test_predictions_on_the_standard_output_are_a_table_alone(
     printed = capfd.readouterr()
     lines = printed.out.splitlines()
     assert len(lines) == 1 + len(ROWS)
-    assert lines[0].startswith("row,id,p(0),p(1),label,confidence,error")
+    assert lines[0] == "row,id,prediction,p(0),p(1),confidence,warning,error"
     assert "25 of 26 rows predicted" in printed.err
+
+
+def test_smiles_are_predicted_on_the_screen(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", str(model), "CCO"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split() == ["id", "prediction", "p(0)", "p(1)", "confidence"]
+    assert lines[1].split()[0] == "CCO"
+    assert main(["predict", str(model), "CCO", "C1CC(", "C" * 60]) == 0
+    printed = capfd.readouterr().out
+    assert "cannot be parsed" in printed
+    assert "larger" in printed
+    assert not (tmp_path / "predictions.csv").exists()
+    assert main(["predict", str(model), "CCO", "CCN", "--out", "two.csv"]) == 0
+    assert len((tmp_path / "two.csv").read_text().splitlines()) == 3
+    assert "unknown data set 'nosuch'" in error_of(["predict", str(model), "nosuch"], capfd)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["CCO\nC1CC(\n\nCCN\n", "name,smiles\na,CCO\nb,C1CC(\nc,CCN\n", "CCO x\nC1CC(\ty\nCCN\n"],
+)
+def test_the_standard_input_is_smiles_or_a_table(
+    model: Path, text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert main(["predict", str(model), "-"]) == 0
+    rows = list(csv.DictReader(capfd.readouterr().out.splitlines()))
+    assert [bool(row["error"]) for row in rows] == [False, True, False]
+    if "name" in text:
+        assert [row["id"] for row in rows] == ["a", "b", "c"]
+
+
+def test_options_of_training_are_those_of_python() -> None:
+    import inspect
+
+    from graph_transplant.config import TrainConfig
+    from graph_transplant.estimator import GraphTransplantClassifier
+
+    known = set(inspect.signature(TrainConfig).parameters)
+    renamed = {"augment": "method", "validation_fraction": "validation", "random_state": "seed"}
+    own = {renamed.get(name, name) for name in GraphTransplantClassifier().get_params(deep=False)}
+    assert own - {"features", "device", "verbose"} == known - {"split", "test"}
 
 
 def test_predict_has_no_options_that_only_training_needs(

@@ -20,8 +20,10 @@ TESTED_HERE = {
     "augment_to_disk.py",
     "compare_in_python.py",
     "gine_molecules.py",
+    "grid_search.py",
     "lightning_module.py",
     "onnx_export.py",
+    "optuna_search.py",
     "pyg_loop.py",
 }
 TESTED_ELSEWHERE = {"distributed.py"}  # in test_distributed.py
@@ -80,6 +82,23 @@ def test_lightning(tmp_path: Path) -> None:
     assert losses(lines)[-1] < losses(lines)[0]
     assert lines[-1] == "the edge predictor has learned: True"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_grid_search(tmp_path: Path) -> None:
+    lines = run("grid_search.py", "--graphs", "60", "--epochs", "1", cwd=tmp_path)
+    assert len(lines) == 7
+    assert sum("augment__anchor_ratio" in line for line in lines) >= 4
+    assert lines[-1].startswith("best: {'augment")
+
+
+def test_optuna_prunes_and_finds(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    arguments = ("--graphs", "60", "--epochs", "8", "--trials", "6")
+    lines = run("optuna_search.py", *arguments, cwd=tmp_path)
+    assert lines[0].startswith("6 trials, ")
+    assert int(lines[0].split()[2]) > 0
+    assert lines[1].startswith("best validation loss")
+    assert 0 <= float(lines[2].split()[-1]) <= 1
 
 
 def test_onnx(tmp_path: Path) -> None:

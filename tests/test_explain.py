@@ -219,7 +219,7 @@ def test_the_model_stays_as_it_was() -> None:
 def test_predictions_are_those_of_the_model() -> None:
     store = graphs()
     model = wrapped(network_for(store), ["name 0", "name 1", "name 2"])
-    predicted = model.predict(store)
+    predicted = model.predictions(store)
     found = explain(model, store)
     assert [one.views[0].label for one in found] == predicted.labels
     assert [one.views[0].confidence for one in found] == pytest.approx(
@@ -242,7 +242,7 @@ def test_truth_goes_by_name_not_by_number() -> None:
 def test_labels_that_were_not_measured_do_not_count() -> None:
     store = graphs("multilabel")
     model = wrapped(network_for(store), list(store.label_names or ()))
-    given = model.predict(store).outputs >= 0.5
+    given = model.predictions(store).outputs >= 0.5
     y = given.to(torch.float32)
     y[0, 1] = 1 - y[0, 1]  # wrong
     y[1, 1] = math.nan  # not measured
@@ -259,7 +259,7 @@ def test_regression_speaks_in_the_units_of_the_data() -> None:
     store = graphs("regression", outputs=2)
     scale = TargetScale(torch.tensor([100.0, 5.0]).double(), torch.tensor([10.0, 1.0]).double())
     model = wrapped(network_for(store), ["mass", "length"], scale=scale)
-    values = model.predict(store).outputs
+    values = model.predictions(store).outputs
     one = explain(model, store)[0]
     assert one.views[0].label == f"mass {values[0, 0]:.4g}, length {values[0, 1]:.4g}"
     assert 50 < values[0, 0] < 150

@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import graph_transplant as gt
 from golden.make import MODEL_NAMES, MODELS, inputs
-from graph_transplant.models import predict_table
 
 
 def predictions(name: str) -> dict[str, Any]:
@@ -27,7 +24,7 @@ def test_a_saved_model_predicts_what_it_did(name: str) -> None:
     if name == "molecules":
         pytest.importorskip("rdkit", reason="molecules need RDKit")
     golden = predictions(name)
-    found = gt.TrainedModel.load(MODELS / name).predict(inputs(name))
+    found = gt.TrainedModel.load(MODELS / name).predictions(inputs(name))
     assert found.task == golden["task"]
     assert list(found.label_names) == golden["label_names"]
     assert found.labels == golden["labels"]
@@ -36,16 +33,12 @@ def test_a_saved_model_predicts_what_it_did(name: str) -> None:
         assert row == pytest.approx(expected, rel=1e-4, abs=0)
 
 
-def test_a_saved_model_reads_a_table_as_it_did(tmp_path: Path) -> None:
+def test_a_saved_model_reads_a_table_as_it_did() -> None:
     pytest.importorskip("rdkit", reason="molecules need RDKit")
     golden = predictions("molecules")
     model = gt.TrainedModel.load(MODELS / "molecules")
-    out = tmp_path / "predictions.csv"
-    assert predict_table(model, MODELS / "molecules" / "inputs.csv", out).predicted == 8
-    with out.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["label"] for row in rows] == golden["labels"]
-    assert [row["id"] for row in rows][:2] == ["pentanol", "lactic acid"]
-    for row, expected in zip(rows, golden["outputs"], strict=True):
-        found = [float(row[f"p({label})"]) for label in golden["label_names"]]
-        assert found == pytest.approx(expected, rel=1e-4, abs=0)
+    found = model.predict(MODELS / "molecules" / "inputs.csv")
+    assert found["prediction"].tolist() == golden["labels"]
+    assert found["id"].tolist()[:2] == ["pentanol", "lactic acid"]
+    outputs = found[[f"p({label})" for label in golden["label_names"]]].to_numpy()
+    assert outputs.tolist() == [pytest.approx(row, rel=1e-4) for row in golden["outputs"]]

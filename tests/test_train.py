@@ -19,16 +19,12 @@ from torch_geometric.data import Data
 import graph_transplant as gt
 from graph_transplant.analysis import fit_temperature, reliability
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models import TrainedModel, train
 from graph_transplant.models.description import check_description
-from graph_transplant.models.fitting import (
-    confusion,
-    residual_bounds,
-    roc_points,
-)
 from graph_transplant.models.intervals import bootstrap_intervals, weighted_measures
+from graph_transplant.models.measuring import residual_bounds, roc_points
 from graph_transplant.splits import Split, random_split
 from graph_transplant.training import EpochLog
 
@@ -227,6 +223,82 @@ def test_scaffolds_need_molecules() -> None:
         train(classes(10, 10), split="scaffold", **QUICK)
 
 
+# -------------------------------------------------------------------- options
+
+
+def test_options_come_as_a_config_or_by_name_and_data_in_any_form(tmp_path: Path) -> None:
+    config = gt.TrainConfig(method="vanilla", hidden=8, layers=1, epochs=1)
+    one = train("motifs", config, graphs=60)
+    two = train(gt.load("motifs", graphs=60), config, seed=0)
+    three = train(gt.load("motifs", graphs=60).to_pyg(), **{**QUICK, "epochs": 1})
+    logits = [model.logits(gt.load("motifs", graphs=12)) for model in (one, two, three)]
+    assert torch.equal(logits[0], logits[1])
+    assert torch.equal(logits[0], logits[2])
+    assert train("motifs", config, graphs=60, epochs=2).description["training"]["epochs_run"] == 2
+    with pytest.raises(GraphTransplantError, match="no option 'epoch'; did you mean 'epochs'"):
+        train("motifs", epoch=3)
+
+
+def test_a_method_may_be_an_augmentation() -> None:
+    store = classes(30, 30)
+    method = gt.GraphTransplant("predict", anchor_ratio=0.2, embedding_size=8)
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    model = train(store, method=method, hidden=8, epochs=1)
+    assert model.description["training"]["method"] == "GraphTransplant"
+    assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
+    named = train(store, method="transplant-dp:anchor_ratio=0.2", hidden=8, epochs=1)
+    made = train(store, method=[gt.GraphTransplant(anchor_ratio=0.2)], hidden=8, epochs=1)
+    assert torch.equal(named.logits(store), made.logits(store))
+    with pytest.raises(GraphTransplantError, match="`method` must be a name or an Augmentation"):
+        train(store, method=[3])
+
+
+def test_class_weights() -> None:
+    store = classes(60, 20, label_names=["common", "rare"])
+    train_part = store.subset(random_split(store, validation=0.1, test=0.1, seed=0).train)
+    counts = torch.bincount(train_part.labels)
+    by_hand = (counts.sum() / (2 * counts)).tolist()
+    models = [
+        train(store, class_weight=weights, **QUICK)
+        for weights in ("balanced", by_hand, dict(zip(("common", "rare"), by_hand, strict=True)))
+    ]
+    for other in models[1:]:
+        assert torch.equal(other.logits(store), models[0].logits(store))
+        assert other.description["training"]["class_weight"] == pytest.approx(by_hand)
+    assert models[0].description["training"]["class_weight"] == "balanced"
+    quick = {**QUICK, "epochs": 10, "learning_rate": 0.02}
+    heavy, light = (
+        train(store, class_weight=weights, **quick).logits(store).diff(dim=1).mean()
+        for weights in ([1.0, 50.0], [50.0, 1.0])
+    )
+    assert heavy > 0 > light
+    for wrong in ("even", [1.0], {"nothing": 1.0}, [1.0, -1.0]):
+        with pytest.raises(GraphTransplantError, match="`class_weight`"):
+            train(store, class_weight=wrong, **QUICK)
+
+
+def test_graphs_are_drawn_by_their_weight() -> None:
+    store = classes(40, 40)
+    weights = torch.cat((torch.full((40,), 0.001), torch.ones(40)))
+    quick = {**QUICK, "epochs": 10, "learning_rate": 0.02}
+    one, other = (
+        train(store, sample_weight=drawn, **quick).logits(store).diff(dim=1).mean()
+        for drawn in (weights, weights.flip(0))
+    )
+    assert one > 0 > other
+
+
+def test_tables_of_molecules_with_two_classes_are_judged_by_auroc(molecules: Path) -> None:
+    store = gt.load(molecules, target="active")
+    balanced = store.with_targets(torch.arange(64) % 2)
+    training = train(balanced, split="random", **QUICK).description["training"]
+    assert training["metric"] == "auroc"
+    # Named data sets of molecules keep theirs.
+    balanced.featurizer = Featurizer("molecules")
+    training = train(balanced, split="random", **QUICK).description["training"]
+    assert training["metric"] == "accuracy"
+
+
 # -------------------------------------------------------------------- what is refused
 
 
@@ -292,7 +364,7 @@ def test_balance_is_not_without_its_price() -> None:
     told: list[str] = []
     train(classes(400, 400), balance=True, note=told.append, **{**QUICK, "epochs": 1})
     assert len(told) == 1
-    assert told[0].startswith("with balance the model takes all classes for equally frequent")
+    assert told[0].startswith("with balance or class weights the model takes rare classes")
 
 
 def test_a_label_that_is_not_trained_on_is_told() -> None:
@@ -366,7 +438,7 @@ def test_figures_of_classes_are_those_of_scikit_learn() -> None:
     test, validation = store.subset(split.test), store.subset(split.validation)
     one_hot = torch.eye(2)[validation.labels]
     assert model.temperature == fit_temperature(model.logits(validation), one_hot)
-    found, true = model.predict(test), test.labels.numpy()
+    found, true = model.predictions(test), test.labels.numpy()
     metrics = model.description["metrics"]
     p = found.outputs.numpy()
     assert metrics["test"]["accuracy"] == sk.accuracy_score(true, p.argmax(1))
@@ -377,7 +449,7 @@ def test_figures_of_classes_are_those_of_scikit_learn() -> None:
     assert metrics["test"]["nll"] == pytest.approx(sk.log_loss(true, p), rel=1e-5)
     raw = model.logits(test).double().softmax(1).numpy()
     assert metrics["test_uncalibrated"]["nll"] == pytest.approx(sk.log_loss(true, raw), rel=1e-5)
-    validated = model.predict(validation).outputs.numpy()
+    validated = model.predictions(validation).outputs.numpy()
     assert metrics["validation"]["nll"] == pytest.approx(
         sk.log_loss(validation.labels.numpy(), validated), rel=1e-5
     )
@@ -400,7 +472,7 @@ def test_figures_of_values_are_in_the_units_of_the_data() -> None:
     assert torch.allclose(model.scale.mean[0], y[:, 0].mean())
     assert torch.allclose(model.scale.std[0], y[:, 0].std(correction=0))
     test = store.subset(split.test)
-    found = model.predict(test).outputs
+    found = model.predictions(test).outputs
     metrics = model.description["metrics"]["test"]
     present = ~test.y.isnan()
     error = (found - test.y)[present]
@@ -414,7 +486,7 @@ def test_figures_of_values_are_in_the_units_of_the_data() -> None:
     assert model.temperature == 1.0
     assert model.description["reliability"] is None
     validation = store.subset(split.validation)
-    off = (model.predict(validation).outputs - validation.y).abs()
+    off = (model.predictions(validation).outputs - validation.y).abs()
     # 20 graphs: the 19th of the sorted distances is the conformal one.
     mass = off[:, 0].sort().values
     assert model.description["residual_90"][0] == pytest.approx(float(mass[18]), rel=1e-5)
@@ -425,7 +497,7 @@ def test_roc_curves_of_labels() -> None:
     model = train(store, **QUICK)
     split = random_split(store, validation=0.1, test=0.1, seed=0)
     test = store.subset(split.test)
-    p = model.predict(test).outputs
+    p = model.predictions(test).outputs
     for number, name in enumerate("abc"):
         present = ~test.y[:, number].isnan()
         true = test.y[present, number].numpy()
@@ -550,49 +622,19 @@ def test_intervals_leave_out_what_is_not_defined() -> None:
     assert found["auroc"] == (0.5, 0.5)
 
 
-def test_the_interval_of_a_mean_covers_it_about_as_often_as_it_says() -> None:
-    generator = torch.Generator().manual_seed(0)
-    covered = 0
-    for seed in range(120):
-        right = torch.rand(80, generator=generator) < 0.7
-        logits = torch.stack((right.float(), 1 - right.float()), dim=1)
-        targets = torch.tensor([[1.0, 0.0]] * 80)
-        low, high = bootstrap_intervals(logits, targets, "multiclass", resamples=300, seed=seed)[
-            "accuracy"
-        ]
-        covered += low <= 0.7 <= high
-    # 95 % of 120 is 114; the binomial spread is 2.4, and small samples fall short a little.
-    assert 103 <= covered <= 120
-
-
 # -------------------------------------------------------------------- curves
-
-
-@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=60))
-def test_roc_points_are_those_of_scikit_learn(cases: list[tuple[int, bool]]) -> None:
-    scores = torch.tensor([float(score) for score, _ in cases])
-    positive = torch.tensor([label for _, label in cases])
-    points = roc_points(scores, positive)
-    if not positive.any() or positive.all():
-        assert points == []
-        return
-    fpr, tpr, _ = sk.roc_curve(positive.numpy(), scores.numpy(), drop_intermediate=False)
-    assert np.allclose(np.array(points), np.stack((fpr, tpr), axis=1), atol=1e-6)
 
 
 def test_roc_points_are_thinned_out_with_both_ends() -> None:
     generator = torch.Generator().manual_seed(0)
-    scores = torch.randn(5000, generator=generator)
     positive = torch.rand(5000, generator=generator) < 0.3
-    points = roc_points(scores, positive)
-    assert len(points) == 101
-    assert points[0] == [0.0, 0.0]
-    assert points[-1] == [1.0, 1.0]
-
-
-def test_confusion_counts_true_by_row() -> None:
-    true, predicted = torch.tensor([0, 0, 2, 1, 2]), torch.tensor([0, 1, 2, 1, 0])
-    assert confusion(true, predicted, 3) == sk.confusion_matrix(true, predicted).tolist()
+    scores = torch.randn(5000, generator=generator) + positive
+    points = roc_points(scores, positive.float())
+    assert len(points) == 100
+    assert (points[0], points[-1]) == ([0.0, 0.0], [1.0, 1.0])
+    area = sk.auc(*zip(*points, strict=True))
+    assert area == pytest.approx(sk.roc_auc_score(positive, scores), abs=1e-3)
+    assert roc_points(scores, torch.ones(5000)) == []
 
 
 def test_residual_bounds_hold_for_new_graphs() -> None:
@@ -637,5 +679,5 @@ def test_edge_features_are_taken_in_for_molecules_alone() -> None:
     ]
     store = GraphStore.from_pyg(graphs)
     assert train(store, **QUICK).description["training"]["model"] == "gcs"
-    store.featurizer = {"kind": "molecules", "features": "ogb"}
+    store.featurizer = Featurizer("molecules")
     assert train(store, **QUICK).description["training"]["model"] == "gine"

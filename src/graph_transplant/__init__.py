@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from graph_transplant import augment, datasets, figures, transforms
     from graph_transplant.augment import METHODS, Augmentation, GraphTransplant
+    from graph_transplant.config import TrainConfig
     from graph_transplant.datasets import load, stream
     from graph_transplant.errors import DataError, GraphTransplantError
     from graph_transplant.estimator import GraphTransplantClassifier, GraphTransplantRegressor
@@ -38,6 +39,7 @@ _MODULES = {
     "NodeSaliency": "saliency",
     "Results": "experiments.results",
     "TensorBoard": "tensorboard",
+    "TrainConfig": "config",
     "TrainedModel": "models",
     "augmented_loss": "training",
     "compare": "experiments.compare",
@@ -64,6 +66,7 @@ __all__ = [
     "NodeSaliency",
     "Results",
     "TensorBoard",
+    "TrainConfig",
     "TrainedModel",
     "__version__",
     "augment",

@@ -7,11 +7,11 @@ given to ``fit`` is held out: it decides when training stops and how sure probab
 from __future__ import annotations
 
 import copy
-import json
+import inspect
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -19,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import r2_score
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import GroupShuffleSplit
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
+    _check_sample_weight,
     check_array,
     check_is_fitted,
     check_random_state,
@@ -31,17 +33,17 @@ from sklearn.utils.validation import (
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graph_transplant.augment import METHODS, Augmentation
+from graph_transplant.augment.methods import method_name, parse_method
+from graph_transplant.config import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.experiments.compare import unused_edge_features
-from graph_transplant.files import write_atomically
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.models.fitting import BALANCED, train
-from graph_transplant.models.model import LABEL_THRESHOLD, WEIGHTS, TrainedModel, digest_of
+from graph_transplant.models.model import LABEL_THRESHOLD, TrainedModel
+from graph_transplant.splits import Split
 
 Array = npt.NDArray[Any]
-
-_FORMAT: Final = "graph-transplant estimator 1"
-_FILE: Final = "estimator.json"
 
 # What an item of X can be, in words.
 _KINDS: Final = {
@@ -51,18 +53,10 @@ _KINDS: Final = {
     "number": "a row of numbers",
 }
 
-# Parameters that training takes as they are.
-_TRAINED_WITH: Final = (
-    "method",
-    "model",
-    "layers",
-    "hidden",
-    "readout",
-    "dropout",
-    "epochs",
-    "batch_size",
-    "learning_rate",
-)
+# Fields of TrainConfig that scikit-learn calls otherwise, and those it decides itself.
+_RENAMED: Final = {"method": "augment", "validation": "validation_fraction", "seed": "random_state"}
+_OMITTED: Final = ("split", "test")
+_NESTED: Final = "augment__"
 
 # Two to mix with each other, and one to hold out.
 _FEWEST: Final = 3
@@ -71,41 +65,40 @@ _FEWEST: Final = 3
 _FEWEST_JUDGED: Final = 10
 
 
+def _init(*left_out: str) -> Callable[..., None]:
+    """Make an ``__init__`` that takes the fields of :class:`TrainConfig` as parameters."""
+    defaults = {
+        _RENAMED.get(field.name, field.name): field.default
+        for field in fields(TrainConfig)
+        if field.name not in (*_OMITTED, *left_out)
+    }
+    defaults |= {"random_state": None, "features": "ogb", "device": "cpu", "verbose": 0}
+    first, *others = (
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for name, default in defaults.items()
+    )
+    place = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature(
+        [inspect.Parameter("self", place), first.replace(kind=place), *others]
+    )
+
+    def __init__(self: Any, *args: Any, **given: Any) -> None:  # noqa: N807
+        bound = signature.bind(self, *args, **given)
+        bound.apply_defaults()
+        for name, value in list(bound.arguments.items())[1:]:
+            setattr(self, name, value)
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    return __init__
+
+
 class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
     """What both estimators share; they document the parameters."""
 
-    def __init__(
-        self,
-        method: str = "transplant-ep",
-        *,
-        model: str = "auto",
-        layers: int = 3,
-        hidden: int = 128,
-        readout: str = "mean",
-        dropout: float = 0.5,
-        epochs: int = 300,
-        batch_size: int = 128,
-        learning_rate: float = 5e-4,
-        validation_fraction: float = 0.1,
-        features: str = "ogb",
-        random_state: Any = None,
-        device: str = "cpu",
-        verbose: int = 0,
-    ) -> None:
-        self.method = method
-        self.model = model
-        self.layers = layers
-        self.hidden = hidden
-        self.readout = readout
-        self.dropout = dropout
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.features = features
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    augment: Any
+    features: str
+    device: str
+    verbose: int
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -113,60 +106,103 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         return tags
 
-    def _fit(self, store: GraphStore, *, balance: bool = False) -> None:
-        """Train on graphs with their targets."""
-        if len(store) < _FEWEST:
-            raise DataError(
-                f"{type(self).__name__} needs at least {_FEWEST} graphs, one of which is held out "
-                f"for validation; got n_samples = {len(store)}"
-            )
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; those of the augmentation as ``augment__NAME``."""
+        found: dict[str, Any] = super().get_params(deep)
+        nested = _augment_params(self.augment) if deep else {}
+        return found | {f"{_NESTED}{name}": value for name, value in nested.items()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``augment__NAME`` is one of the augmentation."""
+        nested = {name: value for name, value in params.items() if name.startswith(_NESTED)}
+        super().set_params(**{name: v for name, v in params.items() if name not in nested})
+        if nested:
+            given = {name.removeprefix(_NESTED): value for name, value in nested.items()}
+            self.augment = _with_params(self.augment, given)
+        return self
+
+    def _config(self, store: GraphStore) -> TrainConfig:
         given = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
-        if not 0 < given["validation_fraction"] < 1:
-            raise GraphTransplantError(
-                f"`validation_fraction` must be in (0, 1), got {given['validation_fraction']}"
-            )
+        fraction = given["validation_fraction"]
+        if not 0 < fraction < 1:
+            raise GraphTransplantError(f"`validation_fraction` must be in (0, 1), got {fraction}")
+        given["random_state"] = _seed(given["random_state"])
         if given["model"] == "auto":
             # By what a graph has on its own: scikit-learn hands out folds as lists of graphs, which
             # do not know any more that they were read as molecules.
             given["model"] = "gine" if store.num_edge_features else "gcs"
+        own = {field.name: _RENAMED.get(field.name, field.name) for field in fields(TrainConfig)}
+        settings = {name: given[mine] for name, mine in own.items() if mine in given}
+        # Whatever split the data come with: test graphs are not this estimator's business.
+        return TrainConfig(**{**settings, "split": "random", "test": 0.0})
+
+    def _fit(
+        self,
+        store: GraphStore,
+        judged: int,
+        sample_weight: Any,
+        groups: Any,
+        changes: Mapping[str, Any],
+    ) -> None:
+        """Train on graphs with their targets, of which the last ``judged`` are the ``eval_set``."""
+        graphs = len(store) - judged
+        if graphs < _FEWEST:
+            raise DataError(
+                f"{type(self).__name__} needs at least {_FEWEST} graphs, one of which is held out "
+                f"for validation; got n_samples = {graphs}"
+            )
+        config = replace(self._config(store), **changes)
+        nothing = torch.empty(0, dtype=torch.long)
+        if judged:
+            split = Split(torch.arange(graphs), torch.arange(graphs, len(store)), nothing)
+            config = replace(config, split=split)
+        elif groups is not None:
+            whole = GroupShuffleSplit(1, test_size=config.validation, random_state=config.seed)
+            first, second = next(whole.split(np.zeros(graphs), groups=groups))
+            split = Split(torch.from_numpy(first), torch.from_numpy(second), nothing)
+            config = replace(config, split=split)
+        if sample_weight is not None:
+            sample_weight = np.concatenate((sample_weight, np.ones(judged)))
         told: list[str] = []
         self.model_: TrainedModel = train(
             store,
-            **{name: given[name] for name in _TRAINED_WITH},
-            # Whatever split the data come with: test graphs are not this estimator's business.
-            split="random",
-            validation=given["validation_fraction"],
-            test=0.0,
-            balance=balance,
-            seed=_seed(self.random_state),
+            config,
+            sample_weight=sample_weight,
             device=self.device,
             progress=bool(self.verbose),
             note=told.append,
         )
         training = self.model_.description["training"]
         unused = unused_edge_features(store, [training["model"]])
-        judged = training["sizes"]["validation"] >= _FEWEST_JUDGED
         for text in told:
             # Who asks for balance has read what it does.
-            if text == unused or (judged and text != BALANCED):
+            enough = training["sizes"]["validation"] >= _FEWEST_JUDGED
+            if text == unused or (enough and text != BALANCED):
                 # At the line that calls `fit`.
                 warnings.warn(text, UserWarning, stacklevel=3)
         self.history_: list[dict[str, Any]] = list(self.model_.description["curve"])
 
-    def _read(self, X: Any, *, fitting: bool) -> GraphStore:  # noqa: N803
-        """Make a store of whatever stands for graphs; its targets mean nothing yet."""
+    def _read(self, X: Any, *, fitting: bool, more: Any = None) -> GraphStore:  # noqa: N803
+        """Make a store of whatever stands for graphs, and of ``more`` of the same kind."""
         kind, items = _items(X)
         if kind == "table":
             # Sets or checks the number of columns and their names, and refuses what is no number.
-            table = validate_data(self, X, dtype=np.float32, reset=fitting)
-            return _from_table(table)
+            tables = [validate_data(self, X, dtype=np.float32, reset=fitting)]
+            if more is not None:
+                tables.append(validate_data(self, more, dtype=np.float32, reset=False))
+            return _from_table(np.concatenate(tables))
         if fitting:
             for name in ("n_features_in_", "feature_names_in_"):
                 # Of a table that was fitted before.
                 self.__dict__.pop(name, None)
         featurizer = None if fitting else self.model_.featurizer
-        if kind == "store":
+        if kind == "store" and more is None:
             return items  # type: ignore[no-any-return]
+        if more is not None:
+            other, further = _items(more)
+            if other != kind:
+                raise DataError("`eval_set` must hold graphs of the same kind as `X`")
+            items = [*items, *further]
         if kind == "smiles":
             if not fitting and (featurizer is None or featurizer.kind != "molecules"):
                 raise DataError(
@@ -184,7 +220,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if model.device.type == "cpu":
             # In single precision the last digits of a graph depend on the graphs beside it.
             model = replace(model, network=copy.deepcopy(model.network).double())
-        outputs: Array = model.predict(self._read(X, fitting=False)).outputs.numpy()
+        outputs: Array = model.predictions(self._read(X, fitting=False)).outputs.numpy()
         return outputs
 
     def _own_targets(self, X: Any, y: Any) -> Any:  # noqa: N803
@@ -197,8 +233,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             return own[:, 0] if own.ndim == 2 and own.shape[1] == 1 else own
         found: list[Any] = []
         if kind == "data":
-            found = [item.y if "y" in item else None for item in items]
-            found = [None if own is None else np.asarray(own).reshape(-1) for own in found]
+            found = [None if item.y is None else np.asarray(item.y).reshape(-1) for item in items]
         elif kind == "networkx":
             found = [item.graph.get("y") for item in items]
         missing = [number for number, own in enumerate(found) if own is None]
@@ -211,103 +246,72 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             found = [own.item() for own in found]
         return found
 
-    def save(self, directory: str | Path) -> None:
-        """Write the fitted estimator into a folder, without pickle.
-
-        The folder is that of :meth:`TrainedModel.save()
-        <graph_transplant.models.model.TrainedModel.save>`, which ``graph-transplant predict``
-        takes as well, with one file more.
-
-        Args:
-            directory: Made when it is not there.
-
-        Raises:
-            NotFittedError: Before ``fit``.
-            GraphTransplantError: If the disk refuses.
-        """
-        check_is_fitted(self)
-        classes = getattr(self, "classes_", None)
-        if classes is not None and not _keepable(classes):
-            raise GraphTransplantError(
-                "classes that are saved must be texts, numbers or truth values; got "
-                f"{_types(classes)} ({classes.dtype})"
+    def _given(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        as_array: Callable[[Any], Array],
+        sample_weight: Any,
+        groups: Any,
+        eval_set: Any,
+    ) -> tuple[GraphStore, Array, int, Array | None, Array | None]:
+        """Read what ``fit`` is given: graphs and targets, those of ``eval_set`` last."""
+        if isinstance(eval_set, list) and len(eval_set) == 1:
+            eval_set = eval_set[0]
+        labels = as_array(self._own_targets(X, y))
+        judged, more = 0, None
+        if eval_set is not None:
+            more, its = eval_set
+            further = as_array(self._own_targets(more, its))
+            judged, labels = len(further), np.concatenate((labels, further))
+        store = self._read(X, fitting=True, more=more)
+        if len(store) != len(labels):
+            raise DataError(_other_length(len(store), len(labels)))
+        graphs = len(store) - judged
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(
+                sample_weight,
+                np.zeros((graphs, 1)),
+                dtype=np.float64,
+                ensure_non_negative=True,
+                allow_all_zero_weights=False,
             )
-        given = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
-        # A random generator has no place in the file; what it drew does not matter any more.
-        if not isinstance(given["random_state"], int):
-            given["random_state"] = None
-        written: dict[str, Any] = {
-            "format": _FORMAT,
-            "estimator": type(self).__name__,
-            "parameters": given,
-            "classes": None,
-            "n_features_in": getattr(self, "n_features_in_", None),
-            "feature_names_in": None,
-        }
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None:
-            written["feature_names_in"] = names.tolist()
-        if classes is not None:
-            written["classes"] = {"type": classes.dtype.str, "values": classes.tolist()}
-        try:
-            json.dumps(written)
-        except TypeError as problem:
-            raise GraphTransplantError(
-                f"parameters and classes that are saved must be texts or numbers: {problem}"
-            ) from None
-        self.model_.save(directory)
-        written["weights_sha256"] = digest_of(Path(directory) / WEIGHTS)
-        write_atomically(Path(directory) / _FILE, json.dumps(written, indent=1) + "\n")
+        if groups is not None and len(groups) != graphs:
+            raise DataError(f"`groups` must have {graphs} entries; got {len(groups)}")
+        groups = None if groups is None else np.asarray(groups)
+        if weights is not None and not weights.all():
+            # Graphs of weight 0 are as good as not there.
+            kept = np.concatenate((weights > 0, np.ones(judged, dtype=bool)))
+            groups = None if groups is None else groups[weights > 0]
+            store, labels = store.subset(torch.from_numpy(kept)), labels[kept]
+            weights = weights[weights > 0]
+        if weights is not None and np.ptp(weights) == 0:
+            weights = None
+        return store, labels, judged, weights, groups
 
     @classmethod
     def load(cls, directory: str | Path, device: str = "cpu") -> Self:
-        """Read what :meth:`save`, or ``graph-transplant train``, wrote.
+        """Make a fitted estimator of a model that ``TrainedModel.save`` or the command line wrote.
 
-        Classes of a model that the command line made are texts, as they were in the table.
-
-        Args:
-            directory: The folder.
-            device: Where the model is put.
-
-        Raises:
-            DataError: If there is no such model, or one of another kind.
+        Its classes are texts, as they stand in ``model.json``.
         """
         model = TrainedModel.load(directory, device)
         wanted = "regression" if issubclass(cls, RegressorMixin) else "classification"
         if (model.task == "regression") != (wanted == "regression"):
             raise DataError(f"the model in {directory} is for {model.task}, not for {wanted}")
-        path = Path(directory) / _FILE
-        written = _read_json(path, cls.__name__) if path.exists() else {}
-        if written and written.get("weights_sha256") != model.description.get("weights_sha256"):
-            raise DataError(
-                f"{path} belongs to another model than the one beside it; without this file, the "
-                "model can be loaded with texts for classes"
-            )
-        estimator = cls()
-        known = estimator.get_params(deep=False)
-        parameters = written.get("parameters") or _parameters_of(model)
-        estimator.set_params(**{k: v for k, v in parameters.items() if k in known})
-        estimator.set_params(device=device)
+        estimator = cls(device=device)
+        training = {_RENAMED.get(k, k): v for k, v in model.description["training"].items()}
+        if model.featurizer is not None:
+            training["features"] = model.featurizer.features
+        known = set(estimator.get_params(deep=False)) - {"validation_fraction", "metric"}
+        estimator.set_params(**{k: v for k, v in training.items() if k in known})
         estimator.model_ = model
         estimator.history_ = list(model.description["curve"])
-        estimator._restore(written)
+        if not issubclass(cls, RegressorMixin):
+            names = np.asarray(model.label_names)
+            estimator.classes_ = np.arange(len(names)) if model.task == "multilabel" else names
         return estimator
-
-    def _restore(self, written: Mapping[str, Any]) -> None:
-        """Set what is known after ``fit`` besides the model.
-
-        Args:
-            written: What :meth:`save` wrote; empty for a model that was trained elsewhere.
-        """
-        columns, names = written.get("n_features_in"), written.get("feature_names_in")
-        if isinstance(columns, int):
-            self.n_features_in_ = columns
-        if names is not None:
-            if not isinstance(names, list) or not all(map(_is_text, names)):
-                names = []
-            if len(names) != columns:
-                raise DataError(f"`feature_names_in` in {_FILE} must be {columns} texts")
-            self.feature_names_in_ = np.asarray(names, dtype=object)
 
 
 class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: ignore[misc]
@@ -315,29 +319,22 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
 
     ``X`` is a sequence of graphs: PyG ``Data`` (a list or a PyG data set), networkx graphs, SMILES
     strings (also as the only column of a table); or a :class:`~graph_transplant.GraphStore`. Node
-    features that are not all 0 and 1 are standardised. A plain table of numbers is taken as well:
-    each row is a graph of one node, and the model a multi-layer perceptron.
+    features that are not all 0 and 1 are standardised. Rows of a plain table of numbers are graphs
+    of one node.
 
     ``y`` has one label per graph, of any type; or, for several labels per graph, 0, 1 or NaN
     (missing) in ``[graphs, labels]``. Without ``y`` the graphs' own targets are used.
 
+    Parameters are the fields of :class:`~graph_transplant.config.TrainConfig` but ``split`` and
+    ``test``; ``method`` is called ``augment``, ``validation`` is ``validation_fraction`` and
+    ``seed`` is ``random_state``. Besides these:
+
     Args:
-        method: Augmentation by name, such as ``"transplant-ep"``, ``"transplant-dp"``, or
-            ``"vanilla"`` for none; see
-            :data:`~graph_transplant.augment.methods.METHODS`.
-        model: Layers: ``"gcn"``, ``"gcs"``, ``"gin"``, ``"gat"``, with edge features ``"gine"`` or
-            ``"gat-edge"``; ``"auto"`` is ``"gine"`` for graphs with edge features, molecules or
-            not, and ``"gcs"`` for all others.
-        layers: Number of message-passing layers.
-        hidden: Their width.
-        readout: ``"mean"``, ``"sum"`` or ``"max"``.
-        dropout: Rate in the head.
-        epochs: At most so many passes over the training graphs.
-        batch_size: Graphs per step.
-        learning_rate: At the start.
-        balance: Draw graphs of all classes equally often.
-        validation_fraction: Share of the graphs that is held out, in equal parts of each class, to
-            stop in time and to calibrate probabilities.
+        augment: Augmentation by name, such as ``"transplant-dp"`` or ``"vanilla"`` for none, or an
+            :class:`~graph_transplant.Augmentation`. Its own parameters can be set as
+            ``augment__anchor_ratio`` and the like.
+        model: As in ``TrainConfig``; ``"auto"`` is ``"gine"`` for graphs with edge features.
+        class_weight: ``"balanced"``, or weights by label.
         features: Of SMILES: ``"ogb"`` or ``"elements"``.
         random_state: A number, a ``RandomState``, or ``None`` for another result every time. Global
             generators are left as they are.
@@ -347,10 +344,8 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
     Attributes:
         classes_: The labels, sorted, ``[classes]``; for several labels per graph the numbers of
             their columns.
-        model_: The :class:`~graph_transplant.models.model.TrainedModel`.
+        model_: The :class:`~graph_transplant.models.model.TrainedModel`; its ``save`` keeps it.
         history_: Some points of the learning curve, oldest first.
-        n_features_in_: Columns of a plain table; not there for graphs.
-        feature_names_in_: Their names, where the table is a data frame.
 
     Example:
         >>> import networkx as nx
@@ -365,70 +360,42 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         (1, 2)
     """
 
-    def __init__(
-        self,
-        method: str = "transplant-ep",
-        *,
-        model: str = "auto",
-        layers: int = 3,
-        hidden: int = 128,
-        readout: str = "mean",
-        dropout: float = 0.5,
-        epochs: int = 300,
-        batch_size: int = 128,
-        learning_rate: float = 5e-4,
-        balance: bool = False,
-        validation_fraction: float = 0.1,
-        features: str = "ogb",
-        random_state: Any = None,
-        device: str = "cpu",
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            method,
-            model=model,
-            layers=layers,
-            hidden=hidden,
-            readout=readout,
-            dropout=dropout,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            validation_fraction=validation_fraction,
-            features=features,
-            random_state=random_state,
-            device=device,
-            verbose=verbose,
-        )
-        self.balance = balance
+    __init__ = _init()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        eval_set: Any = None,
+    ) -> Self:
         """Train.
 
         Args:
             X: Graphs.
             y: Labels; those of the graphs by default.
-
-        Returns:
-            The estimator itself.
-
-        Raises:
-            GraphTransplantError: If graphs, labels or parameters cannot be used.
+            sample_weight: How likely each graph is drawn in training, ``[graphs]``; those of
+                weight 0 are left out.
+            groups: Graphs of one group stay on one side of the internal validation split.
+            eval_set: Graphs and labels to validate on, as a pair, instead of a part of ``X``.
         """
-        own = y is None
-        y = self._own_targets(X, y)
-        store = self._read(X, fitting=True)
-        labels = _as_array(y)
-        _check_lengths(store, labels)
+        names = _columns(y)
+        own = isinstance(X, GraphStore) and X.task == "multiclass" and y is None
+        store, labels, judged, weights, groups = self._given(
+            X, y, _as_array, sample_weight, groups, eval_set
+        )
+        changes: dict[str, Any] = {}
         if labels.ndim == 2 and labels.shape[1] > 1:
             targets = _label_matrix(labels)
-            classes = np.arange(targets.shape[1])
-            store = store.with_targets(targets, task="multilabel", label_names=_columns(y))
+            self.classes_ = np.arange(targets.shape[1])
+            store = store.with_targets(targets, task="multilabel", label_names=names)
         else:
             classes, numbers = _classes(labels)
             if len(classes) < 2:
@@ -437,49 +404,30 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
                     f"class, {classes.tolist()[0]!r}"
                 )
             names = [str(name) for name in classes.tolist()]
-            if own and isinstance(X, GraphStore) and X.label_names and X.task == "multiclass":
+            if own and X.label_names:
                 names = [X.label_names[number] for number in classes.tolist()]
             store = store.with_targets(
                 numbers, task="multiclass", num_outputs=len(names), label_names=names
             )
-        self.classes_ = classes
-        self._fit(store, balance=self.balance)
+            self.classes_ = classes
+            if isinstance(self.class_weight, Mapping):
+                weighed = [self.class_weight.get(label, 1.0) for label in classes.tolist()]
+                changes["class_weight"] = weighed
+        self._fit(store, judged, weights, groups, changes)
         return self
 
     def predict_proba(self, X: Any) -> Array:  # noqa: N803
-        """Return calibrated probabilities.
-
-        Args:
-            X: Graphs.
-
-        Returns:
-            float64 ``[graphs, classes]``; for several labels ``[graphs, labels]``, each on its own.
-        """
+        """Return calibrated probabilities, float64 ``[graphs, classes]``."""
         return self._predict(X)
 
     def predict_log_proba(self, X: Any) -> Array:  # noqa: N803
-        """Return the logarithms of :meth:`predict_proba`.
-
-        Args:
-            X: Graphs.
-
-        Returns:
-            float64 ``[graphs, classes]``.
-        """
+        """Return the logarithms of :meth:`predict_proba`."""
         with np.errstate(divide="ignore"):
             logarithms: Array = np.log(self.predict_proba(X))
         return logarithms
 
     def predict(self, X: Any) -> Array:  # noqa: N803
-        """Return the likeliest class of every graph.
-
-        Args:
-            X: Graphs.
-
-        Returns:
-            ``[graphs]`` of the type of the labels; for several labels 0 or 1, int64
-            ``[graphs, labels]``.
-        """
+        """Return the likeliest class of every graph; 0 or 1 for several labels."""
         probabilities = self.predict_proba(X)
         if self.model_.task == "multilabel":
             return (probabilities >= LABEL_THRESHOLD).astype(np.int64)
@@ -487,73 +435,24 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         return found
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
-        """Return the accuracy.
-
-        Args:
-            X: Graphs.
-            y: Labels; those of the graphs by default. For several labels a graph counts as right
-                when all of its labels that are not missing are.
-            sample_weight: Weight of every graph, ``[graphs]``.
-        """
+        """Return the accuracy; of several labels, all that are not missing must be right."""
         check_is_fitted(self)
-        labels = _as_array(self._own_targets(X, y))
-        predicted = self.predict(X)
+        labels, predicted = _as_array(self._own_targets(X, y)), self.predict(X)
         if len(labels) != len(predicted):
             raise DataError(_other_length(len(predicted), len(labels)))
         if self.model_.task == "multilabel":
             given = _label_matrix(labels).numpy()
             right = ((given == predicted) | np.isnan(given)).all(1)
-        else:
-            labels = column_or_1d(labels)
-            _check_types(labels, self.classes_)
-            right = labels == predicted
-        return float(np.average(right, weights=sample_weight))
-
-    def _restore(self, written: Mapping[str, Any]) -> None:
-        super()._restore(written)
-        names = list(self.model_.label_names)
-        classes = written.get("classes")
-        if self.model_.task == "multilabel" or classes is None:
-            labels = self.model_.task == "multilabel"
-            self.classes_ = np.arange(len(names)) if labels else np.asarray(names)
-            return
-        try:
-            kept = np.asarray(classes["values"], dtype=np.dtype(classes["type"]))
-        except (KeyError, TypeError, ValueError, OverflowError):
-            kept = np.zeros(0)
-        if not _keepable(kept) or kept.shape != (len(names),):
-            raise DataError(f"`classes` in {_FILE} must be {len(names)} texts or numbers")
-        self.classes_ = kept
+            return float(np.average(right, weights=sample_weight))
+        return float(accuracy_score(column_or_1d(labels), predicted, sample_weight=sample_weight))
 
 
 class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore[misc]
     """A graph regressor trained with Graph Transplant, as a scikit-learn estimator.
 
-    ``X`` and the parameters are those of :class:`GraphTransplantClassifier`, but for ``balance``,
-    which has no meaning without classes. ``y`` has one number per graph, or several in
-    ``[graphs, outputs]``; there NaN marks one that is missing.
-
-    Args:
-        method: See :class:`GraphTransplantClassifier`, likewise all others.
-        model: Layers.
-        layers: Number of message-passing layers.
-        hidden: Their width.
-        readout: ``"mean"``, ``"sum"`` or ``"max"``.
-        dropout: Rate in the head.
-        epochs: At most so many passes over the training graphs.
-        batch_size: Graphs per step.
-        learning_rate: At the start.
-        validation_fraction: Share of the graphs that is held out to stop in time.
-        features: Of SMILES.
-        random_state: Seed.
-        device: Such as ``"cpu"``.
-        verbose: 1 shows a progress bar.
-
-    Attributes:
-        model_: The :class:`~graph_transplant.models.model.TrainedModel`.
-        history_: Some points of the learning curve, oldest first.
-        n_features_in_: Columns of a plain table; not there for graphs.
-        feature_names_in_: Their names, where the table is a data frame.
+    ``X`` and the parameters are those of :class:`GraphTransplantClassifier`, but for ``balance``
+    and ``class_weight``. ``y`` has one number per graph, or several in ``[graphs, outputs]``;
+    there NaN marks one that is missing.
 
     Example:
         >>> import networkx as nx
@@ -568,70 +467,87 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
         True
     """
 
+    __init__ = _init("balance", "class_weight")
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Train.
-
-        Args:
-            X: Graphs.
-            y: Numbers; those of the graphs by default.
-
-        Returns:
-            The estimator itself.
-
-        Raises:
-            GraphTransplantError: If graphs, numbers or parameters cannot be used.
-        """
-        y = self._own_targets(X, y)
-        store = self._read(X, fitting=True)
-        values = _values(y)
-        _check_lengths(store, values)
-        store = store.with_targets(torch.tensor(values), task="regression", label_names=_columns(y))
-        self._fit(store)
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        eval_set: Any = None,
+    ) -> Self:
+        """Train; arguments are those of :meth:`GraphTransplantClassifier.fit`."""
+        names = _columns(y)
+        store, values, judged, weights, groups = self._given(
+            X, y, _values, sample_weight, groups, eval_set
+        )
+        store = store.with_targets(torch.tensor(values), task="regression", label_names=names)
+        self._fit(store, judged, weights, groups, {})
         return self
 
     def predict(self, X: Any) -> Array:  # noqa: N803
-        """Return the predicted number of every graph, in the units of ``y``.
-
-        Args:
-            X: Graphs.
-
-        Returns:
-            float64 ``[graphs]``, or ``[graphs, outputs]`` if there are several outputs.
-        """
+        """Return the predicted numbers in the units of ``y``, ``[graphs]`` or several columns."""
         values = self._predict(X)
         return values[:, 0] if values.shape[1] == 1 else values
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
-        """Return the coefficient of determination R².
-
-        Args:
-            X: Graphs.
-            y: Numbers; those of the graphs by default. Of several outputs the mean over them is
-                taken, of each over the graphs that have it.
-            sample_weight: Weight of every graph, ``[graphs]``.
-        """
+        """Return R², the mean over outputs, of each over the graphs that have it."""
         check_is_fitted(self)
-        values = _values(self._own_targets(X, y))
-        predicted = self.predict(X)
+        values, predicted = _values(self._own_targets(X, y)), self._predict(X)
         if len(values) != len(predicted):
             raise DataError(_other_length(len(predicted), len(values)))
-        values, predicted = values.reshape(len(values), -1), predicted.reshape(len(predicted), -1)
+        values = values.reshape(len(values), -1)
         if values.shape != predicted.shape:
             raise DataError(
                 f"`y` must have {predicted.shape[1]} columns, one per output; got {values.shape[1]}"
             )
-        weights = None if sample_weight is None else np.asarray(sample_weight)
-        scores = []
-        for wanted, found in zip(values.T, predicted.T, strict=True):
-            there = ~np.isnan(wanted)
-            each = None if weights is None else weights[there]
-            scores.append(r2_score(wanted[there], found[there], sample_weight=each))
+        weights = np.ones(len(values)) if sample_weight is None else np.asarray(sample_weight)
+        scores = [
+            r2_score(wanted[there], found[there], sample_weight=weights[there])
+            for wanted, found in zip(values.T, predicted.T, strict=True)
+            if len(there := np.flatnonzero(~np.isnan(wanted)))
+        ]
         return float(np.mean(scores))
+
+
+# -------------------------------------------------------------------- nested parameters
+
+
+def _augment_params(augment: Any) -> dict[str, Any]:
+    """Parameters of an augmentation that can be set."""
+    if isinstance(augment, str):
+        try:
+            name, changed = parse_method(augment)
+        except GraphTransplantError:
+            return {}  # refused when it is fitted
+        return {**METHODS[name].parameters, **changed}
+    if not isinstance(augment, Augmentation):
+        return {}
+    names = inspect.signature(type(augment)).parameters
+    return {name: getattr(augment, name) for name in names if hasattr(augment, name)}
+
+
+def _with_params(augment: Any, given: Mapping[str, Any]) -> Any:
+    """Return an augmentation with some parameters changed."""
+    known = _augment_params(augment)
+    for name in given:
+        if name not in known:
+            check_choice(f"{_NESTED}{name}", name, known)
+    if isinstance(augment, str):
+        name, changed = parse_method(augment)
+        return method_name(name, {**changed, **given})
+    # Made anew to check the values; everything else, such as what was learnt, is kept.
+    made, changed_one = type(augment)(**given), copy.deepcopy(augment)
+    for name in given:
+        setattr(changed_one, name, getattr(made, name))
+    return changed_one
 
 
 # -------------------------------------------------------------------- graphs
@@ -657,14 +573,14 @@ def _items(graphs: Any) -> tuple[str, Any]:
     alone = _kind(graphs)
     if alone != "number":
         raise DataError(f"`X` must be a sequence of graphs; got {_KINDS[alone]} alone")
-    if (
-        getattr(graphs, "ndim", 1) != 1
-        or hasattr(graphs, "columns")
-        or not hasattr(graphs, "__len__")
-    ):
-        texts = _column_of_texts(graphs)
-        return ("table", graphs) if texts is None else ("smiles", texts)
-    items = list(graphs)
+    flat = getattr(graphs, "ndim", 1) == 1 and not hasattr(graphs, "columns")
+    if not flat or not hasattr(graphs, "__len__"):
+        cells = graphs.to_numpy() if hasattr(graphs, "to_numpy") else graphs
+        one = isinstance(cells, np.ndarray) and cells.ndim == 2 and cells.shape[1] == 1
+        if not one or not _are_structures(cells[:, 0]):
+            return "table", graphs
+        graphs = cells[:, 0]
+    items = graphs.tolist() if isinstance(graphs, np.ndarray) else list(graphs)
     if not items:
         raise DataError("`X` holds no graphs: found 0 sample(s) where a minimum of 1 is required")
     kinds = [_kind(item) for item in items]
@@ -680,35 +596,15 @@ def _items(graphs: Any) -> tuple[str, Any]:
     return kinds[0], items
 
 
-def _column_of_texts(table: Any) -> list[str] | None:
-    """Return SMILES that stand in the only column of a table; ``None`` for a table of numbers."""
-    cells = table.to_numpy() if hasattr(table, "to_numpy") else table
-    if not isinstance(cells, np.ndarray) or cells.ndim != 2 or cells.dtype.kind not in "OU":
-        return None
-    words = [cell for cell in cells.ravel().tolist() if _is_text(cell) and not _is_number(cell)]
-    if not words:
-        return None
-    if cells.shape[1] > 1:
-        raise DataError(
-            f"`X` must be numbers, or one column of SMILES strings; got {cells.shape[1]} columns "
-            f"with texts such as {words[0][:60]!r}"
-        )
-    texts: list[Any] = cells[:, 0].tolist()
-    for number, text in enumerate(texts):
-        if not _is_text(text):
-            raise DataError(
-                f"`X` must hold graphs of one kind: there are SMILES strings, but item {number} is "
-                f"a {type(text).__name__}"
-            )
-    return texts
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
+def _are_structures(column: Array) -> bool:
+    """Whether a column holds texts that are no numbers."""
+    if column.dtype.kind not in "OUT":
         return False
-    return True
+    try:
+        column.astype(np.float64)
+    except (ValueError, TypeError):
+        return any(isinstance(cell, str) for cell in column.tolist())
+    return False
 
 
 def _from_table(table: Array) -> GraphStore:
@@ -729,22 +625,13 @@ def _from_table(table: Array) -> GraphStore:
 def _from_data(items: Sequence[Data]) -> GraphStore:
     """Make a store of PyG graphs, whatever targets they have."""
     nothing = torch.zeros(1, dtype=torch.long)
-    bare = [
-        Data(
-            x=item.x,
-            edge_index=item.edge_index,
-            edge_attr=item.edge_attr,
-            y=nothing,
-            num_nodes=item.num_nodes,
-        )
-        for item in items
-    ]
+    kept = ("x", "edge_index", "edge_attr", "num_nodes")
+    bare = [Data(**{name: getattr(item, name) for name in kept}, y=nothing) for item in items]
     store = GraphStore.from_pyg(bare, num_outputs=1)
-    x = store.x
-    if x is None:
+    if store.x is None:
         return store
     # Columns up to the last one that holds more than 0 and 1 are quantities, to be standardised.
-    quantities = ((x != 0) & (x != 1)).any(0).nonzero().flatten()
+    quantities = ((store.x != 0) & (store.x != 1)).any(0).nonzero().flatten()
     if not len(quantities):
         return store
     return GraphStore.from_pyg(bare, num_outputs=1, num_continuous=int(quantities[-1]) + 1)
@@ -801,11 +688,6 @@ def _columns(y: Any) -> list[str] | None:
     return [str(name) for name in y.columns] if hasattr(y, "columns") else None
 
 
-def _check_lengths(store: GraphStore, y: Array) -> None:
-    if len(store) != len(y):
-        raise DataError(_other_length(len(store), len(y)))
-
-
 def _other_length(graphs: int, labels: int) -> str:
     return f"`y` must have one entry per graph: there are {graphs} graphs, but {labels} entries"
 
@@ -813,16 +695,12 @@ def _other_length(graphs: int, labels: int) -> str:
 def _classes(labels: Array) -> tuple[Array, Tensor]:
     """Find the classes, and the number of the class of every graph, int64 ``[graphs]``."""
     labels = column_or_1d(labels, warn=True)
-    missing = [
-        number
-        for number, label in enumerate(labels.tolist())
-        if label is None or (isinstance(label, float) and np.isnan(label))
-    ]
-    if missing:
-        raise DataError(
-            f"Input y contains NaN: the label of graph {missing[0]} is missing; only of several "
-            "labels per graph some may be"
-        )
+    for number, label in enumerate(labels.tolist()):
+        if label is None or (isinstance(label, float) and np.isnan(label)):
+            raise DataError(
+                f"Input y contains NaN: the label of graph {number} is missing; only of several "
+                "labels per graph some may be"
+            )
     if labels.dtype.kind == "f":
         check_array(labels, ensure_2d=False, input_name="y")
     try:
@@ -832,19 +710,6 @@ def _classes(labels: Array) -> tuple[Array, Tensor]:
         kinds = sorted({type(label).__name__ for label in labels.tolist()})
         raise DataError(f"the labels in `y` must be of one type; got {', '.join(kinds)}") from None
     return classes, torch.from_numpy(numbers.astype(np.int64))
-
-
-def _check_types(labels: Array, classes: Array) -> None:
-    """Refuse labels that cannot be classes because they are of another type, such as '1' for 1."""
-    given, known = set(labels.tolist()), set(classes.tolist())
-    # A class that was not trained on is a mistake of the model, not of the labels.
-    if given & known or {type(one) for one in given} & {type(one) for one in known}:
-        return
-    raise DataError(
-        f"`y` holds labels of the type {_types(labels)}, such as {labels.tolist()[0]!r}, but the "
-        f"classes are of the type {_types(classes)}, such as {classes.tolist()[0]!r}: none of the "
-        "labels is among them"
-    )
 
 
 def _label_matrix(labels: Array) -> Tensor:
@@ -858,9 +723,7 @@ def _label_matrix(labels: Array) -> Tensor:
             "several labels per graph must be 0, 1 or NaN (missing) in an array of shape "
             f"[graphs, labels]; got {labels.dtype} of shape {list(labels.shape)}"
         )
-    empty = np.flatnonzero(np.isnan(matrix).all(axis=1))
-    if len(empty):
-        raise DataError(f"Input y contains NaN: all labels of graph {empty[0]} are missing")
+    _check_some(matrix)
     return torch.from_numpy(matrix.astype(np.float32))
 
 
@@ -871,18 +734,19 @@ def _values(y: Any) -> Array:
         values = column_or_1d(values, warn=True)
     # Of several numbers per graph some may be missing.
     several = values.ndim == 2
+    finite = "allow-nan" if several else True
     checked: Array = check_array(
-        values,
-        ensure_2d=False,
-        dtype=np.float64,
-        ensure_all_finite="allow-nan" if several else True,
-        input_name="y",
+        values, ensure_2d=False, dtype=np.float64, ensure_all_finite=finite, input_name="y"
     )
     if several:
-        empty = np.flatnonzero(np.isnan(checked).all(axis=1))
-        if len(empty):
-            raise DataError(f"Input y contains NaN: all numbers of graph {empty[0]} are missing")
+        _check_some(checked)
     return checked
+
+
+def _check_some(targets: Array) -> None:
+    empty = np.flatnonzero(np.isnan(targets).all(axis=1))
+    if len(empty):
+        raise DataError(f"Input y contains NaN: all targets of graph {empty[0]} are missing")
 
 
 def _plain(value: Any) -> Any:
@@ -890,51 +754,8 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _keepable(classes: Array) -> bool:
-    """Whether classes can be written to a file and be read again.
-
-    Only texts may stand as objects: anything else would be made of whatever the file says.
-    """
-    kind = classes.dtype.kind
-    return kind in "biufU" or (kind == "O" and all(map(_is_text, classes.ravel())))
-
-
-def _types(values: Array) -> str:
-    """Name the types of some labels."""
-    return ", ".join(sorted({type(value).__name__ for value in values.ravel().tolist()}))
-
-
 def _seed(random_state: Any) -> int:
     """Draw a seed; global generators are not touched."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0] >> 1)
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
-# -------------------------------------------------------------------- files
-
-
-def _parameters_of(model: TrainedModel) -> dict[str, Any]:
-    """Return the parameters that a model trained elsewhere would have had."""
-    training = model.description["training"]
-    names = ("method", "model", "layers", "hidden", "readout", "dropout", "epochs", "batch_size")
-    found = {name: training[name] for name in (*names, "learning_rate", "balance")}
-    return {**found, "features": model.featurizer.features if model.featurizer else "ogb"}
-
-
-def _read_json(path: Path, name: str) -> dict[str, Any]:
-    try:
-        written = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as problem:
-        raise DataError(f"{path} cannot be read: {problem}") from None
-    if not isinstance(written, dict) or written.get("format") != _FORMAT:
-        raise DataError(f"{path} was not written by an estimator of this version ({_FORMAT})")
-    if written.get("estimator") != name:
-        raise DataError(f"{path} holds a {written.get('estimator')}, not a {name}")
-    if not isinstance(written.get("parameters"), dict):
-        raise DataError(f"{path}: `parameters` must be an object")
-    return written

@@ -6,6 +6,8 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -43,16 +45,18 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file in one step: a reader sees the old content or the new, never a part.
+    """Replace a file in one step: a reader sees the old content or the new, never a part."""
+    with replacing(path) as file:
+        file.write(content)
 
-    Args:
-        path: The file; its folder must exist.
-        content: The new content.
-    """
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file whose content takes the place of ``path`` at the end, unless anything fails."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         # mkstemp gives 0600; a report is meant to be read by whoever may read its directory.

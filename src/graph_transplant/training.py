@@ -358,6 +358,7 @@ def fit(
     scheduler: Callable[[Optimizer], LRScheduler] | None = None,
     output: Callable[[Any], Tensor] | None = None,
     balance: bool = False,
+    graph_weight: Tensor | None = None,
     saliency_module: nn.Module | str | None = None,
     progress: bool | None = None,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
@@ -415,6 +416,8 @@ def fit(
         balance: Draw the graphs of an epoch with replacement, as many as there are, so that every
             class is equally likely; with several labels, the class of a graph is the rarest label
             it has (:func:`~graph_transplant.targets.rarest_label`).
+        graph_weight: How likely each training graph is drawn, relative to the others, float
+            ``[graphs]``; an epoch draws with replacement, as many as there are.
         saliency_module: For foreign models, where saliency is read; see :func:`augmented_loss`.
         progress: Show a progress bar; by default when the error stream is a terminal.
         callbacks: Called with every epoch's log. One that raises ends the training.
@@ -441,7 +444,9 @@ def fit(
     check_choice("ties", ties, TIES)
     _check_metric(metric, validation)
     device, ranks = _device(model), Ranks.current()
-    classes = _classes_to_balance(train) if balance else None
+    weights = None if graph_weight is None else graph_weight.double().cpu()
+    if balance:
+        weights = _balancing(train) * (1.0 if weights is None else weights)
     augmentations = _several(augment)
     # Gradients are added up here: a wrapper that does so too would wait for ranks without graphs.
     alone = model.module if isinstance(model, DistributedDataParallel) else model
@@ -489,6 +494,7 @@ def fit(
             "ties": ties,
             "loss_fn": checkpoints.settings_of(loss_fn),
             "class_weight": checkpoints.settings_of(class_weight),
+            "graph_weight": None if graph_weight is None else graph_weight.tolist(),
             "optimizer": checkpoints.settings_of(optimizer),
             "scheduler": checkpoints.settings_of(scheduler),
             "saliency_module": checkpoints.settings_of(saliency_module),
@@ -508,8 +514,8 @@ def fit(
             drawing = _generator(seed, _ORDER, epoch)
             order = (
                 torch.randperm(len(train), generator=drawing)
-                if classes is None
-                else _balanced_order(classes, drawing)
+                if weights is None
+                else torch.multinomial(weights, len(train), replacement=True, generator=drawing)
             )
             modules[0].train()
             sums, taken = _run_epoch(
@@ -672,22 +678,16 @@ class _Run:
             ) from None
 
 
-def _classes_to_balance(train: GraphStore) -> Tensor:
-    """Number the classes that batches are balanced by, int64 ``[graphs]``, without gaps."""
+def _balancing(train: GraphStore) -> Tensor:
+    """Weights under which every class is drawn equally often, float64 ``[graphs]``."""
     if train.task == "regression":
         raise GraphTransplantError(
             f"`balance` needs classes or labels, but the targets of {train.name} are numbers"
         )
     classes = train.labels if train.task == "multiclass" else rarest_label(train.y)
-    found: Tensor
-    _, found = torch.unique(classes, return_inverse=True)
-    return found
-
-
-def _balanced_order(classes: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw as many graphs as there are, with replacement, every class equally likely."""
-    weight = torch.bincount(classes).double().reciprocal().index_select(0, classes)
-    return torch.multinomial(weight, len(classes), replacement=True, generator=generator)
+    _, number, count = torch.unique(classes, return_inverse=True, return_counts=True)
+    weight: Tensor = count.double().reciprocal()[number]
+    return weight
 
 
 def _check_metric(metric: str, validation: GraphStore) -> None:

@@ -130,7 +130,7 @@ def make_models() -> None:
     gt.train(numbers, model="gin", readout="sum", epochs=40, **small).save(MODELS / "numbers")
     numbers.subset(range(0, 240, 30)).save(MODELS / "numbers" / "inputs.safetensors")
     for name in MODEL_NAMES:
-        found = gt.TrainedModel.load(MODELS / name).predict(inputs(name))
+        found = gt.TrainedModel.load(MODELS / name).predictions(inputs(name))
         document = {
             "task": found.task,
             "label_names": list(found.label_names),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
@@ -34,9 +36,13 @@ from graph_transplant.cli.data import (
     tell_skipped,
     write_skipped,
 )
+from graph_transplant.config import TrainConfig
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.metrics import METRICS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from graph_transplant.models import TrainedModel
 
 CHECKPOINT = ".checkpoint.pt"
@@ -45,40 +51,15 @@ CHECKPOINT = ".checkpoint.pt"
 SECONDS_BETWEEN_LINES = 10.0
 """How often a prediction that nobody watches on a terminal says how far it is."""
 
-METRIC_NAMES = {
-    "accuracy": "accuracy",
-    "auroc": "AUROC",
-    "average_precision": "average precision",
-    "ece": "ECE",
-    "adaptive_ece": "adaptive ECE",
-    "brier": "Brier score",
-    "nll": "loss",
-    "r2": "R²",
-    "rmse": "RMSE",
-    "mae": "mean absolute error",
-}
-"""Measurements of a model as they are printed, in this order."""
+STANDARD = "-"
+"""Stands for the standard input or output."""
 
 
 def train(
     data: str,
     /,
     *,
-    method: str = "transplant-ep",
-    model: str = "auto",
-    layers: int = 3,
-    hidden: int = 128,
-    readout: str = "mean",
-    dropout: float = 0.5,
-    epochs: int = 300,
-    batch_size: int | None = None,
-    learning_rate: float = 5e-4,
-    split: str = "auto",
-    validation: float = 0.1,
-    test: float = 0.1,
-    balance: bool = False,
-    metric: str | None = None,
-    seed: int = 0,
+    config: Annotated[TrainConfig, Parameter(name="*")] = TrainConfig(),  # noqa: B008
     device: str = "cpu",
     tensorboard: Path | None = None,
     out: Path | None = None,
@@ -92,24 +73,7 @@ def train(
     Args:
         data: Name of a data set, or the path of a table (CSV), SDF or JSON Lines file, or of a TU
             or OGB folder or archive.
-        method: One method, with parameters or without; see `graph-transplant methods`.
-        model: Convolution: gcn, gcs, gin, gat, or with edge features gine, gat-edge; auto takes
-            gine for molecules and gcs for other graphs.
-        layers: Number of convolution layers.
-        hidden: Width of the layers.
-        readout: How nodes become a graph: mean, sum, max.
-        dropout: Rate in the head.
-        epochs: Most epochs; training stops earlier when nothing improves.
-        batch_size: Graphs per training batch. [default: 128, for large data sets 64]
-        learning_rate: Of Adam, at the start.
-        split: random, scaffold (molecules that share a Bemis-Murcko scaffold stay together) or
-            official; auto takes official where there is one, then scaffold for SMILES.
-        validation: Share of the graphs that training is stopped and calibrated by.
-        test: Share of the graphs that the model is measured on at the end; 0 for none.
-        balance: Draw each class equally often.
-        metric: What the best epoch is chosen by: accuracy, auroc, average_precision or r2.
-            [default: what suits the data]
-        seed: The one number that all randomness derives from.
+        config: How to train.
         device: cpu, cuda, cuda:1, mps ...
         tensorboard: Directory to log every epoch to, for TensorBoard.
         out: Folder for the model. [default: models/DATA]
@@ -141,21 +105,7 @@ def train(
     try:
         trained = run(
             store,
-            method=method,
-            model=model,
-            layers=layers,
-            hidden=hidden,
-            readout=readout,
-            dropout=dropout,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            split=split,
-            validation=validation,
-            test=test,
-            balance=balance,
-            metric=metric,
-            seed=seed,
+            config,
             device=device,
             checkpoint=checkpoint,
             source=data,
@@ -215,84 +165,126 @@ def print_model(trained: TrainedModel) -> None:
 
 
 def model_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Lay out the measurements of a model.
-
-    Args:
-        metrics: As ``model.json`` has them.
-    """
+    """Lay out the measurements of a model as ``model.json`` has them."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("", no_wrap=True)
     for name in ("validation", "test", "95 % interval"):
         table.add_column(name, justify="right", no_wrap=True)
-    test, intervals = metrics.get("test", {}), metrics.get("intervals", {})
-    for key, words in METRIC_NAMES.items():
-        if key not in metrics["validation"]:
-            continue
-        low, high = intervals.get(key) or (None, None)
-        between = "-" if low is None else f"{cell(low, '.3f')} to {cell(high, '.3f')}"
-        table.add_row(
-            words,
-            cell(metrics["validation"][key], ".3f"),
-            cell(test.get(key), ".3f"),
-            between,
-        )
+    for key, metric in METRICS.items():
+        if key in metrics["validation"]:
+            low, high = metrics["intervals"].get(key) or (None, None)
+            table.add_row(
+                metric.word,
+                cell(metrics["validation"][key], ".3f"),
+                cell(metrics["test"].get(key), ".3f"),
+                "-" if low is None else f"{cell(low, '.3f')} to {cell(high, '.3f')}",
+            )
     return table
 
 
 def predict(
     model: Path,
-    data: str,
+    data: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
-    *,
-    out: Path = Path("predictions.csv"),
+    *more: str,
+    out: str | None = None,
     batch_size: int | None = None,
     workers: int = 1,
     device: str = "cpu",
-    fresh: bool = False,
     columns: InputOptions = NO_INPUT_OPTIONS,
 ) -> int:
     """Predict with a model that `graph-transplant train` wrote: one row per row of the input.
 
     Rows that cannot be read stay in place, with the reason. The input is read piece by piece: its
-    size does not matter. The same command again after an interruption goes on where it was.
+    size does not matter.
 
     Args:
         model: Folder of the model.
-        data: As for `graph-transplant train`. Columns are those of the training data unless others
-            are named.
-        out: The table to write; `--out=-` writes it to the standard output.
+        data: As for `graph-transplant train`; or one SMILES or several, whose predictions are
+            printed; or - for the standard input, one SMILES per line or a table. Columns are those
+            of the training data unless others are named.
+        more: Further SMILES.
+        out: The table to write, - for the standard output. [default: predictions.csv; what comes
+            from the standard input goes to the standard output]
         batch_size: Graphs that are predicted at a time. [default: by their size]
         workers: Processes that read molecules.
         device: cpu, cuda, cuda:1, mps ...
-        fresh: Do not go on from an interrupted prediction.
         columns: How the data are read.
     """
     from graph_transplant.models import TrainedModel, predict_table
 
     loaded = TrainedModel.load(model, device=device)
+    options = {"batch_size": batch_size, "workers": workers, **columns.given()}
+    if data == STANDARD and not more:
+        out = out or STANDARD
+        given = standard_input(loaded)
+    else:
+        given = smiles_given(loaded, [data, *more])
+        if given is None:
+            given = data
+        elif out is None:
+            print_predictions(loaded.predict(given, **options))
+            return 0
+    target = out or "predictions.csv"
     with prediction_progress() as progress:
-        done = predict_table(
-            loaded,
-            data,
-            out,
-            batch_size=batch_size,
-            workers=workers,
-            resume=not fresh,
-            progress=progress,
-            note=note,
-            **columns.given(),
-        )
-    to_screen = str(out) == "-"
-    console = Console(stderr=True, highlight=False) if to_screen else output()
-    fresh_rows = done.rows - done.resumed
-    rate = f", {fresh_rows / done.seconds:,.0f} rows a second" if done.seconds > 0 else ""
+        done = predict_table(loaded, given, target, progress=progress, **options)
+    console = Console(stderr=True, highlight=False) if target == STANDARD else output()
+    rate = f", {done.rows / done.seconds:,.0f} rows a second" if done.seconds > 0 else ""
     console.print(f"{done.predicted:,} of {done.rows:,} rows predicted{rate}")
     if done.failed:
         rows = "row" if done.failed == 1 else "rows"
         note(f"{done.failed:,} {rows} could not be read: the column error says why")
-    if not to_screen:
-        print_files(console, {out: "the predictions"})
+    if done.larger:
+        note(
+            f"{done.larger:,} of the graphs are larger than any training graph: trust their "
+            "predictions less (column warning)"
+        )
+    if target != STANDARD:
+        print_files(console, {Path(target): "the predictions"})
     return 0
+
+
+def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
+    """Return the words of a command if they are SMILES, not the name or path of data."""
+    molecules = model.featurizer is not None and model.featurizer.kind == "molecules"
+    if len(words) > 1:
+        if molecules:
+            return words
+        raise GraphTransplantError(
+            f"predict takes one input, but for a model of molecules; got {len(words)}"
+        )
+    if not molecules or Path(words[0]).exists():
+        return None
+    from graph_transplant.datasets.molecules import featurize
+
+    assert model.featurizer is not None
+    # What is no SMILES may be the name of a data set.
+    return words if featurize(words, model.featurizer).store is not None else None
+
+
+def standard_input(model: TrainedModel) -> Any:
+    """Read SMILES, one per line, or a table with a header."""
+    import io
+
+    import pandas as pd
+
+    text = sys.stdin.read()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise GraphTransplantError("there is nothing on the standard input")
+    header = [word.strip().strip('"').lower() for word in re.split(r"[,;\t]", lines[0])]
+    column = model.featurizer.smiles if model.featurizer else None
+    if (column or "smiles").lower() in header or "smiles" in header:
+        return pd.read_csv(io.StringIO(text), sep=None, engine="python", dtype=str)
+    return [line.split()[0] for line in lines]
+
+
+def print_predictions(frame: pd.DataFrame) -> None:
+    """Print predictions as a table, without the columns that say nothing."""
+    shown = [name for name in frame if name != "row" and (frame[name].astype(str) != "").any()]
+    table = frame[shown].fillna({"prediction": ""})
+    # Never wrapped, and as it stands: reasons hold brackets that rich would take for markup.
+    print(table.to_string(index=False, float_format="{:.3g}".format, na_rep=""))
 
 
 @contextmanager
@@ -300,17 +292,11 @@ def prediction_progress() -> Iterator[Callable[[int], None]]:
     """Show how many rows are done: in place on a terminal, a line now and then elsewhere."""
     errors = Console(stderr=True, highlight=False)
     begin = last = time.monotonic()
-    first: int | None = None
 
     def say(rows: int) -> None:
-        nonlocal last, begin, first
+        nonlocal last
         now = time.monotonic()
-        pace = f"{rows:,} rows"
-        if first is None:
-            # What an interrupted run has done is not to this one's credit.
-            first, begin = rows, now
-        elif now > begin:
-            pace += f", {(rows - first) / (now - begin):,.0f} a second"
+        pace = f"{rows:,} rows, {rows / max(now - begin, 1e-9):,.0f} a second"
         if errors.is_interactive:
             errors.print(pace, end="\r")
         elif now - last > SECONDS_BETWEEN_LINES:

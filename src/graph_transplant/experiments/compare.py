@@ -380,7 +380,7 @@ def _shares(values: Any) -> tuple[float, ...]:
 
 
 def metric_for(store: GraphStore) -> str:
-    """Choose the metric that suits a data set.
+    """Choose the metric that suits a data set: AUROC for two classes in a table of molecules.
 
     Example:
         >>> from graph_transplant import load
@@ -388,6 +388,11 @@ def metric_for(store: GraphStore) -> str:
         'accuracy'
     """
     classes = store.task == "multiclass"
+    # Named data sets of molecules have no columns, and keep the metric of their records.
+    how = store.featurizer
+    table = how is not None and how.kind == "molecules" and bool(how.targets)
+    if table and classes and store.num_outputs == 2:
+        return "auroc"
     counts = torch.bincount(store.labels, minlength=store.num_outputs).tolist() if classes else []
     return default_metric(store.task, counts)
 

@@ -1,8 +1,4 @@
-"""``model.json``: what it holds, and reading one that anybody may have written.
-
-Every field is checked before it is used, so that a file that was damaged, edited or made up ends in
-an error that names the field.
-"""
+"""``model.json``: its fields and their types, checked wherever the file comes from."""
 
 from __future__ import annotations
 
@@ -10,172 +6,102 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from types import UnionType
+from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args, get_origin
 
 from graph_transplant import __version__
 from graph_transplant.errors import DataError
-from graph_transplant.metrics import TASKS
 
 FORMAT: Final = 1
-"""Number of the format that is written, and the newest that can be read."""
-
 FORMAT_NAME: Final = "graph-transplant model"
-
 MOST_BYTES: Final = 64 << 20
-"""Size of the largest description that is read."""
-
-_LARGEST: Final = 2**53
-_SHOWN: Final = 60
 
 
-@dataclass(frozen=True)
-class _List:
-    """A list whose entries are all of one kind."""
-
-    entry: Any
+class _OrNull(NamedTuple):
+    fields: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Map:
-    """An object with names of any kind whose values are all of one kind."""
-
-    value: Any
-
-
-@dataclass(frozen=True)
-class _OrNull:
-    """A value that may be missing."""
-
-    value: Any
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """One of some texts."""
-
-    among: tuple[str, ...]
-
-
-# A whole number that is not negative, and a number.
-_COUNT: Final = int
-_NUMBER: Final = float
-
+_TASK: Final = Literal["multiclass", "multilabel", "regression"]
+_FIGURES: Final = dict[str, float | None]
 _BIN: Final = {
-    "lower": _NUMBER,
-    "upper": _NUMBER,
-    "count": _COUNT,
-    "confidence": _OrNull(_NUMBER),
-    "accuracy": _OrNull(_NUMBER),
+    "lower": float,
+    "upper": float,
+    "count": int,
+    "confidence": float | None,
+    "accuracy": float | None,
 }
 
-_FIGURES: Final = _Map(_OrNull(_NUMBER))
-
-_SCHEMA: Final[Mapping[str, Any]] = {
+# The fields of model.json and their types; those with a question mark may be missing.
+SCHEMA: Final[dict[str, Any]] = {
+    "format": str,
     "version": str,
+    # What `GraphClassifier.config` returns.
     "architecture": {
-        "in_features": _COUNT,
-        "num_outputs": _COUNT,
+        **dict.fromkeys(("in_features", "num_outputs", "layers", "hidden"), int),
+        **dict.fromkeys(("continuous", "edge_features"), int),
         "conv": str,
-        "layers": _COUNT,
-        "hidden": _COUNT,
         "readout": str,
-        "dropout": _NUMBER,
-        "max_degree": _OrNull(_COUNT),
-        "continuous": _COUNT,
-        "edge_features": _COUNT,
-        "task": _Choice(TASKS),
+        "dropout": float,
+        "max_degree": int | None,
+        "task": _TASK,
     },
-    "task": _Choice(TASKS),
-    "label_names": _List(str),
-    "temperature": _NUMBER,
-    "target_scale": _OrNull({"mean": _List(_NUMBER), "std": _List(_NUMBER)}),
-    "featurizer": _OrNull(dict),
+    "task": _TASK,
+    "label_names": list[str],
+    "temperature": float,
+    "target_scale": _OrNull({"mean": list[float], "std": list[float]}),
+    "featurizer": dict[str, Any] | None,
     "data": {
-        "name": str,
-        "source": str,
-        "fingerprint": str,
-        "graphs": _COUNT,
-        "mean_nodes": _NUMBER,
-        "mean_edges": _NUMBER,
-        "node_features": _COUNT,
-        "edge_features": _COUNT,
-        "skipped": _COUNT,
-        "class_counts": _List(_COUNT),
-        "measured": _List(_COUNT),
+        **dict.fromkeys(("name", "source", "fingerprint"), str),
+        **dict.fromkeys(("graphs", "node_features", "edge_features", "skipped", "max_nodes?"), int),
+        "mean_nodes": float,
+        "mean_edges": float,
+        "class_counts": list[int],
+        "measured": list[int],
     },
+    # The `TrainConfig`, and how training went.
     "training": {
-        "method": str,
-        "model": str,
-        "layers": _COUNT,
-        "hidden": _COUNT,
-        "readout": str,
-        "dropout": _NUMBER,
-        "epochs": _COUNT,
-        "batch_size": _COUNT,
-        "learning_rate": _NUMBER,
+        **dict.fromkeys(("method", "model", "readout", "metric", "split"), str),
+        **dict.fromkeys(("layers", "hidden", "epochs", "batch_size", "seed"), int),
+        "dropout": float,
+        "learning_rate": float,
         "balance": bool,
-        "metric": str,
-        "split": str,
-        "validation": _OrNull(_NUMBER),
-        "test": _OrNull(_NUMBER),
-        "seed": _COUNT,
-        "sizes": {"train": _COUNT, "validation": _COUNT, "test": _COUNT},
-        "best_epoch": _COUNT,
-        "epochs_run": _COUNT,
+        "validation": float | None,
+        "test": float | None,
+        "class_weight?": str | list[float] | None,
+        "sizes": {"train": int, "validation": int, "test": int},
+        "best_epoch": int,
+        "epochs_run": int,
         "stopped_early": bool,
-        "seconds": _NUMBER,
+        "seconds": float,
     },
     "metrics": {
-        "validation": _FIGURES,
-        "test": _FIGURES,
-        "test_uncalibrated": _FIGURES,
-        "intervals": _Map(_List(_NUMBER)),
+        **dict.fromkeys(("validation", "test", "test_uncalibrated"), _FIGURES),
+        "intervals": dict[str, list[float]],
     },
-    "curve": _List({"epoch": _COUNT}),
-    "reliability": _OrNull({"before": _List(_BIN), "after": _List(_BIN)}),
-    "confusion": _OrNull(_List(_List(_COUNT))),
-    "roc": _OrNull(_Map(_List(_List(_NUMBER)))),
-    "scatter": _OrNull(_List(_List(_NUMBER))),
-    "residual_90": _OrNull(_List(_OrNull(_NUMBER))),
+    "curve": list[dict[str, Any]],
+    "reliability": _OrNull({"before": [_BIN], "after": [_BIN]}),
+    "confusion": list[list[int]] | None,
+    "roc": dict[str, list[list[float]]] | None,
+    "scatter": list[list[float]] | None,
+    "residual_90": list[float | None] | None,
 }
-
-_LACKING: Final = object()
 
 
 def format_line() -> str:
-    """Return what ``format`` says in a description written now."""
+    """What ``format`` says in a description written now."""
     return f"{FORMAT_NAME} {FORMAT}"
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Read and check a ``model.json``.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Its content.
-
-    Raises:
-        DataError: If it is no such file, or was written by a newer version.
-    """
+    """Read and check a ``model.json``; raises a `DataError` if it is none."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise DataError(f"{path} is larger than {MOST_BYTES >> 20} MiB: it describes no model")
-        if not path.is_file():
-            raise DataError(f"{path} is not a file")
-        raw = path.read_bytes()
+        document = json.loads(path.read_bytes().decode(), parse_constant=_no_constant)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        document = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text in UTF-8: byte {error.start} is wrong") from None
-    except RecursionError:
-        raise DataError(f"{path} is nested too deeply: it describes no model") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON: {error}") from None
     if isinstance(document, dict) and "reading" in document:  # its name in version 0.1
         document["featurizer"] = document.pop("reading")
@@ -185,141 +111,123 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def check_description(document: object, where: str) -> None:
-    """Check every field of a description.
+    """Raise a `DataError` that names the first field of a description that is wrong.
 
     Args:
         document: What was read.
         where: What to call it in errors, such as the path of its file.
-
-    Raises:
-        DataError: Naming the first field that is wrong.
-
-    Example:
-        >>> check_description({"format": "graph-transplant model 7"}, "model.json")
-        Traceback (most recent call last):
-        ...
-        graph_transplant.errors.DataError: model.json was written by a newer version (format 7); \
-this is ..., which reads format 1: update
     """
     if not isinstance(document, dict):
-        raise DataError(f"{where} must hold a JSON object; got {_kind(document)}")
-    _check_format(document.get("format"), where)
-    _check(document, _SCHEMA, where, "")
-    outputs = document["architecture"]["num_outputs"]
-    task = document["task"]
+        raise DataError(f"{where} must hold a JSON object; got {_shown(document)}")
+    _check_format(document.get("format"), document.get("version"), where)
+    _check(document, SCHEMA, where, "")
+    task, outputs = document["task"], document["architecture"]["num_outputs"]
     if document["architecture"]["task"] != task:
-        raise DataError(
-            f"{where}: `task` is {task!r}, but `architecture.task` is "
-            f"{document['architecture']['task']!r}"
-        )
-    if len(document["label_names"]) != outputs:
-        raise DataError(
-            f"{where}: `label_names` must have {outputs} names, one per output of the "
-            f"architecture; got {len(document['label_names'])}"
-        )
+        raise DataError(f"{where}: `task` and `architecture.task` differ")
     if not document["temperature"] > 0:
         raise DataError(f"{where}: `temperature` must be above 0; got {document['temperature']}")
-    if (document["target_scale"] is not None) != (task == "regression"):
-        raise DataError(
-            f"{where}: `target_scale` must be given for regression and null otherwise; the task is "
-            f"{task!r}"
-        )
-    for name in ("mean", "std") if task == "regression" else ():
-        if len(document["target_scale"][name]) != outputs:
+    scale = document["target_scale"]
+    if (scale is not None) != (task == "regression"):
+        raise DataError(f"{where}: `target_scale` must be given for regression and null otherwise")
+    for name, values in (
+        ("label_names", document["label_names"]),
+        ("target_scale.mean", scale and scale["mean"]),
+        ("target_scale.std", scale and scale["std"]),
+        ("residual_90", document["residual_90"]),
+    ):
+        if values is not None and len(values) != outputs:
             raise DataError(
-                f"{where}: `target_scale.{name}` must have {outputs} numbers, one per output; got "
-                f"{len(document['target_scale'][name])}"
+                f"{where}: `{name}` must have {outputs} entries, one per output; got {len(values)}"
             )
-    residual = document["residual_90"]
-    if residual is not None and len(residual) != outputs:
-        raise DataError(
-            f"{where}: `residual_90` must have {outputs} numbers, one per output; got "
-            f"{len(residual)}"
-        )
 
 
-def _check_format(value: object, where: str) -> None:
-    found = (
-        re.fullmatch(rf"{FORMAT_NAME} ([0-9]{{1,9}})", value) if isinstance(value, str) else None
-    )
+def _check_format(value: object, version: object, where: str) -> None:
+    found = re.fullmatch(rf"{FORMAT_NAME} ([0-9]{{1,9}})", str(value))
     if found is None:
         raise DataError(
             f"{where} does not describe a model: `format` must be {format_line()!r}; got "
-            f"{'nothing' if value is None else _shown(value)}"
+            f"{_shown(value)}"
         )
-    number = int(found[1])
-    if number > FORMAT:
+    if int(found[1]) != FORMAT:
         raise DataError(
-            f"{where} was written by a newer version (format {number}); this is {__version__}, "
-            f"which reads format {FORMAT}: update"
+            f"{where} was written by version {_shown(version)} (format {found[1]}); this is "
+            f"{__version__}, which reads format {FORMAT}: load it with that version, or train again"
         )
-    if number < FORMAT:
-        raise DataError(f"{where}: there has never been a format {number}")
 
 
-def _check(value: object, kind: Any, where: str, field: str) -> None:
-    """Check a value against its kind; the kinds are few, so one function knows them all."""
+def _check(value: Any, kind: Any, where: str, field: str) -> None:
+    """Check a value against its type."""
+
+    def each(parts: Any, of: Any, name: str) -> None:
+        for key, part in parts:
+            _check(part, of, where, f"{field}{name.format(str(key)[:40])}")
+
+    origin, inner = get_origin(kind), get_args(kind)
     if isinstance(kind, _OrNull):
         if value is not None:
-            _check(value, kind.value, where, field)
-    elif isinstance(kind, Mapping):
+            _check(value, kind.fields, where, field)
+    elif isinstance(kind, dict):
         if not isinstance(value, dict):
             _refuse(where, field, "an object", value)
         for name, part in kind.items():
-            _check(value.get(name, _LACKING), part, where, f"{field}.{name}" if field else name)
-    elif isinstance(kind, _Map):
-        if not isinstance(value, dict):
-            _refuse(where, field, "an object", value)
-        for name, part in value.items():
-            _check(part, kind.value, where, f"{field}.{name[:_SHOWN]}")
-    elif isinstance(kind, _List):
+            name, optional = name.rstrip("?"), name.endswith("?")
+            if name in value or not optional:
+                _check(value.get(name, _LACKING), part, where, f"{field}.{name}".lstrip("."))
+    elif origin is UnionType:
+        if value is not None or type(None) not in inner:
+            several = [k for k in inner if k is not type(None)]
+            text = str in several and isinstance(value, str)
+            _check(value, str if text else several[-1], where, field)
+    elif origin is Literal:
+        if value not in inner:
+            _refuse(where, field, f"one of {', '.join(inner)}", value)
+    elif origin is list or isinstance(kind, list):
         if not isinstance(value, list):
             _refuse(where, field, "a list", value)
-        for place, part in enumerate(value):
-            _check(part, kind.entry, where, f"{field}[{place}]")
-    elif isinstance(kind, _Choice):
-        if value not in kind.among:
-            _refuse(where, field, f"one of {', '.join(kind.among)}", value)
-    elif not _PLAIN[kind][1](value):
+        each(enumerate(value), inner[0] if inner else kind[0], "[{}]")
+    elif origin is dict:
+        if not isinstance(value, dict):
+            _refuse(where, field, "an object", value)
+        each(value.items(), inner[1], ".{}")
+    elif kind is not Any and not _PLAIN[kind][1](value):
         _refuse(where, field, _PLAIN[kind][0], value)
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST
+    return type(value) is int and 0 <= value <= 2**53
 
 
 def _is_number(value: object) -> bool:
+    # An overflowing literal such as 1e999 is read as infinity.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    # An overflowing literal such as 1e999 is read as infinity.
-    return abs(value) <= _LARGEST if isinstance(value, int) else math.isfinite(value)
+    return abs(value) < 2**1000
 
 
-_PLAIN: Final[Mapping[type, Any]] = {
-    str: ("a text", lambda value: isinstance(value, str)),
+_LACKING: Final = object()
+_PLAIN: Final[dict[Any, Any]] = {
+    str: ("a text", _is_text),
     bool: ("true or false", lambda value: isinstance(value, bool)),
-    dict: ("an object", lambda value: isinstance(value, dict)),
-    int: (f"a whole number from 0 to {_LARGEST}", _is_count),
+    int: ("a whole number from 0 on", _is_count),
     float: ("a finite number", _is_number),
 }
 
 
 def _refuse(where: str, field: str, wanted: str, value: object) -> NoReturn:
-    given = "nothing" if value is _LACKING else _shown(value)
-    raise DataError(f"{where}: `{field}` must be {wanted}; got {given}")
+    raise DataError(f"{where}: `{field}` must be {wanted}; got {_shown(value)}")
 
 
 def _shown(value: object) -> str:
+    if value is _LACKING:
+        return "nothing"
     if isinstance(value, dict | list):
-        return _kind(value)
-    # Numbers of thousands of digits cannot be written out; json.loads refuses them before.
+        return "an object" if isinstance(value, dict) else "a list"
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def _kind(value: object) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
-    return names.get(type(value), "null" if value is None else "a number")
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -327,15 +235,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def plain(value: Any) -> Any:
-    """Turn what a description is made of into JSON values: NaN and infinities become ``None``.
-
-    Args:
-        value: Mappings, sequences, numbers, texts.
-
-    Example:
-        >>> plain({"auroc": float("nan"), "sizes": (1, 2)})
-        {'auroc': None, 'sizes': [1, 2]}
-    """
+    """Turn mappings, sequences and numbers into JSON values: NaN and infinities become ``None``."""
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

@@ -6,9 +6,11 @@ the test graphs are looked at once, at the end.
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +18,11 @@ import torch
 from torch import Tensor
 
 from graph_transplant import __version__
-from graph_transplant.analysis import fit_temperature, label_cases, reliability
-from graph_transplant.augment import build_method
-from graph_transplant.errors import DataError, check_choice
+from graph_transplant.analysis import fit_temperature
+from graph_transplant.augment import Augmentation, build_method
+from graph_transplant.config import ClassWeight, MethodLike, TrainConfig
+from graph_transplant.datasets import load
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.experiments.compare import (
     automatic_model,
     metric_for,
@@ -29,56 +33,37 @@ from graph_transplant.experiments.trial import sampled_curve
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models.description import format_line, plain
-from graph_transplant.models.intervals import bootstrap_intervals
+from graph_transplant.models.measuring import data_figures, model_figures
 from graph_transplant.models.model import TrainedModel, usable_device
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
-from graph_transplant.splits import SHARE, Split, missing_classes, split_for_training
+from graph_transplant.splits import Split, missing_classes, split_for_training
 from graph_transplant.targets import TargetScale, as_targets
-from graph_transplant.training import EpochLog, FitResult, evaluate, fit
+from graph_transplant.training import EpochLog, evaluate, fit
 
 FEW_POSITIVES: Final = 30
 """With fewer positive test graphs than this, a person is told that the figures are rough."""
 
 BALANCED: Final = (
-    "with balance the model takes all classes for equally frequent: probabilities of rare ones "
-    "come out too high, and no temperature mends that"
+    "with balance or class weights the model takes rare classes for more frequent than they are: "
+    "their probabilities come out too high, and no temperature mends that"
 )
-"""What a person is told who trains with ``balance``."""
-
-COVERAGE: Final = 0.9
-"""Share of the graphs whose value lies within the stated distance of the predicted one."""
-
-_MOST_CLASSES_SHOWN: Final = 100
-_ROC_POINTS: Final = 100
-_SCATTER_POINTS: Final = 500
+"""What a person is told who trains with ``balance`` or ``class_weight``."""
 
 Note = Callable[[str], None]
 
 
 def train(
-    store: GraphStore,
+    data: Any,
+    config: TrainConfig | None = None,
     *,
-    method: str = "transplant-ep",
-    model: str = "auto",
-    layers: int = 3,
-    hidden: int = 128,
-    readout: str = "mean",
-    dropout: float = 0.5,
-    epochs: int = 300,
-    batch_size: int | None = None,
-    learning_rate: float = 5e-4,
-    split: str | Split = "auto",
-    validation: float = SHARE,
-    test: float = SHARE,
-    balance: bool = False,
-    metric: str | None = None,
-    seed: int = 0,
     device: str = "cpu",
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
+    sample_weight: Any = None,
     source: str | None = None,
     note: Note | None = None,
+    **options: Any,
 ) -> TrainedModel:
     """Train one model, calibrate it on the validation graphs and measure it on the test graphs.
 
@@ -86,125 +71,101 @@ def train(
     same call that was interrupted goes on from there and ends in the same weights.
 
     Args:
-        store: The data set.
-        method: Name of one method, with parameters or without; see
-            :data:`~graph_transplant.augment.methods.METHODS`.
-        model: Name of a convolution, or ``"auto"``: ``"gine"`` for molecules with edge features,
-            ``"gcs"`` for all others.
-        layers: Number of message-passing layers.
-        hidden: Width of the layers.
-        readout: ``"mean"``, ``"sum"`` or ``"max"``.
-        dropout: Rate in the head.
-        epochs: Most epochs.
-        batch_size: Graphs per training batch. (default: as in the paper for the size of the data)
-        learning_rate: Of Adam, at the start.
-        split: ``"random"`` (stratified by class, rarest label or value), ``"scaffold"`` (molecules
-            of one Bemis–Murcko scaffold stay together), ``"official"`` (that of the data set), or a
-            :class:`~graph_transplant.splits.Split` of your own, whose test part may be
-            empty. ``"auto"`` takes the official one where there is one, scaffolds for molecules,
-            else random.
-        validation: Share of the graphs that decides when to stop and what the temperature is.
-        test: Share of the graphs that is measured at the end; 0 for none. An official split, or one
-            of your own, has its own shares.
-        balance: Draw training graphs so that every class is equally likely.
-        metric: What the best epoch is chosen by: ``"accuracy"``, ``"auroc"``,
-            ``"average_precision"`` or ``"r2"``. (default: what suits the data and is defined on the
-            validation graphs; else their loss)
-        seed: Determines the split, the weights and all randomness of training.
+        data: Anything that :func:`~graph_transplant.load` takes.
+        config: How to train.
         device: Where to train.
-        checkpoint: File that holds the state of the training while it runs; it is the caller who
-            deletes it.
+        checkpoint: File that holds the state of the training while it runs; it is not removed.
         progress: Show a progress bar; by default when the error stream is a terminal.
         callbacks: Called with every epoch's log.
+        sample_weight: How likely each graph is drawn in training, relative to the others.
         source: How the data set was named. (default: its name)
         note: Told what a person should know besides the result.
-
-    Returns:
-        The model, with everything that ``model.json`` will say about it.
-
-    Raises:
-        GraphTransplantError: If an argument cannot be used, or the data cannot be split so.
+        **options: Fields of :class:`~graph_transplant.config.TrainConfig`, such as ``epochs``, and
+            how the data are read, such as ``target``; see :func:`~graph_transplant.load`.
 
     Example:
         >>> import graph_transplant as gt
-        >>> model = train(gt.load("motifs", graphs=60), method="vanilla", hidden=8, epochs=2)
+        >>> model = gt.train("motifs", graphs=60, method="vanilla", hidden=8, epochs=2)
         >>> model.description["training"]["sizes"]
         {'train': 48, 'validation': 6, 'test': 6}
     """
+    config, reading = _separated(config or TrainConfig(), options)
+    store = load(data, **reading)
     tell: Note = note or (lambda text: None)
-    conv = _convolution(model, store)
-    check_choice("readout", readout, READOUTS)
+    conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])
+    conv = automatic_model(store) if conv == "auto" else conv
+    check_choice("readout", config.readout, READOUTS)
     unused = unused_edge_features(store, [conv])
     if unused:
         tell(unused)
-    if balance:
+    if config.balance or config.class_weight is not None:
         tell(BALANCED)
     place = usable_device(device)
     parts, split_name = split_for_training(
-        store, split, validation=validation, test=test, seed=seed, tell=tell
+        store,
+        config.split,
+        validation=config.validation,
+        test=config.test,
+        seed=config.seed,
+        tell=tell,
     )
     _check_parts(store, parts, tell)
     names = store.output_names
-    known = torch.cat([parts.train, parts.validation])
+    weights = class_weights(config.class_weight, store.subset(parts.train), names)
     scale = TargetScale.of(store.subset(parts.train)) if store.task == "regression" else None
     ready = store if scale is None else scale.apply(store)
-    chosen = metric or _defined_metric(ready.subset(parts.validation), metric_for(store), tell)
+    validation = ready.subset(parts.validation)
+    chosen = config.metric or _defined_metric(validation, metric_for(store), tell)
     network = GraphClassifier.for_data(
-        ready.subset(known),
+        ready.subset(torch.cat([parts.train, parts.validation])),
         conv=conv,
-        layers=layers,
-        hidden=hidden,
-        readout=readout,
-        dropout=dropout,
-        seed=seed,
+        layers=config.layers,
+        hidden=config.hidden,
+        readout=config.readout,
+        dropout=config.dropout,
+        seed=config.seed,
     ).to(place)
     size = SCALES[scale_of(len(store))]
-    batch = size.batch_size if batch_size is None else batch_size
+    batch_size = size.batch_size if config.batch_size is None else config.batch_size
     result = fit(
         network,
         ready.subset(parts.train),
-        ready.subset(parts.validation),
-        build_method(method, network, seed=seed + 1),
-        seed=seed,
-        epochs=epochs,
-        batch_size=batch,
-        learning_rate=learning_rate,
+        validation,
+        _augmentations(config.method, network, config.seed + 1),
+        seed=config.seed,
+        epochs=config.epochs,
+        batch_size=batch_size,
+        learning_rate=config.learning_rate,
         stop_patience=size.stop_patience,
         decay_patience=size.decay_patience,
         patience_unit=size.patience_unit,
         metric=chosen,
-        balance=balance,
+        class_weight=None if weights is None else torch.tensor(weights),
+        graph_weight=None if sample_weight is None else torch.as_tensor(sample_weight)[parts.train],
+        balance=config.balance,
         ties="loss",
         checkpoint=checkpoint,
         progress=progress,
         callbacks=callbacks,
     )
+    drawn = split_name in ("random", "scaffold")
     training = {
-        "method": method,
+        **asdict(replace(config, method=_method_name(config.method), split=split_name)),
         "model": conv,
-        "layers": layers,
-        "hidden": hidden,
-        "readout": readout,
-        "dropout": dropout,
-        "epochs": epochs,
-        "batch_size": batch,
-        "learning_rate": learning_rate,
-        "balance": balance,
+        "batch_size": batch_size,
+        "class_weight": config.class_weight if isinstance(config.class_weight, str) else weights,
         # What `fit` calls accuracy is minus the loss where there are no classes.
         "metric": chosen if chosen != "accuracy" or store.task == "multiclass" else "loss",
-        "split": split_name,
         # Asked for, not reached: what the same split is drawn with. Others have their own parts.
-        "validation": validation if split_name in ("random", "scaffold") else None,
-        "test": test if split_name in ("random", "scaffold") else None,
-        "seed": seed,
-        "sizes": {
-            "train": len(parts.train),
-            "validation": len(parts.validation),
-            "test": len(parts.test),
-        },
-        **_outcome(result),
+        "validation": config.validation if drawn else None,
+        "test": config.test if drawn else None,
+        "sizes": {part.name: len(getattr(parts, part.name)) for part in fields(parts)},
+        "best_epoch": result.best_epoch,
+        "epochs_run": result.epochs,
+        "stopped_early": result.stopped_early,
+        "seconds": round(result.seconds, 3),
     }
-    logits = evaluate(network, ready.subset(parts.validation)).logits
+    logits = evaluate(network, validation).logits
     wanted = as_targets(store.y, store.num_outputs)
     temperature = 1.0 if scale else fit_temperature(logits, wanted[parts.validation], store.task)
     trained = TrainedModel(network, temperature, scale, {})
@@ -217,27 +178,77 @@ def train(
         "temperature": temperature,
         "target_scale": None if scale is None else scale.as_dict(),
         "featurizer": None if store.featurizer is None else store.featurizer.to_dict(),
-        "data": _data(store, source),
+        "data": data_figures(store, parts.train, source),
         "training": training,
         "curve": sampled_curve(result.history),
-        "residual_90": None,
-        **_figures(trained, names, logits, wanted, store, parts, seed),
+        **model_figures(trained, names, logits, wanted, store, parts, config.seed),
     }
     return TrainedModel(network, temperature, scale, plain(description))
 
 
-def _convolution(model: str, store: GraphStore) -> str:
-    check_choice("model", model, ["auto", *CONVOLUTIONS])
-    return automatic_model(store) if model == "auto" else model
+def _separated(
+    config: TrainConfig, options: Mapping[str, Any]
+) -> tuple[TrainConfig, dict[str, Any]]:
+    """Tell options of training from those of reading."""
+    known = [field.name for field in fields(TrainConfig)]
+    reading = {name: value for name, value in options.items() if name not in known}
+    for name in reading:
+        close = get_close_matches(name, known, n=1, cutoff=0.8)
+        if close:
+            raise GraphTransplantError(f"there is no option {name!r}; did you mean {close[0]!r}?")
+    return replace(config, **{k: v for k, v in options.items() if k in known}), reading
 
 
-def _outcome(result: FitResult) -> dict[str, Any]:
-    return {
-        "best_epoch": result.best_epoch,
-        "epochs_run": result.epochs,
-        "stopped_early": result.stopped_early,
-        "seconds": round(result.seconds, 3),
-    }
+def _augmentations(
+    method: MethodLike, network: GraphClassifier, seed: int
+) -> tuple[Augmentation, ...]:
+    if isinstance(method, str):
+        return build_method(method, network, seed=seed)
+    several = (method,) if isinstance(method, Augmentation) else tuple(method)
+    for one in several:
+        if not isinstance(one, Augmentation):
+            raise GraphTransplantError(
+                f"`method` must be a name or an Augmentation, got a {type(one).__name__}"
+            )
+    # What learns itself stays as it was given.
+    return copy.deepcopy(several)
+
+
+def _method_name(method: MethodLike) -> str:
+    if isinstance(method, str):
+        return method
+    several = (method,) if isinstance(method, Augmentation) else tuple(method)
+    return " + ".join(type(one).__name__ for one in several) or "vanilla"
+
+
+def class_weights(
+    given: ClassWeight | None, train: GraphStore, names: Sequence[str]
+) -> list[float] | None:
+    """Weight of every class or label; ``balanced`` gives all classes the same total."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        check_choice("class_weight", given, ["balanced"])
+        if train.task != "multiclass":
+            raise GraphTransplantError(
+                f"`class_weight` balanced needs classes; {train.name} is for {train.task}"
+            )
+        counts = torch.bincount(train.labels, minlength=train.num_outputs).double()
+        found: list[float] = (counts.sum() / (counts.gt(0).sum() * counts.clamp(min=1))).tolist()
+        return found
+    if isinstance(given, Mapping):
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise GraphTransplantError(
+                f"`class_weight` has {unknown[0]!r}, which is none of {', '.join(names)}"
+            )
+        given = [given.get(name, 1.0) for name in names]
+    weights = [float(weight) for weight in given]
+    if len(weights) != len(names) or not all(0 <= weight < math.inf for weight in weights):
+        raise GraphTransplantError(
+            f"`class_weight` must be {len(names)} numbers that are not negative, one per output"
+        )
+    return weights
 
 
 def _check_parts(store: GraphStore, parts: Split, tell: Note) -> None:
@@ -287,202 +298,3 @@ def _defined_metric(validation: GraphStore, metric: str, tell: Note) -> str:
         return metric
     tell(f"{metric} is not defined on these validation graphs: their loss or accuracy decides")
     return "accuracy"
-
-
-# -------------------------------------------------------------------- figures
-
-
-def _data(store: GraphStore, source: str | None) -> dict[str, Any]:
-    figures = store.statistics()
-    counts: list[int] = []
-    measured: list[int] = []
-    if store.task == "multiclass":
-        counts = torch.bincount(store.labels, minlength=store.num_outputs).tolist()
-    else:
-        measured = (~store.y.isnan()).sum(0).tolist()
-    if store.task == "multilabel":
-        counts = (store.y == 1).sum(0).tolist()
-    return {
-        "name": store.name,
-        "source": source or store.name,
-        "fingerprint": store.fingerprint(),
-        "graphs": len(store),
-        "mean_nodes": figures["mean_nodes"],
-        "mean_edges": figures["mean_edges"],
-        "node_features": figures["node_features"],
-        "edge_features": figures["edge_features"],
-        "skipped": len(store.skipped),
-        "class_counts": counts,
-        "measured": measured,
-    }
-
-
-def _figures(
-    model: TrainedModel,
-    names: Sequence[str],
-    validation: Tensor,
-    targets: Tensor,
-    store: GraphStore,
-    parts: Split,
-    seed: int,
-) -> dict[str, Any]:
-    """Measure a model: everything in its description that depends on predictions.
-
-    Args:
-        model: The model; its description is not looked at.
-        names: What the outputs are called.
-        validation: What the network says about the validation graphs, float ``[graphs, outputs]``.
-        targets: Of all graphs, in the units of the data, float ``[all graphs, outputs]``.
-        store: All graphs.
-        parts: Their split.
-        seed: Determines the resamples of the intervals.
-    """
-    task = store.task
-
-    def measured(logits: Tensor, wanted: Tensor, temperature: float) -> dict[str, float]:
-        if model.scale is not None:
-            return measure(model.scale.undo(logits), wanted, task)
-        return measure(logits / temperature, wanted, task)
-
-    held_out = targets[parts.validation]
-    metrics: dict[str, Any] = {
-        "validation": measured(validation, held_out, model.temperature),
-        "test": {},
-        "test_uncalibrated": {},
-        "intervals": {},
-    }
-    found: dict[str, Any] = {
-        "metrics": metrics,
-        "reliability": None,
-        "confusion": None,
-        "roc": None,
-        "scatter": None,
-    }
-    if model.scale is not None:
-        found["residual_90"] = residual_bounds(model.scale.undo(validation), held_out)
-    if not len(parts.test):
-        return found
-    logits = evaluate(model.network, store.subset(parts.test)).logits
-    wanted = targets[parts.test]
-    metrics["test"] = measured(logits, wanted, model.temperature)
-    metrics["test_uncalibrated"] = measured(logits, wanted, 1.0)
-    ready = model.scale.undo(logits) if model.scale else logits / model.temperature
-    metrics["intervals"] = bootstrap_intervals(ready, wanted, task, seed=seed)
-    if model.scale is not None:
-        found["scatter"] = _scatter(ready[:, 0], wanted[:, 0])
-        return found
-    found["reliability"] = {
-        "before": _bins(logits, wanted, task),
-        "after": _bins(ready, wanted, task),
-    }
-    if task == "multiclass":
-        if len(names) <= _MOST_CLASSES_SHOWN:
-            found["confusion"] = confusion(wanted.argmax(1), logits.argmax(1), len(names))
-        if len(names) == 2:
-            curve = roc_points(logits[:, 1] - logits[:, 0], wanted[:, 1].gt(0.5))
-            found["roc"] = {names[1]: curve} if curve else None
-    else:
-        curves = {}
-        for number, name in enumerate(names):
-            present = ~wanted[:, number].isnan()
-            curve = roc_points(logits[present, number], wanted[present, number].gt(0.5))
-            if curve:
-                curves[name] = curve
-        found["roc"] = curves or None
-    return found
-
-
-def _bins(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, Any]]:
-    exact = logits.to(torch.double)
-    if task == "multiclass":
-        bins = reliability(exact.softmax(1), targets.argmax(1))
-    else:
-        bins = reliability(*label_cases(exact.sigmoid(), targets))
-    return [asdict(part) for part in bins]
-
-
-def confusion(labels: Tensor, predicted: Tensor, classes: int) -> list[list[int]]:
-    """Count graphs by true and by predicted class.
-
-    Args:
-        labels: True classes, int64 ``[graphs]``.
-        predicted: Predicted classes, int64 ``[graphs]``.
-        classes: Number of classes.
-
-    Returns:
-        Rows are true classes, columns predicted ones.
-
-    Example:
-        >>> confusion(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), 2)
-        [[1, 0], [1, 1]]
-    """
-    counts = torch.bincount(labels * classes + predicted, minlength=classes**2)
-    found: list[list[int]] = counts.view(classes, classes).tolist()
-    return found
-
-
-def roc_points(scores: Tensor, positive: Tensor, points: int = _ROC_POINTS) -> list[list[float]]:
-    """Give points of the ROC curve, from (0, 0) to (1, 1).
-
-    Args:
-        scores: Larger means more likely positive, float ``[graphs]``.
-        positive: bool ``[graphs]``.
-        points: About how many points to keep at most.
-
-    Returns:
-        Share of the negatives and of the positives above each threshold; empty when only one of the
-        two is there.
-
-    Example:
-        >>> roc_points(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([True, False, True]))
-        [[0.0, 0.0], [0.0, 0.5], [1.0, 0.5], [1.0, 1.0]]
-    """
-    positives, negatives = int(positive.sum()), int((~positive).sum())
-    if not positives or not negatives:
-        return []
-    values, place = torch.unique(scores, return_inverse=True)
-    hits = torch.bincount(place[positive], minlength=len(values)).flip(0).cumsum(0)
-    misses = torch.bincount(place[~positive], minlength=len(values)).flip(0).cumsum(0)
-    kept = torch.linspace(0, len(values) - 1, min(points, len(values))).round().to(torch.long)
-    shares = torch.stack((misses[kept] / negatives, hits[kept] / positives), dim=1)
-    rows: list[list[float]] = shares.to(torch.double).tolist()
-    return [[0.0, 0.0], *([round(x, 6), round(y, 6)] for x, y in rows)]
-
-
-def residual_bounds(
-    outputs: Tensor, targets: Tensor, coverage: float = COVERAGE
-) -> list[float | None]:
-    """Say how far predicted values are off, at most, for a share of the graphs.
-
-    With the correction of split conformal prediction for a finite number of graphs: graphs that are
-    like the validation graphs lie within the distance with at least that probability.
-
-    Args:
-        outputs: Predicted values of the validation graphs, float ``[graphs, outputs]``.
-        targets: True values, NaN where missing, float ``[graphs, outputs]``.
-        coverage: The share.
-
-    Returns:
-        The distance for every output; ``None`` where there are too few graphs to say.
-
-    Example:
-        >>> outputs, targets = torch.zeros(9, 1), torch.arange(1.0, 10.0).unsqueeze(1)
-        >>> residual_bounds(outputs, targets), residual_bounds(outputs[:8], targets[:8])
-        ([9.0], [None])
-    """
-    found: list[float | None] = []
-    for error in (outputs.to(torch.double) - targets.to(torch.double)).abs().unbind(1):
-        values = error[~error.isnan()].sort().values
-        rank = math.ceil((len(values) + 1) * coverage)
-        found.append(float(values[rank - 1]) if 0 < rank <= len(values) else None)
-    return found
-
-
-def _scatter(outputs: Tensor, targets: Tensor) -> list[list[float]]:
-    there = (~targets.isnan()).nonzero().flatten()
-    if len(there) > _SCATTER_POINTS:
-        even = torch.linspace(0, len(there) - 1, _SCATTER_POINTS).round().to(torch.long)
-        there = there[even]
-    pairs = torch.stack((targets[there], outputs[there]), dim=1)
-    rows: list[list[float]] = pairs.to(torch.double).tolist()
-    return rows

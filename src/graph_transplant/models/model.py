@@ -14,8 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import pandas as pd
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_of_bytes
 from safetensors.torch import save as tensors_as_bytes
 from torch import Tensor
 
@@ -30,6 +32,7 @@ from graph_transplant.models.description import (
     plain,
     read_description,
 )
+from graph_transplant.models.predict import prediction_frames
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.targets import TargetScale
 from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
@@ -43,13 +46,10 @@ LABEL_THRESHOLD: Final = LABELLED
 PREDICTED_ITEMS: Final = 1 << 14
 """About how many nodes and edges a processor predicts at a time: what stays in its caches."""
 
-_MOST_NAMED: Final = 3
-_LONGEST_REASON: Final = 300
-
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a trained model says about some graphs.
+    """What a trained model says about some graphs, as tensors.
 
     Args:
         task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
@@ -103,7 +103,7 @@ class Predictions:
 class TrainedModel:
     """A trained network with all that is needed to use it on further graphs.
 
-    Made by :func:`~graph_transplant.models.fitting.train`, kept with :meth:`save`.
+    Made by :func:`~graph_transplant.train`, kept with :meth:`save`.
 
     Args:
         network: The network, with its weights.
@@ -115,14 +115,12 @@ class TrainedModel:
     Example:
         >>> import tempfile
         >>> import graph_transplant as gt
-        >>> from graph_transplant.models.fitting import train
-        >>> store = gt.load("motifs", graphs=60)
-        >>> model = train(store, method="vanilla", hidden=8, epochs=2)
+        >>> model = gt.train("motifs", graphs=60, method="vanilla", hidden=8, epochs=2)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(folder)
-        ...     again = TrainedModel.load(folder)
-        >>> torch.equal(model.predict(store).outputs, again.predict(store).outputs)
-        True
+        ...     again = gt.TrainedModel.load(folder)
+        >>> again.predict("motifs", graphs=12)["prediction"].isin(model.label_names).all()
+        np.True_
     """
 
     network: GraphClassifier
@@ -156,8 +154,7 @@ class TrainedModel:
     @property
     def widths(self) -> tuple[int, int]:
         """Numbers of node and edge features that the network takes; 0 where it uses none."""
-        config = self.network.config()
-        return config["in_features"], config["edge_features"]
+        return self.network.in_features, self.network.edge_features
 
     @property
     def name(self) -> str:
@@ -171,37 +168,19 @@ class TrainedModel:
         return next(self.network.parameters()).device
 
     def check(self, store: GraphStore) -> None:
-        """Refuse graphs of another shape than those the model was trained on.
-
-        Args:
-            store: The graphs.
-
-        Raises:
-            DataError: Naming both shapes.
-        """
-        config = self.network.config()
-        for kind, given, wanted in (
-            ("node", store.num_node_features, config["in_features"]),
-            ("edge", store.num_edge_features, config["edge_features"]),
-        ):
+        """Raise a `DataError` for graphs of another shape than those the model was trained on."""
+        given = (store.num_node_features, store.num_edge_features)
+        for kind, mine, wanted in zip(("node", "edge"), given, self.widths, strict=True):
             # A network that does not look at edges does not mind what they are like.
-            if given != wanted and (kind == "node" or wanted):
+            if mine != wanted and (kind == "node" or wanted):
                 raise DataError(
-                    f"the graphs of {store.name} have {_columns(given, kind)}, but the model was "
+                    f"the graphs of {store.name} have {_columns(mine, kind)}, but the model was "
                     f"trained on {self.name} with {_columns(wanted, kind)}: it needs graphs that "
                     "are read in the same way"
                 )
 
     def logits(self, store: GraphStore, *, batch_size: int | None = None) -> Tensor:
-        """Run the network alone: no temperature, no units.
-
-        Args:
-            store: The graphs.
-            batch_size: Graphs at a time. (default: by their size, at most 512)
-
-        Returns:
-            float32 ``[graphs, outputs]``.
-        """
+        """Run the network alone, without temperature and units: float32 ``[graphs, outputs]``."""
         self.check(store)
         device = self.device
         if batch_size is None:
@@ -219,39 +198,39 @@ class TrainedModel:
         return torch.cat(parts).clone()
 
     def outputs(self, logits: Tensor) -> Tensor:
-        """Turn what the network says into probabilities or values.
-
-        Args:
-            logits: float ``[graphs, outputs]``.
-
-        Returns:
-            float64 ``[graphs, outputs]``.
-        """
+        """Turn logits into probabilities or values, float64 ``[graphs, outputs]``."""
         exact = logits.to(torch.double)
         if self.scale is not None:
             return self.scale.undo(exact)
         exact = exact / self.temperature
         return exact.softmax(1) if self.task == "multiclass" else exact.sigmoid()
 
-    def predict(self, store: GraphStore, batch_size: int | None = None) -> Predictions:
-        """Predict graphs.
-
-        Args:
-            store: The graphs; their targets are not looked at.
-            batch_size: Graphs at a time. (default: by their size, at most 512)
-
-        Raises:
-            DataError: When the graphs have other features than those of training.
-        """
+    def predictions(self, store: GraphStore, batch_size: int | None = None) -> Predictions:
+        """Predict the graphs of a store, as tensors; its targets are not looked at."""
         logits = self.logits(store, batch_size=batch_size)
         return Predictions(self.task, self.label_names, self.outputs(logits))
 
-    def to(self, device: str | torch.device) -> TrainedModel:
-        """Return the model on another device; the network is moved, not copied.
+    def predict(self, data: Any, *, batch_size: int | None = None, **options: Any) -> pd.DataFrame:
+        """Predict graphs, one row each.
+
+        Columns are ``row`` (from 1) and ``id``; for classes and labels ``prediction``, ``p(NAME)``
+        for each of them and ``confidence``; for regression the value and, as ``NAME ±90``, the
+        distance within which nine of ten validation graphs lay; ``warning`` where a graph is larger
+        than any trained on; and ``error``, empty where there is a prediction.
 
         Args:
-            device: Such as ``"cpu"`` or ``"cuda"``.
+            data: Anything that :func:`~graph_transplant.load` takes, a list of SMILES or a data
+                frame with them; read as the training data were.
+            batch_size: Graphs that the network sees at a time. (default: by their size)
+            **options: How the data are read; see :func:`~graph_transplant.load`.
         """
+        frames = list(prediction_frames(self, data, batch_size=batch_size, **options))
+        if not frames:
+            raise DataError("there are no graphs to predict")
+        return pd.concat(frames, ignore_index=True)
+
+    def to(self, device: str | torch.device) -> TrainedModel:
+        """Return the model on another device; the network is moved, not copied."""
         return replace(self, network=self.network.to(usable_device(device)))
 
     def save(self, directory: str | Path) -> None:
@@ -259,15 +238,11 @@ class TrainedModel:
 
         Each file is written whole or not at all, and the description knows the checksum of its
         weights: a model that was half replaced is noticed when it is loaded.
-
-        Args:
-            directory: Made when it is not there.
-
-        Raises:
-            GraphTransplantError: If the disk refuses.
         """
         folder = Path(directory)
-        state = {name: value.cpu().contiguous() for name, value in self._state().items()}
+        state = {
+            name: value.cpu().contiguous() for name, value in self.network.state_dict().items()
+        }
         # One entry only: several would be written in an order that changes from time to time.
         weights = tensors_as_bytes(state, {"format": "pt"})
         document = plain(
@@ -293,20 +268,12 @@ class TrainedModel:
                 f"cannot write the model into {folder}: {problem.strerror}"
             ) from problem
 
-    def _state(self) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = self.network.state_dict()
-        return found
-
     @classmethod
     def load(cls, directory: str | Path, device: str | torch.device = "cpu") -> TrainedModel:
         """Read a model that :meth:`save` wrote.
 
-        Args:
-            directory: The folder.
-            device: Where the network is put.
-
         Raises:
-            DataError: If the folder holds no model, a damaged one, or one of a newer version.
+            DataError: If the folder holds no model, a damaged one, or one of another version.
         """
         folder = Path(directory)
         place = usable_device(device)
@@ -316,120 +283,59 @@ class TrainedModel:
             if not (folder / name).is_file():
                 raise DataError(f"{folder} holds no model: there is no file {name}")
         description = read_description(folder / DESCRIPTION)
-        path = folder / WEIGHTS
-        network = _network(description, folder / DESCRIPTION, path)
-        if digest_of(path) != description.get("weights_sha256"):
-            raise DataError(
-                f"{path} is not the file that {DESCRIPTION} was written with: one of the two was "
-                "replaced or damaged"
-            )
-        network.eval()
+        network = _network(description, folder / WEIGHTS)
         scale = description["target_scale"]
-        return cls(
-            network.to(place),
+        model = cls(
+            network.eval().to(place),
             float(description["temperature"]),
             None if scale is None else TargetScale.from_dict(scale),
             description,
         )
+        # Read here, so that a damaged file is refused by `load`.
+        assert model.featurizer is None or model.featurizer.kind
+        return model
 
 
 def _columns(count: int, kind: str) -> str:
     return f"{count or 'no'} {kind} feature{'' if count == 1 else 's'}"
 
 
-def _network(description: Mapping[str, Any], source: Path, path: Path) -> GraphClassifier:
-    """Build the network of a description with the weights of a file.
-
-    Args:
-        description: A checked description.
-        source: Its file, for errors.
-        path: The file of the weights.
-    """
-    config = description["architecture"]
+def _network(description: Mapping[str, Any], path: Path) -> GraphClassifier:
+    """Build the network of a checked description with the weights of a file."""
+    content = path.read_bytes()
     try:
-        with safe_open(str(path), framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            _check_sizes(config, source, path, len(shapes))
-            # The meta device asks for no memory: a made-up width of a million million is harmless.
-            with torch.device("meta"):
-                expected = GraphClassifier.from_config(config).state_dict()
-            _check_tensors(path, shapes, {name: tuple(v.shape) for name, v in expected.items()})
-            state = {name: file.get_tensor(name) for name in expected}
-    except (SafetensorError, OSError) as error:
+        state = tensors_of_bytes(content)
+    except (SafetensorError, ValueError, KeyError) as error:
         raise DataError(f"{path} cannot be read as safetensors: {error}") from None
+    config = description["architecture"]
+    if config["layers"] > len(state):
+        raise DataError(f"{path} does not hold the {config['layers']} layers of {DESCRIPTION}")
+    try:
+        # The meta device asks for no memory: a made-up width of a million million is harmless.
+        with torch.device("meta"):
+            network = GraphClassifier.from_config(config)
+        types = {name: value.dtype for name, value in network.state_dict().items()}
+        network.load_state_dict(state, assign=True)
     except (GraphTransplantError, RuntimeError, OverflowError, TypeError) as error:
-        if isinstance(error, DataError):
-            raise
-        reason = str(error)[:_LONGEST_REASON]
-        raise DataError(f"{source}: `architecture` cannot be built: {reason}") from None
+        reason = " ".join(str(error).split())[:300]
+        raise DataError(
+            f"{path} does not fit the architecture in {DESCRIPTION}: {reason}"
+        ) from None
     for name, value in state.items():
-        if value.dtype != expected[name].dtype:
-            raise DataError(f"{path}: `{name}` must be {_type(expected[name])}; got {_type(value)}")
+        if value.dtype != types[name]:
+            raise DataError(f"{path}: `{name}` must be {types[name]}; got {value.dtype}")
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise DataError(f"{path}: `{name}` holds a weight that is not a finite number")
-    network = GraphClassifier.from_config(config)
-    network.load_state_dict(state)
+    if hashlib.sha256(content).hexdigest() != description.get("weights_sha256"):
+        raise DataError(
+            f"{path} is not the file that {DESCRIPTION} was written with: one of the two was "
+            "replaced or damaged"
+        )
     return network
 
 
-def _check_sizes(config: Mapping[str, Any], source: Path, path: Path, tensors: int) -> None:
-    """Refuse sizes that no weights of this file can have, before anything is built."""
-    room = path.stat().st_size
-    limits = {
-        "layers": tensors,
-        **dict.fromkeys(("in_features", "num_outputs", "hidden", "edge_features"), room),
-        **dict.fromkeys(("continuous", "max_degree"), room),
-    }
-    for name, most in limits.items():
-        if (config[name] or 0) > most:
-            raise DataError(
-                f"{source}: `architecture.{name}` is {config[name]}, which {path.name} with its "
-                f"{tensors} tensors in {room} bytes cannot hold"
-            )
-
-
-def _check_tensors(
-    path: Path, given: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]
-) -> None:
-    """Compare names and shapes of the tensors in a file with those of the architecture."""
-    missing = [name for name in expected if name not in given]
-    extra = [name for name in given if name not in expected]
-    for what, names in (("lacks", missing), ("has, besides the model's,", extra)):
-        if names:
-            shown = ", ".join(f"`{name[:80]}`" for name in names[:_MOST_NAMED])
-            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            raise DataError(f"{path} {what} the tensors {shown}{more}")
-    for name, shape in expected.items():
-        if given[name] != shape:
-            raise DataError(
-                f"{path}: `{name}` must have the shape {list(shape)} by the architecture; got "
-                f"{list(given[name])}"
-            )
-
-
-def _type(value: Tensor) -> str:
-    return str(value.dtype).removeprefix("torch.")
-
-
 def usable_device(device: str | torch.device) -> torch.device:
-    """Return a device that is there.
-
-    Args:
-        device: Such as ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
-
-    Raises:
-        GraphTransplantError: If this machine or this torch does not have it.
-
-    Example:
-        >>> usable_device("cpu")
-        device(type='cpu')
-        >>> usable_device("toaster")
-        Traceback (most recent call last):
-        ...
-        graph_transplant.errors.GraphTransplantError: `device` must be one that torch knows, such \
-as cpu or cuda; got 'toaster'
-    """
+    """Return a device that is there, such as ``"cpu"`` or ``"cuda:1"``."""
     try:
         found = torch.device(device)
     except RuntimeError:
@@ -442,13 +348,3 @@ as cpu or cuda; got 'toaster'
         reason = str(error).partition("\n")[0]
         raise GraphTransplantError(f"`device` {device} cannot be used here: {reason}") from None
     return found
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal.
-
-    Args:
-        path: The file.
-    """
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,68 @@
+"""Options of training: one list for Python, the command line and scikit-learn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+# The command line reads the types below and imports no torch for its help texts.
+if TYPE_CHECKING:
+    from graph_transplant.augment import Augmentation
+    from graph_transplant.splits import Split
+
+    MethodLike = str | Augmentation | Sequence[Augmentation]
+    SplitLike = str | Split
+    ClassWeight = str | Mapping[str, float] | Sequence[float]
+else:
+    MethodLike = SplitLike = ClassWeight = str
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a model is trained.
+
+    In Python ``method`` may also be an augmentation or a list of them, ``split`` a
+    :class:`~graph_transplant.splits.Split` of your own, whose test part may be empty,
+    and ``class_weight`` a weight for every class, in their order or by name.
+
+    Args:
+        method: One method, with parameters or without; see `graph-transplant methods`.
+        model: Convolution: gcn, gcs, gin, gat, or with edge features gine, gat-edge; auto takes
+            gine for molecules and gcs for other graphs.
+        layers: Number of convolution layers.
+        hidden: Width of the layers.
+        readout: How nodes become a graph: mean, sum, max.
+        dropout: Rate in the head.
+        epochs: Most epochs; training stops earlier when nothing improves.
+        batch_size: Graphs per training batch. [default: 128, for large data sets 64]
+        learning_rate: Of Adam, at the start.
+        split: random, scaffold (molecules that share a Bemis-Murcko scaffold stay together) or
+            official; auto takes official where there is one, then scaffold for SMILES.
+        validation: Share of the graphs that training is stopped and calibrated by.
+        test: Share of the graphs that the model is measured on at the end; 0 for none.
+        balance: Draw each class equally often.
+        class_weight: balanced weighs the loss of each class by how rare it is.
+        metric: What the best epoch is chosen by: accuracy, auroc, average_precision or r2.
+            [default: what suits the data]
+        seed: The one number that all randomness derives from.
+
+    Example:
+        >>> TrainConfig(epochs=50).model
+        'auto'
+    """
+
+    method: MethodLike = "transplant-ep"
+    model: str = "auto"
+    layers: int = 3
+    hidden: int = 128
+    readout: str = "mean"
+    dropout: float = 0.5
+    epochs: int = 300
+    batch_size: int | None = None
+    learning_rate: float = 5e-4
+    split: SplitLike = "auto"
+    validation: float = 0.1
+    test: float = 0.1
+    balance: bool = False
+    class_weight: ClassWeight | None = None
+    metric: str | None = None
+    seed: int = 0

@@ -1,0 +1,162 @@
+"""What is measured of a trained model: the figures of ``model.json``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+import torch
+from sklearn.metrics import confusion_matrix, roc_curve
+from torch import Tensor
+
+from graph_transplant.analysis import label_cases, reliability
+from graph_transplant.graphs import GraphStore
+from graph_transplant.metrics import measure
+from graph_transplant.models.intervals import bootstrap_intervals
+from graph_transplant.models.model import TrainedModel
+from graph_transplant.splits import Split
+from graph_transplant.training import evaluate
+
+COVERAGE: Final = 0.9
+"""Share of the graphs whose value lies within the stated distance of the predicted one."""
+
+_MOST_CLASSES_SHOWN: Final = 100
+_ROC_POINTS: Final = 100
+_SCATTER_POINTS: Final = 500
+
+
+def data_figures(store: GraphStore, train: Tensor, source: str | None) -> dict[str, Any]:
+    """Describe a data set, of which the graphs ``train`` were trained on."""
+    figures = store.statistics()
+    counts: list[int] = []
+    measured: list[int] = []
+    if store.task == "multiclass":
+        counts = torch.bincount(store.labels, minlength=store.num_outputs).tolist()
+    else:
+        measured = (~store.y.isnan()).sum(0).tolist()
+    if store.task == "multilabel":
+        counts = (store.y == 1).sum(0).tolist()
+    kept = ("mean_nodes", "mean_edges", "node_features", "edge_features")
+    return {
+        "name": store.name,
+        "source": source or store.name,
+        "fingerprint": store.fingerprint(),
+        "graphs": len(store),
+        "max_nodes": int(store.node_counts[train].max()),
+        **{name: figures[name] for name in kept},
+        "skipped": len(store.skipped),
+        "class_counts": counts,
+        "measured": measured,
+    }
+
+
+def model_figures(
+    model: TrainedModel,
+    names: Sequence[str],
+    validation: Tensor,
+    targets: Tensor,
+    store: GraphStore,
+    parts: Split,
+    seed: int,
+) -> dict[str, Any]:
+    """Measure a model: everything in its description that depends on predictions.
+
+    Args:
+        model: The model; its description is not looked at.
+        names: What the outputs are called.
+        validation: What the network says about the validation graphs, float ``[graphs, outputs]``.
+        targets: Of all graphs, in the units of the data, float ``[all graphs, outputs]``.
+        store: All graphs.
+        parts: Their split.
+        seed: Determines the resamples of the intervals.
+    """
+    task, scale, held_out = store.task, model.scale, targets[parts.validation]
+
+    def ready(logits: Tensor, temperature: float = model.temperature) -> Tensor:
+        return logits / temperature if scale is None else scale.undo(logits)
+
+    metrics: dict[str, Any] = {
+        "validation": measure(ready(validation), held_out, task),
+        "test": {},
+        "test_uncalibrated": {},
+        "intervals": {},
+    }
+    found: dict[str, Any] = {
+        "metrics": metrics,
+        **dict.fromkeys(("reliability", "confusion", "roc", "scatter", "residual_90")),
+    }
+    if scale is not None:
+        found["residual_90"] = residual_bounds(ready(validation), held_out)
+    if not len(parts.test):
+        return found
+    logits, wanted = evaluate(model.network, store.subset(parts.test)).logits, targets[parts.test]
+    outputs = ready(logits)
+    metrics["test"] = measure(outputs, wanted, task)
+    metrics["test_uncalibrated"] = measure(ready(logits, 1.0), wanted, task)
+    metrics["intervals"] = bootstrap_intervals(outputs, wanted, task, seed=seed)
+    if scale is not None:
+        found["scatter"] = _scatter(outputs[:, 0], wanted[:, 0])
+        return found
+    found["reliability"] = {
+        "before": _bins(logits, wanted, task),
+        "after": _bins(outputs, wanted, task),
+    }
+    if task == "multiclass" and len(names) <= _MOST_CLASSES_SHOWN:
+        every = np.arange(len(names))
+        table = confusion_matrix(wanted.argmax(1), logits.argmax(1), labels=every)
+        found["confusion"] = table.tolist()
+    ranked = {k: logits[:, k] for k in range(len(names))} if task == "multilabel" else {}
+    if task == "multiclass" and len(names) == 2:
+        ranked = {1: logits[:, 1] - logits[:, 0]}
+    curves = {names[k]: roc_points(scores, wanted[:, k]) for k, scores in ranked.items()}
+    found["roc"] = {name: curve for name, curve in curves.items() if curve} or None
+    return found
+
+
+def _bins(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, Any]]:
+    exact = logits.to(torch.double)
+    if task == "multiclass":
+        bins = reliability(exact.softmax(1), targets.argmax(1))
+    else:
+        bins = reliability(*label_cases(exact.sigmoid(), targets))
+    return [asdict(part) for part in bins]
+
+
+def roc_points(scores: Tensor, targets: Tensor) -> list[list[float]]:
+    """Points of the ROC curve, thinned out; none where only one of two classes is present."""
+    there = ~targets.isnan()
+    positive = targets[there].gt(0.5)
+    if bool(positive.all()) or not bool(positive.any()):
+        return []
+    false, true, _ = roc_curve(positive, scores[there].double())
+    kept = np.linspace(0, len(false) - 1, min(_ROC_POINTS, len(false))).round().astype(int)
+    points: list[list[float]] = np.stack((false[kept], true[kept]), axis=1).round(6).tolist()
+    return points
+
+
+def residual_bounds(
+    outputs: Tensor, targets: Tensor, coverage: float = COVERAGE
+) -> list[float | None]:
+    """Say how far predicted values are off, at most, for a share of the graphs.
+
+    With the correction of split conformal prediction for a finite number of graphs: graphs that are
+    like the validation graphs lie within the distance with at least that probability. ``None`` for
+    an output with too few graphs to say.
+    """
+    found: list[float | None] = []
+    for error in (outputs.to(torch.double) - targets.to(torch.double)).abs().unbind(1):
+        values = error[~error.isnan()].sort().values
+        rank = math.ceil((len(values) + 1) * coverage)
+        found.append(float(values[rank - 1]) if 0 < rank <= len(values) else None)
+    return found
+
+
+def _scatter(outputs: Tensor, targets: Tensor) -> list[list[float]]:
+    there = (~targets.isnan()).nonzero().flatten()
+    kept = torch.linspace(0, len(there) - 1, min(_SCATTER_POINTS, len(there))).round().long()
+    pairs = torch.stack((targets[there[kept]], outputs[there[kept]]), dim=1)
+    rows: list[list[float]] = pairs.to(torch.double).tolist()
+    return rows
