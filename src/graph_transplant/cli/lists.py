@@ -16,7 +16,7 @@ def methods() -> int:
     A name may set parameters: `drop-nodes:ratio=0.4`. `NAME:paper` stands for the method with each
     value the paper tries, `paper` for all methods of its main table, `all` for every method.
     """
-    from graph_transplant.augment import METHODS
+    from graph_transplant.methods import METHODS
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("name", style="bold", no_wrap=True)
