@@ -54,7 +54,7 @@ class Method:
         return {parameter.name: parameter.default for parameter in listed}
 
 
-SALIENCIES: dict[str, dict[str, str]] = {
+SALIENCIES: dict[str, dict[str, Any]] = {
     "gradient": {},
     "gradient-x-activation": {"kind": "gradient-x-activation"},
     "gradient-after-activation": {"activation": "after"},
@@ -159,9 +159,14 @@ METHODS: dict[str, Method] = {
         _PERTURBED,
         in_paper=True,
     ),
-    "drop-nodes": Method(_Plain("perturb.DropNodes"), "drops random nodes", _PERTURBED, in_paper=True),
+    "drop-nodes": Method(
+        _Plain("perturb.DropNodes"), "drops random nodes", _PERTURBED, in_paper=True
+    ),
     "perturb-edges": Method(
-        _Plain("perturb.PerturbEdges"), "removes random edges and adds as many", _PERTURBED, in_paper=True
+        _Plain("perturb.PerturbEdges"),
+        "removes random edges and adds as many",
+        _PERTURBED,
+        in_paper=True,
     ),
     "mask-nodes": Method(
         _Plain("perturb.MaskNodes"), "masks the features of random nodes", _PERTURBED, in_paper=True
@@ -203,12 +208,20 @@ METHODS: dict[str, Method] = {
     "if-mixup": Method(
         _Plain("if_mixup.IfMixup"), "interpolates node features and edge weights of two graphs"
     ),
-    "sub-mix": Method(_Plain("sub_mix.SubMix"), "swaps a subgraph for one of another graph, labels by edges"),
+    "sub-mix": Method(
+        _Plain("sub_mix.SubMix"), "swaps a subgraph for one of another graph, labels by edges"
+    ),
     "node-sam": Method(_Plain("node_sam.NodeSam"), "splits a node and merges two others"),
-    "g-mixup": Method(_Plain("g_mixup.GMixup"), "samples graphs from mixed graphons of two classes"),
+    "g-mixup": Method(
+        _Plain("g_mixup.GMixup"), "samples graphs from mixed graphons of two classes"
+    ),
     "drop-edge": Method(_Plain("perturb.DropEdges"), "removes random edges"),
-    "label-smoothing": Method(_Plain("controls.LabelSmoothing"), "control: softer labels, no virtual graphs"),
-    "vanilla-x2": Method(_Plain("controls.OriginalGraphs"), "control: the original graphs twice per step"),
+    "label-smoothing": Method(
+        _Plain("controls.LabelSmoothing"), "control: softer labels, no virtual graphs"
+    ),
+    "vanilla-x2": Method(
+        _Plain("controls.OriginalGraphs"), "control: the original graphs twice per step"
+    ),
     "saliency-shuffled": Method(
         _transplanting("predict", shuffle_saliency=True),
         "control: EP with saliency permuted within each graph",
@@ -223,14 +236,9 @@ GROUPS = ("all", "paper")
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Value]]:
-    """Take apart the name of a method and the parameters set in it.
+    """Take apart ``drop-nodes:ratio=0.4``, several parameters separated by further colons.
 
-    Args:
-        text: A key of :data:`METHODS`, or one with parameters: ``drop-nodes:ratio=0.4``, several
-            separated by further colons.
-
-    Returns:
-        The key, and the parameters that differ from their defaults.
+    Gives the key of :data:`METHODS` and the parameters that differ from their defaults.
 
     Example:
         >>> parse_method("drop-nodes:ratio=0.4")
@@ -272,26 +280,16 @@ def _read_value(parameter: str, written: str, default: Value) -> Value:
 
 
 def method_name(name: str, parameters: Mapping[str, Value]) -> str:
-    """Write a method and its parameters as :func:`parse_method` reads them.
-
-    Example:
-        >>> method_name("subgraph", {"size": 0.6})
-        'subgraph:size=0.6'
-    """
+    """Write a method and its parameters as :func:`parse_method` reads them."""
     return ":".join([name, *(f"{key}={value}" for key, value in parameters.items())])
 
 
 def search_space(name: str) -> list[str]:
     """List a method with every combination of the parameters that the paper searches.
 
-    Args:
-        name: A key of :data:`METHODS`.
-
     Example:
         >>> search_space("drop-nodes")
         ['drop-nodes', 'drop-nodes:ratio=0.4']
-        >>> search_space("vanilla")
-        ['vanilla']
     """
     check_choice("method", name, METHODS)
     search = METHODS[name].search
@@ -300,18 +298,7 @@ def search_space(name: str) -> list[str]:
 
 
 def sensitivity(name: str) -> list[str]:
-    """List a method with each of its parameters changed alone, to values around its default.
-
-    Args:
-        name: A key of :data:`METHODS`, one of Graph Transplant's.
-
-    Returns:
-        The method itself, then its variants.
-
-    Example:
-        >>> sensitivity("transplant-dp")[:3]
-        ['transplant-dp', 'transplant-dp:anchor_ratio=0.05', 'transplant-dp:anchor_ratio=0.2']
-    """
+    """List a method, then with each of its parameters changed alone, to values around its default."""
     check_choice("method", name, METHODS)
     known = METHODS[name].parameters
     if not known.keys() >= SENSITIVITY.keys():
@@ -329,21 +316,14 @@ def sensitivity(name: str) -> list[str]:
 
 
 def expand_methods(names: Sequence[str]) -> list[str]:
-    """Write out what stands for several methods, and every method in one way.
+    """Write out what stands for several methods, each once and a parameter at its default left out.
 
-    Args:
-        names: Names of methods, with or without parameters; ``NAME:paper`` for a method's search
-            space in the paper; ``NAME:sensitivity`` for one with each parameter changed alone;
-            ``paper`` for all methods of the paper's main table; ``all``.
-
-    Returns:
-        Names that :func:`build_method` takes, each once; a parameter at its default is left out.
+    ``NAME:paper`` is a method's search space in the paper, ``NAME:sensitivity`` one with each
+    parameter changed alone, ``paper`` all methods of the paper's main table; ``all``.
 
     Example:
         >>> expand_methods(["vanilla", "subgraph:paper", "subgraph"])
         ['vanilla', 'subgraph:size=0.6', 'subgraph']
-        >>> len(expand_methods(["all"])) == len(METHODS)
-        True
     """
     expanded: list[str] = []
     for text in names:
@@ -376,11 +356,8 @@ def build_method(
 ) -> tuple[Augmentation, ...]:
     """Make the augmentations of a named method for a model.
 
-    Args:
-        name: A key of :data:`METHODS`, with parameters or without; see :func:`parse_method`.
-        model: The model that will be trained.
-        seed: Determines the initial weights of what learns itself; torch's global generator by
-            default.
+    ``seed`` determines the initial weights of what learns itself; torch's global generator does by
+    default.
 
     Example:
         >>> import graph_transplant as gt
@@ -397,23 +374,7 @@ def build_method(
 
 
 def refusal(name: str, model: GraphClassifier, data: GraphStore) -> str | None:
-    """Say why a method cannot train a model on some data.
-
-    Args:
-        name: As :func:`build_method` takes it.
-        model: A model for the data.
-        data: The data set.
-
-    Returns:
-        The reason, or ``None`` if it can.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> motifs = gt.load("motifs").subset(range(12))
-        >>> model = gt.GraphClassifier.for_data(motifs, hidden=8)
-        >>> refusal("mask-nodes", model, motifs)
-        'mask-nodes needs node features, but motifs has none'
-    """
+    """Say why a method cannot train a model on some data, ``None`` if it can."""
     try:
         for augmentation in build_method(name, model):
             augmentation.check(model, data)

@@ -155,12 +155,7 @@ METRICS: dict[str, Metric] = {
 
 
 def deciding(task: str | None = None) -> list[str]:
-    """Metrics that methods can be judged by, for one task or for any.
-
-    Example:
-        >>> deciding("regression"), deciding("multilabel")
-        (['r2'], ['auroc', 'average_precision'])
-    """
+    """Metrics that methods can be judged by, for one task or for any."""
     return [
         name
         for name, metric in METRICS.items()
@@ -171,17 +166,7 @@ def deciding(task: str | None = None) -> list[str]:
 def measure(outputs: Tensor, targets: Tensor, task: str) -> dict[str, float]:
     """Measure predictions by every metric of their task.
 
-    Args:
-        outputs: float ``[graphs, outputs]``.
-        targets: float ``[graphs, outputs]``; NaN where an entry is missing.
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
-
-    Example:
-        >>> import torch
-        >>> sorted(measure(torch.zeros(2, 3), torch.eye(3)[:2], "multiclass"))
-        ['accuracy', 'adaptive_ece', 'brier', 'ece', 'nll']
-        >>> sorted(measure(torch.zeros(2, 1), torch.ones(2, 1), "regression"))
-        ['mae', 'r2', 'rmse']
+    ``outputs`` and ``targets`` are float ``[graphs, outputs]``, NaN where a target is missing.
     """
     check_choice("task", task, TASKS)
     if outputs.shape != targets.shape:

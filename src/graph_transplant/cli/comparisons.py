@@ -62,6 +62,7 @@ def compare(
     label_noise: str = "0",
     train_fraction: str = "1",
     ties: str = "first",
+    equal_within: float = 0.01,
     seed: int = 0,
     workers: int = 1,
     engine: str = "local",
@@ -106,6 +107,8 @@ def compare(
             commas make a curve.
         ties: Which of several epochs with the same validation metric is the best: first, loss (the
             one with the lowest validation loss) or reset (the last; every tie restarts patience).
+        equal_within: Methods are practically equal when the whole 95 % interval of their difference
+            lies within this; 0.01 is one point.
         seed: The one number that all randomness derives from.
         workers: Trials that run at the same time, one core each.
         engine: What runs the trials: local (processes on this machine), ray (a cluster), torchrun
@@ -166,6 +169,7 @@ def compare(
             label_noise=noises,
             train_fraction=fractions,
             ties=ties,
+            equal_within=equal_within,
             workers=workers,
             engine=engine,
             address=address,

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS, Augmentation, expand_methods, refusal
-from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.datasets import load
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.engines import CHECKPOINTS, check_engine, group_size, run_trials
@@ -43,9 +42,11 @@ from graph_transplant.experiments.splits import (
     strata,
 )
 from graph_transplant.experiments.trial import Own, split_of, training_labels
+from graph_transplant.experiments.verdict import EQUAL_WITHIN
 from graph_transplant.files import write_atomically
 from graph_transplant.format import listed
 from graph_transplant.graphs import GraphStore
+from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.metrics import deciding
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.scores import mean_area_under_roc, mean_average_precision, mean_r2
@@ -80,6 +81,7 @@ def compare(
     label_noise: Shares = 0.0,
     train_fraction: Shares = 1.0,
     ties: str = "first",
+    equal_within: float = EQUAL_WITHIN,
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
@@ -134,6 +136,8 @@ def compare(
             combined with every share of wrong labels.
         ties: Which of several epochs with the same validation metric is the best: the ``"first"``,
             that with the lowest validation ``"loss"``, or the last (``"reset"``).
+        equal_within: Methods are practically equal when the whole 95 % interval of their difference
+            lies within this; 0.01 is one point.
         workers: How many trials run at once on this machine.
         engine: What runs the trials: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``,
             which gives all processes to one trial at a time.
@@ -158,6 +162,10 @@ def compare(
         >>> len(results.frame)
         6
     """
+    # Made first: a mistake is told before anything runs.
+    results = Results(
+        [], select, directory=None if out is None else Path(out), equal_within=equal_within
+    )
     store = load(data)
     if isinstance(model, Mapping):
         for name, make in model.items():
@@ -241,11 +249,14 @@ def compare(
     place = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
     with place as folder:
         records = _run(
-            store, wanted, settings, own, Path(folder), select,
+            store, wanted, settings, own, Path(folder),
             workers=workers, engine=engine, address=address, fresh=fresh,
             source=source or store.name, reporter=reporter,
         )  # fmt: skip
-    return Results(records, select, directory=None if out is None else Path(out))
+    results = replace(results, records=records)
+    if results.directory is not None:
+        write_atomically(results.directory / "summary.csv", results.to_csv())
+    return results
 
 
 def _run(
@@ -254,7 +265,6 @@ def _run(
     settings: Settings,
     own: Own,
     directory: Path,
-    select: str,
     *,
     workers: int,
     engine: str,
@@ -305,9 +315,7 @@ def _run(
         # A comparison that was killed may have left some of finished trials.
         shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         # Read back: results are made of what a later reader of the file will find.
-        records = sorted(RecordStore(directory).read(), key=Trial.of_record)
-        write_atomically(directory / "summary.csv", Results(records, select).to_csv())
-    return records
+        return sorted(RecordStore(directory).read(), key=Trial.of_record)
 
 
 def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, ...] | str]:

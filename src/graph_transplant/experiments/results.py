@@ -181,7 +181,7 @@ class Results:
     def part(self, records: Sequence[Record], group: Group | None = None) -> Results:
         """Some of the trials, judged as all are; ``group`` makes them one group."""
         given = (records, "none", self.reference, None, self.equal_within)
-        return Results(*given) if group is None else _Part(*given, group)
+        return Results(*given) if group is None else _Part(*given, group=group)
 
     @property
     def methods(self) -> list[str]:
@@ -338,7 +338,7 @@ class Results:
 class _Part(Results):
     """The trials of one group."""
 
-    group: Group = Group("", None, None)
+    group: Group = field(kw_only=True)
 
     @cached_property
     def groups(self) -> dict[Group, Results]:

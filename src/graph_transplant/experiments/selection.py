@@ -146,14 +146,14 @@ def _families(records: Iterable[Record], how: str) -> list[_Family]:
         family = found.setdefault((*key, method_key(record["method"])), {})
         family.setdefault(setup, {})[split] = record
     families = [
-        _Family(*key, how, {setup: trials[setup] for setup in sorted(trials, key=_simplest)})
-        for key, trials in found.items()
+        _Family(data, model, condition, method, how, dict(sorted(own.items(), key=_simplest)))
+        for (data, model, condition, method), own in found.items()
     ]
     return sorted(families, key=lambda f: (f.data, f.model or "", f.condition.order, f.method))
 
 
-def _simplest(setup: Setup) -> tuple[int, int, str]:
-    layers, name = setup
+def _simplest(item: tuple[Setup, object]) -> tuple[int, int, str]:
+    layers, name = item[0]
     return layers or 0, len(name), name
 
 

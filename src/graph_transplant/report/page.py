@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from graph_transplant.experiments.verdict import CLASSICAL
 from graph_transplant.methods import METHODS
 
 # Control characters and halves of surrogate pairs, which no page can hold.
@@ -41,12 +42,7 @@ def render(template: str, /, **content: object) -> str:
 
 
 def plain(text: str) -> str:
-    r"""Replace what no page can hold.
-
-    Example:
-        >>> plain("a\x00b\ud800c") == "a\ufffdb\ufffdc"
-        True
-    """
+    """Replace what no page can hold."""
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -68,35 +64,34 @@ def brief(text: str, most: int = 60) -> Markup:
     return Markup('<bdi title="{}">{}</bdi>').format(text, shortened(text, most))
 
 
-def tied(text: str) -> str:
-    """Keep "p = 0.03" and "4.1 points" on one line."""
+_NAME = re.compile(r"\b\w+(?:[-:=.]\w+)*-\w+(?:[-:=.]\w+)*")
+
+
+def tied(text: str) -> Markup:
+    """Keep "p = 0.03" and "4.1 points" on one line, and names with a hyphen where they fit.
+
+    Example:
+        >>> tied("so does drop-nodes:ratio=0.4")
+        Markup('so does <span class="whole">drop-nodes:ratio=0.4</span>')
+    """
     text = re.sub(r"(?<=\bp) ([=<]) (?=\d)", "\u00a0\\1\u00a0", text)
-    return re.sub(r"(?<=\d) (?=points|folds|methods|repeats|%)", "\u00a0", text)
+    text = re.sub(r"(?<=\d) (?=points|folds|methods|repeats|%)", "\u00a0", text)
+    return Markup(_NAME.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
 def class_word(label: str) -> str:
-    """A class for a sentence: a number alone would be read as a quantity.
-
-    Example:
-        >>> class_word("1"), class_word("toxic")
-        ('class 1', 'toxic')
-    """
+    """A class for a sentence: a number alone would be read as a quantity."""
     return f"class {label}" if re.fullmatch(r"-?\d+", label) else label
 
 
 def method_summary(name: str) -> str:
     """What a method is, in a line; empty for methods of people's own."""
     key = name.partition(":")[0]
-    return METHODS[key].summary if key in METHODS else ""
+    return METHODS[key].summary if key in METHODS else CLASSICAL.get(key, "")
 
 
 def slug(*words: str, most: int = 60) -> str:
-    """The stem of a file's name; two texts may well have the same.
-
-    Example:
-        >>> slug("transplant-dp:anchor_ratio=0.05"), slug("GCS", "3"), slug("<>")
-        ('transplant-dp-anchor-ratio-0-05', 'gcs-3', 'x')
-    """
+    """The stem of a file's name; two texts may well have the same."""
     text = "-".join(word[: 4 * most] for word in words).lower()
     return re.sub(r"[^a-z0-9]+", "-", text).strip("-")[:most].strip("-") or "x"
 
