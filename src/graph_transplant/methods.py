@@ -298,7 +298,7 @@ def search_space(name: str) -> list[str]:
 
 
 def sensitivity(name: str) -> list[str]:
-    """List a method, then with each of its parameters changed alone, to values around its default."""
+    """List a method, then with each of its parameters changed alone, around its default."""
     check_choice("method", name, METHODS)
     known = METHODS[name].parameters
     if not known.keys() >= SENSITIVITY.keys():

@@ -113,7 +113,7 @@ def verdict_of(
     unit = "points" if unit == "accuracy" else f"points of {unit}"
     verdict = _verdict(group.data, own, reference, unit, equal_within)
     if rivals and rivals[0]["difference"] is not None:
-        verdict = _beside_rivals(group.data, verdict, rivals, unit)
+        verdict = _beside_rivals(group.data, verdict, rows, rivals, reference)
     tested = [row for row in (*own, *rivals) if row.get("finding")]
     sentence = f"{verdict.sentence}.{_few(tested, _unit(rows[0])) if tested else ''}"
     condition = group.condition
@@ -278,28 +278,35 @@ def _undecided(
     )
 
 
-def _beside_rivals(data: str, verdict: Verdict, rows: Sequence[Row], unit: str) -> Verdict:
+def _beside_rivals(
+    data: str, verdict: Verdict, rows: Sequence[Row], against: Sequence[Row], reference: str
+) -> Verdict:
     """Add whether a network beats the best classical rival."""
-    better = [row for row in rows if row["finding"] == "better"]
-    top = (better or rows)[0]
+    better = [row for row in against if row["finding"] == "better"]
+    top = (better or against)[0]
     name, rival = top["method"], CLASSICAL[method_key(top["rival"])]
-    numbers = f"({points(top['difference'])}, {p_words(top['p_holm'])})"
-    alone = len(rows) == 1
-    many = {1: f"{name} does not beat", 2: "neither beats"}.get(len(rows), "none of them beats")
+    own = next(row for row in rows if row["method"] == top["rival"])
+    beaten = own["finding"] == "better"
+    many = {1: f"{name} does not beat", 2: "neither beats"}.get(len(against), "none of them beats")
+    numbers = _numbers(top)
     if top["finding"] == "better":
-        also = " also" if name == verdict.best else ""
-        text = f"{name}{also} beats {rival}"
+        text = f"{name}{' also' if name == verdict.best else ''} beats {rival}"
     elif top["finding"] == "worse":
         text = f"{many} {rival}"
     elif top["finding"] == "equal":
         text = f"{name} is practically equal to {rival}"
+    elif beaten and name != reference:
+        text = f"{rival} beats {reference} by {_gain(own):.1f}"
+        numbers = (
+            f"({p_words(own['p_holm'])}), and whether it beats {name} cannot be told {numbers}"
+        )
     else:
-        text = f"whether {name} beats {rival} cannot be told"
-    winner = top["rival"] if top["finding"] == "worse" else verdict.winner
-    if alone:
-        text = f"{text[0].upper()}{text[1:]}" if text.startswith("whether") else text
+        text = f"it cannot be told whether {name} beats {rival}"
+    lost = top["finding"] == "worse" or (top["finding"] == "unclear" and beaten)
+    winner = top["rival"] if lost else verdict.winner
+    if len(against) == 1:
         place = f"{text} on {data}"
-        return Verdict("open", place, f"{place} {numbers[:-1]}, {unit})", place, winner=winner)
+        return Verdict("open", place, f"{place} {numbers}", place, winner=winner)
     return replace(
         verdict,
         headline=f"{verdict.headline}; {text}",
@@ -307,6 +314,10 @@ def _beside_rivals(data: str, verdict: Verdict, rows: Sequence[Row], unit: str) 
         clause=f"{verdict.clause}; {text}",
         winner=winner,
     )
+
+
+def _numbers(row: Row) -> str:
+    return f"({points(row['difference'])}, {p_words(row['p_holm'])})"
 
 
 def _what_next(row: Row, unit: str) -> str:

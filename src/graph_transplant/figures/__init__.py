@@ -70,7 +70,7 @@ def _forest_caption(results: Results, table: pd.DataFrame) -> str:
         f"dots single {fold_word(results)}s. A filled dot differs significantly, a hollow one does "
         "not."
     )
-    if (table["finding"] == "equal").any():
+    if results.equal_within:
         text += f" Bars within the grey band, ±{100 * results.equal_within:g}, are practically "
         text += f"equal to {results.reference}."
     return text

@@ -91,10 +91,10 @@ def row_chart(
     """One row per method: its name, its mean, dots of single trials, and the number in words.
 
     ``table`` has ``method`` and ``mean``; ``low`` and ``high`` of an interval, ``filled``, and
-    ``mark``, a value to see the mean against, where there are. ``dots`` has ``method``, ``key`` and
-    ``value`` of single trials; those of one key are ``joined`` by a line. The mean is a ``"dot"``, a
-    ``"stroke"`` or a ``"bar"``. A reference line stands ``at`` a value, with a grey ``band`` around
-    it.
+    ``mark``, a value to see the mean against, where there are. ``dots`` has ``method``, ``key``
+    and ``value`` of single trials; those of one key are ``joined`` by a line. The mean is a
+    ``"dot"``, a ``"stroke"`` or a ``"bar"``. A reference line stands ``at`` a value, with a grey
+    ``band`` around it.
     """
     names = table["method"].tolist()
     wide = room(ax)
@@ -385,7 +385,8 @@ def panels(
     """A grid of axes with a title each, inside the axes given or a new figure.
 
     ``columns`` are those of a desk and of a phone, ``axes`` the titles of both axes of all panels,
-    ``gap`` the pixels between columns and between rows, ``pad`` those between a panel and its title.
+    ``gap`` the pixels between columns and between rows, ``pad`` those between a panel and its
+    title.
     """
     wide = room(ax)
     across = min(columns[wide < _PHONE], len(titles))

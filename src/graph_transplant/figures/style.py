@@ -77,8 +77,8 @@ RC: Final[dict[str, Any]] = {
 def style(width: float | None = None, methods: Iterable[str] = ()) -> Iterator[None]:
     """Draw in the style of the pages; what matplotlib is set to outside does not change.
 
-    ``width`` is that of new figures in pixels; ``methods`` are all those of a page, so that each has
-    the same colour in all its charts.
+    ``width`` is that of new figures in pixels; ``methods`` are all those of a page, so that each
+    has the same colour in all its charts.
     """
     settings: Any = dict(RC)
     if width:

@@ -76,9 +76,9 @@ _STEP_RATIO_ELSE = 2
 class Experiment:
     """One experiment of the paper.
 
-    ``measure`` is what is reported: ``"score"`` (accuracy, or AUROC on medium-size data), ``"ece"``,
-    ``"robust_accuracy"`` or ``"edge_predictor_accuracy"``; gains are taken over ``baseline``. The
-    quick budget trains the convolutions of ``quick`` unless others are named.
+    ``measure`` is what is reported: ``"score"`` (accuracy, or AUROC on medium-size data),
+    ``"ece"``, ``"robust_accuracy"`` or ``"edge_predictor_accuracy"``; gains are taken over
+    ``baseline``. The quick budget trains the convolutions of ``quick`` unless others are named.
     """
 
     title: str

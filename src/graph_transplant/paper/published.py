@@ -31,7 +31,8 @@ class Published:
     """One result of the paper.
 
     ``data`` and ``model`` are ``None`` where a chart does not name them, ``mean`` and ``std`` where
-    there is no number; ``status`` is ``"empty"`` for a dash, ``"chart"`` for a chart without numbers.
+    there is no number; ``status`` is ``"empty"`` for a dash, ``"chart"`` for a chart without
+    numbers.
 
     Example:
         >>> figure = published("table1", "ENZYMES", "gcs", "transplant-ep")

@@ -210,7 +210,7 @@ def _render(
 
 def _beyond(verdict: Verdict) -> str:
     """What the sentence of a verdict says beyond its headline."""
-    rest = verdict.sentence.removeprefix(verdict.headline)
+    rest = verdict.sentence.removeprefix(verdict.headline.partition("; ")[0])
     return verdict.sentence if rest == verdict.sentence else capital(rest.lstrip(" :;,"))
 
 
@@ -228,7 +228,7 @@ def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
     winner = lead.verdict.winner
     if winner and is_classical(winner):
         rival = capital(CLASSICAL[method_key(winner)])
-        steps.append((f"{rival} beats every network here, and trains faster: use it.", ""))
+        steps.append((f"{rival} is the simplest choice: nothing that was tried beats it.", ""))
     elif lead.verdict.best:
         method = shlex.quote(lead.verdict.best)
         steps.append(

@@ -30,7 +30,7 @@ def render(template: str, /, **content: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"tied": tied, "brief": brief}
+    environment.filters |= {"tied": tied, "words": words, "brief": brief}
     # A browser hashes what it has parsed, and parsing makes one newline of CR LF.
     path = resources.files("graph_transplant.report").joinpath("templates", "page.js")
     script = path.read_text("utf-8").replace("\r\n", "\n")
@@ -62,6 +62,12 @@ def brief(text: str, most: int = 60) -> Markup:
     if len(text) <= most:
         return Markup("<bdi>{}</bdi>").format(text)
     return Markup('<bdi title="{}">{}</bdi>').format(text, shortened(text, most))
+
+
+def words(text: str) -> Markup:
+    """A command of which no word is broken where it fits."""
+    whole = Markup('<span class="whole">{}</span>')
+    return Markup(" ").join(whole.format(word) for word in text.split(" "))
 
 
 _NAME = re.compile(r"\b\w+(?:[-:=.]\w+)*-\w+(?:[-:=.]\w+)*")

@@ -162,7 +162,8 @@ def _range(row: Row) -> str:
 def _ratio(row: Row, plain: Row | None) -> str:
     if plain is None or row is plain or not plain["seconds_mean"] or not row["seconds_mean"]:
         return ""
-    return f"× {row['seconds_mean'] / plain['seconds_mean']:.1f}"
+    ratio = row["seconds_mean"] / plain["seconds_mean"]
+    return f"× {ratio:.1f}" if ratio >= 0.1 else f"× {ratio:.1g}"
 
 
 # -------------------------------------------------------------------- text formats
