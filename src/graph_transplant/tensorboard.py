@@ -127,6 +127,7 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
     summary_writer = _writer_class()
     from torch.utils.tensorboard.summary import hparams
 
+    described: Any = hparams  # torch gives it no types
     missing = [name for name in _NEEDED if name not in record]
     if missing:
         raise GraphTransplantError(
@@ -154,11 +155,11 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
         before = [*folder.glob("*.trial"), *folder.glob("*.partial")]
         if [path.name.endswith(ending) for path in before] == [True]:
             return folder
-        writer = summary_writer(str(folder), filename_suffix=f"{ending}.partial")
+        writer: Any = summary_writer(str(folder), filename_suffix=f"{ending}.partial")
         for tag, epoch, value in [*points, *((tag, step, value) for tag, value in final.items())]:
             writer.add_scalar(tag, value, epoch)
         # Not `add_hparams`, which would write a file of its own.
-        for summary in hparams(identity, final):
+        for summary in described(identity, final):
             writer.file_writer.add_summary(summary)
         writer.close()
         for path in before:

@@ -24,7 +24,7 @@ from graph_transplant.experiments.statistics import (
     holm,
     wilcoxon,
 )
-from graph_transplant.experiments.verdict import SIGNIFICANT
+from graph_transplant.experiments.verdict import MAJORITY, SIGNIFICANT
 from graph_transplant.format import count, listed, p_words
 
 Row = dict[str, Any]
@@ -92,6 +92,8 @@ def across(every: Iterable[Results]) -> list[Across]:
     harder: Counter[str] = Counter()
     for row in [row for results in every for row in plain_rows(results.summary())]:
         model = row["model"] or ""
+        if row["method"] == MAJORITY:
+            continue  # a floor, not a method to rank
         if Condition.of(row) != Condition():
             harder[model] += 1
             continue
