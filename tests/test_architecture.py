@@ -23,6 +23,7 @@ LAYERS = (
     "format",
     "metrics",
     "recipes",
+    "methods",
     "kernels",
     "segments",
     "sparse",
@@ -84,8 +85,12 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
                     yield node.lineno, name if name in MODULES else str(node.module)
 
 
-# Results offer their charts and their page, which are imported when they are asked for.
-OFFERED = {f"{PACKAGE}.experiments.results": ("figures", "report")}
+# What is imported only when it is asked for: the charts and the page of results, the augmentations
+# behind the names of methods.
+OFFERED = {
+    f"{PACKAGE}.experiments.results": ("figures", "report"),
+    f"{PACKAGE}.methods": ("augment", "graphs", "nn", "saliency"),
+}
 
 
 def out_of_order(module: str, tree: ast.AST) -> list[str]:

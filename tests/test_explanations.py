@@ -24,11 +24,11 @@ from graph_transplant.analysis.explanations import (
     CURVES,
     STEPS,
     motif_scores,
-    no_better_than_random,
     saliency_quality,
     salient_order,
     spread,
 )
+from graph_transplant.metrics import no_better_than_random
 from graph_transplant.saliency import as_predictor
 
 CONTINUOUS = gt.NodeSaliency("gradient-x-activation")

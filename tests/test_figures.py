@@ -280,7 +280,7 @@ def test_the_same_records_give_the_same_svg(motifs, name):
 @pytest.mark.parametrize("name", FIGURES)
 def test_no_text_leaves_the_canvas_or_covers_another(sources, name, width):
     with style(width):
-        axes = FIGURES[name].draw(sources[name])
+        axes = FIGURES[name].plot(sources[name])
     figure = (axes if isinstance(axes, Axes) else axes[0]).get_figure(root=True)
     _check_texts(figure)
 
@@ -314,7 +314,7 @@ def test_charts_draw_on_given_axes(sources, name):
     figure = Figure(figsize=(8, 6))
     mine = figure.subplots()
     with style():
-        axes = FIGURES[name].draw(sources[name], mine)
+        axes = FIGURES[name].plot(sources[name], mine)
     found = axes if isinstance(axes, list) else [axes]
     assert all(ax.get_figure(root=True) is figure for ax in found)
     assert isinstance(axes, list) or axes is mine
@@ -348,9 +348,9 @@ def test_a_chart_is_added_in_one_place(enzymes, monkeypatch, tmp_path):
     def data(results):
         return results.frame.groupby("method", as_index=False)["epochs"].mean()
 
-    def draw(results, ax=None):
+    def draw(results, table, ax):
         ax = Figure().subplots() if ax is None else ax
-        ax.bar(range(len(data(results))), data(results)["epochs"])
+        ax.bar(range(len(table)), table["epochs"])
         return ax
 
     toy = Chart("How long?", "Mean number of epochs.", draw, data, value="epochs", form=str)

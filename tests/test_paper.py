@@ -445,10 +445,10 @@ def test_charts_show_the_numbers_of_the_table(tmp_path: Path) -> None:
     save(tmp_path, one, "gcs", "vanilla", PLAIN)
     save(tmp_path, one, "gcs", "transplant-ep", BETTER)
     (path,) = write_figures(table_of(tmp_path, "table4-calibration"), tmp_path)
-    assert path == tmp_path / "figures" / "table4-calibration-quick-enzymes.svg"
+    assert path == tmp_path / "figures" / "table4-calibration-quick-enzymes-gcs.svg"
     texts = [e.text or "" for e in ElementTree.parse(path).iter() if e.tag.endswith("text")]
     assert any(SMOKE in text for text in texts)
-    assert {"published", "vanilla", "transplant-ep"} <= set(texts)
+    assert {"mean (published)", "vanilla", "transplant-ep"} <= set(texts)
     rows = list(csv.DictReader(io.StringIO(path.with_suffix(".csv").read_text("utf-8"))))
     assert [(row["method"], row["published_mean"]) for row in rows] == [
         ("vanilla", "0.299"),
@@ -592,6 +592,6 @@ def test_the_command_prints_the_table_and_names_its_files(
     printed = capsys.readouterr()
     assert f"Appendix: test accuracy with GCN ({SMOKE})" in printed.out
     assert f"{SMOKE}: 35 of 40 trials are missing" in printed.err
-    for name in ("gcn-quick.md", "figures/gcn-quick-motifs.svg", "quick/motifs/report.html"):
+    for name in ("gcn-quick.md", "figures/gcn-quick-motifs-gcn.svg", "quick/motifs/report.html"):
         assert str(tmp_path / name) in printed.out
         assert (tmp_path / name).exists()

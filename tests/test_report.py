@@ -134,7 +134,7 @@ def test_models_and_conditions_are_sections_and_the_plain_one_leads(conditions: 
     several = page_of(two() + two(model="gin"))
     assert "better beats vanilla on toy everywhere (2 models)" in several.text
     # What was tested leads, and methods without a network are there, too.
-    mixed = page_of(made_up("forest", BETTER, **NO_NETWORK) + two(model="gin"))
+    mixed = page_of(made_up("kernel", BETTER, **NO_NETWORK) + two(model="gin"))
     assert mixed.text.index("GIN, 3 layers") < mixed.text.index("without a network")
     harder = page_of(two() + two(**NOISY) + two(**FEW))
     assert "better beats vanilla on toy by 10.4 points" in harder.text.partition("What next")[0]
@@ -341,9 +341,9 @@ def test_a_figure_from_outside_is_on_the_page_and_in_the_folder(
     def data(results: Results):
         return results.frame.groupby("method", as_index=False)["epochs"].mean()
 
-    def draw(results: Results, ax=None):
+    def draw(results: Results, table, ax):
         ax = Figure().subplots() if ax is None else ax
-        ax.bar(range(len(data(results))), data(results)["epochs"])
+        ax.bar(range(len(table)), table["epochs"])
         return ax
 
     toy = Chart("How long?", "Mean number of epochs.", draw, data, "Toys", value="epochs", form=str)

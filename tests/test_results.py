@@ -180,7 +180,7 @@ def test_runs_of_one_split_are_tested_as_independent_runs(split: str) -> None:
     assert (plain.score_low, plain.score_high) == pytest.approx(usual)
     assert (first.folds, first.repeats, first.pairs) == (1, 5, 5)
     assert sentence(records).endswith(f"5 runs of one {split} split).")
-    with pytest.raises(GraphTransplantError, match=rf"but the trials are of an? {split} split"):
+    with pytest.raises(GraphTransplantError, match=f"but these are trials of one {split} split"):
         rows(records, "nested")
 
 
@@ -596,3 +596,143 @@ def test_notes_say_what_label_noise_and_fractions_leave_as_it_is() -> None:
     assert lacking.startswith("With 20 % of the training labels wrong, gcs-3 is not complete: a")
     rounded = notes(made_up("vanilla", PLAIN, label_noise=0.001, wrong_labels=0))[1]
     assert rounded.startswith("In 5 trials with 0.1 % of the training labels wrong, that share")
+
+
+# -------------------------------------------------------------------- practically equal
+
+
+ALIKE = (0.002, -0.001, 0.001, 0.0, 0.003)  # mean 0.001, interval within ±0.4 points
+
+
+def test_methods_are_practically_equal_when_the_whole_interval_is_within_a_point() -> None:
+    plain, alike = made_up("vanilla", PLAIN), with_gains("a", *ALIKE)
+    row, _ = rows(plain + alike)
+    error = math.sqrt((1 / 5 + 1 / 3) * np.var(ALIKE, ddof=1)) * stats.t.ppf(0.975, 4)
+    assert (row.ci_low, row.ci_high) == pytest.approx((0.001 - error, 0.001 + error))
+    assert row.finding == "equal"
+    (verdict,) = verdicts(plain + alike)
+    assert (verdict.kind, verdict.best, verdict.next) == ("equal", None, "")
+    assert verdict.sentence == (
+        "a is practically equal to vanilla on toy: the difference is +0.1 points, and its whole "
+        f"95 % interval, −{100 * (error - 0.001):.1f} to +{100 * (error + 0.001):.1f}, lies within "
+        "±1 point."
+    )
+    assert Results(plain + alike).verdict == "a is practically equal to vanilla on toy"
+    # A narrower margin cannot tell, and none is ever met.
+    for margin in (0.003, 0.0):
+        (verdict,) = Results(plain + alike, equal_within=margin).verdicts.values()
+        assert verdict.kind == "none"
+    with pytest.raises(GraphTransplantError, match=r"`equal_within` must be a share in \[0, 1\)"):
+        Results([], equal_within=1.5)
+
+
+def test_a_significant_difference_may_be_practically_none_and_a_large_one_never_is() -> None:
+    plain, tiny = made_up("vanilla", PLAIN), with_gains("a", 0.004, 0.005, 0.003, 0.005, 0.005)
+    row, _ = rows(plain + tiny)
+    assert (row.p_holm < 0.05, row.finding) == (True, "equal")
+    (strict,) = Results(plain + tiny, equal_within=0.001).verdicts.values()
+    assert (strict.kind, strict.best) == ("better", "a")
+    (wide,) = Results(plain + made_up("b", BETTER), equal_within=0.2).verdicts.values()
+    assert wide.kind == "equal"
+
+
+def test_equal_methods_are_named_beside_what_cannot_be_told() -> None:
+    alike = with_gains("a", *ALIKE)
+    both = [*made_up("vanilla", PLAIN), *alike, *with_gains("b", *ALIKE)]
+    assert verdicts(both)[0].headline == "All methods are practically equal to vanilla on toy"
+    text = sentence(made_up("vanilla", PLAIN), alike, made_up("c", UNSURE))
+    assert "the largest difference, that of c, is +2.0 points" in text
+    assert text.endswith("; a is practically equal to it.")
+    found = on("x", both) + on("y", both)
+    line = "All methods are practically equal to vanilla (2 data sets)"
+    assert headline(Results(found).verdicts, "vanilla") == line
+    pairs = Results(both).pairs.set_index(["first", "second"])["finding"]
+    assert set(pairs) == {"equal", ""}, "a and b do not differ at all"
+
+
+# -------------------------------------------------------------------- classical rivals
+
+
+def beside(values: list[float], name: str = "forest", **changes: object) -> list[Record]:
+    return made_up(name, values, **NO_NETWORK | {"model": ""} | changes)
+
+
+ABOVE = [value + gain for value, gain in zip(BETTER, (0.03, 0.04, 0.03, 0.05, 0.04), strict=True)]
+FLOOR = [0.2, 0.2, 0.2, 0.2, 0.2]
+
+
+def test_the_verdict_says_that_no_network_beats_a_random_forest() -> None:
+    records = [*made_up("vanilla", PLAIN), *made_up("a", BETTER)]
+    results = Results([*records, *beside(ABOVE), *beside(FLOOR, "majority")])
+    # One table for the network and its rivals.
+    assert list(results.groups) == [Group("toy", "gcs", 3)]
+    table = results.summary().set_index("method")
+    assert list(table.index) == ["forest", "a", "vanilla", "majority"]
+    # The tests of the networks are those of before, the floor is not tested.
+    alone = Results(records).summary().set_index("method")
+    assert table.loc["a", "p_holm"] == alone.loc["a", "p_holm"]
+    assert math.isnan(table.loc["majority", "difference"])
+    assert "majority" not in set(results.pairs["first"]) | set(results.pairs["second"])
+    p_holm = holm([stats_p(np.subtract(one, ABOVE)) for one in (BETTER, PLAIN)])[0]
+    (verdict,) = results.verdicts.values()
+    assert (verdict.kind, verdict.best, verdict.winner) == ("better", "a", "forest")
+    assert verdict.headline == (
+        "a beats vanilla on toy by 10.4 points; neither beats a random forest"
+    )
+    assert verdict.sentence == (
+        "a beats vanilla on toy by 10.4 points (p < 0.001, 5 folds); neither beats a random forest "
+        f"(−3.8, p {'< 0.001' if p_holm < 0.001 else f'= {p_holm:.2g}'})."
+    )
+    assert results.verdict.endswith("; neither beats a random forest")
+
+
+def stats_p(differences: np.ndarray) -> float:
+    error = math.sqrt((1 / 5 + 1 / 3) * np.var(differences, ddof=1))
+    return float(2 * stats.t.sf(abs(np.mean(differences)) / error, 4))
+
+
+@pytest.mark.parametrize(
+    ("rival", "says", "winner"),
+    [
+        (WORSE, "a also beats a random forest (+20.8, p < 0.001)", "a"),
+        (UNSURE, "it cannot be told whether a beats a random forest (+8.4, p = 0.39)", "a"),
+        ([b + g for b, g in zip(BETTER, ALIKE, strict=True)],
+         "a is practically equal to a random forest (−0.1, p = ", "a"),
+    ],
+)  # fmt: skip
+def test_the_verdict_names_the_winner_whoever_it_is(
+    rival: list[float], says: str, winner: str
+) -> None:
+    records = [*made_up("vanilla", PLAIN), *made_up("a", BETTER), *beside(rival)]
+    (verdict,) = verdicts(records)
+    assert says in verdict.sentence
+    assert verdict.winner == winner
+
+
+def test_a_rival_that_beats_plain_training_is_named_where_the_others_cannot_be_told() -> None:
+    better = with_gains("forest", 0.05, 0.06, 0.05, 0.06, 0.07)
+    records = [*made_up("vanilla", PLAIN), *made_up("a", UNSURE)]
+    (verdict,) = verdicts(records + [r | NO_NETWORK | {"model": ""} for r in better])
+    assert verdict.headline == (
+        "a does not differ significantly from vanilla on toy; a random forest beats vanilla by 5.8"
+    )
+    assert "(p < 0.001), and whether it beats a cannot be told (−3.8, p = " in verdict.sentence
+    assert (verdict.best, verdict.winner) == (None, "forest")
+
+
+def test_rivals_stand_beside_every_network_and_alone_without_one() -> None:
+    plain, other = made_up("vanilla", PLAIN), made_up("vanilla", PLAIN, model="gin")
+    results = Results([*plain, *other, *beside(ABOVE), *beside(PLAIN, "wl-svm")])
+    assert [group.network for group in results.groups] == ["gcs-3", "gin-3"]
+    for verdict in results.verdicts.values():
+        assert verdict.headline == "vanilla does not beat a random forest on toy"
+        assert (verdict.winner, verdict.compared) == ("forest", True)
+    assert headline(results.verdicts, "vanilla") == (
+        "2 models compared on toy; a random forest beats every network in 2 of 2"
+    )
+    # Another condition, another comparison; rivals alone are compared with each other.
+    noisy = Results([*plain, *beside(ABOVE, **NOISY)])
+    assert {group.model for group in noisy.groups} == {"gcs", ""}
+    (alone,) = verdicts([*beside(ABOVE), *beside(FLOOR, "majority")])
+    assert alone.headline == "forest has the highest accuracy on toy"
+    assert Results([*plain, *beside(PLAIN)]).notes == []

@@ -6,10 +6,11 @@ pages and help texts show it. This module imports no torch, so that tables are m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from graph_transplant.errors import DataError, check_choice
 from graph_transplant.format import number, percent, units
@@ -155,12 +156,7 @@ METRICS: dict[str, Metric] = {
 
 
 def deciding(task: str | None = None) -> list[str]:
-    """Metrics that methods can be judged by, for one task or for any.
-
-    Example:
-        >>> deciding("regression"), deciding("multilabel")
-        (['r2'], ['auroc', 'average_precision'])
-    """
+    """Metrics that methods can be judged by, for one task or for any."""
     return [
         name
         for name, metric in METRICS.items()
@@ -171,17 +167,7 @@ def deciding(task: str | None = None) -> list[str]:
 def measure(outputs: Tensor, targets: Tensor, task: str) -> dict[str, float]:
     """Measure predictions by every metric of their task.
 
-    Args:
-        outputs: float ``[graphs, outputs]``.
-        targets: float ``[graphs, outputs]``; NaN where an entry is missing.
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
-
-    Example:
-        >>> import torch
-        >>> sorted(measure(torch.zeros(2, 3), torch.eye(3)[:2], "multiclass"))
-        ['accuracy', 'adaptive_ece', 'brier', 'ece', 'nll']
-        >>> sorted(measure(torch.zeros(2, 1), torch.ones(2, 1), "regression"))
-        ['mae', 'r2', 'rmse']
+    ``outputs`` and ``targets`` are float ``[graphs, outputs]``, NaN where a target is missing.
     """
     check_choice("task", task, TASKS)
     if outputs.shape != targets.shape:
@@ -195,3 +181,26 @@ def measure(outputs: Tensor, targets: Tensor, task: str) -> dict[str, float]:
         if task in metric.tasks
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def no_better_than_random(measured: Mapping[str, Any]) -> bool:
+    """Whether salient nodes matter no more to the predictions than random ones do.
+
+    True where taking the most salient nodes away lowers the probability of the predicted class no
+    sooner than taking random nodes away, and keeping them alone raises it no sooner. ``measured``
+    is what a trial records as ``saliency``; without its curves nothing is known, which is false.
+
+    Example:
+        >>> areas = {"deletion": 0.5, "insertion": 0.4}
+        >>> no_better_than_random({**areas, "deletion_random": 0.4, "insertion_random": 0.4})
+        True
+        >>> no_better_than_random({**areas, "deletion_random": 0.6, "insertion_random": 0.4})
+        False
+    """
+
+    def area(name: str) -> float:
+        value = measured.get(name)
+        return math.nan if value is None else float(value)
+
+    removed = area("deletion") >= area("deletion_random")
+    return removed and area("insertion") <= area("insertion_random")

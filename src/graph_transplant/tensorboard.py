@@ -11,17 +11,13 @@ import json
 import math
 import os
 import re
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.files import replace_file
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -63,7 +59,6 @@ _WHERE_GIVEN: Final = {"inner": 0, "label_noise": 0.0, "train_fraction": 1.0}
 """What tells trials apart only where it is not as usual."""
 
 _LONGEST: Final = 80
-_EVENTS: Final = "events.out.tfevents"
 
 
 class TensorBoard:
@@ -74,12 +69,7 @@ class TensorBoard:
     begins. A training that goes on from a checkpoint, and another one in the same directory, take
     the place of what was written from their first epoch on.
 
-    Args:
-        directory: Where the run is written; it is made with the first epoch.
-
-    Raises:
-        GraphTransplantError: If the package ``tensorboard`` is missing, or, with the first epoch,
-            if the directory cannot be written.
+    The directory is made with the first epoch.
 
     Example:
         >>> import tempfile
@@ -98,11 +88,7 @@ class TensorBoard:
         _writer_class()
 
     def __call__(self, log: EpochLog) -> None:
-        """Write one epoch.
-
-        Args:
-            log: What happened in it.
-        """
+        """Write one epoch."""
         with _writing(self.directory):
             if self._writer is None:
                 # Earlier points from this epoch on are those of a run that was cut short.
@@ -137,124 +123,68 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
     The run is a folder named by data set, model, method, repeat and fold. The same record again
     changes nothing; another record of the same trial takes its place. A directory is for one
     comparison: trials that differ in nothing but their settings share a folder.
-
-    Args:
-        record: The record of a trial, as a comparison writes it; older ones have fewer numbers.
-        directory: Where the runs lie; made if it is not there.
-
-    Returns:
-        The folder of the run.
-
-    Raises:
-        GraphTransplantError: If the package ``tensorboard`` is missing, the record lacks what names
-            the trial, or the directory cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> record = {"data": "motifs", "method": "vanilla", "model": "gcs", "layers": 3,
-        ...           "repeat": 0, "fold": 1, "test": {"accuracy": 0.75}, "best_epoch": 1,
-        ...           "curve": [{"epoch": 1, "train_loss": 1.5, "validation_score": 0.5}]}
-        >>> directory = tempfile.mkdtemp()
-        >>> folder = write_record(record, directory)
-        >>> folder.relative_to(directory).as_posix()
-        'motifs/gcs-3/vanilla/repeat0-fold1'
-        >>> write_record(record, directory) == folder, len(list(folder.iterdir()))
-        (True, 1)
     """
     summary_writer = _writer_class()
-    run = _Run.of(record)
-    folder = Path(directory) / run.folder
+    from torch.utils.tensorboard.summary import hparams
+
+    described: Any = hparams  # torch gives it no types
+    missing = [name for name in _NEEDED if name not in record]
+    if missing:
+        raise GraphTransplantError(
+            f"`record` must be that of a trial; it lacks {', '.join(missing)}"
+        )
+    unusual = {name: record[name] for name, usual in _WHERE_GIVEN.items()
+               if record.get(name, usual) != usual}  # fmt: skip
+    # A trial without a network has neither model nor layers.
+    known = {name: record[name] for name in _NEEDED if record[name] is not None}
+    identity = {**known, **unusual}
+    number = {"repeat": record["repeat"], "fold": record["fold"], **unusual}
+    parts = (
+        str(record["data"]),
+        f"{record['model']}-{record['layers']}" if record["model"] else "no-network",
+        str(record["method"]),
+        "-".join(f"{name}{value}" for name, value in number.items()),
+    )
+    folder = Path(directory).joinpath(*map(_safe, parts))
+    points, final = list(_points(record)), dict(_final(record))
+    step = int(record.get("best_epoch") or 0)
     # The name of the file says what is in it: a record that was written before is known by it.
-    ending = f".{run.digest()}.trial"
+    content = json.dumps([identity, points, final, step]).encode()
+    ending = f".{hashlib.sha256(content).hexdigest()[:16]}.trial"
     with _writing(folder):
-        before = sorted(folder.glob(f"{_EVENTS}.*.trial"))
+        before = [*folder.glob("*.trial"), *folder.glob("*.partial")]
         if [path.name.endswith(ending) for path in before] == [True]:
             return folder
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory() as scratch:
-            writer = summary_writer(scratch)
-            for tag, step, value in run.points:
-                writer.add_scalar(tag, value, step)
-            writer.add_hparams(run.identity, run.final, run_name=".", global_step=run.step)
-            writer.close()
-            # One file for both, since the writer keeps what a run was in a file of its own: an
-            # event file is a sequence of records without a head.
-            content = b"".join(path.read_bytes() for path in sorted(Path(scratch).iterdir()))
-        # Under a name that TensorBoard does not read until it is whole.
-        whole = folder / f"{run.digest()}.partial"
-        replace_file(whole, content)
+        writer: Any = summary_writer(str(folder), filename_suffix=f"{ending}.partial")
+        for tag, epoch, value in [*points, *((tag, step, value) for tag, value in final.items())]:
+            writer.add_scalar(tag, value, epoch)
+        # Not `add_hparams`, which would write a file of its own.
+        for summary in described(identity, final):
+            writer.file_writer.add_summary(summary)
+        writer.close()
         for path in before:
             path.unlink()
-        os.replace(whole, folder / f"{_EVENTS}.{int(time.time()):010d}{ending}")
+        (whole,) = folder.glob("*.partial")
+        os.replace(whole, whole.with_suffix(""))
     return folder
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What TensorBoard gets to see of a trial.
+def _points(record: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
+    """Name, epoch and value of every point of the curve."""
+    for point in record.get("curve", ()):
+        values = {tag: point.get(name) for name, tag in _LOGGED.items()}
+        for tag, value in _numbers(values | _measured(point.get("measurements", {}))).items():
+            yield tag, int(point["epoch"]), value
 
-    Attributes:
-        folder: Its folder.
-        identity: What the trial was, as hyperparameters.
-        points: Name, epoch and value of every point of the curve.
-        final: Numbers of the finished model by name.
-        step: The epoch whose weights were kept.
-    """
 
-    folder: str
-    identity: dict[str, str | int | float]
-    points: list[tuple[str, int, float]]
-    final: dict[str, float]
-    step: int
-
-    @staticmethod
-    def of(record: Mapping[str, Any]) -> _Run:
-        missing = [name for name in _NEEDED if name not in record]
-        if missing:
-            raise GraphTransplantError(
-                f"`record` must be that of a trial; it lacks {', '.join(missing)}"
-            )
-        unusual = {
-            name: record[name]
-            for name, usual in _WHERE_GIVEN.items()
-            if name in record and record[name] != usual
-        }
-        points = [
-            (tag, int(point["epoch"]), value)
-            for point in record.get("curve", ())
-            for tag, value in _numbers(
-                {
-                    **{tag: point.get(name) for name, tag in _LOGGED.items()},
-                    **_measured(point.get("measurements", {})),
-                }
-            ).items()
-        ]
-        final = {
-            f"{group}/{name}": value
-            for field, group in _FINAL.items()
-            for name, value in _numbers(record.get(field, {})).items()
-        }
-        for row in record.get("attacked", ()):
-            for field, name in _ATTACKED.items():
-                final |= _numbers({f"{name}/{row['budget']:g}": row.get(field)})
-        number = {"repeat": record["repeat"], "fold": record["fold"], **unusual}
-        parts = (
-            str(record["data"]),
-            f"{record['model']}-{record['layers']}" if record["model"] else "no network",
-            str(record["method"]),
-            "-".join(f"{name}{value}" for name, value in number.items()),
-        )
-        return _Run(
-            folder="/".join(_safe(part) for part in parts),
-            identity={name: record[name] for name in _NEEDED} | unusual,
-            points=points,
-            final=final,
-            step=int(record.get("best_epoch") or 0),
-        )
-
-    def digest(self) -> str:
-        content = json.dumps([self.identity, self.points, self.final, self.step])
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
+def _final(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Numbers of the finished model by name."""
+    for field, group in _FINAL.items():
+        for name, value in _numbers(record.get(field, {})).items():
+            yield f"{group}/{name}", value
+    for row in record.get("attacked", ()):
+        named = {f"{name}/{row['budget']:g}": row.get(field) for field, name in _ATTACKED.items()}
+        yield from _numbers(named).items()
 
 
 def _measured(measurements: Mapping[str, Any]) -> dict[str, Any]:
@@ -280,14 +210,7 @@ def _safe(name: str) -> str:
 
 
 def check_installed() -> None:
-    """Refuse where the package ``tensorboard`` is missing, before hours of training.
-
-    Raises:
-        GraphTransplantError: Saying what to install.
-
-    Example:
-        >>> check_installed()
-    """
+    """Raise where the package ``tensorboard`` is missing, before hours of training."""
     _writer_class()
 
 

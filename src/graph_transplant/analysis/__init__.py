@@ -19,7 +19,7 @@ from graph_transplant.analysis.calibration import (
     label_cases,
     reliability,
 )
-from graph_transplant.analysis.explanations import no_better_than_random, saliency_quality
+from graph_transplant.analysis.explanations import saliency_quality
 from graph_transplant.analysis.samples import sample_quality
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "label_cases",
     "mean_edges",
     "nested_attacks",
-    "no_better_than_random",
     "reliability",
     "robustness",
     "saliency_quality",

@@ -6,7 +6,7 @@ the class, and by taking salient nodes away or keeping them alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -137,30 +137,6 @@ def saliency_quality(
         for step, column in enumerate(curves.T.tolist())
     ]
     return {"saliency": measured, "saliency_curve": points}
-
-
-def no_better_than_random(measured: Mapping[str, Any]) -> bool:
-    """Whether salient nodes matter no more to the predictions than random ones do.
-
-    True where taking the most salient nodes away lowers the probability of the predicted class no
-    sooner than taking random nodes away, and keeping them alone raises it no sooner.
-
-    Args:
-        measured: What :func:`saliency_quality` gives as ``saliency``. Without curves (regression)
-            nothing is known, which is false.
-
-    Example:
-        >>> areas = {"deletion": 0.5, "insertion": 0.4}
-        >>> no_better_than_random({**areas, "deletion_random": 0.4, "insertion_random": 0.4})
-        True
-        >>> no_better_than_random({**areas, "deletion_random": 0.6, "insertion_random": 0.4})
-        False
-    """
-    areas = [measured.get(name) for name in CURVES]
-    deletion, insertion, deletion_random, insertion_random = (
-        np.nan if area is None else float(area) for area in areas
-    )
-    return deletion >= deletion_random and insertion <= insertion_random
 
 
 def spread(total: int, count: int) -> Tensor:

@@ -20,28 +20,33 @@ __all__ = ["CLASSICAL", "Outcome", "Rival", "fit_predict", "is_molecules", "refu
 
 
 class Rival(NamedTuple):
-    """A method without a network: what it is, and the module whose ``fit_predict`` it is."""
+    """A method without a network: what it is, the module whose ``fit_predict`` it is, its name."""
 
     summary: str
     module: str
+    words: str
 
 
 CLASSICAL: dict[str, Rival] = {
     "forest": Rival(
         "random forest on ECFP4 counts of molecules, on statistics of other graphs",
         "graph_transplant.classical.forest",
+        "a random forest",
     ),
     "wl-svm": Rival(
         "support vector machine on Weisfeiler-Lehman subtree counts",
         "graph_transplant.classical.wl_svm",
+        "a Weisfeiler-Lehman SVM",
     ),
     "structure-blind": Rival(
         "sum of embedded nodes and a perceptron: looks at no edge",
         "graph_transplant.classical.structure_blind",
+        "a model that sees no edges",
     ),
     "majority": Rival(
         "class frequencies, or means, of the training graphs",
         "graph_transplant.classical.majority",
+        "always saying the largest class",
     ),
 }
 """Methods of a comparison that train no graph network, by name."""

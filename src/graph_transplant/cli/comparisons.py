@@ -64,6 +64,7 @@ def compare(
     train_fraction: str = "1",
     group_duplicates: bool | None = None,
     ties: str | None = None,
+    equal_within: float = 0.01,
     seed: int = 0,
     workers: int = 1,
     engine: str = "local",
@@ -119,6 +120,8 @@ def compare(
         ties: Which of several epochs with the same validation metric is the best: first, loss (the
             one with the lowest validation loss) or reset (the last; every tie restarts patience).
             [default: first, with the strong recipe loss]
+        equal_within: Methods are practically equal when the whole 95 % interval of their difference
+            lies within this; 0.01 is one point.
         seed: The one number that all randomness derives from.
         workers: Trials that run at the same time, one core each.
         engine: What runs the trials: local (processes on this machine), ray (a cluster), torchrun
@@ -181,6 +184,7 @@ def compare(
             train_fraction=fractions,
             group_duplicates=group_duplicates,
             ties=ties,
+            equal_within=equal_within,
             workers=workers,
             engine=engine,
             address=address,

@@ -7,6 +7,7 @@ comparisons of classifiers over multiple data sets*) recommends.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
@@ -23,25 +24,18 @@ from graph_transplant.experiments.statistics import (
     holm,
     wilcoxon,
 )
-from graph_transplant.experiments.verdict import SIGNIFICANT
-from graph_transplant.format import listed, p_words
+from graph_transplant.experiments.verdict import MAJORITY, SIGNIFICANT
+from graph_transplant.format import count, listed, p_words
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class AgainstBaseline:
-    """One method against ``vanilla`` over data sets.
+    """One method against ``vanilla`` over data sets, by Wilcoxon's signed-rank test.
 
-    Args:
-        method: Name of the method.
-        wins: Number of data sets on which its mean test score is higher.
-        ties: Number of data sets on which it is the same.
-        losses: Number of data sets on which it is lower.
-        difference: Typical difference of the scores: the median of the averages of any two
-            (Hodges and Lehmann, 1963), whose sign is what Wilcoxon's test judges.
-        p_value: Wilcoxon's signed-rank test of the differences, or ``None`` where all are zero.
-        p_holm: The same after Holm's correction over the methods.
+    ``difference`` is the typical one: the median of the averages of any two differences (Hodges and
+    Lehmann, 1963), whose sign is what the test judges.
     """
 
     method: str
@@ -57,22 +51,16 @@ class AgainstBaseline:
 class Across:
     """What several data sets say about the methods with one model.
 
-    Args:
-        model: Name of the convolution.
+    Attributes:
         methods: Methods that every data set has finished, the best average rank first.
-        data: Names of the data sets (the blocks).
         scores: Mean test scores, ``[data][methods]``.
-        ranks: Average rank of each method, ``[methods]``; 1 is best.
-        friedman_p: Whether the methods differ at all
-            (:func:`~graph_transplant.experiments.statistics.friedman`), or ``None`` when all tie.
-        critical_difference: Average ranks at least this far apart differ significantly
-            (:func:`~graph_transplant.experiments.statistics.critical_difference`).
+        ranks: Average rank of each method; 1 is best.
+        friedman_p: Whether the methods differ at all; ``None`` when all tie.
+        critical_difference: Average ranks at least this far apart differ significantly.
         cliques: The largest groups of at least two methods whose average ranks lie closer together
             than that, the best first: the bars of a critical-difference diagram.
-        wilcoxon: Every other method against ``vanilla``, in the order of ``methods``; none when
-            ``vanilla`` is not among them.
-        left_out: Methods that some data set lacks or has not finished: the method with the most
-            trials there has more.
+        wilcoxon: Every other method against ``vanilla``; none when that is not among them.
+        left_out: Methods that some data set lacks or has not finished.
         sentence: The finding in words.
     """
 
@@ -99,17 +87,15 @@ def across(every: Iterable[Results]) -> list[Across]:
     Args:
         every: Results of at least two data sets, each with one number of layers per model or with
             a selected one.
-
-    Raises:
-        GraphTransplantError: If no model has two data sets with two methods in common, or if a data
-            set has several rows for a method.
     """
     models: dict[str, dict[str, dict[str, Row]]] = {}
-    harder: dict[str, int] = {}
+    harder: Counter[str] = Counter()
     for row in [row for results in every for row in plain_rows(results.summary())]:
         model = row["model"] or ""
+        if row["method"] == MAJORITY:
+            continue  # a floor, not a method to rank
         if Condition.of(row) != Condition():
-            harder[model] = harder.get(model, 0) + 1
+            harder[model] += 1
             continue
         block = models.setdefault(model, {}).setdefault(row["data"], {})
         if row["method"] in block:
@@ -122,16 +108,15 @@ def across(every: Iterable[Results]) -> list[Across]:
             blocks[data] |= alone.get(data, {})
     if alone and not models:
         models["no network"] = alone
-    if not models and harder:
-        raise GraphTransplantError(
-            "no finished trials to rank: all have wrong labels or fewer training graphs; a ranking "
-            "needs trials with label noise 0 and train fraction 1"
-        )
     if not models:
-        raise GraphTransplantError(
-            "no finished trials to rank: either there are no records, or selection could not "
-            "choose among them ('nested' needs all inner trials of a fold)"
+        reason = (
+            "all have wrong labels or fewer training graphs; a ranking needs trials with label "
+            "noise 0 and train fraction 1"
+            if harder
+            else "either there are no records, or selection could not choose among them ('nested' "
+            "needs all inner trials of a fold)"
         )
+        raise GraphTransplantError(f"no finished trials to rank: {reason}")
     several = {model: blocks for model, blocks in models.items() if len(blocks) > 1}
     if not several:
         given = "; ".join(
@@ -140,7 +125,7 @@ def across(every: Iterable[Results]) -> list[Across]:
         raise GraphTransplantError(
             f"methods are compared across at least 2 data sets with the same model, got {given}"
         )
-    return [_across(model, several[model], harder.get(model, 0)) for model in sorted(several)]
+    return [_across(model, several[model], harder[model]) for model in sorted(several)]
 
 
 def _twice(first: Row, second: Row) -> str:
@@ -279,9 +264,8 @@ def _sentence(
     if unfinished:
         parts.append(f"Left out of the ranking: {'; '.join(unfinished)}.")
     if harder:
-        rows = "1 row" if harder == 1 else f"{harder} rows"
         parts.append(
-            f"{rows} with wrong labels or fewer training graphs "
+            f"{count(harder, 'row')} with wrong labels or fewer training graphs "
             f"{'is' if harder == 1 else 'are'} not ranked."
         )
     return " ".join(parts)
@@ -296,9 +280,9 @@ def _words_against(blocks: int, against: Sequence[AgainstBaseline]) -> list[str]
     sentences = []
     for row in significant:
         gains = (row.difference, row.wins - row.losses) > (0.0, 0)
-        verb, count = ("beats", row.wins) if gains else ("is worse than", row.losses)
+        verb, number = ("beats", row.wins) if gains else ("is worse than", row.losses)
         sentences.append(
-            f"{row.method} {verb} {BASELINE} on {count} of {blocks} data sets (Wilcoxon's test, "
+            f"{row.method} {verb} {BASELINE} on {number} of {blocks} data sets (Wilcoxon's test, "
             f"{p_words(row.p_holm)}{correction})."
         )
     if not significant:

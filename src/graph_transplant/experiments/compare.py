@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS, Augmentation, expand_methods, refusal
-from graph_transplant.augment.methods import GROUPS, parse_method
 from graph_transplant.classical import CLASSICAL, is_molecules
 from graph_transplant.classical import refusal as rival_refusal
 from graph_transplant.datasets import load
@@ -41,9 +40,11 @@ from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import SELECTIONS
 from graph_transplant.experiments.trial import Own, split_of, training_labels
+from graph_transplant.experiments.verdict import EQUAL_WITHIN
 from graph_transplant.files import write_atomically
 from graph_transplant.format import listed
 from graph_transplant.graphs import GraphStore
+from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.metrics import deciding
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.recipes import RECIPES
@@ -90,6 +91,7 @@ def compare(
     train_fraction: Shares = 1.0,
     group_duplicates: bool | None = None,
     ties: str | None = None,
+    equal_within: float = EQUAL_WITHIN,
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
@@ -155,6 +157,8 @@ def compare(
         ties: Which of several epochs with the same validation metric is the best: the ``"first"``,
             that with the lowest validation ``"loss"``, or the last (``"reset"``). (default: that of
             the recipe)
+        equal_within: Methods are practically equal when the whole 95 % interval of their difference
+            lies within this; 0.01 is one point.
         workers: How many trials run at once on this machine.
         engine: What runs the trials: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``,
             which gives all processes to one trial at a time.
@@ -179,6 +183,10 @@ def compare(
         >>> len(results.frame)
         6
     """
+    # Made first: a mistake is told before anything runs.
+    results = Results(
+        [], select, directory=None if out is None else Path(out), equal_within=equal_within
+    )
     store = load(data)
     if methods is None:
         methods = (*(MOLECULE_RIVALS if is_molecules(store) else ()), *DEFAULT_METHODS)
@@ -279,11 +287,14 @@ def compare(
     place = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
     with place as folder:
         records = _run(
-            store, wanted, settings, own, Path(folder), select,
+            store, wanted, settings, own, Path(folder),
             workers=workers, engine=engine, address=address, fresh=fresh,
             source=source or store.name, reporter=reporter,
         )  # fmt: skip
-    return Results(records, select, directory=None if out is None else Path(out))
+    results = replace(results, records=records)
+    if results.directory is not None:
+        write_atomically(results.directory / "summary.csv", results.to_csv())
+    return results
 
 
 def _run(
@@ -292,7 +303,6 @@ def _run(
     settings: Settings,
     own: Own,
     directory: Path,
-    select: str,
     *,
     workers: int,
     engine: str,
@@ -343,9 +353,7 @@ def _run(
         # A comparison that was killed may have left some of finished trials.
         shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         # Read back: results are made of what a later reader of the file will find.
-        records = sorted(RecordStore(directory).read(), key=Trial.of_record)
-        write_atomically(directory / "summary.csv", Results(records, select).to_csv())
-    return records
+        return sorted(RecordStore(directory).read(), key=Trial.of_record)
 
 
 def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, ...] | str]:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from graph_transplant.analysis.samples import edges_there
 from graph_transplant.augment import Augmentation, CleanPass, MixedGraphs, Sequential, VirtualGraphs
-from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.shown import (
     Example,
     Made,
@@ -90,22 +89,8 @@ def examples(
         scale: How numbers to predict were standardised for training, if they were.
 
     Returns:
-        One object for each, of the kind ``"saliency"``, ``"mixture"`` (Graph Transplant) or
-        ``"virtual"`` (graphs of other methods); see
-        :func:`~graph_transplant.experiments.shown.read_example`.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> motifs = gt.load("motifs", graphs=60)
-        >>> model = gt.GraphClassifier.for_data(motifs, hidden=8, seed=0)
-        >>> train, test = motifs.subset(range(40)), motifs.subset(range(40, 60))
-        >>> found = examples(model, [gt.GraphTransplant()], train, test, seed=0)
-        >>> [one["kind"] for one in found]
-        ['saliency', 'saliency', 'saliency', 'saliency', 'mixture', 'mixture']
+        One object for each, see :func:`~graph_transplant.experiments.shown.read_example`.
     """
-    for name, value in (("saliency", saliency), ("mixtures", mixtures)):
-        if value < 0:
-            raise GraphTransplantError(f"`{name}` must not be negative, got {value}")
     generator = torch.Generator().manual_seed(seed)
     predictor = as_predictor(model)
     found: list[Example] = []
@@ -272,13 +257,8 @@ def taken_apart(
 ) -> list[Mixture]:
     """Take mixed graphs apart again, with where everything comes from.
 
-    Args:
-        store: The data set.
-        shown: Numbers of the graphs that were mixed, int64 ``[graphs]``.
-        batch: These graphs.
-        mixed: What was made of them.
-        targets: Of the mixed graphs, in the units of the data, float ``[graphs, outputs]``.
-        name: Gives what a graph of the batch is called.
+    ``shown`` are the numbers of the graphs that were mixed, ``batch`` these graphs, ``targets``
+    those of the mixed ones in the units of the data; ``name`` gives what a graph is called.
     """
     plan, places = mixed.plan, shown.tolist()
     originals = structures(batch, store)

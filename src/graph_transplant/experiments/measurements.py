@@ -30,10 +30,10 @@ def measurements(
     scale: TargetScale | None,
     seed: int,
 ) -> Record:
-    """Measure a finished training.
+    """Fields of the trial's record, ``validation`` and ``test`` among them.
 
     Args:
-        result: The training.
+        result: The finished training.
         augmentations: What it was trained with, as training left it.
         processor: Processor seconds that it took.
         store: The whole data set.
@@ -43,9 +43,6 @@ def measurements(
         settings: The protocol.
         scale: How numbers to predict were standardised, if they were.
         seed: The trial's seed.
-
-    Returns:
-        Fields of the trial's record, ``validation`` and ``test`` among them.
     """
     validation, test = store.subset(split.validation), store.subset(split.test)
     record: Record = {}
@@ -108,20 +105,10 @@ def rival_measurements(
 
 
 def cost(processor: float, epochs: int, best_epoch: int) -> dict[str, float]:
-    """Give what a training took, in processor time, which trials beside it do not change.
+    """What a training took, in processor time, which trials beside it do not change.
 
-    Args:
-        processor: Seconds of the whole training; under torchrun those of the first process.
-        epochs: Epochs that were trained.
-        best_epoch: The epoch whose weights were kept.
-
-    Returns:
-        ``fit_seconds`` in all, ``epoch_seconds`` of a mean epoch with its validation, and
-        ``best_seconds``: that times the epochs until the best one.
-
-    Example:
-        >>> cost(10.0, 100, 40)
-        {'fit_seconds': 10.0, 'epoch_seconds': 0.1, 'best_seconds': 4.0}
+    ``best_seconds`` is that of a mean epoch times the epochs until the best one. Under torchrun it
+    is the time of the first process.
     """
     each = processor / epochs
     spent = {"fit_seconds": processor, "epoch_seconds": each, "best_seconds": each * best_epoch}

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -44,31 +45,15 @@ class Reporters(Reporter):
     """Passes every event on to several reporters."""
 
     def __init__(self, *reporters: Reporter) -> None:
-        self._reporters = reporters
+        def to_all(event: str) -> Callable[..., None]:
+            def tell(*given: Any, **named: Any) -> None:
+                for reporter in reporters:
+                    getattr(reporter, event)(*given, **named)
 
-    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
-        for reporter in self._reporters:
-            reporter.start(trials=trials, finished=finished, workers=workers)
+            return tell
 
-    def note(self, text: str) -> None:
-        for reporter in self._reporters:
-            reporter.note(text)
-
-    def trial_started(self, trial: Trial) -> None:
-        for reporter in self._reporters:
-            reporter.trial_started(trial)
-
-    def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
-        for reporter in self._reporters:
-            reporter.epoch_finished(epoch, epochs, validation_score)
-
-    def trial_finished(self, record: Record) -> None:
-        for reporter in self._reporters:
-            reporter.trial_finished(record)
-
-    def stop(self) -> None:
-        for reporter in self._reporters:
-            reporter.stop()
+        for event in [name for name in vars(Reporter) if not name.startswith("_")]:
+            setattr(self, event, to_all(event))
 
 
 class Tally:
@@ -121,13 +106,6 @@ def _name(trial: Trial, *more: str) -> str:
     return ", ".join(filter(None, [f"{trial.method}{network}", *more]))
 
 
-def _epochs(record: Record) -> str:
-    """Which epoch was the best; empty without a network."""
-    if record["epochs"] is None:
-        return ""
-    return f"best epoch {record['best_epoch']} of {record['epochs']}, "
-
-
 class Plain(Reporter):
     """Prints one line per trial, for pipes and logs."""
 
@@ -146,11 +124,13 @@ class Plain(Reporter):
         tally = self._tally
         tally.finish(record)
         value = score(record)
+        # Classical rivals have no epochs.
+        epochs = f"best epoch {record['best_epoch']} of {record['epochs']}, "
         line = (
             f"[{tally.done:{len(str(tally.total))}d}/{tally.total}] {Trial.of_record(record)}: "
             f"{METRICS[metric_of(record)].word} "
             f"{'not defined' if value is None else f'{100 * value:.1f} %'}, "
-            f"{_epochs(record)}{duration(record['seconds'])}"
+            f"{epochs if record.get('epochs') else ''}{duration(record['seconds'])}"
         )
         left = tally.seconds_left()
         self.note(f"{line}; about {duration(left)} left" if left else line)

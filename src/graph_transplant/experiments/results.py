@@ -28,15 +28,17 @@ from graph_transplant.experiments.protocol import (
 )
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.selection import select
-from graph_transplant.experiments.statistics import (
-    corrected_paired_test,
-    detectable_difference,
-    effect_size,
-    holm,
-    mean_interval,
-    pairs_needed,
+from graph_transplant.experiments.statistics import Paired, holm, paired_test
+from graph_transplant.experiments.verdict import (
+    EQUAL_WITHIN,
+    MAJORITY,
+    Verdict,
+    finding,
+    is_classical,
+    join_verdicts,
+    notes,
+    verdict_of,
 )
-from graph_transplant.experiments.verdict import Verdict, join_verdicts, notes, verdict_of
 from graph_transplant.format import count
 from graph_transplant.metrics import METRICS
 
@@ -68,6 +70,11 @@ class Group(NamedTuple):
         return Condition(self.label_noise, self.train_fraction)
 
     @property
+    def place(self) -> tuple[str, Condition]:
+        """Data set and condition."""
+        return self.data, self.condition
+
+    @property
     def network(self) -> str:
         """Model and layers in short, as ``gcs-3``; empty for methods without a network."""
         if not self.model:
@@ -92,6 +99,8 @@ class Results:
             ``"nested"``; see :func:`~graph_transplant.experiments.selection.select`.
         reference: The method that the others are compared with.
         directory: Where the records lie, if anywhere.
+        equal_within: Two methods are practically equal when the 95 % interval of their difference
+            lies within this distance of zero; 0.01 is one point.
 
     Example:
         >>> import graph_transplant as gt
@@ -107,6 +116,13 @@ class Results:
     selection: str = "none"
     reference: str = BASELINE
     directory: Path | None = None
+    equal_within: float = EQUAL_WITHIN
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.equal_within < 1:
+            raise GraphTransplantError(
+                f"`equal_within` must be a share in [0, 1), got {self.equal_within}"
+            )
 
     # ---------------------------------------------------------------- tables
 
@@ -144,14 +160,28 @@ class Results:
 
     @cached_property
     def groups(self) -> dict[Group, Results]:
-        """The trials of each data set, model, number of layers and condition by themselves."""
+        """The trials of each data set, model, number of layers and condition by themselves.
+
+        Classical rivals, which have no network, stand beside the methods of every network.
+        """
         parts: dict[Group, list[Record]] = {}
         for record in self.chosen:
             parts.setdefault(group_of(record), []).append(record)
+        for group in [g for g in parts if all(is_classical(r["method"]) for r in parts[g])]:
+            beside = [g for g in parts if g.model and g.place == group.place]
+            for other in beside:
+                parts[other] = parts[other] + parts[group]
+            if beside:
+                del parts[group]
         order = sorted(
             parts, key=lambda g: (g.data, g.model or "", g.layers or 0, g.condition.order)
         )
-        return {group: _Part(parts[group], "none", self.reference) for group in order}
+        return {group: self.part(parts[group], group) for group in order}
+
+    def part(self, records: Sequence[Record], group: Group | None = None) -> Results:
+        """Some of the trials, judged as all are; ``group`` makes them one group."""
+        given = (records, "none", self.reference, None, self.equal_within)
+        return Results(*given) if group is None else _Part(*given, group=group)
 
     @property
     def methods(self) -> list[str]:
@@ -185,18 +215,46 @@ class Results:
         """Every method against every other; Holm's correction runs over all pairs of a group."""
         rows: list[dict[str, Any]] = []
         for group, part in self.groups.items():
-            names = [row.method for row in part.summary().itertuples()]
-            tests = [(a, b, paired(part, a, b)) for a, b in combinations(names, 2)]
-            corrected = holm([test.p_value for _, _, test in tests])
+            names = [name for name in part.summary()["method"] if name != MAJORITY]
+            both = list(combinations(names, 2))
             rows += [
-                {**group._asdict(), "first": a, "second": b, "difference": test.difference,
-                 "p_value": test.p_value, "p_holm": p, "effect": test.effect}
-                for (a, b, test), p in zip(tests, corrected, strict=True)
-            ]  # fmt: skip
+                {**group._asdict(), "first": a, "second": b, **test}
+                for (a, b), test in zip(both, self._tested(part, both), strict=True)
+            ]
         numbers = ["difference", "p_value", "p_holm", "effect"]
-        table = pd.DataFrame(rows, columns=[*GROUP, "first", "second", *numbers])
+        table = pd.DataFrame(rows, columns=[*GROUP, "first", "second", *numbers, "finding"])
         table[numbers] = table[numbers].apply(pd.to_numeric)
         return table
+
+    def _tested(self, part: Results, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Test pairs of methods, with Holm's correction over all of them."""
+        tests = [paired(part, one, two) for one, two in pairs]
+        return [
+            {
+                "difference": test.difference,
+                "ci_low": test.low,
+                "ci_high": test.high,
+                "p_value": test.p_value,
+                "p_holm": p_holm,
+                "effect": test.effect,
+                "pairs": test.pairs,
+                "detectable": test.detectable,
+                "pairs_needed": test.needed,
+                "finding": finding(test, p_holm, self.equal_within),
+            }
+            for test, p_holm in zip(tests, holm([test.p_value for test in tests]), strict=True)
+        ]
+
+    def _rivals(self, part: Results) -> list[dict[str, Any]]:
+        """Every method of a group that has a network against the best classical rival."""
+        names = [name for name in part.summary()["method"] if name != MAJORITY]
+        rival = next((name for name in names if is_classical(name)), None)
+        both = [(name, rival) for name in names if rival is not None and not is_classical(name)]
+        tests = self._tested(part, both)
+        return [
+            {"method": name, "rival": other, **test}
+            for (name, other), test in zip(both, tests, strict=True)
+        ]
 
     def check(self) -> None:
         """Raise where selection leaves nothing to report."""
@@ -212,7 +270,13 @@ class Results:
     def verdicts(self) -> dict[Group, Verdict]:
         """What each group says, in words."""
         return {
-            group: verdict_of(group, plain_rows(part.summary()), self.reference)
+            group: verdict_of(
+                group,
+                plain_rows(part.summary()),
+                self.reference,
+                self._rivals(part),
+                self.equal_within,
+            )
             for group, part in self.groups.items()
         }
 
@@ -270,23 +334,21 @@ class Results:
         return notebook_html(self)
 
 
+@dataclass(frozen=True, eq=False)
 class _Part(Results):
     """The trials of one group."""
 
+    group: Group = field(kw_only=True)
+
     @cached_property
     def groups(self) -> dict[Group, Results]:
-        return {group_of(self.chosen[0]): self} if self.chosen else {}
+        return {self.group: self}
 
 
-def read_results(path: str | Path, *, selection: str = "none") -> Results:
-    """Read the results of a comparison from its directory.
-
-    Args:
-        path: Directory that a comparison wrote.
-        selection: How one candidate per method is chosen, see :class:`Results`.
-
-    Raises:
-        GraphTransplantError: If there are no records.
+def read_results(
+    path: str | Path, *, selection: str = "none", equal_within: float = EQUAL_WITHIN
+) -> Results:
+    """Read the results of a comparison from its directory; see :class:`Results`.
 
     Example:
         >>> read_results("nowhere")
@@ -299,7 +361,7 @@ def read_results(path: str | Path, *, selection: str = "none") -> Results:
     records = RecordStore(directory).read()
     if not records:
         raise GraphTransplantError(f"there are no records in {directory}")
-    return Results(records, selection, directory=directory)
+    return Results(records, selection, directory=directory, equal_within=equal_within)
 
 
 # -------------------------------------------------------------------- one row a trial
@@ -362,53 +424,53 @@ _LEADING = (
     *("data", "model", "layers", "method", "metric", "trials"),
     *("score_mean", "score_std", "score_low", "score_high"),
 )
-_TEXT = ("data", "model", "method", "metric", "chosen", "split")
+_TEXT = ("data", "model", "method", "metric", "chosen", "split", "finding")
 _COMPARED = (
     *("difference", "ci_low", "ci_high", "p_value", "p_holm", "effect", "seconds_mean", "pairs"),
     *("folds", "repeats", "chosen", "split", "label_noise", "train_fraction"),
-    *("detectable", "pairs_needed"),
+    *("detectable", "pairs_needed", "finding"),
 )
 
 
 def _summarised(group: Group, part: Results) -> Iterator[dict[str, Any]]:
-    """The rows of one group, ranked by mean score, with tests against the reference."""
+    """The rows of one group, ranked by mean score, with tests against the reference.
+
+    Classical rivals are a family of tests of their own; the majority is a floor and not tested.
+    """
     frame = part.frame
-    ranked = sorted(part.methods, key=lambda m: (-_whole_mean(frame, m, "score", -math.inf), m))
-    tests = [
-        paired(part, name, part.reference) if name != part.reference else Paired()
-        for name in ranked
-    ]
-    corrected = holm([test.p_value for test in tests])
+    ranked = sorted(part.methods, key=lambda m: (-_whole_mean(frame, m), m))
+    tests: dict[str, dict[str, Any]] = {}
+    for classical in (False, True):
+        names = [n for n in ranked if is_classical(n) == classical]
+        names = [name for name in names if name not in (part.reference, MAJORITY)]
+        found = part._tested(part, [(name, part.reference) for name in names])
+        tests |= dict(zip(names, found, strict=True))
     # Processor time hardly depends on what else the machine does; like is compared with like.
-    timed = frame["processor_seconds"].notna().all()
-    for name, test, p_holm in zip(ranked, tests, corrected, strict=True):
+    network = frame[frame["epochs"].notna()]
+    timed = network["processor_seconds"].notna().all()
+    for name in ranked:
         own = frame[frame["method"] == name]
         first = own.iloc[0]
-        scores = own["score"].dropna().tolist() if own["score"].notna().all() else []
-        low, high = mean_interval(scores, test_to_train=_overlap(own)) or (None, None)
+        scores = own["score"].tolist() if own["score"].notna().all() else []
+        mean = paired_test(scores, test_to_train=_overlap(own))
+        took = own["processor_seconds"] if timed else own["seconds"]
         row = {
             **group._asdict(),
             "method": name,
             "metric": first["metric"],
             "trials": len(own),
-            "score_mean": _mean(scores),
+            "score_mean": mean.difference,
             "score_std": pd.Series(scores).std() if len(scores) > 1 else None,
-            "score_low": low,
-            "score_high": high,
-            "difference": test.difference,
-            "ci_low": test.low,
-            "ci_high": test.high,
-            "p_value": test.p_value,
-            "p_holm": p_holm,
-            "effect": test.effect,
-            "seconds_mean": own["processor_seconds" if timed else "seconds"].mean(),
-            "pairs": test.pairs,
+            "score_low": mean.low,
+            "score_high": mean.high,
+            "pairs": 0,
+            "finding": "",
+            **tests.get(name, {}),
+            "seconds_mean": took.fillna(own["seconds"]).mean(),
             "folds": first["folds"],
             "repeats": own["repeat"].nunique(),
             "chosen": _choice(own),
             "split": first["split"],
-            "detectable": test.detectable,
-            "pairs_needed": test.needed,
         }
         for metric in METRICS:
             if metric in own and own[metric].notna().all():
@@ -420,11 +482,10 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _whole_mean(frame: pd.DataFrame, method: str, column: str, nothing: float) -> float:
-    """Mean of a column, or ``nothing`` unless all trials have it."""
-    values = frame.loc[frame["method"] == method, column]
-    mean = _mean(values.tolist()) if values.notna().all() else None
-    return nothing if mean is None else mean
+def _whole_mean(frame: pd.DataFrame, method: str) -> float:
+    """Mean score, or minus infinity unless all trials have one."""
+    values = frame.loc[frame["method"] == method, "score"]
+    return (_mean(values.tolist()) or 0.0) if values.notna().all() else -math.inf
 
 
 def _overlap(trials: pd.DataFrame) -> float:
@@ -440,24 +501,6 @@ def _overlap(trials: pd.DataFrame) -> float:
     )
 
 
-class Paired(NamedTuple):
-    """One method against another over the folds both have.
-
-    ``detectable`` is the smallest difference that would be found with a probability of 80 %, and
-    ``needed`` the number of pairs at which this difference would: infinite where only more graphs
-    help, ``None`` where nothing can be said.
-    """
-
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p_value: float | None = None
-    effect: float | None = None
-    pairs: int = 0
-    detectable: float | None = None
-    needed: float | None = None
-
-
 def paired(results: Results, method: str, other: str, column: str = "score") -> Paired:
     """Test one method against another over the folds both have, by any column of the frame."""
     frame = results.frame
@@ -466,14 +509,7 @@ def paired(results: Results, method: str, other: str, column: str = "score") -> 
     gaps = (one[column] - two[column]).dropna() if column in frame else pd.Series(dtype=float)
     if gaps.empty:
         return Paired()
-    overlap = _overlap(one.loc[gaps.index])
-    values = gaps.tolist()
-    test = corrected_paired_test(values, test_to_train=overlap)
-    return Paired(
-        test.difference, test.low, test.high, test.p_value, effect_size(values), test.pairs,
-        detectable_difference(values, test_to_train=overlap),
-        pairs_needed(values, test_to_train=overlap),
-    )  # fmt: skip
+    return paired_test(gaps.tolist(), test_to_train=_overlap(one.loc[gaps.index]))
 
 
 def _choice(trials: pd.DataFrame) -> str:

@@ -8,50 +8,35 @@ are never read here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.protocol import Condition, Record, one_split, score
-from graph_transplant.experiments.statistics import mean
+from graph_transplant.format import count, listed
 
 SELECTIONS = ("none", "validation", "nested")
 """How one candidate per method is chosen: not at all, once for all folds, or fold by fold."""
 
-Family = tuple[str, str | None, Condition, str]
-"""Data, model, the condition of training, and the method without its parameters."""
-
 Setup = tuple[int | None, str]
-"""One candidate of a family: its number of layers and the method with its parameters."""
+"""One candidate: its number of layers and the method with its parameters."""
 
 Place = tuple[int, int]
 """Where a trial is tested: repeat and fold."""
 
-Split = tuple[int, int, int]
-"""Where a trial is tested and validated: repeat, fold and inner split."""
-
-Trials = dict[Setup, dict[Split, Record]]
-"""The trials of one family: of each candidate, by repeat, fold and inner split."""
+Trials = Mapping[Setup, Mapping[tuple[int, int, int], Record]]
+"""The trials of each candidate, by repeat, fold and inner split."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One candidate of a family and how it did on validation graphs.
+    """One candidate of a family; ``validation`` is the mean score that the choice looks at.
 
-    Args:
-        data: Name of the data set.
-        model: Name of the convolution.
-        method: The method without its parameters.
-        layers: Number of layers.
-        name: The method with its parameters.
-        validation: Mean validation score over what the choice looks at, or ``None`` where that is
-            nothing: the candidate takes no part, or those that do share no finished fold.
-        trials: Number of trials that mean is taken over.
-        folds: Number of folds it was chosen for.
-        chosen: Whether that is any.
-        label_noise: Share of the training labels that are wrong.
-        train_fraction: Share of the training graphs that are used.
+    It is ``None`` where that is nothing: the candidate takes no part, or those that do share no
+    finished fold. ``folds`` is the number of folds it was chosen for.
     """
 
     data: str
@@ -62,13 +47,17 @@ class Candidate:
     validation: float | None
     trials: int
     folds: int
-    chosen: bool
     label_noise: float = 0.0
     train_fraction: float = 1.0
 
+    @property
+    def chosen(self) -> bool:
+        """Whether it was chosen for any fold."""
+        return self.folds > 0
+
 
 def method_key(name: str) -> str:
-    """Give the method without its parameters.
+    """The method without its parameters.
 
     Example:
         >>> method_key("drop-nodes:ratio=0.4"), method_key("vanilla")
@@ -96,286 +85,197 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
     a candidate that takes part is missing is left out.
 
     A candidate takes part if none of its family has finished more folds (for ``"nested"``: folds
-    with all their inner trials). So a few trials of an unfinished candidate do not cut down the
-    folds that the others are judged on; :func:`left_out` names it.
-
-    Each condition of training (label noise, training fraction) has its own choice, made by the
-    trials of that condition.
-
-    Ties go to fewer layers, then to the shorter name, then to the alphabet. A fold in which a
-    candidate has no validation score (an AUROC without both classes) has no say.
-
-    Args:
-        records: Finished trials.
-        how: One of :data:`SELECTIONS`.
+    with all their inner trials); :func:`left_out` names the others. Ties go to fewer layers, then
+    to the shorter name, then to the alphabet. A fold in which a candidate has no validation score
+    (an AUROC without both classes) has no say.
 
     Returns:
         For ``"none"`` the records as they are. Otherwise copies of the chosen candidates' records
         in which ``method`` is the method without its parameters and ``chosen`` tells ``layers`` and
         ``method`` of the candidate, ordered by family, repeat and fold.
-
-    Raises:
-        GraphTransplantError: If there is no such way, or nested selection is asked of an official
-            split.
-
-    Example:
-        >>> record = {"data": "motifs", "model": "gcs", "layers": 3, "method": "drop-nodes",
-        ...           "repeat": 0, "fold": 0, "settings": {"folds": 5},
-        ...           "validation": {"accuracy": 0.5}}
-        >>> other = record | {"layers": 4, "method": "drop-nodes:ratio=0.4",
-        ...                   "validation": {"accuracy": 0.75}}
-        >>> (best,) = select([record, other], "validation")
-        >>> best["method"], best["chosen"]
-        ('drop-nodes', {'layers': 4, 'method': 'drop-nodes:ratio=0.4'})
     """
     check_choice("select", how, SELECTIONS)
     if how == "none":
         return [record for record in records if record.get("inner", 0) == 0]
     selected = []
-    for (_, _, _, method), trials in _families(records).items():
-        for place, setup in sorted(_choices(trials, how).items()):
-            layers, name = setup
-            chosen = {"layers": layers, "method": name}
-            selected.append(trials[setup][(*place, 0)] | {"method": method, "chosen": chosen})
+    for family in _families(records, how):
+        for place, setup in sorted(family.choices.items()):
+            chosen = dict(zip(("layers", "method"), setup, strict=True))
+            record = family.trials[setup][*place, 0]
+            selected.append(record | {"method": family.method, "chosen": chosen})
     return selected
 
 
 def selection_table(records: Iterable[Record], how: str) -> list[Candidate]:
-    """List every candidate with its mean validation score, and say which were chosen.
+    """Every candidate, from the fewest layers up; none for ``"none"``.
 
     For ``"nested"`` the mean is over all inner trials of the folds that are complete.
-
-    Args:
-        records: Finished trials.
-        how: One of :data:`SELECTIONS`.
-
-    Returns:
-        The candidates by family, within it from the fewest layers up; none for ``"none"``.
-
-    Example:
-        >>> record = {"data": "motifs", "model": "gcs", "layers": 3, "method": "vanilla",
-        ...           "repeat": 0, "fold": 0, "settings": {"folds": 5},
-        ...           "validation": {"accuracy": 0.5}}
-        >>> other = record | {"layers": 4, "validation": {"accuracy": 0.75}}
-        >>> for candidate in selection_table([record, other], "validation"):
-        ...     print(candidate.layers, candidate.validation, candidate.chosen)
-        3 0.5 False
-        4 0.75 True
     """
-    check_choice("select", how, SELECTIONS)
     table = []
-    families = _families(records) if how != "none" else {}
-    for (data, model, condition, method), trials in families.items():
-        places = [*_voting(trials, how).values()]
-        choices = [*_choices(trials, how).values()]
-        for setup in trials:
-            scores = [value for votes in places for value in votes.get(setup, [])]
-            folds = choices.count(setup)
-            layers, name = setup
+    for family in _families(records, how):
+        choices = [*family.choices.values()]
+        for setup in family.trials:
+            scores = [value for votes in family.votes.values() for value in votes.get(setup, [])]
             table.append(
                 Candidate(
-                    data,
-                    model,
-                    method,
-                    layers,
-                    name,
-                    validation=mean(scores),
-                    trials=len(scores),
-                    folds=folds,
-                    chosen=folds > 0,
-                    **condition._asdict(),
+                    family.data, family.model, family.method, *setup,
+                    fmean(scores) if scores else None, len(scores), choices.count(setup),
+                    *family.condition,
                 )
-            )
+            )  # fmt: skip
     return table
 
 
 def left_out(records: Iterable[Record], how: str) -> list[str]:
-    """Say which families, candidates or folds selection passes over as yet, in sentences.
-
-    Args:
-        records: Finished trials.
-        how: One of :data:`SELECTIONS`.
-
-    Example:
-        >>> record = {"data": "motifs", "model": "gcs", "layers": 3, "method": "vanilla",
-        ...           "repeat": 0, "fold": 0, "settings": {"folds": 3},
-        ...           "validation": {"accuracy": 0.5}}
-        >>> deeper = record | {"layers": 5}
-        >>> for sentence in left_out([record, record | {"fold": 1}, deeper], "validation"):
-        ...     print(sentence)
-        gcs: vanilla with 5 layers has 1 of 3 folds and takes no part in the selection.
-        vanilla with gcs is chosen on 2 of 3 folds.
-    """
-    check_choice("select", how, SELECTIONS)
-    sentences: list[str] = []
-    families = _families(records) if how != "none" else {}
-    for (_, model, condition, method), trials in families.items():
-        settings = _settings(trials)
-        official = one_split(settings)
-        who = f"{method} with {model}" if model else method
-        repeats = len({repeat for repeat, _ in _places(trials)})
-        expected = repeats if official else repeats * settings["folds"]
-        unit = "runs" if official else "folds"
-        entrants = _entrants(trials, how)
-        said = list(_without_part(model, trials, entrants, how, f"{expected} {unit}"))
-        voting, chosen = len(_voting(trials, how)), len(_choices(trials, how))
-        if how == "nested":
-            missing = expected - chosen
-            if missing:
-                verb, whose = ("is", "its") if missing == 1 else ("are", "their")
-                said.append(
-                    f"{who}: {missing} of {expected} folds {verb} left out, "
-                    f"{whose} inner trials are not all finished."
-                )
-        elif not chosen:
-            part = " that take part" if len(entrants) < len(trials) else ""
-            said.append(
-                f"{who} is left out: there is no {unit[:-1]} that all of its "
-                f"{len(entrants)} candidates{part} have finished."
-            )
-        elif len(trials) > 1 and voting < expected:
-            said.append(f"{who} is chosen on {voting} of {expected} {unit}.")
-        sentences += [condition.sentence(text) for text in said]
-    return sentences
+    """Say which families, candidates or folds selection passes over as yet, in sentences."""
+    return [
+        family.condition.sentence(text)
+        for family in _families(records, how)
+        for text in family.left_out()
+    ]
 
 
-def _without_part(
-    model: str | None, trials: Trials, entrants: Trials, how: str, expected: str
-) -> Iterator[str]:
-    """Name the candidates that take no part, those with the same number of folds together."""
-    names: dict[int, list[str]] = {}
-    for setup, finished in trials.items():
-        if setup not in entrants:
-            layers, name = setup
-            if layers is not None:
-                name += f" with {layers} layer{'s' if layers != 1 else ''}"
-            names.setdefault(len(_covered(finished, trials, how)), []).append(name)
-    what = "all inner trials of " if how == "nested" else ""
-    for count, (*first, last) in sorted(names.items()):
-        who = f"{', '.join(first)} and {last} have" if first else f"{last} has"
-        verb = "take" if first else "takes"
-        where = f"{model}: " if model else ""
-        yield f"{where}{who} {what}{count} of {expected} and {verb} no part in the selection."
-
-
-def _families(records: Iterable[Record]) -> dict[Family, Trials]:
+def _families(records: Iterable[Record], how: str) -> list[_Family]:
     """Sort records by family and candidate, candidates in the order in which ties are broken."""
-    families: dict[Family, Trials] = {}
-    for record in records:
-        method = method_key(record["method"])
-        family = (record["data"], record.get("model"), Condition.of(record), method)
+    check_choice("select", how, SELECTIONS)
+    found: dict[Any, dict[Setup, dict[tuple[int, int, int], Record]]] = {}
+    for record in records if how != "none" else ():
+        key = (record["data"], record.get("model"), Condition.of(record))
         setup = (record.get("layers"), record["method"])
-        place = (record["repeat"], record["fold"], record.get("inner", 0))
-        families.setdefault(family, {}).setdefault(setup, {})[place] = record
-    return {
-        family: dict(sorted(trials.items(), key=lambda item: _simplest(item[0])))
-        for family, trials in sorted(families.items(), key=lambda item: _order(item[0]))
-    }
+        split = (record["repeat"], record["fold"], record.get("inner", 0))
+        family = found.setdefault((*key, method_key(record["method"])), {})
+        family.setdefault(setup, {})[split] = record
+    families = [
+        _Family(data, model, condition, method, how, dict(sorted(own.items(), key=_simplest)))
+        for (data, model, condition, method), own in found.items()
+    ]
+    return sorted(families, key=lambda f: (f.data, f.model or "", f.condition.order, f.method))
 
 
-def _order(family: Family) -> tuple[str, str, tuple[float, float], str]:
-    data, model, condition, method = family
-    return data, model or "", condition.order, method
-
-
-def _simplest(setup: Setup) -> tuple[int, int, str]:
-    layers, name = setup
+def _simplest(item: tuple[Setup, object]) -> tuple[int, int, str]:
+    layers, name = item[0]
     return layers or 0, len(name), name
 
 
-def _places(trials: Trials) -> list[Place]:
-    """List every repeat and fold in which some candidate of the family has been tested."""
-    return sorted({place[:2] for finished in trials.values() for place in finished})
+@dataclass(frozen=True)
+class _Family:
+    data: str
+    model: str | None
+    condition: Condition
+    method: str
+    how: str
+    trials: Trials
 
-
-def _covered(finished: Mapping[Split, Record], trials: Trials, how: str) -> set[Place]:
-    """Find the repeats and folds in which a candidate has all that selection looks at."""
-    inner = _inner_splits(trials, how)
-    return {
-        (repeat, fold)
-        for repeat, fold, _ in finished
-        if all((repeat, fold, number) in finished for number in inner)
-    }
-
-
-def _entrants(trials: Trials, how: str) -> Trials:
-    """Keep the candidates that have finished as many folds as any of their family."""
-    counts = {setup: len(_covered(finished, trials, how)) for setup, finished in trials.items()}
-    most = max(counts.values())
-    return {setup: trials[setup] for setup in trials if counts[setup] == most}
-
-
-def _voting(trials: Trials, how: str) -> dict[Place, dict[Setup, list[float]]]:
-    """Collect the validation scores of all candidates that take part, fold by fold.
-
-    Returns:
-        For each fold that has a say, the scores of each of them, the same number of each.
-    """
-    found = {}
-    trials = _entrants(trials, how)
-    for repeat, fold in _places(trials):
-        splits = [(repeat, fold, inner) for inner in _inner_splits(trials, how)]
-        if not all(split in finished for finished in trials.values() for split in splits):
-            continue
-        scored = [
-            votes
-            for split in splits
-            if (votes := _scores([finished[split] for finished in trials.values()])) is not None
-        ]
-        if scored:
-            columns = zip(*scored, strict=True)
-            found[repeat, fold] = {
-                setup: list(column) for setup, column in zip(trials, columns, strict=True)
-            }
-    return found
-
-
-def _inner_splits(trials: Trials, how: str) -> range:
-    if how == "validation":
-        return range(1)
-    settings = _settings(trials)
-    if one_split(settings):
-        kind = f"a{'n' if settings['split'] == 'official' else ''} {settings['split']} split"
-        raise GraphTransplantError(
-            f"`select` is 'nested', which needs folds, but the trials are of {kind}: its "
-            "validation graphs are nobody's test graphs, choose 'validation'"
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Those of all its records."""
+        settings: dict[str, Any] = next(
+            record["settings"] for own in self.trials.values() for record in own.values()
         )
-    return range(settings["folds"] - 1)
+        return settings
 
+    @cached_property
+    def inner(self) -> range:
+        """The inner splits that the choice looks at."""
+        if self.how == "validation":
+            return range(1)
+        if one_split(self.settings):
+            raise GraphTransplantError(
+                f"`select` is 'nested', which needs folds, but these are trials of one "
+                f"{self.settings['split']} split: its validation graphs are nobody's test graphs, "
+                "choose 'validation'"
+            )
+        return range(self.settings["folds"] - 1)
 
-def _settings(trials: Trials) -> dict[str, Any]:
-    """Give the settings of a family, which all of its records share."""
-    settings: dict[str, Any] = next(
-        record["settings"] for finished in trials.values() for record in finished.values()
-    )
-    return settings
-
-
-def _scores(records: Sequence[Record]) -> list[float] | None:
-    """Give the validation score of every record, or nothing unless all have one."""
-    values = [score(record, "validation") for record in records]
-    found = [value for value in values if value is not None]
-    return found if len(found) == len(values) else None
-
-
-def _choices(trials: Trials, how: str) -> dict[Place, Setup]:
-    """Choose a candidate for every repeat and fold that one can be chosen for."""
-    voting = _voting(trials, how)
-    if how == "nested":
-        return {place: _best(votes) for place, votes in voting.items()}
-    if not voting:
-        return {}
-    best = _best(
-        {
-            setup: [value for votes in voting.values() for value in votes[setup]]
-            for setup in _entrants(trials, how)
+    @cached_property
+    def covered(self) -> dict[Setup, set[Place]]:
+        """Of each candidate, the repeats and folds in which it has all that the choice needs."""
+        return {
+            setup: {
+                (repeat, fold)
+                for repeat, fold, _ in own
+                if all((repeat, fold, number) in own for number in self.inner)
+            }
+            for setup, own in self.trials.items()
         }
-    )
-    return {(repeat, fold): best for repeat, fold, inner in trials[best] if inner == 0}
+
+    @cached_property
+    def entrants(self) -> list[Setup]:
+        """The candidates that have finished as many folds as any."""
+        most = max(map(len, self.covered.values()))
+        return [setup for setup in self.trials if len(self.covered[setup]) == most]
+
+    @cached_property
+    def votes(self) -> dict[Place, dict[Setup, list[float]]]:
+        """The validation scores of all that take part, of each fold that has a say."""
+        found = {}
+        for place in sorted(set.intersection(*(self.covered[setup] for setup in self.entrants))):
+            values = [
+                [score(self.trials[setup][*place, number], "validation") for setup in self.entrants]
+                for number in self.inner
+            ]
+            # A split in which one has no score has no say.
+            whole = [[v for v in row if v is not None] for row in values if None not in row]
+            if whole:
+                columns = map(list, zip(*whole, strict=True))
+                found[place] = dict(zip(self.entrants, columns, strict=True))
+        return found
+
+    @cached_property
+    def choices(self) -> dict[Place, Setup]:
+        """The candidate of every repeat and fold that one can be chosen for."""
+        if self.how == "nested":
+            return {place: _best(votes) for place, votes in self.votes.items()}
+        if not self.votes:
+            return {}
+        every = self.votes.values()
+        best = _best({s: [value for votes in every for value in votes[s]] for s in self.entrants})
+        return {(repeat, fold): best for repeat, fold, inner in self.trials[best] if inner == 0}
+
+    def left_out(self) -> Iterator[str]:
+        """What the choice passes over as yet."""
+        places = {split[:2] for own in self.trials.values() for split in own}
+        repeats = len({repeat for repeat, _ in places})
+        official = one_split(self.settings)
+        unit = "run" if official else "fold"
+        expected = repeats if official else repeats * self.settings["folds"]
+        who = f"{self.method} with {self.model}" if self.model else self.method
+        yield from self._without_part(f"{expected} {unit}s")
+        missing = expected - len(self.choices)
+        if self.how == "nested" and missing:
+            verb, whose = ("is", "its") if missing == 1 else ("are", "their")
+            yield (
+                f"{who}: {missing} of {expected} folds {verb} left out, {whose} inner trials are "
+                "not all finished."
+            )
+        elif not self.choices:
+            part = " that take part" if len(self.entrants) < len(self.trials) else ""
+            yield (
+                f"{who} is left out: there is no {unit} that all of its {len(self.entrants)} "
+                f"candidates{part} have finished."
+            )
+        elif self.how == "validation" and len(self.trials) > 1 and len(self.votes) < expected:
+            yield f"{who} is chosen on {len(self.votes)} of {expected} {unit}s."
+
+    def _without_part(self, expected: str) -> Iterator[str]:
+        """Name the candidates that take no part, those with the same number of folds together."""
+        names: dict[int, list[str]] = {}
+        for setup in self.trials:
+            if setup not in self.entrants:
+                layers, name = setup
+                depth = "" if layers is None else f" with {count(layers, 'layer')}"
+                names.setdefault(len(self.covered[setup]), []).append(name + depth)
+        what = "all inner trials of " if self.how == "nested" else ""
+        where = f"{self.model}: " if self.model else ""
+        for number, those in sorted(names.items()):
+            have, take = ("have", "take") if len(those) > 1 else ("has", "takes")
+            yield (
+                f"{where}{listed(those)} {have} {what}{number} of {expected} and {take} no part in "
+                "the selection."
+            )
 
 
-def _best(votes: Mapping[Setup, Sequence[float]]) -> Setup:
-    """Give the candidate with the highest mean; of equals the first, which is the simplest."""
+def _best(votes: Mapping[Setup, list[float]]) -> Setup:
+    """The candidate with the highest mean; of equals the first, which is the simplest."""
     # Rounded, lest the order of a sum's rounding errors break what is a tie.
-    means = {setup: round(mean(values) or 0.0, 12) for setup, values in votes.items()}
-    return max(means, key=lambda setup: means[setup])
+    return max(votes, key=lambda setup: round(fmean(votes[setup]), 12))

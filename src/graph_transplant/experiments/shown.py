@@ -74,14 +74,6 @@ class Mixture:
         method: The method that made it.
         data: Name of the data set.
         note: Where the saliency was read, and which graphs are shown.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> from graph_transplant.models import mixtures
-        >>> store = gt.load("motifs", graphs=60)
-        >>> found = mixtures(store, method="transplant-dp", count=2, epochs=1, hidden=8)
-        >>> len(found), 0 <= found[0].weight <= 1
-        (2, True)
     """
 
     source: Part
@@ -142,13 +134,7 @@ KINDS: Final[Mapping[str, type[Example]]] = {
 
 
 def write_example(example: Example) -> dict[str, Any]:
-    """Write an example for a record.
-
-    Example:
-        >>> graph = Structure(("C", "O"), ((0, 1),), (), molecule=True, directed=False)
-        >>> read_example(write_example(Made(graph, "toxic"))).label
-        'toxic'
-    """
+    """Write an example for a record."""
     kind = next(name for name, cls in KINDS.items() if isinstance(example, cls))
     record = {"kind": kind, **to_record(example)}
     # What kind of graph it is stands there once, not for each part.
@@ -158,18 +144,7 @@ def write_example(example: Example) -> dict[str, Any]:
 
 
 def read_example(record: Any) -> Example:
-    """Parse one of the ``examples`` of a trial's record.
-
-    Raises:
-        GraphTransplantError: If it is malformed, saying what is wrong.
-
-    Example:
-        >>> read_example({"kind": "virtual", "names": ["C", 7]})
-        Traceback (most recent call last):
-        ...
-        graph_transplant.errors.GraphTransplantError: an example in a record is damaged: field \
-`names[1]` must be text, got 7
-    """
+    """Parse one of the ``examples`` of a trial's record; raise if it is malformed."""
     try:
         kind = check_choice("kind", from_record({"kind": str}, record)["kind"], KINDS)
         flags = {flag: record[flag] for flag in _FLAGS if flag in record}

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from graph_transplant.analysis import no_better_than_random
+from graph_transplant.classical import CLASSICAL
 from graph_transplant.experiments.protocol import Condition, Record, Trial, score
-from graph_transplant.experiments.selection import left_out
+from graph_transplant.experiments.selection import left_out, method_key
+from graph_transplant.experiments.statistics import Paired
 from graph_transplant.format import count, listed, p_words, percent, points
-from graph_transplant.metrics import METRICS
+from graph_transplant.metrics import METRICS, no_better_than_random
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.results import Group, Results
@@ -20,13 +21,41 @@ if TYPE_CHECKING:
 SIGNIFICANT = 0.05
 """A corrected p-value below this is called a difference."""
 
+EQUAL_WITHIN = 0.01
+"""Methods whose difference lies within this, with its whole interval, are practically equal."""
+
 FEW_PAIRS = 5
 """Below this many pairs a verdict is worded as a hint."""
 
 NEAR_MAJORITY = 0.02
 """A score this close to that of always saying the largest class is named."""
 
+MAJORITY = "majority"
+"""The floor: always saying the largest class."""
+
 Row = dict[str, Any]
+
+
+def is_classical(method: str) -> bool:
+    """Whether a method is a classical rival, without a network."""
+    return method_key(method) in CLASSICAL
+
+
+def finding(test: Paired, p_holm: float | None, equal_within: float) -> str:
+    """What a test says: better, worse, equal or unclear; empty where nothing was tested.
+
+    Example:
+        >>> small = Paired(0.002, -0.001, 0.005, p_value=0.1)
+        >>> finding(small, 0.1, 0.01), finding(small, 0.1, 0.001)
+        ('equal', 'unclear')
+    """
+    if test.difference is None or test.low is None or test.high is None or p_holm is None:
+        return ""
+    if -equal_within <= test.low and test.high <= equal_within:
+        return "equal"
+    if p_holm < SIGNIFICANT:
+        return "better" if test.difference > 0 else "worse"
+    return "unclear"
 
 
 @dataclass(frozen=True)
@@ -35,65 +64,83 @@ class Verdict:
 
     Attributes:
         kind: ``"better"`` when a method beats the reference, ``"worse"`` when one is worse and none
-            better, ``"none"`` when nothing differs significantly, ``"open"`` when nothing was
-            tested.
+            better, ``"equal"`` when all are practically equal to it, ``"none"`` when that cannot be
+            told, ``"open"`` when nothing was tested.
         headline: The finding in a few words.
         sentence: The finding with its evidence.
         clause: The finding as a part of a longer sentence.
         best: The method that beats the reference, if any.
+        winner: The classical rival that beats every network, else ``best``.
         compared: Whether there is a reference and another method.
         next: What would settle it, in words; empty where it is settled.
     """
 
-    kind: Literal["better", "worse", "none", "open"]
+    kind: Literal["better", "worse", "equal", "none", "open"]
     headline: str
     sentence: str
     clause: str
     best: str | None = None
+    winner: str | None = None
     compared: bool = True
     next: str = ""
 
 
-def verdict_of(group: Group, rows: Sequence[Row], reference: str) -> Verdict:
+def verdict_of(
+    group: Group, rows: Sequence[Row], reference: str, rivals: Sequence[Row], equal_within: float
+) -> Verdict:
     """Word the finding of one group.
 
     A method is said to beat the reference only when the p-value after Holm's correction is below
-    0.05; otherwise the largest difference is named together with the interval it may lie in.
+    0.05 and the difference is not within ``equal_within``; otherwise the largest difference is
+    named together with the interval it may lie in.
+
+    Args:
+        group: What is compared.
+        rows: The methods, the best first.
+        reference: The method that the others are compared with.
+        rivals: The methods with a network against the best classical rival.
+        equal_within: How far apart practically equal methods may be.
     """
-    verdict = _verdict(group.data, rows, reference)
+    own = [row for row in rows if not is_classical(row["method"])] or rows
+    unit = METRICS[rows[0]["metric"]].word
+    unit = "points" if unit == "accuracy" else f"points of {unit}"
+    verdict = _verdict(group.data, own, reference, unit, equal_within)
+    if rivals and rivals[0]["difference"] is not None:
+        verdict = _beside_rivals(group.data, verdict, rows, rivals, reference)
+    tested = [row for row in (*own, *rivals) if row.get("finding")]
+    sentence = f"{verdict.sentence}.{_few(tested, _unit(rows[0])) if tested else ''}"
     condition = group.condition
-    if not condition.words:
-        return verdict
     return replace(
         verdict,
         headline=condition.sentence(verdict.headline),
-        sentence=condition.sentence(verdict.sentence),
-        clause=f"{condition.words}, {verdict.clause}",
+        sentence=condition.sentence(sentence),
+        clause=f"{condition.words}, {verdict.clause}" if condition.words else verdict.clause,
     )
 
 
-def _verdict(data: str, rows: Sequence[Row], reference: str) -> Verdict:
+def _verdict(
+    data: str, rows: Sequence[Row], reference: str, unit: str, equal_within: float
+) -> Verdict:
     metric = METRICS[rows[0]["metric"]].word
-    best = rows[0]
+    best, name = rows[0], rows[0]["method"]
     reached = percent(best["score_mean"], unit=True)
+    trials = count(best["trials"], "trial")
     if len(rows) == 1:
-        name = best["method"]
         return Verdict(
             "open",
             f"{name} reaches {reached} on {data}",
-            f"{name} reaches a mean {metric} of {reached} on {data} over "
-            f"{count(best['trials'], 'trial')}; there is no other method to compare it with.",
+            f"{name} reaches a mean {metric} of {reached} on {data} over {trials}; there is no "
+            "other method to compare it with",
             f"{name} is alone on {data}",
             compared=False,
         )
     if reference not in [row["method"] for row in rows]:
-        headline = f"{best['method']} has the highest {metric} on {data}"
+        headline = f"{name} has the highest {metric} on {data}"
         return Verdict(
             "open",
             headline,
-            f"{best['method']} has the highest mean {metric} on {data}, {reached} over "
-            f"{count(best['trials'], 'trial')}; without {reference} among the methods no "
-            "difference is tested.",
+            f"{name} has the highest mean {metric} on {data}, {reached} over {trials}; without "
+            f"{reference} among the methods no difference is tested",
             headline,
             compared=False,
         )
@@ -102,18 +149,14 @@ def _verdict(data: str, rows: Sequence[Row], reference: str) -> Verdict:
         return Verdict(
             "open",
             f"Nothing to compare yet on {data}",
-            f"No method shares a finished {_unit(best)} with {reference} on {data} yet.",
+            f"No method shares a finished {_unit(best)} with {reference} on {data} yet",
             f"there is nothing to compare yet on {data}",
         )
-    tested = [row for row in compared if row["p_value"] is not None]
-    unit = "points" if best["metric"] == "accuracy" else f"points of {metric}"
-    if not tested:
+    family = sum(bool(row["finding"]) for row in compared)
+    if not family:
         return _untested(data, compared, reference, metric, unit)
-    significant = [row for row in tested if row["p_holm"] < SIGNIFICANT]
-    better = sorted((r for r in significant if r["difference"] > 0), key=_gain, reverse=True)
-    worse = sorted((r for r in significant if r["difference"] < 0), key=_gain)
-    hint = _few(compared)
-    family = len(tested)
+    better = sorted((r for r in compared if r["finding"] == "better"), key=_gain, reverse=True)
+    worse = sorted((r for r in compared if r["finding"] == "worse"), key=_gain)
     after = " after Holm" if family > 1 else ""
     if better:
         top = better[0]
@@ -129,9 +172,8 @@ def _verdict(data: str, rows: Sequence[Row], reference: str) -> Verdict:
             for row in worse
         ]
         clause = f"{headline}, {p_words(top['p_holm'])}{after}"
-        return Verdict(
-            "better", headline, "; ".join(parts) + "." + hint, clause, best=top["method"]
-        )
+        won = top["method"]
+        return Verdict("better", headline, "; ".join(parts), clause, best=won, winner=won)
     if worse:
         parts = [
             f"{row['method']} is worse than {reference} on {data} by {-_gain(row):.1f} {unit} "
@@ -142,40 +184,63 @@ def _verdict(data: str, rows: Sequence[Row], reference: str) -> Verdict:
         return Verdict(
             "worse",
             f"No method beats {reference} on {data}",
-            f"No method beats {reference}; {'; '.join(parts)}.{hint}",
+            f"No method beats {reference}; {'; '.join(parts)}",
             f"no method helps on {data}, {last['method']} is worse by {-_gain(last):.1f} {unit}, "
             f"{p_words(last['p_holm'])}{after}",
         )
-    return _undecided(data, compared, reference, unit, family)
+    equal = [row for row in compared if row["finding"] == "equal"]
+    if len(equal) == len(compared):
+        return _equal(data, equal, reference, unit, equal_within)
+    return _undecided(data, compared, equal, reference, unit, family)
 
 
 def _untested(
     data: str, compared: Sequence[Row], reference: str, metric: str, unit: str
 ) -> Verdict:
     largest = max(compared, key=lambda row: abs(row["difference"]))
-    pairs = largest["pairs"]
+    pairs, name = largest["pairs"], largest["method"]
     reason = (
         "one pair of trials shows no spread to judge it by"
         if pairs == 1
         else f"all {pairs} {_unit(largest)}s show the same difference, so there is no spread to "
         "judge it by"
     )
-    name = largest["method"]
     apart = f"{name} and {reference} are {points(largest['difference'])} {unit} apart on {data}"
     if largest["difference"] == 0:
         apart = f"{name} and {reference} have the same {metric} on {data}"
+    nothing = f"o difference can be tested on {data}"
+    return Verdict("open", f"N{nothing}", f"{apart}; {reason}", f"n{nothing}")
+
+
+def _equal(
+    data: str, rows: Sequence[Row], reference: str, unit: str, equal_within: float
+) -> Verdict:
+    largest = max(rows, key=lambda row: abs(row["difference"]))
+    alone = len(rows) == 1
+    who = f"{largest['method']} is" if alone else "all methods are"
+    clause = f"{who} practically equal to {reference} on {data}"
+    headline = clause if alone else f"A{clause[1:]}"
+    which = "the difference is" if alone else f"the largest difference, {largest['method']}’s, is"
+    margin = f"{100 * equal_within:g} {'point' if equal_within == 0.01 else 'points'}"
     return Verdict(
-        "open",
-        f"No difference can be tested on {data}",
-        f"{apart}; {reason}.",
-        f"no difference can be tested on {data}",
+        "equal",
+        headline,
+        f"{headline}: {which} {points(largest['difference'])} {unit}, and its whole 95 % interval, "
+        f"{points(largest['ci_low'])} to {points(largest['ci_high'])}, lies within ±{margin}",
+        clause,
     )
 
 
 def _undecided(
-    data: str, compared: Sequence[Row], reference: str, unit: str, family: int
+    data: str,
+    compared: Sequence[Row],
+    equal: Sequence[Row],
+    reference: str,
+    unit: str,
+    family: int,
 ) -> Verdict:
-    largest = max(compared, key=lambda row: abs(row["difference"]))
+    unsure = [row for row in compared if row not in equal]
+    largest = max(unsure, key=lambda row: abs(row["difference"]))
     name = largest["method"]
     alone = len(compared) == 1
     headline = f"{f'{name} does not differ' if alone else 'No method differs'} significantly from"
@@ -193,14 +258,59 @@ def _undecided(
             f", with anything from {points(largest['ci_low'])} to {points(largest['ci_high'])} "
             f"plausible ({_evidence(largest, family)})"
         )
+    if equal:
+        names = listed([row["method"] for row in equal])
+        sentence += f"; {names} {'is' if len(equal) == 1 else 'are'} practically equal to it"
     subject = f"{name} does not help" if alone else "no method helps"
     return Verdict(
         "none",
         headline,
-        sentence + "." + _few(compared),
+        sentence,
         f"{subject} significantly on {data}",
         next=_what_next(largest, unit),
     )
+
+
+def _beside_rivals(
+    data: str, verdict: Verdict, rows: Sequence[Row], against: Sequence[Row], reference: str
+) -> Verdict:
+    """Add whether a network beats the best classical rival."""
+    better = [row for row in against if row["finding"] == "better"]
+    top = (better or against)[0]
+    name, rival = top["method"], CLASSICAL[method_key(top["rival"])].words
+    own = next(row for row in rows if row["method"] == top["rival"])
+    beaten = own["finding"] == "better"
+    many = {1: f"{name} does not beat", 2: "neither beats"}.get(len(against), "none of them beats")
+    numbers = _numbers(top)
+    if top["finding"] == "better":
+        text = f"{name}{' also' if name == verdict.best else ''} beats {rival}"
+    elif top["finding"] == "worse":
+        text = f"{many} {rival}"
+    elif top["finding"] == "equal":
+        text = f"{name} is practically equal to {rival}"
+    elif beaten and name != reference:
+        text = f"{rival} beats {reference} by {_gain(own):.1f}"
+        numbers = (
+            f"({p_words(own['p_holm'])}), and whether it beats {name} cannot be told {numbers}"
+        )
+    else:
+        text = f"it cannot be told whether {name} beats {rival}"
+    lost = top["finding"] == "worse" or (top["finding"] == "unclear" and beaten)
+    winner = top["rival"] if lost else verdict.winner
+    if len(against) == 1:
+        place = f"{text} on {data}"
+        return Verdict("open", place, f"{place} {numbers}", place, winner=winner)
+    return replace(
+        verdict,
+        headline=f"{verdict.headline}; {text}",
+        sentence=f"{verdict.sentence}; {text} {numbers}",
+        clause=f"{verdict.clause}; {text}",
+        winner=winner,
+    )
+
+
+def _numbers(row: Row) -> str:
+    return f"({points(row['difference'])}, {p_words(row['p_holm'])})"
 
 
 def _what_next(row: Row, unit: str) -> str:
@@ -256,17 +366,24 @@ def headline(found: Mapping[Group, Verdict], reference: str) -> str:
     parts += [count(networks, "model")] if networks > 1 else []
     parts += [count(conditions, "condition")] if conditions > 1 else []
     over = f"({', '.join(parts)})"
+    rivals = [one.winner for one in found.values() if one.winner and is_classical(one.winner)]
+    names = list(dict.fromkeys(CLASSICAL[method_key(name)].words for name in rivals))
+    lost = f"; {listed(names)} beat every network in {len(rivals)} of {len(found)}" if names else ""
+    lost = lost.replace(" beat ", " beats ") if len(names) == 1 else lost
     better = [one for one in found.values() if one.kind == "better"]
     if better:
         who = listed(list(dict.fromkeys(one.best for one in better if one.best)))
         verb = "beats" if len({one.best for one in better}) == 1 else "beat"
         where = "everywhere" if len(better) == len(found) else f"in {len(better)} of {len(found)}"
-        return f"{who} {verb} {reference}{on} {where} {over}"
-    if any(one.kind == "worse" for one in found.values()):
-        return f"No method beats {reference}{on} {over}"
-    if all(one.kind == "none" for one in found.values()):
-        return f"No method differs significantly from {reference}{on} {over}"
-    return f"{listed(parts)} compared{on}"
+        return f"{who} {verb} {reference}{on} {where} {over}{lost}"
+    kinds = {one.kind for one in found.values()}
+    if "worse" in kinds:
+        return f"No method beats {reference}{on} {over}{lost}"
+    if kinds == {"equal"}:
+        return f"All methods are practically equal to {reference}{on} {over}{lost}"
+    if kinds <= {"equal", "none"}:
+        return f"No method differs significantly from {reference}{on} {over}{lost}"
+    return f"{listed(parts)} compared{on}{lost}"
 
 
 # -------------------------------------------------------------------- bad news and caveats
@@ -327,7 +444,7 @@ def _near_majority(results: Results) -> Iterator[str]:
             continue
         share = sum(known) / len(known)
         means = part.frame.groupby("method")["accuracy"].mean()
-        near = [name for name, value in means.items() if value < share + NEAR_MAJORITY]
+        near = [n for n, value in means.items() if value < share + NEAR_MAJORITY and n != MAJORITY]
         if near:
             yield (
                 f"{_place(results, group)}{listed(sorted(near))} hardly "
@@ -345,13 +462,11 @@ def _worse_calibration(results: Results) -> Iterator[str]:
             continue
         means = part.frame.groupby("method")["ece"].mean()
         for name in part.methods:
-            test = paired(part, name, part.reference, "ece") if name != part.reference else None
-            if (
-                test
-                and test.p_value is not None
-                and test.p_value < SIGNIFICANT
-                and ((test.difference or 0) > 0)
-            ):
+            if name == part.reference or is_classical(name):
+                continue
+            test = paired(part, name, part.reference, "ece")
+            worse = (test.difference or 0) > 0
+            if worse and test.p_value is not None and test.p_value < SIGNIFICANT:
                 yield (
                     f"{_place(results, group)}Calibration gets worse with {name}: ECE "
                     f"{means[name]:.3f} instead of {means[part.reference]:.3f} "
@@ -435,8 +550,8 @@ def _evidence(row: Row, family: int) -> str:
     return f"{p_words(row['p_holm'])}{correction}, {runs}"
 
 
-def _few(rows: Sequence[Row]) -> str:
-    pairs, unit = min(row["pairs"] for row in rows), _unit(rows[0])
+def _few(rows: Sequence[Row], unit: str) -> str:
+    pairs = min(row["pairs"] for row in rows)
     if pairs >= FEW_PAIRS:
         return ""
     return (

@@ -38,25 +38,19 @@ class Chart:
 
     Attributes:
         title: Its heading.
-        caption: How to read it, or a function of the results that says so.
-        draw: Takes results and axes (``None`` for a new figure); returns the axes, or ``None``
-            where there is nothing to draw.
-        data: The numbers that are drawn.
+        caption: How to read it, or a function of the results and the numbers that says so.
+        draw: Takes results, the numbers and axes (``None`` for a new figure); returns the axes, or
+            ``None`` where there is too little to draw.
+        data: The numbers that are drawn; none for nothing to draw.
         group: Heading under which it stands on a page; none for the main charts.
         every: What it is drawn for: every ``"group"`` of results (data, model, layers and
             condition), every ``"network"`` (all conditions of one), or all ``"data sets"``.
         value: Column of the numbers in words.
         form: How these are written.
-
-    Example:
-        >>> mine = Chart("Mine", "How to read it.", lambda results, ax=None: None,
-        ...              lambda results: results.frame)
-        >>> mine.group, mine.every
-        ('', 'group')
     """
 
     title: str
-    caption: str | Callable[[Any], str]
+    caption: str | Callable[[Any, pd.DataFrame], str]
     draw: Callable[..., Drawing]
     data: Callable[[Any], pd.DataFrame]
     group: str = ""
@@ -64,33 +58,31 @@ class Chart:
     value: str = "mean"
     form: Callable[[float], str] = exact_share
 
+    def plot(self, results: Any, ax: Axes | None = None) -> Drawing:
+        """Draw it, or give ``None`` where the results have no numbers for it."""
+        table = self.data(results)
+        return None if table.empty else self.draw(results, table, ax)
 
-def _forest_caption(results: Results) -> str:
-    return (
+
+def _forest_caption(results: Results, table: pd.DataFrame) -> str:
+    text = (
         f"Large dots are mean differences to {results.reference}, bars their 95 % intervals, small "
         f"dots single {fold_word(results)}s. A filled dot differs significantly, a hollow one does "
         "not."
     )
+    if results.equal_within:
+        text += f" Bars within the grey band, ±{100 * results.equal_within:g}, are practically "
+        text += f"equal to {results.reference}."
+    return text
 
 
-def _scores_caption(results: Results) -> str:
+def _scores_caption(results: Results, table: pd.DataFrame) -> str:
     place = fold_word(results)
-    mean = (
-        f" The dashed line is {results.reference}’s mean."
-        if results.reference in results.methods
-        else ""
-    )
+    there = results.reference in results.methods
+    mean = f" The dashed line is {results.reference}’s mean." if there else ""
     return (
         f"One dot per {place}, the thick stroke is the mean. Thin lines join the same {place}: it "
         f"counts whether they lean the same way.{mean}"
-    )
-
-
-def _learning_caption(results: Results) -> str:
-    return (
-        f"{capital(word(results))} on the validation graphs by epoch, mean over the trials that "
-        "trained that long, drawn as long as half of them did."
-        + charts.grey(results, charts.learning_data(results))
     )
 
 
@@ -101,14 +93,13 @@ _MOTIF = (
 )
 
 
-def _reliability_caption(results: Results) -> str:
+def _reliability_caption(results: Results, table: pd.DataFrame) -> str:
     several = any(record.get("task") == "multilabel" for record in results.chosen)
     what = (
         "labels that are predicted correctly, each label of a test graph by itself,"
         if several
         else "test graphs that are classified correctly"
     )
-    scaled = not results.long("reliability_calibrated").empty
     return (
         f"Share of {what} against the confidence stated, in 15 bins pooled over trials; on the "
         "dashed diagonal confidence is honest, below it the model is too sure. Larger dots are "
@@ -116,14 +107,14 @@ def _reliability_caption(results: Results) -> str:
         + (
             "Hollow dots: after temperature scaling on the validation graphs. ECE is the "
             "calibration error before → after, mean over trials."
-            if scaled
+            if table["stage"].nunique() > 1
             else "ECE is the calibration error, mean over trials."
         )
     )
 
 
-def _robustness_caption(results: Results) -> str:
-    table, rows = studies.robustness_data(results), results.long("attacked")
+def _robustness_caption(results: Results, table: pd.DataFrame) -> str:
+    rows = results.long("attacked")
     models = rows["model"][rows["removals_only"].eq(True)] if "removals_only" in rows else ()
     series = set(table["series"])
     return (
@@ -142,21 +133,34 @@ def _robustness_caption(results: Results) -> str:
     )
 
 
-def _saliency_caption(kind: str, done: str, moves: str) -> Callable[[Results], str]:
-    def caption(results: Results) -> str:
-        return (
+def _saliency(title: str, kind: str, done: str, moves: str) -> Chart:
+    return Chart(
+        title,
+        lambda results, table: (
             f"Probability of the predicted class as nodes are {done}, the most salient first, "
-            "ordered by the norm of the gradient of the predicted class: the faster it "
-            f"{moves}, the better saliency finds what the model looks at. Dashed: in random order. "
-            + _BAND
-            + charts.grey(results, studies.saliency_data(results, kind))
-        )
+            f"ordered by the norm of the gradient of the predicted class: the faster it {moves}, "
+            "the better saliency finds what the model looks at. Dashed: in random order. "
+            f"{_BAND}{charts.grey(results, table)}"
+        ),
+        partial(charts.lines, x="share", title=f"Share of nodes {done}",
+                value="Probability of the predicted class"),
+        partial(studies.saliency_data, kind=kind),
+        "Saliency",
+    )  # fmt: skip
 
-    return caption
+
+def _condition(title: str, caption: str, axis: str, column: str, other: str, usual: float) -> Chart:
+    return Chart(
+        title,
+        lambda results, table: f"Test {word(results)} against the share of {caption}. {_BAND}",
+        partial(charts.lines, x=column, title=axis, value="Test {}"),
+        partial(studies.condition_data, column=column, other=other, usual=usual),
+        "Conditions",
+        "network",
+    )
 
 
-def _cost_caption(results: Results) -> str:
-    table = studies.cost_data(results)
+def _cost_caption(results: Results, table: pd.DataFrame) -> str:
     plain_ = table.loc[table["method"] == results.reference, "epoch_seconds"].iloc[0]
     return (
         f"Time of training as ratio to {results.reference}: bars per epoch, with one standard "
@@ -175,17 +179,30 @@ FIGURES: dict[str, Chart] = {
         form=lambda value: f"{points(value)} points",
     ),
     "scores": Chart(
-        "Every trial", _scores_caption, charts.scores, charts.scores_data, value="score"
+        "Every trial",
+        _scores_caption,
+        charts.strip,
+        partial(charts.trials, column="score"),
+        value="score",
     ),
-    "learning": Chart("Learning", _learning_caption, charts.learning, charts.learning_data),
+    "learning": Chart(
+        "Learning",
+        lambda results, table: (
+            f"{capital(word(results))} on the validation graphs by epoch, mean over the trials "
+            "that trained that long, drawn as long as half of them did."
+            + charts.grey(results, table)
+        ),
+        partial(charts.lines, x="epoch", title="Epoch", value="Validation {}"),
+        charts.learning_data,
+    ),
     "calibration": Chart(
         "Can its confidence be trusted?",
-        lambda results: (
+        lambda results, table: (
             "Expected calibration error on the test graphs, one dot per "
             f"{fold_word(results)}; further left is better."
         ),
-        charts.calibration,
-        charts.calibration_data,
+        partial(charts.strip, axis="Expected calibration error", form="number"),
+        partial(charts.trials, column="ece"),
         "Calibration",
         value="ece",
         form=number,
@@ -202,28 +219,16 @@ FIGURES: dict[str, Chart] = {
     "robustness": Chart(
         "Under attack",
         _robustness_caption,
-        studies.robustness,
+        partial(charts.lines, x="budget", title="Budget of the attack", value="Test accuracy"),
         studies.robustness_data,
         "Robustness",
     ),
-    "deletion": Chart(
-        "Taking salient nodes away",
-        _saliency_caption("deletion", "taken away", "falls"),
-        partial(studies.saliency, kind="deletion"),
-        partial(studies.saliency_data, kind="deletion"),
-        "Saliency",
-    ),
-    "insertion": Chart(
-        "Putting salient nodes back",
-        _saliency_caption("insertion", "put back", "rises"),
-        partial(studies.saliency, kind="insertion"),
-        partial(studies.saliency_data, kind="insertion"),
-        "Saliency",
-    ),
+    "deletion": _saliency("Taking salient nodes away", "deletion", "taken away", "falls"),
+    "insertion": _saliency("Putting salient nodes back", "insertion", "put back", "rises"),
     "motif": Chart(
         "Does saliency find the motif?",
         f"How well node saliency ranks the nodes of the true motif above the others, {_MOTIF}",
-        studies.motif,
+        partial(studies.motif, axis="AUROC of node saliency against the motif"),
         partial(studies.motif_data, kind="auroc"),
         "Saliency",
     ),
@@ -231,7 +236,7 @@ FIGURES: dict[str, Chart] = {
         "How much of what is salient is motif?",
         "Of as many most salient nodes as the true motif has, the share that belongs to it, "
         f"{_MOTIF}",
-        partial(studies.motif, kind="precision"),
+        partial(studies.motif, axis="Precision of the salient nodes"),
         partial(studies.motif_data, kind="precision"),
         "Saliency",
     ),
@@ -261,35 +266,29 @@ FIGURES: dict[str, Chart] = {
         "The edge predictor",
         "How often the edge predictor tells a true edge from a pair without one, on pairs it was "
         "not trained on; 50 % is guessing.",
-        charts.edge_predictor,
-        charts.edge_predictor_data,
+        partial(charts.lines, x="epoch", title="Epoch", value="Edge predictor accuracy"),
+        partial(charts.curve_data, column="edge_predictor_accuracy"),
         "Edge predictor",
     ),
-    "label_noise": Chart(
+    "label_noise": _condition(
         "With wrong labels",
-        lambda results: (
-            f"Test {word(results)} against the share of training labels that were made wrong; "
-            f"validation and test labels are right. {_BAND}"
-        ),
-        studies.label_noise,
-        studies.label_noise_data,
-        "Conditions",
-        "network",
+        "training labels that were made wrong; validation and test labels are right",
+        "Wrong training labels",
+        "label_noise",
+        "train_fraction",
+        1.0,
     ),
-    "train_size": Chart(
+    "train_size": _condition(
         "With little data",
-        lambda results: (
-            f"Test {word(results)} against the share of the training graphs that were used; "
-            f"validation and test graphs are all there. {_BAND}"
-        ),
-        studies.train_size,
-        studies.train_size_data,
-        "Conditions",
-        "network",
+        "the training graphs that were used; validation and test graphs are all there",
+        "Training graphs used",
+        "train_fraction",
+        "label_noise",
+        0.0,
     ),
     "sensitivity": Chart(
         "How much do parameters matter?",
-        lambda results: (
+        lambda results, table: (
             f"Test {word(results)} for each value of a parameter, the others at their defaults: "
             "mean over trials with one standard deviation. The filled dot is the default, the "
             "dashed line its mean."
@@ -316,17 +315,10 @@ FIGURES: dict[str, Chart] = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """A chart of some results, as a page shows it.
+    """A chart as a page shows it: ``svg`` elements for a desk and for a phone.
 
-    Attributes:
-        name: Stem of its files.
-        title: Its heading.
-        caption: How to read it.
-        group: Heading under which it stands; none for the main charts.
-        wide: An ``svg`` element for a desk.
-        narrow: One for a phone.
-        data: The numbers that are drawn.
-        label: The numbers in words.
+    ``name`` is the stem of its files, ``group`` the heading under which it stands, ``label`` its
+    numbers in words.
     """
 
     name: str
@@ -351,14 +343,15 @@ def drawn(
         methods: All methods of the page, so that each has one colour in all its charts.
     """
     chart = FIGURES[check_choice("name", name, FIGURES)]
-    with style(methods=methods):
-        data = chart.data(results)
+    data = chart.data(results)
+    if data.empty:
+        return None
     caption = chart.caption
     return shown(
-        lambda: chart.draw(results),
+        lambda: chart.draw(results, data, None),
         name=f"{prefix}{name.replace('_', '-')}",
         title=chart.title,
-        caption=lambda: caption if isinstance(caption, str) else caption(results),
+        caption=lambda: caption if isinstance(caption, str) else caption(results, data),
         label=f"{chart.title} {_words(data, chart)}",
         data=data,
         group=chart.group,
@@ -394,15 +387,12 @@ def write(drawing: Drawn, folder: str | Path) -> list[Path]:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     numbers = drawing.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-    contents = {"svg": standalone(drawing.wide), "csv": plain_lines(numbers)}
+    # Control characters of names are replaced, line ends stay.
+    lines = "\n".join(plain(line) for line in numbers.split("\n"))
+    contents = {"svg": standalone(drawing.wide), "csv": lines}
     for ending, text in contents.items():
         write_atomically(target / f"{drawing.name}.{ending}", text)
     return [target / f"{drawing.name}.{ending}" for ending in contents]
-
-
-def plain_lines(text: str) -> str:
-    """Replace control characters other than line ends."""
-    return "\n".join(plain(line) for line in text.split("\n"))
 
 
 def networks(results: Results) -> dict[Group, Results]:
@@ -411,7 +401,7 @@ def networks(results: Results) -> dict[Group, Results]:
     for group, part in results.groups.items():
         whole = group._replace(label_noise=0.0, train_fraction=1.0)
         parts.setdefault(whole, []).extend(part.chosen)
-    return {group: Results(own, "none", results.reference) for group, own in parts.items()}
+    return {group: results.part(own) for group, own in parts.items()}
 
 
 class Plots:
@@ -438,7 +428,7 @@ class Plots:
         def draw(ax: Axes | None = None) -> Axes | list[Axes]:
             self._check_one(name, chart)
             with style():
-                axes = chart.draw(self._results, ax)
+                axes = chart.plot(self._results, ax)
             if axes is None:
                 raise GraphTransplantError(f"these results have no numbers for the chart {name!r}")
             return axes

@@ -1,7 +1,7 @@
 """The charts of a comparison: each with the numbers that it draws.
 
-A chart takes a :class:`~graph_transplant.experiments.results.Results` and axes, or none for a new
-figure, and returns the axes; ``None`` where the results have nothing to draw.
+A chart takes a :class:`~graph_transplant.experiments.results.Results`, its numbers, and axes or
+none for a new figure, and returns the axes; ``None`` where there is too little to draw.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from graph_transplant.experiments.verdict import SIGNIFICANT
 from graph_transplant.figures.parts import (
     MANY,
     exact_share,
@@ -60,14 +59,10 @@ def grey(results: Results, table: pd.DataFrame) -> str:
     return f" Grey is {results.reference}." if crowded and results.reference in names else ""
 
 
-def ranked(results: Results, *, reference_first: bool = False) -> list[str]:
-    """Methods by mean score, the best first."""
-    names = list(dict.fromkeys(results.summary()["method"]))
-    return sorted(names, key=lambda n: reference_first and n != results.reference)
-
-
-def ordered(table: pd.DataFrame, order: list[str]) -> pd.DataFrame:
-    """Rows in the order of their methods."""
+def ranked(results: Results, table: pd.DataFrame, *, reference_first: bool = True) -> pd.DataFrame:
+    """Rows in the order of their methods: the reference, then by mean score."""
+    names = dict.fromkeys(results.summary()["method"])
+    order = sorted(names, key=lambda name: reference_first and name != results.reference)
     table = table.reset_index(drop=True)
     place = table["method"].map({name: number for number, name in enumerate(order)})
     return table.loc[place.sort_values(kind="stable").index].reset_index(drop=True)
@@ -83,28 +78,18 @@ def colours(results: Results) -> dict[str, str]:
 
 def forest_data(results: Results) -> pd.DataFrame:
     """Differences of mean scores to the reference, with 95 % intervals."""
-    table = results.summary().dropna(subset="difference")
-    table = table[["method", "difference", "ci_low", "ci_high", "p_holm"]]
-    return table.assign(significant=table["p_holm"] < SIGNIFICANT).reset_index(drop=True)
+    table = results.summary().dropna(subset="difference").reset_index(drop=True)
+    return table[["method", "difference", "ci_low", "ci_high", "p_holm", "finding"]]
 
 
-def forest(results: Results, ax: Axes | None = None) -> Drawing:
+def forest(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Differences to the reference; filled where significant after Holm's correction."""
-    table = forest_data(results)
-    if table.empty:
-        return None
     wide = results.frame.pivot_table("score", KEYS, "method")
     folds = wide[table["method"].tolist()].sub(wide[results.reference], axis=0)
     dots = folds.melt(ignore_index=False).rename(columns={"variable": "method"})
+    names = {"difference": "mean", "ci_low": "low", "ci_high": "high"}
     return row_chart(
-        table.rename(
-            columns={
-                "difference": "mean",
-                "ci_low": "low",
-                "ci_high": "high",
-                "significant": "filled",
-            }
-        ),
+        table.rename(columns=names).assign(filled=table["finding"].isin(["better", "worse"])),
         ax,
         colours=colours(results),
         axis=f"Points of test {word(results)}, compared with {results.reference}",
@@ -120,6 +105,7 @@ def forest(results: Results, ax: Axes | None = None) -> Drawing:
         dots=dots.assign(key=0),
         at=0.0,
         zero=True,
+        band=results.equal_within,
     )
 
 
@@ -128,58 +114,33 @@ def trials(results: Results, column: str) -> pd.DataFrame:
     if column not in results.frame:
         return pd.DataFrame(columns=["method", *KEYS, column])
     table = results.frame[["method", *KEYS, column]].dropna()
-    return ordered(table, ranked(results))
+    return ranked(results, table, reference_first=False)
 
 
-def scores_data(results: Results) -> pd.DataFrame:
-    """The score of every trial."""
-    return trials(results, "score")
-
-
-def scores(results: Results, ax: Axes | None = None) -> Drawing:
-    """The score of every fold; lines join the same fold."""
-    return _strip(results, ax, scores_data(results), f"Test {word(results)}", share=True)
-
-
-def calibration_data(results: Results) -> pd.DataFrame:
-    """The calibration error of every trial."""
-    return trials(results, "ece")
-
-
-def calibration(results: Results, ax: Axes | None = None) -> Drawing:
-    """The expected calibration error of every fold."""
-    return _strip(results, ax, calibration_data(results), "Expected calibration error")
-
-
-def _strip(
-    results: Results, ax: Axes | None, table: pd.DataFrame, axis: str, *, share: bool = False
+def strip(
+    results: Results, table: pd.DataFrame, ax: Axes | None, *, axis: str = "", form: str = "share"
 ) -> Drawing:
-    if table.empty:
-        return None
+    """A measurement of every fold; lines join the same fold where shares are drawn."""
     value = table.columns[-1]
     means = table.groupby("method", sort=False)[value].mean()
-    form, exact = (_share, exact_share) if share else (short_number, number)
+    short, exact = (share, exact_share) if form == "share" else (short_number, number)
+    key = table["repeat"].astype(str) + "/" + table["fold"].astype(str)
     return row_chart(
         pd.DataFrame({"method": means.index, "mean": means.to_numpy()}),
         ax,
         colours=colours(results),
-        axis=axis,
-        form=form,
+        axis=axis or f"Test {word(results)}",
+        form=short,
         kind="stroke",
         texts=[exact(mean) for mean in means],
         heading="mean",
-        dots=table.assign(
-            value=table[value], key=table["repeat"].astype(str) + "/" + table["fold"].astype(str)
-        ),
-        joined=share,
+        dots=table.assign(value=table[value], key=key),
+        joined=form == "share",
         at=means.get(results.reference),
     )
 
 
-_share = share
-
-
-# -------------------------------------------------------------------- curves
+# -------------------------------------------------------------------- lines
 
 
 def curve_data(results: Results, column: str) -> pd.DataFrame:
@@ -189,12 +150,9 @@ def curve_data(results: Results, column: str) -> pd.DataFrame:
     fewer than half of its trials train.
     """
     table = results.long("curve")
-    columns = ["method", "series", "epoch", "mean"]
-    if column not in table:
-        return pd.DataFrame(columns=columns)
-    table = table.dropna(subset=column)
+    table = table.dropna(subset=column) if column in table else table[:0]
     if table.empty:
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame(columns=["method", "series", "epoch", "mean"])
     first, last = table["epoch"].min(), table["epoch"].max()
     grid = np.unique(np.linspace(first, last, min(GRID_POINTS, int(last - first) + 1)).round())
     found = []
@@ -208,7 +166,7 @@ def curve_data(results: Results, column: str) -> pd.DataFrame:
         found.append(
             pd.DataFrame({"method": method, "series": "", "epoch": grid[enough], "mean": means})
         )
-    return ordered(pd.concat(found), ranked(results, reference_first=True))
+    return ranked(results, pd.concat(found))
 
 
 def learning_data(results: Results) -> pd.DataFrame:
@@ -222,30 +180,20 @@ def learning_data(results: Results) -> pd.DataFrame:
     return table
 
 
-def learning(results: Results, ax: Axes | None = None) -> Drawing:
-    """The validation score by epoch."""
-    return _curves(results, ax, learning_data(results), f"Validation {word(results)}")
-
-
-def edge_predictor_data(results: Results) -> pd.DataFrame:
-    """The accuracy of the edge predictor by epoch."""
-    return curve_data(results, "edge_predictor_accuracy")
-
-
-def edge_predictor(results: Results, ax: Axes | None = None) -> Drawing:
-    """The accuracy of the edge predictor by epoch."""
-    return _curves(results, ax, edge_predictor_data(results), "Edge predictor accuracy")
-
-
-def _curves(results: Results, ax: Axes | None, table: pd.DataFrame, title: str) -> Drawing:
-    if table.empty:
+def lines(
+    results: Results, table: pd.DataFrame, ax: Axes | None, *, x: str, title: str, value: str
+) -> Drawing:
+    """A line per method along a column; ``{}`` in the title of the values is the metric."""
+    places, epochs = table[x].nunique(), x == "epoch"
+    if places < 2 and not epochs:
         return None
     return line_chart(
         table,
         ax,
-        x="epoch",
+        x=x,
         colours=colours(results),
         reference=results.reference,
-        titles=("Epoch", title),
-        forms=(lambda value: number(value, 0), share),
+        titles=(title, value.format(word(results))),
+        forms=((lambda epoch: number(epoch, 0)) if epochs else share, share),
+        dots=not epochs and places < 8,
     )

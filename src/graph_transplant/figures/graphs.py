@@ -102,13 +102,7 @@ def describe(
     structure: Structure, *, saliency: Sequence[float] | None = None,
     parts: Sequence[str] | None = None, new_edges: Collection[int] = (),
 ) -> str:  # fmt: skip
-    """Say in words what a drawing shows.
-
-    Example:
-        >>> graph = Structure(("a", "b"), ((0, 1),), (1.0,), molecule=False, directed=False)
-        >>> describe(graph, saliency=[1.0, 0.2])
-        'Graph of 2 nodes and 1 edge. Most salient: a 1, b 2.'
-    """
+    """Say in words what a drawing shows."""
     molecule = structure.molecule
     kind, node, edge = ("Molecule", "atom", "bond") if molecule else ("Graph", "node", "edge")
     names = structure.names
@@ -309,14 +303,8 @@ def molecule_svg(
 ) -> str | None:
     """A molecule as an ``svg`` element drawn by RDKit; ``None`` without RDKit or where it fails.
 
-    Args:
-        molecule: SMILES, drawn with charges and stereo, or atoms and bonds.
-        saliency: Of every atom, in the order of the SMILES.
-        signed: Whether saliency may be negative.
-        parts: One of :data:`PARTS` for every atom.
-        new_edges: Numbers of the bonds that join the two parts.
-        width: Most pixels it takes across.
-        label: What it shows, for people who cannot see it.
+    SMILES are drawn with charges and stereo, a structure as its atoms and bonds. Saliency and parts
+    are those of :func:`graph_svg`, in the order of the SMILES.
     """
     if find_spec("rdkit") is None:
         return None

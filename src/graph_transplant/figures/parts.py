@@ -86,23 +86,15 @@ def row_chart(
     joined: bool = False,
     at: float | None = None,
     zero: bool = False,
+    band: float = 0.0,
 ) -> Axes:
     """One row per method: its name, its mean, dots of single trials, and the number in words.
 
-    Args:
-        table: ``method`` and ``mean``; ``low`` and ``high`` of an interval, ``filled``, and
-            ``mark``, a value to see the mean against, where there are.
-        ax: Axes to draw on, or ``None`` for a new figure.
-        colours: Colour of each method.
-        axis: Title of the axis.
-        form: Writes the ticks.
-        kind: How the mean is drawn: ``"dot"``, ``"stroke"`` or ``"bar"``.
-        texts: What is written behind each row.
-        heading: What stands above these texts.
-        dots: ``method``, ``key`` and ``value`` of single trials.
-        joined: Whether dots of one key are joined by a line.
-        at: Where a reference line stands.
-        zero: Whether this line is solid, as for no difference.
+    ``table`` has ``method`` and ``mean``; ``low`` and ``high`` of an interval, ``filled``, and
+    ``mark``, a value to see the mean against, where there are. ``dots`` has ``method``, ``key``
+    and ``value`` of single trials; those of one key are ``joined`` by a line. The mean is a
+    ``"dot"``, a ``"stroke"`` or a ``"bar"``. A reference line stands ``at`` a value, with a grey
+    ``band`` around it.
     """
     names = table["method"].tolist()
     wide = room(ax)
@@ -146,6 +138,8 @@ def row_chart(
     if at is not None:
         line = {"color": INK, "linewidth": px(1.2)} if zero else _dashed()
         ax.axvline(at, zorder=1.5, **line)
+        if band:
+            ax.axvspan(at - band, at + band, color=RULE, alpha=0.5, linewidth=0, zorder=0.5)
     if dots is not None:
         _draw_dots(ax, dots, places, colours, kind, joined, row)
     _draw_means(ax, table, places, colours, kind, 9 / row)
@@ -241,16 +235,8 @@ def line_chart(
 ) -> Axes | list[Axes]:
     """A line per method; in a panel each where there are too many for one chart.
 
-    Args:
-        table: ``method``, ``series``, ``mean`` and perhaps ``std``. The first series is drawn
-            solid, the others dashed and dotted.
-        ax: Axes to draw on, or ``None`` for a new figure.
-        x: Column of the horizontal axis.
-        colours: Colour of each method.
-        reference: The method that is drawn in grey in all panels.
-        titles: Of the horizontal and of the vertical axis.
-        forms: Write the ticks of both.
-        dots: Whether each value is marked.
+    ``table`` has ``method``, ``series``, ``x``, ``mean`` and perhaps ``std``. The first series is
+    drawn solid, the others dashed and dotted. The reference is grey in all panels.
     """
     names = list(dict.fromkeys(table["method"]))
     crowded = len(names) > MANY or (table["series"].nunique() > 1 and len(names) > 2)
@@ -364,12 +350,7 @@ def _label_ends(
 
 
 def spread(values: Sequence[float], step: float) -> list[float]:
-    """Move ascending values apart by at least ``step``, as little as needed.
-
-    Example:
-        >>> spread([0.5, 0.5], 0.1)
-        [0.45, 0.55]
-    """
+    """Move ascending values apart by at least ``step``, as little as needed."""
     blocks: list[tuple[float, int]] = []  # centre and number of values
     for value in values:
         centre, count = value, 1
@@ -403,17 +384,9 @@ def panels(
 ) -> list[Axes]:
     """A grid of axes with a title each, inside the axes given or a new figure.
 
-    Args:
-        titles: One per panel.
-        ax: Axes to draw in, or ``None`` for a new figure.
-        columns: Number of columns on a desk and on a phone.
-        high: Height of a panel in pixels.
-        left: Room for the ticks of the vertical axis.
-        axes: Titles of the horizontal and of the vertical axis of all panels.
-        head: Room for a panel's title.
-        gap: Pixels between columns, and between rows.
-        colours: Colour of each title.
-        pad: Pixels between a panel and its title.
+    ``columns`` are those of a desk and of a phone, ``axes`` the titles of both axes of all panels,
+    ``gap`` the pixels between columns and between rows, ``pad`` those between a panel and its
+    title.
     """
     wide = room(ax)
     across = min(columns[wide < _PHONE], len(titles))
@@ -492,11 +465,8 @@ def bar_columns(
 ) -> list[Axes]:
     """Several measurements side by side: a column of bars each, a row per method.
 
-    Args:
-        names: The methods.
-        columns: By title: the values, what they are seen against or nothing, how they are written.
-        ax: Axes to draw in, or ``None`` for a new figure.
-        colours: Colour of each method.
+    ``columns`` has, by title, the values, what they are seen against or nothing, and how they are
+    written.
     """
     phone = is_phone(ax)
     wide = room(ax)

@@ -10,12 +10,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.figures.charts import Drawing, colours, ordered, ranked, word
+from graph_transplant.figures.charts import Drawing, colours, ranked, word
 from graph_transplant.figures.parts import (
     bar_columns,
     exact_share,
     is_phone,
-    line_chart,
     panels,
     row_chart,
     same_limits,
@@ -36,6 +35,7 @@ from graph_transplant.figures.style import (
     text_width,
 )
 from graph_transplant.format import number
+from graph_transplant.methods import METHODS, parse_method
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.across import Across
@@ -67,7 +67,7 @@ def reliability_data(results: Results) -> pd.DataFrame:
         found.append(table.assign(ece=table["method"].map(errors[stage])))
     if not found:
         return pd.DataFrame(columns=["method", "stage", "bin", "count", "confidence", "accuracy"])
-    return ordered(pd.concat(found), ranked(results, reference_first=True))
+    return ranked(results, pd.concat(found))
 
 
 def _trial_means(table: pd.DataFrame, column: str) -> dict[Any, float]:
@@ -77,11 +77,8 @@ def _trial_means(table: pd.DataFrame, column: str) -> dict[Any, float]:
     return means
 
 
-def reliability(results: Results, ax: Axes | None = None) -> Drawing:
+def reliability(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Accuracy by stated confidence; hollow after temperature scaling."""
-    table = reliability_data(results)
-    if table.empty:
-        return None
     shades = colours(results)
     names = list(dict.fromkeys(table["method"]))
     phone = is_phone(ax)
@@ -156,17 +153,10 @@ def robustness_data(results: Results) -> pd.DataFrame:
         found.append(_lines(both, ["method", "budget"], "value").assign(series=series))
     if not found:
         return pd.DataFrame(columns=columns)
-    return ordered(pd.concat(found)[columns], ranked(results, reference_first=True))
+    return ranked(results, pd.concat(found)[columns])
 
 
-def robustness(results: Results, ax: Axes | None = None) -> Drawing:
-    """Accuracy by budget of the attack."""
-    return _condition_lines(
-        results, ax, robustness_data(results), "budget", "Budget of the attack", "Test accuracy"
-    )
-
-
-def _condition_data(results: Results, column: str, other: str, usual: float) -> pd.DataFrame:
+def condition_data(results: Results, column: str, other: str, usual: float) -> pd.DataFrame:
     """Score by one condition, where the other is as usual, else at its most frequent value."""
     frame = results.frame
     rest = frame[frame[other] == usual]
@@ -174,48 +164,7 @@ def _condition_data(results: Results, column: str, other: str, usual: float) -> 
         counts = frame.groupby(other)[column].nunique()
         rest = frame[frame[other] == counts.idxmax()]
     table = _lines(rest.assign(series=""), ["method", "series", column], "score")
-    return ordered(table, ranked(results, reference_first=True))
-
-
-def label_noise_data(results: Results) -> pd.DataFrame:
-    """Score by share of wrong training labels."""
-    return _condition_data(results, "label_noise", "train_fraction", 1.0)
-
-
-def label_noise(results: Results, ax: Axes | None = None) -> Drawing:
-    """Score by share of wrong training labels."""
-    return _condition_lines(
-        results, ax, label_noise_data(results), "label_noise", "Wrong training labels"
-    )
-
-
-def train_size_data(results: Results) -> pd.DataFrame:
-    """Score by share of the training graphs."""
-    return _condition_data(results, "train_fraction", "label_noise", 0.0)
-
-
-def train_size(results: Results, ax: Axes | None = None) -> Drawing:
-    """Score by share of the training graphs."""
-    return _condition_lines(
-        results, ax, train_size_data(results), "train_fraction", "Training graphs used"
-    )
-
-
-def _condition_lines(
-    results: Results, ax: Axes | None, table: pd.DataFrame, x: str, title: str, value: str = ""
-) -> Drawing:
-    if table[x].nunique() < 2:
-        return None
-    return line_chart(
-        table,
-        ax,
-        x=x,
-        colours=colours(results),
-        reference=results.reference,
-        titles=(title, value or f"Test {word(results)}"),
-        forms=(share, share),
-        dots=table[x].nunique() < 8,
-    )
+    return ranked(results, table)
 
 
 # -------------------------------------------------------------------- saliency
@@ -233,16 +182,7 @@ def saliency_data(results: Results, kind: str) -> pd.DataFrame:
         for column, series in ((kind, "salient first"), (f"{kind}_random", "random"))
         if column in table
     ]
-    return ordered(pd.concat(found)[columns], ranked(results, reference_first=True))
-
-
-def saliency(results: Results, ax: Axes | None = None, *, kind: str = "deletion") -> Drawing:
-    """Probability of the predicted class by share of nodes removed, or put back."""
-    done = "taken away" if kind == "deletion" else "put back"
-    table = saliency_data(results, kind)
-    return _condition_lines(
-        results, ax, table, "share", f"Share of nodes {done}", "Probability of the predicted class"
-    )
+    return ranked(results, pd.concat(found)[columns])
 
 
 def motif_data(results: Results, kind: str) -> pd.DataFrame:
@@ -256,21 +196,16 @@ def motif_data(results: Results, kind: str) -> pd.DataFrame:
         found["chance"] = 0.5
     else:
         found["chance"] = found["method"].map(_trial_means(table, "chance"))
-    return ordered(found, ranked(results, reference_first=True))
+    return ranked(results, found)
 
 
-def motif(results: Results, ax: Axes | None = None, *, kind: str = "auroc") -> Drawing:
+def motif(results: Results, table: pd.DataFrame, ax: Axes | None, *, axis: str) -> Drawing:
     """How well saliency finds the known motif."""
-    table = motif_data(results, kind)
-    if table.empty:
-        return None
     return row_chart(
         _with_std(table, "chance"),
         ax,
         colours=colours(results),
-        axis={"auroc": "AUROC of node saliency against the motif"}.get(
-            kind, "Precision of the salient nodes"
-        ),
+        axis=axis,
         form=share,
         kind="bar",
         texts=[exact_share(value) for value in table["mean"]],
@@ -303,14 +238,11 @@ def samples_data(results: Results) -> pd.DataFrame:
         return pd.DataFrame(columns=["method", "degree_distance"])
     means = table.groupby("method", as_index=False)[numbers].mean()
     means = means.dropna(subset="degree_distance")
-    return ordered(means, ranked(results, reference_first=True))
+    return ranked(results, means)
 
 
-def samples(results: Results, ax: Axes | None = None) -> Drawing:
+def samples(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """How virtual graphs differ from those they are made of."""
-    table = samples_data(results)
-    if table.empty:
-        return None
     shown = {
         title: (table[name], table.get(mark), form)
         for name, (title, mark, form) in MEASURES.items()
@@ -321,37 +253,41 @@ def samples(results: Results, ax: Axes | None = None) -> Drawing:
 
 def cost_data(results: Results) -> pd.DataFrame:
     """Seconds per epoch and to the best checkpoint, and their ratio to the reference."""
-    timed = results.frame["processor_seconds"].notna().all()
-    seconds = ["epoch_seconds", "best_seconds"]
-    if timed:
-        # Without a network there are no epochs.
-        table = results.wide("cost").reindex(columns=["method", *seconds])
-    else:
+    table = results.wide("cost")
+    if not _timed(results):
         # Old records have the duration of the whole trial alone: its share by epoch stands for it.
-        table = results.frame.assign(epoch_seconds=lambda t: t["seconds"] / t["epochs"])
+        table = results.frame.dropna(subset="epochs")
+        table = table.assign(epoch_seconds=table["seconds"] / table["epochs"])
         table["best_seconds"] = table["epoch_seconds"] * table["best_epoch"]
-    means = table.groupby("method", as_index=False)[seconds].mean().dropna()
+    elif "epoch_seconds" in table:
+        table = table.dropna(subset="epoch_seconds")  # classical rivals have no epochs
+    seconds = ["epoch_seconds", "best_seconds"]
+    means = table.groupby("method", as_index=False)[seconds].mean()
     means["epoch_std"] = means["method"].map(table.groupby("method")["epoch_seconds"].std())
     plain = means[means["method"] == results.reference]
     for name in seconds:
         ratio = means[name] / plain[name].iloc[0] if len(plain) else np.nan
         means[name.replace("seconds", "ratio")] = ratio
-    return ordered(means, ranked(results, reference_first=True))
+    return ranked(results, means)
 
 
-def cost(results: Results, ax: Axes | None = None) -> Drawing:
+def _timed(results: Results) -> bool:
+    trained = results.frame.dropna(subset="epochs")
+    return bool(len(trained) and trained["processor_seconds"].notna().all())
+
+
+def cost(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Time of training as a ratio to the reference."""
-    table = cost_data(results)
     if len(table) < 2 or table["epoch_ratio"].isna().all():
         return None
     plain = table.loc[table["method"] == results.reference, "epoch_seconds"].iloc[0]
     shown = table.assign(mean=table["epoch_ratio"], std=table["epoch_std"] / plain)
-    timed = results.frame["processor_seconds"].notna().all()
+    time = "Processor time" if _timed(results) else "Time"
     return row_chart(
         _with_std(shown, "best_ratio"),
         ax,
         colours=colours(results),
-        axis=f"{'Processor time' if timed else 'Time'}, compared with {results.reference}",
+        axis=f"{time}, compared with {results.reference}",
         form=lambda value: f"× {short_number(value)}",
         kind="bar",
         texts=[
@@ -373,8 +309,6 @@ def sensitivity_data(results: Results) -> pd.DataFrame:
     frame = frame[(frame["label_noise"] == 0) & (frame["train_fraction"] == 1)]
     if not frame["method"].str.contains(":", regex=False).any():
         return pd.DataFrame(columns=columns)
-    from graph_transplant.augment.methods import METHODS, parse_method
-
     means = _lines(frame, ["method"], "score").set_index("method")
     rows: list[dict[str, Any]] = []
     for text in results.methods:
@@ -402,11 +336,8 @@ def _rank(value: Any) -> tuple[float, str]:
     return (0.0, str(value)) if isinstance(value, str) else (float(value), "")
 
 
-def sensitivity(results: Results, ax: Axes | None = None) -> Drawing:
+def sensitivity(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Score by the value of each parameter; the default is filled."""
-    table = sensitivity_data(results)
-    if table.empty:
-        return None
     parts = list(table.groupby(["method", "parameter"], sort=False))
     several = table["method"].nunique() > 1
     titles = [f"{name}: {parameter}" if several else parameter for (name, parameter), _ in parts]
@@ -451,7 +382,7 @@ def ranks_data(found: Across) -> pd.DataFrame:
     return pd.DataFrame({"method": found.methods, "rank": found.ranks})
 
 
-def ranks(found: Across, ax: Axes | None = None) -> Drawing:
+def ranks(found: Across, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Critical-difference diagram (Demšar, 2006): bars join methods that do not differ."""
     names = list(found.methods)
     shades = palette(names, "vanilla")

@@ -77,9 +77,8 @@ RC: Final[dict[str, Any]] = {
 def style(width: float | None = None, methods: Iterable[str] = ()) -> Iterator[None]:
     """Draw in the style of the pages; what matplotlib is set to outside does not change.
 
-    Args:
-        width: Width of new figures in pixels. (default: that of ``figure.figsize``)
-        methods: All methods of a page, so that each has the same colour in all its charts.
+    ``width`` is that of new figures in pixels; ``methods`` are all those of a page, so that each
+    has the same colour in all its charts.
     """
     settings: Any = dict(RC)
     if width:
@@ -95,12 +94,7 @@ def style(width: float | None = None, methods: Iterable[str] = ()) -> Iterator[N
 
 
 def palette(methods: Iterable[str], reference: str) -> dict[str, str]:
-    """A colour for each method: grey for the reference, then eight that repeat.
-
-    Example:
-        >>> palette(["a", "vanilla"], "vanilla") == {"a": SERIES[0], "vanilla": REFERENCE}
-        True
-    """
+    """A colour for each method: grey for the reference, then eight that repeat."""
     every = dict.fromkeys([*_PAGE.get(), *methods])
     others = [name for name in every if name != reference]
     found = {name: SERIES[number % len(SERIES)] for number, name in enumerate(others)}
@@ -153,12 +147,7 @@ def plain(text: str) -> str:
 
 
 def short(names: Sequence[str], most: float, size: float = 13, weight: int = 700) -> dict[str, str]:
-    """Names cut in the middle to so many pixels, no two alike.
-
-    Example:
-        >>> short(["vanilla", "transplant-dp:anchor_ratio=0.05"], 150)["vanilla"]
-        'vanilla'
-    """
+    """Names cut in the middle to so many pixels, no two alike."""
     found: dict[str, str] = {}
     for name in names:
         text = plain(name)
@@ -195,10 +184,7 @@ def _cut(text: str, most: float, tail: str, size: float, weight: int) -> str:
 def svg(figure: Figure, label: str, prefix: str = "") -> str:
     """The figure as an element of a page, in the page's colours and fonts.
 
-    Args:
-        figure: The figure.
-        label: What it shows, for people who cannot see it.
-        prefix: Begin of the ids in it. (default: made from the content)
+    ``label`` says what it shows to people who cannot see it; ids begin with ``prefix``.
     """
     root = _tree(figure)
     start = prefix or "f" + sha256(ElementTree.tostring(root)).hexdigest()[:8]

@@ -76,18 +76,9 @@ _STEP_RATIO_ELSE = 2
 class Experiment:
     """One experiment of the paper.
 
-    Args:
-        title: What it is, in words.
-        data: The paper's data sets, or our choice where the text does not name them.
-        models: The paper's convolutions.
-        methods: The methods, without parameters.
-        measure: What is reported: ``"score"`` (accuracy, or AUROC on medium-size data), ``"ece"``,
-            ``"robust_accuracy"`` or ``"edge_predictor_accuracy"``.
-        baseline: The method that gains are taken over; ``None`` where there is none.
-        repeats: Repeats of the cross-validation on small data sets.
-        readouts: How node embeddings become a graph embedding.
-        quick: Convolutions that the quick budget trains unless others are named.
-        note: What a reader of the table should know.
+    ``measure`` is what is reported: ``"score"`` (accuracy, or AUROC on medium-size data),
+    ``"ece"``, ``"robust_accuracy"`` or ``"edge_predictor_accuracy"``; gains are taken over
+    ``baseline``. The quick budget trains the convolutions of ``quick`` unless others are named.
     """
 
     title: str
@@ -274,12 +265,8 @@ def plan(
     optimiser steps. All trials on the data sets that the paper attacks are attacked, so that one
     set of records serves all experiments.
 
-    Args:
-        experiment: A key of :data:`EXPERIMENTS`.
-        data: Data sets. (default: the paper's)
-        models: Convolutions. (default: the paper's, or fewer for the quick budget)
-        budget: A key of :data:`BUDGETS`.
-        sizes: Number of graphs of data sets that the paper does not have.
+    ``data`` and ``models`` are by default the paper's, ``sizes`` the number of graphs of data sets
+    that it does not have.
 
     Example:
         >>> [(run.directory, run.epochs) for run in plan("gcn", data=["NCI1", "COLLAB"])]
@@ -353,14 +340,8 @@ def _run(
 class Request:
     """What a table is to show; what else was measured for the experiment is shown as well.
 
-    Args:
-        experiment: A key of :data:`EXPERIMENTS`.
-        budget: A key of :data:`BUDGETS`.
-        out: Directory of all experiments.
-        models: Convolutions to show of each data set, even where nothing is measured.
-        sizes: Number of graphs of data sets that the paper does not have.
-        reasons: Why a method cannot serve a data set, by data and method.
-        notes: What a reader of the table should know.
+    ``models`` are the convolutions to show of each data set, even where nothing is measured;
+    ``reasons`` say why a method cannot serve a data set, by data and method.
     """
 
     experiment: str
@@ -393,13 +374,7 @@ def run(
 
     ``data`` are by default the paper's data sets, as far as they can be had, and ``root`` is the
     folder where they are looked for; other arguments are those of :func:`plan` and of ``compare``.
-
-    Returns:
-        What :func:`~graph_transplant.paper.tables.paper_table` makes the table of.
-
-    Raises:
-        GraphTransplantError: If an argument cannot be used or a directory holds other records.
-        TrialError: If a trial fails; finished trials are kept.
+    Gives what :func:`~graph_transplant.paper.tables.paper_table` makes the table of.
     """
     plan(experiment, models=models, budget=budget)
     for name in models or ():

@@ -30,17 +30,9 @@ class Source:
 class Published:
     """One result of the paper.
 
-    Args:
-        experiment: Name of the experiment, see ``EXPERIMENTS``.
-        data: Data set; ``None`` where a chart does not name it.
-        model: Convolution; ``None`` where a chart does not name it.
-        method: Name of the method in this library.
-        metric: What was measured.
-        mean: ``None`` where there is no number.
-        std: ``None`` where there is none.
-        bold: Whether the paper sets it in bold.
-        status: ``"number"``, ``"empty"`` for a dash, or ``"chart"`` for a chart without numbers.
-        source: Where it stands.
+    ``data`` and ``model`` are ``None`` where a chart does not name them, ``mean`` and ``std`` where
+    there is no number; ``status`` is ``"empty"`` for a dash, ``"chart"`` for a chart without
+    numbers.
 
     Example:
         >>> figure = published("table1", "ENZYMES", "gcs", "transplant-ep")
@@ -61,14 +53,7 @@ class Published:
 
 
 def published(experiment: str, data: str, model: str, method: str) -> Published | None:
-    """Look up what the paper reports; ``None`` if it has nothing to compare with.
-
-    Example:
-        >>> published("table1", "COLLAB", "gin", "mask-nodes").status
-        'empty'
-        >>> published("table1", "motifs", "gcs", "vanilla") is None
-        True
-    """
+    """Look up what the paper reports; ``None`` if it has nothing to compare with."""
     check_choice("experiment", experiment, sorted({row.experiment for row in all_published()}))
     for row in all_published():
         if (
@@ -83,12 +68,7 @@ def published(experiment: str, data: str, model: str, method: str) -> Published 
 
 @cache
 def all_published() -> tuple[Published, ...]:
-    """Every result of the paper, table by table.
-
-    Example:
-        >>> sum(row.status == "number" for row in all_published())
-        330
-    """
+    """Every result of the paper, table by table."""
     sources = {name: Source(**fields) for name, fields in _content()["sources"].items()}
     return tuple(
         Published(**(row | {"source": sources[row["source"]]})) for row in _content()["figures"]

@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 
 from graph_transplant.experiments.protocol import BASELINE, Record, metric_of
-from graph_transplant.experiments.results import Paired, Results, paired
+from graph_transplant.experiments.results import Results, paired
 from graph_transplant.experiments.selection import method_key
-from graph_transplant.experiments.statistics import holm
+from graph_transplant.experiments.statistics import Paired, holm
 from graph_transplant.experiments.verdict import SIGNIFICANT
 from graph_transplant.files import write_atomically
 from graph_transplant.format import NOTHING, capital, count, number, p_value, p_words, points
@@ -70,17 +70,10 @@ _NAN = math.nan
 class PaperTable:
     """An experiment's table, as a frame and in words.
 
-    Attributes:
-        experiment: Name of the experiment.
-        budget: How much of the protocol was run.
-        frame: One row per data set, model, readout and method, see :data:`COLUMNS`. A ``gain`` is
-            the mean difference to the baseline over the folds both have, with the sign turned for
-            errors; ``reproduced`` says whether the published gain was found, and is empty for the
-            quick budget.
-        verdict: What the table says.
-        remarks: What a reader should know.
-        commands: The commands that make it.
-        directories: Where the records lie.
+    ``frame`` has one row per data set, model, readout and method, see :data:`COLUMNS`. A ``gain``
+    is the mean difference to the baseline over the folds both have, with the sign turned for
+    errors; ``reproduced`` says whether the published gain was found; it is empty for the quick
+    budget.
     """
 
     experiment: str
@@ -234,18 +227,7 @@ def _dash(row: Mapping[str, Any]) -> bool:
 
 
 def paper_table(request: Request) -> PaperTable:
-    """Make the table of an experiment from records alone; nothing is run.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> out = Path(tempfile.mkdtemp())
-        >>> table = paper_table(Request("table2", "full", out, {"ogbg-ppa": ["gcs"]}))
-        >>> print(*table.frame.loc[0, ["method", "published_mean", "planned"]])
-        vanilla 0.638 9
-        >>> table.verdict
-        'Nothing is measured yet: 117 of 117 trials are missing.'
-    """
+    """Make the table of an experiment from records alone; nothing is run."""
     experiment = EXPERIMENTS[request.experiment]
     notes, attacks = list(request.notes), list[str]()
     rows: list[dict[str, Any]] = []

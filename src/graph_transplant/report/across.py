@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.across import Across
+from graph_transplant.experiments.across import Across, AgainstBaseline
 from graph_transplant.experiments.protocol import BASELINE
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.verdict import SIGNIFICANT, join_verdicts
@@ -16,7 +16,7 @@ from graph_transplant.files import write_atomically
 from graph_transplant.format import listed, p_value, percent, points
 from graph_transplant.report.comparison import colour_classes
 from graph_transplant.report.page import render
-from graph_transplant.report.tables import direction_of, ranking
+from graph_transplant.report.tables import ranking
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,12 @@ def _headline(found: Sequence[Across]) -> str:
     return f"Methods compared across {count} data sets"
 
 
+def _direction(row: AgainstBaseline | None) -> str:
+    if row is None or row.p_holm is None or row.p_holm >= SIGNIFICANT:
+        return ""
+    return "better" if row.difference > 0 else "worse"
+
+
 def _section(one: Across, number: int, methods: Sequence[str]) -> Section:
     against = {row.method: row for row in one.wilcoxon}
     rows = []
@@ -86,7 +92,7 @@ def _section(one: Across, number: int, methods: Sequence[str]) -> Section:
                 "rank": f"{rank:.2f}",
                 "record": "-" if row is None else f"{row.wins} : {row.ties} : {row.losses}",
                 "difference": points(None if row is None else row.difference),
-                "direction": "" if row is None else direction_of(row.difference, row.p_holm),
+                "direction": _direction(row),
                 "p": p_value(None if row is None else row.p_holm),
             }
         )

@@ -9,20 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
-from markupsafe import Markup
 from matplotlib.axes import Axes
 
+from graph_transplant.classical import CLASSICAL
 from graph_transplant.experiments.protocol import Condition, Settings, one_split
-from graph_transplant.experiments.results import Group, Results
-from graph_transplant.experiments.selection import selection_table
-from graph_transplant.experiments.verdict import Verdict, headline
+from graph_transplant.experiments.results import Group, Results, plain_rows
+from graph_transplant.experiments.selection import method_key, selection_table
+from graph_transplant.experiments.verdict import Verdict, headline, is_classical
 from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.files import write_atomically
 from graph_transplant.format import capital, count, duration, number, p_value, percent, points
 from graph_transplant.report.gallery import Gallery, gallery
 from graph_transplant.report.page import Names, method_summary, render, slug
-from graph_transplant.report.tables import Ranking, direction_of, ranking
+from graph_transplant.report.tables import Ranking, ranking
 
 FOLDER = "figures"
 """Name of the folder beside a page that holds the files of its figures."""
@@ -118,9 +119,6 @@ def _section(results: Results, group: Group, names: Names) -> Section:
     part = results.groups[group]
     stem = names.claim(slug(group.network or "no network", group.condition.short, most=40))
     single = [name for name, one in FIGURES.items() if one.every == "group" and name != "forest"]
-    pairs = results.pairs
-    mine = pairs[(pairs[list(Group._fields)].astype(object).where(pairs.notna(), None)
-                  == [*group]).all(axis=1)]  # fmt: skip
     plain = group.condition == Condition()
     return Section(
         id=stem,
@@ -131,7 +129,7 @@ def _section(results: Results, group: Group, names: Names) -> Section:
         # Harder conditions are told in short: table and differences.
         folded=_folded(part, names, stem, single, results.methods) if plain else [],
         gallery=gallery(part) if plain else Gallery(),
-        pairs=[_pair(row) for row in mine.to_dict("records")] if len(part.methods) > 2 else [],
+        pairs=[_pair(row) for row in plain_rows(part.pairs)] if len(part.methods) > 2 else [],
         candidates=_candidates(results, group),
     )
 
@@ -150,15 +148,14 @@ def _folded(
     ]
 
 
-def _pair(row: Mapping[str, float | None]) -> dict[str, str]:
-    value = {key: None if item is None or item != item else item for key, item in row.items()}
+def _pair(row: Mapping[str, Any]) -> dict[str, str]:
     return {
-        "first": str(row["first"]),
-        "second": str(row["second"]),
-        "direction": direction_of(value["difference"], value["p_holm"]),
-        "difference": points(value["difference"]),
-        "effect": number(value["effect"], 2, sign=True),
-        "p": p_value(value["p_holm"]),
+        "first": row["first"],
+        "second": row["second"],
+        "direction": row["finding"],
+        "difference": points(row["difference"]),
+        "effect": number(row["effect"], 2, sign=True),
+        "p": p_value(row["p_holm"]),
     }
 
 
@@ -214,7 +211,7 @@ def _render(
 
 def _beyond(verdict: Verdict) -> str:
     """What the sentence of a verdict says beyond its headline."""
-    rest = verdict.sentence.removeprefix(verdict.headline)
+    rest = verdict.sentence.removeprefix(verdict.headline.partition("; ")[0])
     return verdict.sentence if rest == verdict.sentence else capital(rest.lstrip(" :;,"))
 
 
@@ -229,7 +226,11 @@ def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
         if repeats and commands:
             command = re.sub(r" --repeats \S+", "", commands[-1]) + f" --repeats {repeats[1]}"
         steps.append((lead.verdict.next, command))
-    if lead.verdict.best:
+    winner = lead.verdict.winner
+    if winner and is_classical(winner):
+        rival = capital(CLASSICAL[method_key(winner)].words)
+        steps.append((f"{rival} is the simplest choice: nothing that was tried beats it.", ""))
+    elif lead.verdict.best:
         method = shlex.quote(lead.verdict.best)
         steps.append(
             (
@@ -237,7 +238,7 @@ def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
                 f"graph-transplant train {source} --method {method}",
             )
         )
-    elif lead.verdict.kind in ("none", "worse"):
+    elif lead.verdict.kind in ("none", "worse", "equal"):
         until = "Until that is settled, plain" if lead.verdict.next else "Plain"
         command = f"graph-transplant train {source} --method {results.reference}"
         steps.append((f"{until} training is the simplest choice:", command))
@@ -299,38 +300,10 @@ def notebook_html(results: Results) -> str:
     """Verdict, table and forest plot for a notebook."""
     parts = []
     for group, part in results.groups.items():
-        verdict, table = results.verdicts[group], ranking(group, part)
-        heads = Markup("").join(
-            Markup('<th title="{}">{}</th>').format(
-                table.columns[n].definition, table.columns[n].title
-            )
-            for n in table.few
-        )
-        body = Markup("").join(
-            Markup("<tr><th>{}</th>{}</tr>").format(
-                row.method,
-                Markup("").join(
-                    Markup("<td>{} <small>{}</small></td>").format(
-                        row.cells[n].text, row.cells[n].spread or row.cells[n].below
-                    )
-                    for n in table.few
-                ),
-            )
-            for row in table.rows
-        )
-        picture = Markup("")
         forest = drawn(part, "forest")
-        if forest is not None:
-            picture = Markup('<img alt="{}" src="data:image/png;base64,{}">').format(
-                forest.label, _png(part)
-            )
-        parts.append(
-            Markup(
-                "<p><b>{}</b></p><table><thead><tr><th>Method</th>{}</tr></thead>"
-                "<tbody>{}</tbody></table>{}"
-            ).format(verdict.sentence, heads, body, picture)
-        )
-    return str(Markup("").join(parts))
+        picture = (forest.label, _png(part)) if forest else None
+        parts.append((results.verdicts[group], ranking(group, part), picture))
+    return render("notebook.html", parts=parts)
 
 
 def _png(part: Results) -> str:

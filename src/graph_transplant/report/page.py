@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
+
+from graph_transplant.classical import CLASSICAL
+from graph_transplant.methods import METHODS
 
 # Control characters and halves of surrogate pairs, which no page can hold.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -27,7 +30,7 @@ def render(template: str, /, **content: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"tied": tied, "brief": brief}
+    environment.filters |= {"tied": tied, "words": words, "brief": brief}
     # A browser hashes what it has parsed, and parsing makes one newline of CR LF.
     path = resources.files("graph_transplant.report").joinpath("templates", "page.js")
     script = path.read_text("utf-8").replace("\r\n", "\n")
@@ -39,12 +42,7 @@ def render(template: str, /, **content: object) -> str:
 
 
 def plain(text: str) -> str:
-    r"""Replace what no page can hold.
-
-    Example:
-        >>> plain("a\x00b\ud800c") == "a\ufffdb\ufffdc"
-        True
-    """
+    """Replace what no page can hold."""
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -66,39 +64,41 @@ def brief(text: str, most: int = 60) -> Markup:
     return Markup('<bdi title="{}">{}</bdi>').format(text, shortened(text, most))
 
 
-def tied(text: str) -> str:
-    """Keep "p = 0.03" and "4.1 points" on one line."""
+def words(text: str) -> Markup:
+    """A command of which no word is broken where it fits."""
+    whole = Markup('<span class="whole">{}</span>')
+    return Markup(" ").join(whole.format(word) for word in text.split(" "))
+
+
+_NAME = re.compile(r"\b\w+(?:[-:=.]\w+)*-\w+(?:[-:=.]\w+)*")
+
+
+def tied(text: str) -> Markup:
+    """Keep "p = 0.03" and "4.1 points" on one line, and names with a hyphen where they fit.
+
+    Example:
+        >>> tied("so does drop-nodes:ratio=0.4")
+        Markup('so does <span class="whole">drop-nodes:ratio=0.4</span>')
+    """
     text = re.sub(r"(?<=\bp) ([=<]) (?=\d)", "\u00a0\\1\u00a0", text)
-    return re.sub(r"(?<=\d) (?=points|folds|methods|repeats|%)", "\u00a0", text)
+    text = re.sub(r"(?<=\d) (?=points|folds|methods|repeats|%)", "\u00a0", text)
+    return Markup(_NAME.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
 def class_word(label: str) -> str:
-    """A class for a sentence: a number alone would be read as a quantity.
-
-    Example:
-        >>> class_word("1"), class_word("toxic")
-        ('class 1', 'toxic')
-    """
+    """A class for a sentence: a number alone would be read as a quantity."""
     return f"class {label}" if re.fullmatch(r"-?\d+", label) else label
 
 
 def method_summary(name: str) -> str:
     """What a method is, in a line; empty for methods of people's own."""
-    from graph_transplant.augment import METHODS
-    from graph_transplant.classical import CLASSICAL
-
     key = name.partition(":")[0]
     found = METHODS.get(key) or CLASSICAL.get(key)
     return found.summary if found else ""
 
 
 def slug(*words: str, most: int = 60) -> str:
-    """The stem of a file's name; two texts may well have the same.
-
-    Example:
-        >>> slug("transplant-dp:anchor_ratio=0.05"), slug("GCS", "3"), slug("<>")
-        ('transplant-dp-anchor-ratio-0-05', 'gcs-3', 'x')
-    """
+    """The stem of a file's name; two texts may well have the same."""
     text = "-".join(word[: 4 * most] for word in words).lower()
     return re.sub(r"[^a-z0-9]+", "-", text).strip("-")[:most].strip("-") or "x"
 

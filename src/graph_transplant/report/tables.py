@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from graph_transplant.experiments.results import Group, Results, plain_rows
-from graph_transplant.experiments.verdict import SIGNIFICANT
 from graph_transplant.format import duration, number, p_value, percent, points
 from graph_transplant.metrics import METRICS
 
@@ -27,14 +26,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        title: Its heading.
-        definition: What it means, for people who meet it here.
-        low: Whether the lower value is the better one.
-        more: Whether it is shown only when asked for.
-    """
+    """A column of a table; ``low``: less is better, ``more``: shown only when asked for."""
 
     title: str
     definition: str = ""
@@ -44,7 +36,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A row of a ranking; ``direction`` is better, worse, unclear or empty."""
+    """A row of a ranking; ``direction`` is better, worse, equal, unclear or empty."""
 
     method: str
     chosen: str
@@ -97,13 +89,15 @@ def ranking(group: Group, part: Results) -> Ranking:
         Column(
             "Difference, points",
             f"Mean over folds of the score minus that of {part.reference} on the same fold, in "
-            "percentage points; below it the 95 % confidence interval.",
+            "percentage points; below it the 95 % confidence interval. Methods are practically "
+            f"equal when it lies within ±{100 * part.equal_within:g}.",
         ),
         Column(
             "p",
             "How likely a difference at least as large would be if the methods were equally good: "
             "a paired t-test corrected for overlapping training sets (Nadeau and Bengio), then "
-            "Holm’s correction for several methods. Below 0.05 a difference is called significant.",
+            "Holm’s correction for several methods, classical rivals by themselves. Below 0.05 a "
+            "difference is called significant.",
             low=True,
         ),
         Column(
@@ -125,7 +119,7 @@ def ranking(group: Group, part: Results) -> Ranking:
     top = max((row["score_mean"] for row in rows if row["score_mean"] is not None), default=None)
     ranked = []
     for row in rows:
-        direction = direction_of(row["difference"], row["p_holm"])
+        direction = row["finding"]
         cells = (
             _score(row),
             Cell(points(row["difference"]), row["difference"], below=_range(row)),
@@ -147,15 +141,6 @@ def _column(name: str) -> Column:
     return Column(f"{metric.title}{unit}", metric.definition, low=not metric.higher, more=True)
 
 
-def direction_of(difference: float | None, p_holm: float | None) -> str:
-    """Which way a difference goes: better, worse or unclear; empty where nothing was tested."""
-    if p_holm is None or difference is None:
-        return ""
-    if p_holm < SIGNIFICANT:
-        return "better" if difference > 0 else "worse"
-    return "unclear"
-
-
 def _score(row: Row) -> Cell:
     below = ""
     if row["score_low"] is not None:
@@ -170,13 +155,15 @@ def _score(row: Row) -> Cell:
 def _range(row: Row) -> str:
     if row["ci_low"] is None:
         return ""
-    return f"{points(row['ci_low'])} to {points(row['ci_high'])}"
+    equal = ", practically equal" if row["finding"] == "equal" else ""
+    return f"{points(row['ci_low'])} to {points(row['ci_high'])}{equal}"
 
 
 def _ratio(row: Row, plain: Row | None) -> str:
     if plain is None or row is plain or not plain["seconds_mean"] or not row["seconds_mean"]:
         return ""
-    return f"× {row['seconds_mean'] / plain['seconds_mean']:.1f}"
+    ratio = row["seconds_mean"] / plain["seconds_mean"]
+    return f"× {ratio:.1f}" if ratio >= 0.1 else f"× {ratio:.1g}"
 
 
 # -------------------------------------------------------------------- text formats
@@ -278,12 +265,7 @@ def markdown_row(cells: Sequence[str]) -> str:
 
 
 def markdown_text(text: str) -> str:
-    r"""Escape a text for a cell of a table in Markdown.
-
-    Example:
-        >>> markdown_text("a|b <b>_c_</b>")
-        'a\\|b \\<b\\>\\_c\\_\\</b\\>'
-    """
+    """Escape a text for a cell of a table in Markdown."""
     return re.sub(r"([\\|*_`<>\[\]#&~])", r"\\\1", _one_line(text))
 
 
@@ -319,12 +301,7 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    r"""Escape a text for LaTeX.
-
-    Example:
-        >>> print(latex_text("50 % of {a_b} & <c> # $"))
-        50 \% of \{a\_b\} \& \textless{}c\textgreater{} \# \$
-    """
+    """Escape a text for LaTeX."""
     escaped = "".join(_LATEX.get(sign, sign) for sign in _one_line(text))
     # Two hyphens would become a dash.
     return re.sub(r"-(?=-)", "-{}", escaped)
