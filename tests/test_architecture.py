@@ -22,6 +22,7 @@ LAYERS = (
     "files",
     "format",
     "metrics",
+    "methods",
     "recipes",
     "kernels",
     "segments",
@@ -83,8 +84,12 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
                     yield node.lineno, name if name in MODULES else str(node.module)
 
 
-# Results offer their charts and their page, which are imported when they are asked for.
-OFFERED = {f"{PACKAGE}.experiments.results": ("figures", "report")}
+# What is imported only when it is asked for: the charts and the page of results, the augmentations
+# behind the names of methods.
+OFFERED = {
+    f"{PACKAGE}.experiments.results": ("figures", "report"),
+    f"{PACKAGE}.methods": ("augment", "graphs", "nn", "saliency"),
+}
 
 
 def out_of_order(module: str, tree: ast.AST) -> list[str]:

@@ -17,7 +17,7 @@ from graph_transplant.augment import (
     refusal,
     search_space,
 )
-from graph_transplant.augment.methods import method_name, parse_method
+from graph_transplant.methods import method_name, parse_method
 from graph_transplant.errors import GraphTransplantError
 
 # The paper's appendix, "Baselines" and "Implementation details": what is tuned, among what.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph_transplant.augment.methods import METHODS, parse_method, search_space
+from graph_transplant.methods import METHODS, parse_method, search_space
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Condition, Record
 from graph_transplant.experiments.results import Results

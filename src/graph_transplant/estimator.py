@@ -324,7 +324,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
     Args:
         method: Augmentation by name, such as ``"transplant-ep"``, ``"transplant-dp"``, or
             ``"vanilla"`` for none; see
-            :data:`~graph_transplant.augment.methods.METHODS`.
+            :data:`~graph_transplant.methods.METHODS`.
         model: Layers: ``"gcn"``, ``"gcs"``, ``"gin"``, ``"gat"``, with edge features ``"gine"`` or
             ``"gat-edge"``; ``"auto"`` is ``"gine"`` for graphs with edge features, molecules or
             not, and ``"gcs"`` for all others.

@@ -17,7 +17,7 @@ from graph_transplant.augment.evolve import ReliabilityFilter, SwapOpenTriads
 from graph_transplant.augment.g_mixup import GMixup
 from graph_transplant.augment.if_mixup import IfMixup
 from graph_transplant.augment.manifold import ManifoldMixup
-from graph_transplant.augment.methods import (
+from graph_transplant.methods import (
     METHODS,
     Method,
     build_method,

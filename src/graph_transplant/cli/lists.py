@@ -17,8 +17,8 @@ def methods() -> int:
     value the paper tries, `paper` for all methods of its main table, `all` for every method that
     trains a network, `classical` for every one that does not.
     """
-    from graph_transplant.augment import METHODS
     from graph_transplant.classical import CLASSICAL
+    from graph_transplant.methods import METHODS
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("name", style="bold", no_wrap=True)

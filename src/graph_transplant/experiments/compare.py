@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS, Augmentation, expand_methods, refusal
-from graph_transplant.augment.methods import GROUPS, parse_method
 from graph_transplant.classical import CLASSICAL, is_molecules
 from graph_transplant.classical import refusal as rival_refusal
+from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.datasets import load
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.engines import CHECKPOINTS, check_engine, group_size, run_trials

@@ -373,7 +373,7 @@ def sensitivity_data(results: Results) -> pd.DataFrame:
     frame = frame[(frame["label_noise"] == 0) & (frame["train_fraction"] == 1)]
     if not frame["method"].str.contains(":", regex=False).any():
         return pd.DataFrame(columns=columns)
-    from graph_transplant.augment.methods import METHODS, parse_method
+    from graph_transplant.methods import METHODS, parse_method
 
     means = _lines(frame, ["method"], "score").set_index("method")
     rows: list[dict[str, Any]] = []

@@ -88,7 +88,7 @@ def train(
     Args:
         store: The data set.
         method: Name of one method, with parameters or without; see
-            :data:`~graph_transplant.augment.methods.METHODS`.
+            :data:`~graph_transplant.methods.METHODS`.
         model: Name of a convolution, or ``"auto"``: ``"gine"`` for molecules with edge features,
             ``"gcs"`` for all others.
         layers: Number of message-passing layers.

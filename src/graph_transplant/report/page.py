@@ -11,6 +11,8 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from graph_transplant.methods import METHODS
+
 # Control characters and halves of surrogate pairs, which no page can hold.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -84,7 +86,6 @@ def class_word(label: str) -> str:
 
 def method_summary(name: str) -> str:
     """What a method is, in a line; empty for methods of people's own."""
-    from graph_transplant.augment import METHODS
     from graph_transplant.classical import CLASSICAL
 
     key = name.partition(":")[0]

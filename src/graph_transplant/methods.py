@@ -1,39 +1,29 @@
-"""The methods of a comparison by name, and the search spaces of the paper as presets."""
+"""The registry of methods by name, and the search spaces of the paper as presets.
+
+To add a method, put a :class:`Method` into :data:`METHODS`. Augmentations and torch are imported
+when one is built, so that names and summaries are known without.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
-from graph_transplant.augment.base import Augmentation
-from graph_transplant.augment.controls import LabelSmoothing, OriginalGraphs
-from graph_transplant.augment.evolve import ReliabilityFilter, SwapOpenTriads
-from graph_transplant.augment.g_mixup import GMixup
-from graph_transplant.augment.if_mixup import IfMixup
-from graph_transplant.augment.manifold import ManifoldMixup
-from graph_transplant.augment.node_sam import NodeSam
-from graph_transplant.augment.perturb import (
-    DropEdges,
-    DropNodes,
-    MaskNodes,
-    PerturbEdges,
-    RandomSubgraph,
-)
-from graph_transplant.augment.sub_mix import SubMix
-from graph_transplant.augment.transplant import GraphTransplant
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.graphs import GraphStore
-from graph_transplant.nn import GraphClassifier
-from graph_transplant.saliency import NodeSaliency
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from graph_transplant.augment.base import Augmentation
+    from graph_transplant.graphs import GraphStore
+    from graph_transplant.nn import GraphClassifier
 
 Value = float | int | str
-Augmentations = tuple[Augmentation, ...]
+Augmentations = tuple["Augmentation", ...]
 
 
 @dataclass(frozen=True)
@@ -64,34 +54,44 @@ class Method:
         return {parameter.name: parameter.default for parameter in listed}
 
 
-SALIENCIES: dict[str, NodeSaliency] = {
-    "gradient": NodeSaliency(),
-    "gradient-x-activation": NodeSaliency("gradient-x-activation"),
-    "gradient-after-activation": NodeSaliency(activation="after"),
+SALIENCIES: dict[str, dict[str, str]] = {
+    "gradient": {},
+    "gradient-x-activation": {"kind": "gradient-x-activation"},
+    "gradient-after-activation": {"activation": "after"},
 }
-"""Ways to read node saliency by name: the default; its product with the embedding; and the paper's
-to the letter, at the last layer's output, which ranks nothing where the readout is mean or sum."""
+"""Ways to read node saliency by name, as arguments of ``NodeSaliency``: the default; its product
+with the embedding; and the paper's to the letter, at the last layer's output, which ranks nothing
+where the readout is mean or sum."""
 
 
-def _plain(kind: Callable[..., Augmentation]) -> Callable[..., Augmentations]:
-    """Build an augmentation that does not depend on the model.
+@dataclass(frozen=True)
+class _Plain:
+    """Builds an augmentation that does not depend on the model: a class of ``augment`` by name.
 
     Its parameters with a number or a word as default can be set by name.
     """
 
-    def build(model: GraphClassifier, **parameters: Value) -> Augmentations:
-        return (kind(**parameters),)
+    place: str
 
-    given = (
-        inspect.signature(build).parameters["model"],
-        *(
+    def _kind(self) -> Callable[..., Augmentation]:
+        module, name = self.place.split(".")
+        kind: Callable[..., Augmentation] = getattr(
+            import_module(f"graph_transplant.augment.{module}"), name
+        )
+        return kind
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        model = inspect.Parameter("model", inspect.Parameter.POSITIONAL_ONLY)
+        given = (
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for parameter in inspect.signature(kind).parameters.values()
+            for parameter in inspect.signature(self._kind()).parameters.values()
             if type(parameter.default) in (float, int, str)
-        ),
-    )
-    build.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
-    return build
+        )
+        return inspect.Signature([model, *given])
+
+    def __call__(self, model: GraphClassifier, **parameters: Value) -> Augmentations:
+        return (self._kind()(**parameters),)
 
 
 def _vanilla(model: GraphClassifier) -> Augmentations:
@@ -99,6 +99,8 @@ def _vanilla(model: GraphClassifier) -> Augmentations:
 
 
 def _m_evolve(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
+    from graph_transplant.augment.evolve import ReliabilityFilter, SwapOpenTriads
+
     return (ReliabilityFilter(SwapOpenTriads(ratio)),)
 
 
@@ -113,6 +115,9 @@ def _transplanting(connect: str, **parts: Any) -> Callable[..., Augmentations]:
         alpha: float = 2.0,
         saliency: str = "gradient",
     ) -> Augmentations:
+        from graph_transplant.augment.transplant import GraphTransplant
+        from graph_transplant.saliency import NodeSaliency
+
         if max_hops < 1:
             raise GraphTransplantError(f"`max_hops` must be at least 1, got {max_hops}")
         return (
@@ -121,7 +126,7 @@ def _transplanting(connect: str, **parts: Any) -> Callable[..., Augmentations]:
                 anchor_ratio=anchor_ratio,
                 hops=range(1, max_hops + 1),
                 alpha=alpha,
-                saliency=SALIENCIES[check_choice("saliency", saliency, SALIENCIES)],
+                saliency=NodeSaliency(**SALIENCIES[check_choice("saliency", saliency, SALIENCIES)]),
                 pairing=pairing,
                 embedding_size=getattr(model, "hidden", 128),
                 **parts,
@@ -146,7 +151,7 @@ the Beta distribution that p is drawn from, and where saliency is read."""
 METHODS: dict[str, Method] = {
     "vanilla": Method(_vanilla, "plain training; all differences are taken to it", in_paper=True),
     "manifold-mixup": Method(
-        _plain(ManifoldMixup), "mixes graph embeddings after the readout", in_paper=True
+        _Plain("manifold.ManifoldMixup"), "mixes graph embeddings after the readout", in_paper=True
     ),
     "m-evolve": Method(
         _m_evolve,
@@ -154,15 +159,15 @@ METHODS: dict[str, Method] = {
         _PERTURBED,
         in_paper=True,
     ),
-    "drop-nodes": Method(_plain(DropNodes), "drops random nodes", _PERTURBED, in_paper=True),
+    "drop-nodes": Method(_Plain("perturb.DropNodes"), "drops random nodes", _PERTURBED, in_paper=True),
     "perturb-edges": Method(
-        _plain(PerturbEdges), "removes random edges and adds as many", _PERTURBED, in_paper=True
+        _Plain("perturb.PerturbEdges"), "removes random edges and adds as many", _PERTURBED, in_paper=True
     ),
     "mask-nodes": Method(
-        _plain(MaskNodes), "masks the features of random nodes", _PERTURBED, in_paper=True
+        _Plain("perturb.MaskNodes"), "masks the features of random nodes", _PERTURBED, in_paper=True
     ),
     "subgraph": Method(
-        _plain(RandomSubgraph),
+        _Plain("perturb.RandomSubgraph"),
         "keeps a random connected subgraph",
         {"size": (0.6, 0.8)},
         in_paper=True,
@@ -196,14 +201,14 @@ METHODS: dict[str, Method] = {
         _ANCHORS,
     ),
     "if-mixup": Method(
-        _plain(IfMixup), "interpolates node features and edge weights of two graphs"
+        _Plain("if_mixup.IfMixup"), "interpolates node features and edge weights of two graphs"
     ),
-    "sub-mix": Method(_plain(SubMix), "swaps a subgraph for one of another graph, labels by edges"),
-    "node-sam": Method(_plain(NodeSam), "splits a node and merges two others"),
-    "g-mixup": Method(_plain(GMixup), "samples graphs from mixed graphons of two classes"),
-    "drop-edge": Method(_plain(DropEdges), "removes random edges"),
-    "label-smoothing": Method(_plain(LabelSmoothing), "control: softer labels, no virtual graphs"),
-    "vanilla-x2": Method(_plain(OriginalGraphs), "control: the original graphs twice per step"),
+    "sub-mix": Method(_Plain("sub_mix.SubMix"), "swaps a subgraph for one of another graph, labels by edges"),
+    "node-sam": Method(_Plain("node_sam.NodeSam"), "splits a node and merges two others"),
+    "g-mixup": Method(_Plain("g_mixup.GMixup"), "samples graphs from mixed graphons of two classes"),
+    "drop-edge": Method(_Plain("perturb.DropEdges"), "removes random edges"),
+    "label-smoothing": Method(_Plain("controls.LabelSmoothing"), "control: softer labels, no virtual graphs"),
+    "vanilla-x2": Method(_Plain("controls.OriginalGraphs"), "control: the original graphs twice per step"),
     "saliency-shuffled": Method(
         _transplanting("predict", shuffle_saliency=True),
         "control: EP with saliency permuted within each graph",
@@ -378,9 +383,12 @@ def build_method(
             default.
 
     Example:
-        >>> build_method("vanilla", GraphClassifier(1, 2))
+        >>> import graph_transplant as gt
+        >>> build_method("vanilla", gt.GraphClassifier(1, 2))
         ()
     """
+    import torch
+
     key, parameters = parse_method(name)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
@@ -402,7 +410,7 @@ def refusal(name: str, model: GraphClassifier, data: GraphStore) -> str | None:
     Example:
         >>> import graph_transplant as gt
         >>> motifs = gt.load("motifs").subset(range(12))
-        >>> model = GraphClassifier.for_data(motifs, hidden=8)
+        >>> model = gt.GraphClassifier.for_data(motifs, hidden=8)
         >>> refusal("mask-nodes", model, motifs)
         'mask-nodes needs node features, but motifs has none'
     """
