@@ -24,6 +24,7 @@ LAYERS = (
     "metrics",
     "methods",
     "recipes",
+    "known",
     "kernels",
     "segments",
     "sparse",

@@ -17,8 +17,8 @@ from graph_transplant.augment import (
     refusal,
     search_space,
 )
-from graph_transplant.methods import method_name, parse_method
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.methods import method_name, parse_method
 
 # The paper's appendix, "Baselines" and "Implementation details": what is tuned, among what.
 PAPER_SEARCH = {

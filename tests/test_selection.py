@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph_transplant.methods import METHODS, parse_method, search_space
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Condition, Record
 from graph_transplant.experiments.results import Results
@@ -23,6 +22,7 @@ from graph_transplant.experiments.selection import (
     select,
     selection_table,
 )
+from graph_transplant.methods import METHODS, parse_method, search_space
 from made_up import made_up
 
 FOLDS = 4

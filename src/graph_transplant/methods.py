@@ -54,7 +54,7 @@ class Method:
         return {parameter.name: parameter.default for parameter in listed}
 
 
-SALIENCIES: dict[str, dict[str, str]] = {
+SALIENCIES: dict[str, dict[str, Any]] = {
     "gradient": {},
     "gradient-x-activation": {"kind": "gradient-x-activation"},
     "gradient-after-activation": {"activation": "after"},
@@ -159,9 +159,14 @@ METHODS: dict[str, Method] = {
         _PERTURBED,
         in_paper=True,
     ),
-    "drop-nodes": Method(_Plain("perturb.DropNodes"), "drops random nodes", _PERTURBED, in_paper=True),
+    "drop-nodes": Method(
+        _Plain("perturb.DropNodes"), "drops random nodes", _PERTURBED, in_paper=True
+    ),
     "perturb-edges": Method(
-        _Plain("perturb.PerturbEdges"), "removes random edges and adds as many", _PERTURBED, in_paper=True
+        _Plain("perturb.PerturbEdges"),
+        "removes random edges and adds as many",
+        _PERTURBED,
+        in_paper=True,
     ),
     "mask-nodes": Method(
         _Plain("perturb.MaskNodes"), "masks the features of random nodes", _PERTURBED, in_paper=True
@@ -203,12 +208,20 @@ METHODS: dict[str, Method] = {
     "if-mixup": Method(
         _Plain("if_mixup.IfMixup"), "interpolates node features and edge weights of two graphs"
     ),
-    "sub-mix": Method(_Plain("sub_mix.SubMix"), "swaps a subgraph for one of another graph, labels by edges"),
+    "sub-mix": Method(
+        _Plain("sub_mix.SubMix"), "swaps a subgraph for one of another graph, labels by edges"
+    ),
     "node-sam": Method(_Plain("node_sam.NodeSam"), "splits a node and merges two others"),
-    "g-mixup": Method(_Plain("g_mixup.GMixup"), "samples graphs from mixed graphons of two classes"),
+    "g-mixup": Method(
+        _Plain("g_mixup.GMixup"), "samples graphs from mixed graphons of two classes"
+    ),
     "drop-edge": Method(_Plain("perturb.DropEdges"), "removes random edges"),
-    "label-smoothing": Method(_Plain("controls.LabelSmoothing"), "control: softer labels, no virtual graphs"),
-    "vanilla-x2": Method(_Plain("controls.OriginalGraphs"), "control: the original graphs twice per step"),
+    "label-smoothing": Method(
+        _Plain("controls.LabelSmoothing"), "control: softer labels, no virtual graphs"
+    ),
+    "vanilla-x2": Method(
+        _Plain("controls.OriginalGraphs"), "control: the original graphs twice per step"
+    ),
     "saliency-shuffled": Method(
         _transplanting("predict", shuffle_saliency=True),
         "control: EP with saliency permuted within each graph",

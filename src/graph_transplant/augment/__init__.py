@@ -17,14 +17,6 @@ from graph_transplant.augment.evolve import ReliabilityFilter, SwapOpenTriads
 from graph_transplant.augment.g_mixup import GMixup
 from graph_transplant.augment.if_mixup import IfMixup
 from graph_transplant.augment.manifold import ManifoldMixup
-from graph_transplant.methods import (
-    METHODS,
-    Method,
-    build_method,
-    expand_methods,
-    refusal,
-    search_space,
-)
 from graph_transplant.augment.node_sam import NodeSam
 from graph_transplant.augment.pairing import Pairing
 from graph_transplant.augment.perturb import (
@@ -36,6 +28,14 @@ from graph_transplant.augment.perturb import (
 )
 from graph_transplant.augment.sub_mix import SubMix
 from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs, TransplantPlan
+from graph_transplant.methods import (
+    METHODS,
+    Method,
+    build_method,
+    expand_methods,
+    refusal,
+    search_space,
+)
 
 __all__ = [
     "METHODS",

@@ -20,7 +20,6 @@ from graph_transplant import __version__
 from graph_transplant.augment import METHODS, Augmentation, expand_methods, refusal
 from graph_transplant.classical import CLASSICAL, is_molecules
 from graph_transplant.classical import refusal as rival_refusal
-from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.datasets import load
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.engines import CHECKPOINTS, check_engine, group_size, run_trials
@@ -44,6 +43,7 @@ from graph_transplant.experiments.trial import Own, split_of, training_labels
 from graph_transplant.files import write_atomically
 from graph_transplant.format import listed
 from graph_transplant.graphs import GraphStore
+from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.metrics import deciding
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.recipes import RECIPES
