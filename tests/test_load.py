@@ -107,7 +107,8 @@ def test_an_unknown_name_lists_the_known_ones_closest_first(given: str, first: s
     with pytest.raises(DataError) as caught:
         load(given)
     message = str(caught.value)
-    assert message.startswith(f"unknown data set {given!r}; known are {first}, ")
+    hint = "" if first == "motifs" != f"{given}s" else f" (did you mean {first!r}?)"
+    assert message.startswith(f"unknown data set {given!r}{hint}; known are {first}, ")
     for info in catalogue():
         assert info.name in message
     assert f"Looked for {given}/" in message

@@ -18,10 +18,10 @@ import torch
 from torch_geometric.datasets import TUDataset
 
 from graph_transplant.datasets import tu
-from graph_transplant.datasets.places import cache_folder
 from graph_transplant.datasets.source import Parts
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
+from graph_transplant.known import cache_folder
 
 # Two graphs: a triangle with a tail (1-4) and an edge (5-6).
 SMALL = {

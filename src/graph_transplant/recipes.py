@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LambdaLR
 
+MODELS = ("gcn", "gcs", "gin", "gat", "gine", "gat-edge")
+"""Convolutions, see ``CONVOLUTIONS`` of :mod:`graph_transplant.nn`."""
+
+READOUTS = ("mean", "sum", "max", "mean-max")
+"""How node embeddings become a graph embedding."""
+
+TRAINING_SPLITS = ("auto", "random", "scaffold", "official")
+"""How the graphs for one model are shared out."""
+
 PATIENCE_UNITS = ("iterations", "epochs")
 """What patience can be counted in."""
 

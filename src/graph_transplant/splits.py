@@ -16,10 +16,8 @@ from torch import Tensor
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphStore
+from graph_transplant.recipes import TRAINING_SPLITS
 from graph_transplant.targets import rarest_label
-
-TRAINING_SPLITS = ("auto", "random", "scaffold", "official")
-"""How the graphs for one model are shared out."""
 
 SHARE = 0.1
 """Share of the validation graphs, and of the test graphs, unless others are asked for."""

@@ -1,6 +1,7 @@
 """The command line, ``graph-transplant``.
 
-Nothing slow is imported before a command needs it: asking for help must not wait for torch.
+Nothing slow is imported before a command needs it: help, and the answer to a wrong name or path,
+must not wait for torch.
 """
 
 from __future__ import annotations
@@ -12,13 +13,8 @@ from cyclopts import App, CycloptsError, Parameter
 
 from graph_transplant import __version__
 from graph_transplant.cli.attack import attack
-from graph_transplant.cli.common import (
-    BAD_INPUT,
-    FAILED,
-    INTERRUPTED,
-    give_arguments,
-    print_error,
-)
+from graph_transplant.cli.checks import check_arguments
+from graph_transplant.cli.common import BAD_INPUT, FAILED, INTERRUPTED, print_error, set_command
 from graph_transplant.cli.comparisons import across, compare
 from graph_transplant.cli.lists import datasets, methods
 from graph_transplant.cli.models import explain, predict, show, train
@@ -27,6 +23,11 @@ from graph_transplant.cli.report import report
 from graph_transplant.errors import GraphTransplantError
 
 __all__ = ["app", "main"]
+
+COMMANDS = (
+    *(compare, report, train, predict, explain, attack, show),
+    *(paper, across, methods, datasets),
+)
 
 app = App(
     name="graph-transplant",
@@ -38,35 +39,31 @@ app = App(
     version_flags=["--version"],
     default_parameter=Parameter(negative=()),
 )
-
-for command in (
-    *(compare, report, train, predict, explain, attack, show),
-    *(paper, across, methods, datasets),
-):
-    app.command(command)
+for one in COMMANDS:
+    app.command(one)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: The words after the program's name. (default: those it was started with)
+    """Run the command line with these words, by default those the program was started with.
 
     Returns:
         The exit status: 0, 1 when something failed, 2 for bad input, 130 after Ctrl-C.
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = app(
-            give_arguments(arguments),
-            exit_on_error=False,
-            print_error=False,
-            result_action="return_value",
-        )
+        command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+        if command in COMMANDS:
+            name = command.__name__
+            listed = app[name].assemble_argument_collection()
+            set_command(words, {one.field_info.name: one.name for one in listed})
+            check_arguments(name, bound)
+        status = command(*bound.args, **bound.kwargs)
     except GraphTransplantError as problem:
         print_error(str(problem))
         return BAD_INPUT
     except CycloptsError as problem:
-        print_error(f"{problem} (see graph-transplant --help)")
+        program = " ".join(["graph-transplant", *(problem.command_chain or ())])
+        print_error(f"{problem} (see {program} --help)")
         return BAD_INPUT
     except OSError as problem:
         print_error(str(problem))

@@ -1,22 +1,21 @@
-"""What the commands share: how they print, read lists, show progress and stop."""
+"""What the commands share: how they print, read lists, name their options and stop."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.progress import Display, Plain, Reporter
-
-if TYPE_CHECKING:
-    from graph_transplant.experiments.protocol import Record, Trial
 
 Number = TypeVar("Number", bound=float)
 
@@ -33,45 +32,56 @@ PIPE_WIDTH = 120
 """Columns to print when the output is not a terminal, which would tell its own."""
 
 
-def progress_display() -> Reporter:
-    """Make what shows a running comparison: live on a terminal, line by line elsewhere."""
-    errors = Console(stderr=True, highlight=False)
-    return Display(errors) if errors.is_interactive else Plain(errors)
+# ------------------------------------------------------------------ the command that runs
+
+_words: list[str] = []
+_options: Mapping[str, str] = {}
 
 
-class Beginning(Reporter):
-    """Calls a function when a comparison has been accepted and begins."""
-
-    def __init__(self, begin: Callable[[], None]) -> None:
-        self._begin = begin
-
-    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
-        """The trials that will run, the records there are already, and how many run at once."""
-        self._begin()
+def set_command(words: Sequence[str], options: Mapping[str, str]) -> None:
+    """Keep the words of the command that runs, and what its parameters are called on it."""
+    global _words, _options
+    _words, _options = list(words), options
 
 
-class Logged(Reporter):
-    """Logs finished trials to TensorBoard; raises if the directory cannot be written to."""
+def arguments_given() -> list[str]:
+    """Give the words of the command that runs, after the program's name."""
+    return _words
 
-    def __init__(self, directory: Path) -> None:
-        from graph_transplant.tensorboard import check_installed
 
-        check_installed()
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise GraphTransplantError(
-                f"cannot log to {directory}: {problem.strerror or problem}"
-            ) from problem
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise GraphTransplantError(f"cannot log to {directory}: Permission denied")
-        self._directory = directory
+def repeated_command() -> str:
+    """Give the command that goes on where this one was stopped."""
+    # Starting over once more would put aside what has been done since.
+    words = [word for word in _words if word != "--fresh"]
+    processes = os.environ.get("WORLD_SIZE")
+    if "torchrun" not in words or not processes:
+        return shlex.join(["graph-transplant", *words])
+    count = os.environ.get("LOCAL_WORLD_SIZE", processes)
+    start = ["torchrun", "--nproc-per-node", count]
+    if count != processes:
+        start += ["--nnodes", str(int(processes) // int(count))]
+    return shlex.join([*start, "-m", "graph_transplant", *words])
 
-    def trial_finished(self, record: Record) -> None:
-        """A trial is finished and its record is on disk."""
-        from graph_transplant.tensorboard import write_record
 
-        write_record(record, self._directory)
+def in_options(message: str, options: Mapping[str, str]) -> str:
+    """Call parameters of Python as the command line does, and leave other quoted words alone.
+
+    Example:
+        >>> in_options("`model` and `x` differ by `train_fraction`",
+        ...            {"models": "--models", "train_fraction": "--train-fraction"})
+        '--models and `x` differ by --train-fraction'
+    """
+
+    def called(match: re.Match[str]) -> str:
+        # What takes one name in Python may take several here.
+        return options.get(match[1]) or options.get(f"{match[1]}s") or match[0]
+
+    return re.sub("`([a-z_]+)`", called, message)
+
+
+def print_error(message: str) -> None:
+    """Print an error as one line, in the words of the command line."""
+    print("error: " + " ".join(in_options(message, _options).split()), file=sys.stderr)
 
 
 def resumable(
@@ -106,52 +116,17 @@ def resumable(
         if not quiet:
             print(
                 f"\nstopped; {kept()}. The same command goes on from there:\n"
-                f"  {shlex.join(_command())}",
+                f"  {repeated_command()}",
                 file=sys.stderr,
             )
         return INTERRUPTED
 
 
-_given: list[str] | None = None
-
-
-def give_arguments(arguments: Sequence[str] | None) -> list[str]:
-    """Remember the words of a command, by default those the program was started with."""
-    global _given
-    _given = None if arguments is None else list(arguments)
-    return arguments_given()
-
-
-def arguments_given() -> list[str]:
-    """Give the words of the command that runs, after the program's name."""
-    return sys.argv[1:] if _given is None else _given
-
-
-def _command() -> list[str]:
-    """Give the command that goes on where this one was stopped."""
-    # Starting over once more would put aside what has been done since.
-    arguments = [item for item in arguments_given() if item != "--fresh"]
-    processes = os.environ.get("WORLD_SIZE")
-    if "torchrun" in arguments and processes:
-        count = os.environ.get("LOCAL_WORLD_SIZE", processes)
-        start = ["torchrun", "--nproc-per-node", count]
-        if count != processes:
-            start += ["--nnodes", str(int(processes) // int(count))]
-        return [*start, "-m", "graph_transplant", *arguments]
-    return ["graph-transplant", *arguments]
+# ------------------------------------------------------------------ lists of values
 
 
 def split_list(argument: str, text: str) -> list[str]:
-    """Take a list apart at its commas.
-
-    Args:
-        argument: Name of the argument, for messages.
-        text: The list.
-
-    Example:
-        >>> split_list("models", "gcs, gin")
-        ['gcs', 'gin']
-    """
+    """Take a list apart at its commas; ``argument`` is named in the error."""
     items = [item.strip() for item in text.split(",")]
     if not all(items):
         raise GraphTransplantError(
@@ -161,17 +136,7 @@ def split_list(argument: str, text: str) -> list[str]:
 
 
 def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
-    """Take a list of numbers apart at its commas.
-
-    Args:
-        argument: Name of the argument, for messages.
-        text: The list.
-        kind: ``int`` or ``float``.
-
-    Example:
-        >>> split_numbers("layers", "3,4", int), split_numbers("attack", "0.1, 1", float)
-        ([3, 4], [0.1, 1.0])
-    """
+    """Take a list of numbers apart at its commas; ``kind`` is ``int`` or ``float``."""
     try:
         return [kind(item) for item in text.split(",")]
     except ValueError as problem:
@@ -181,15 +146,29 @@ def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
         ) from problem
 
 
+def selection(select: bool, nested: bool) -> str:
+    """Name the way of selection that the two flags ask for."""
+    return "nested" if nested else "validation" if select else "none"
+
+
+# ------------------------------------------------------------------ printing
+
+
+def progress_display() -> Reporter:
+    """Make what shows a running comparison: live on a terminal, line by line elsewhere."""
+    errors = Console(stderr=True, highlight=False)
+    return Display(errors) if errors.is_interactive else Plain(errors)
+
+
 def output() -> Console:
     """Make the console that results are printed to."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
 
 
-def print_error(message: str) -> None:
-    """Print an error as one line."""
-    print("error: " + " ".join(message.split()), file=sys.stderr)
+def plain_table() -> Table:
+    """Make a table without lines."""
+    return Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
 
 
 def print_files(console: Console, files: Mapping[Path, str]) -> None:
@@ -199,11 +178,6 @@ def print_files(console: Console, files: Mapping[Path, str]) -> None:
         console.print(Text(str(path)).append(f"  {content}", style="dim"), soft_wrap=True)
 
 
-def cell(value: float | None, form: str, factor: int = 1) -> str:
-    """Write a number for a table; ``-`` where it is not defined.
-
-    Example:
-        >>> cell(0.256, ".1f", 100), cell(None, ".1f")
-        ('25.6', '-')
-    """
-    return "-" if value is None else format(factor * value, form)
+def cell(value: float | None, form: str) -> str:
+    """Write a number for a table; ``-`` where it is not defined."""
+    return "-" if value is None else format(value, form)

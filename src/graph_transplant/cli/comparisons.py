@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,15 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from graph_transplant.cli.common import (
-    Beginning,
-    Logged,
-    arguments_given,
     cell,
     output,
+    plain_table,
     print_error,
     print_files,
     progress_display,
+    repeated_command,
     resumable,
+    selection,
     split_list,
     split_numbers,
 )
@@ -32,11 +32,12 @@ from graph_transplant.cli.data import (
     write_skipped,
 )
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.progress import Reporters
+from graph_transplant.experiments.progress import Reporter, Reporters
 from graph_transplant.files import write_atomically
 from graph_transplant.format import capital, p_value
 
 if TYPE_CHECKING:
+    from graph_transplant.experiments.protocol import Record, Trial
     from graph_transplant.experiments.results import Results
 
 
@@ -137,8 +138,8 @@ def compare(
     convolutions = split_list("models", models)
     depths = split_numbers("layers", layers, int)
     budgets = split_numbers("attack", attack, float) if attack else []
-    noises = split_numbers("label-noise", label_noise, float)
-    fractions = split_numbers("train-fraction", train_fraction, float)
+    noises = split_numbers("label_noise", label_noise, float)
+    fractions = split_numbers("train_fraction", train_fraction, float)
 
     from graph_transplant.experiments.compare import compare as run
     from graph_transplant.experiments.engines import TrialError, join_group, lead_or_serve
@@ -244,7 +245,7 @@ def across(
     write_across(ranked, every, out)
     console = output()
     for result in ranked:
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table = plain_table()
         table.add_column(f"method ({result.model})", overflow="fold")
         for name in ("mean rank", "wins", "ties", "losses", "p (Wilcoxon)", "p (Holm)"):
             table.add_column(name, justify="right", no_wrap=True)
@@ -273,14 +274,39 @@ def across(
     return 0
 
 
-def selection(select: bool, nested: bool) -> str:
-    """Name the way of selection that the two flags ask for.
+class Beginning(Reporter):
+    """Calls a function when a comparison has been accepted and begins."""
 
-    Example:
-        >>> selection(False, False), selection(True, False), selection(True, True)
-        ('none', 'validation', 'nested')
-    """
-    return "nested" if nested else "validation" if select else "none"
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self._begin = begin
+
+    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
+        """The trials that will run, the records there are already, and how many run at once."""
+        self._begin()
+
+
+class Logged(Reporter):
+    """Logs finished trials to TensorBoard; raises if the directory cannot be written to."""
+
+    def __init__(self, directory: Path) -> None:
+        from graph_transplant.tensorboard import check_installed
+
+        check_installed()
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise GraphTransplantError(
+                f"cannot log to {directory}: {problem.strerror or problem}"
+            ) from problem
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise GraphTransplantError(f"cannot log to {directory}: Permission denied")
+        self._directory = directory
+
+    def trial_finished(self, record: Record) -> None:
+        """A trial is finished and its record is on disk."""
+        from graph_transplant.tensorboard import write_record
+
+        write_record(record, self._directory)
 
 
 def note_command(directory: Path) -> None:
@@ -289,8 +315,7 @@ def note_command(directory: Path) -> None:
 
     path = directory / COMMANDS
     known = path.read_text("utf-8").splitlines() if path.is_file() else []
-    words = [word for word in arguments_given() if word != "--fresh"]
-    command = shlex.join(["graph-transplant", *words])
+    command = repeated_command()
     if command not in known:
         write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
 
@@ -332,7 +357,7 @@ def results_table(results: Results, *, few: bool = False) -> Table:
     shown = [column for one in found for column in one.columns if not (few and column.more)]
     columns = list(dict.fromkeys(column.title for column in shown))
     harder = any(one.group.condition.short for one in found)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = plain_table()
     table.add_column("method", overflow="fold")
     for name in ("model", *(["training"] if harder else [])):
         table.add_column(name, no_wrap=True)

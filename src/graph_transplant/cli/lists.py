@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.table import Table
 from rich.text import Text
 
-from graph_transplant.cli.common import output
+from graph_transplant.cli.common import output, plain_table
 
 
 def methods() -> int:
@@ -20,7 +19,7 @@ def methods() -> int:
     from graph_transplant.classical import CLASSICAL
     from graph_transplant.methods import METHODS
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = plain_table()
     table.add_column("name", style="bold", no_wrap=True)
     table.add_column("what it is")
     table.add_column("parameters", min_width=24)
@@ -55,7 +54,7 @@ def datasets(*, root: Path | None = None) -> int:
     """
     from graph_transplant.datasets import catalogue
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = plain_table()
     table.add_column("name", style="bold", no_wrap=True)
     for name in ("graphs", "nodes", "edges", "classes"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from graph_transplant.cli.common import output, print_files
+from graph_transplant.cli.common import output, print_files, selection
 from graph_transplant.errors import check_choice
 
 
@@ -33,7 +33,6 @@ def report(
     """
     check_choice("format", format, ("html", "markdown", "latex", "csv"))
 
-    from graph_transplant.cli.comparisons import selection
     from graph_transplant.experiments.results import read_results
     from graph_transplant.files import write_atomically
     from graph_transplant.report.comparison import figures_folder

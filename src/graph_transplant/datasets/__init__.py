@@ -12,7 +12,6 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -23,10 +22,10 @@ from torch_geometric.data import Data, Dataset
 
 from graph_transplant.datasets import formats, jsonl, motifs, networks, objects, ogb, tables, tu
 from graph_transplant.datasets.duplicates import duplicate_groups
-from graph_transplant.datasets.known import KNOWN, OTHER_TU, DatasetInfo
 from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec, check_codec
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore
+from graph_transplant.known import KNOWN, DatasetInfo, existing, is_name, known_names, not_found
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -380,16 +379,11 @@ def _locate(
 ) -> tuple[Path, Format]:
     """Find the file or folder of a data set, or download it."""
     name = str(data)
-    # Only a plain word can be a name; anything with a separator can only be a path.
-    plain = isinstance(data, str) and name not in ("", ".", "..") and Path(name).name == name
-    plain = plain and name.isprintable()
-    path = (_find(name, root) if plain else None) or _existing(name)
+    plain = is_name(data)
+    path = (_find(name, root) if plain else None) or existing(name)
     if path is None:
-        suffixes = tuple(suffix for form in FORMATS for suffix in form.suffixes)
-        if not plain or name.lower().endswith(suffixes):
-            raise DataError(f"`data`: there is no file or folder {name!r}")
-        if name not in _known_names():
-            raise DataError(_unknown_name(name, root))
+        if not plain or name not in known_names():
+            raise not_found(data, root)
         # Before anything is downloaded: a misspelt option must not cost minutes.
         _check_options(f"data set {name!r}", options, ())
         path = (ogb.download if name in ogb.DATASETS else tu.download)(name, root)
@@ -402,17 +396,6 @@ def _locate(
         kinds = f"{', '.join(others)} or {last}"
         raise DataError(f"{path}: expected {kinds}; this is none of them")
     return path, form
-
-
-def _existing(name: str) -> Path | None:
-    """Return the path if there is such a file or folder."""
-    try:
-        path = Path(name).expanduser()
-        return path if path.exists() else None
-    except (OSError, RuntimeError, ValueError) as error:
-        # Too long, in a folder that may not be looked into, or in the home of a user there is not.
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"`data`: {name[:200]!r} cannot be looked for ({reason})") from error
 
 
 def _find(name: str, root: str | Path | None) -> Path | None:
@@ -430,22 +413,6 @@ def _check_options(what: str, options: dict[str, Any], allowed: Sequence[str]) -
     if unknown:
         known = f"its options are {', '.join(allowed)}" if allowed else "it takes none"
         raise GraphTransplantError(f"{what} has no option {unknown[0]!r}; {known}")
-
-
-def _known_names() -> list[str]:
-    """Return every name that :func:`load` knows, those of the catalogue first."""
-    return [info.name for info in KNOWN] + list(OTHER_TU)
-
-
-def _unknown_name(name: str, root: str | Path | None) -> str:
-    """Return the message for a name that means nothing, with the likeliest meant names first."""
-    known = {info.casefold(): info for info in _known_names()}
-    close = [known[match] for match in get_close_matches(name.casefold(), list(known), n=3)]
-    rest = [info.name for info in KNOWN if info.name not in close]
-    return (
-        f"unknown data set {name!r}; known are {', '.join(close + rest)} and other names of the TU "
-        f"collection, or give the path of a folder or zip archive. {tu.looked_for(name, root)}"
-    )
 
 
 def catalogue(root: str | Path | None = None) -> list[DatasetInfo]:

@@ -44,6 +44,7 @@ from graph_transplant.datasets import molecules, places
 from graph_transplant.datasets.source import Numbers, Parts, files_in
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore, StoreWriter
+from graph_transplant.known import CACHE_VARIABLE, looked_for
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ def _address(name: str, root: str | Path | None) -> str:
         raise DataError(
             f"data set {name!r} is not on this machine, and its address is known to the package "
             f"`ogb` alone: pip install graph-transplant[ogb]. "
-            f"{places.looked_for(_stem(name), _SUBFOLDERS, root)}"
+            f"{looked_for(_stem(name), _SUBFOLDERS, root)}"
         )
     table = Path(spec.submodule_search_locations[0]) / "graphproppred" / "master.csv"
     try:
@@ -182,7 +183,7 @@ def load(path: str | Path) -> GraphStore:
         except OSError as error:
             raise DataError(
                 f"data set {parts.name!r} cannot be written to {cached.parent} ({error}); name "
-                f"another folder with the environment variable {places.CACHE_VARIABLE}"
+                f"another folder with the environment variable {CACHE_VARIABLE}"
             ) from error
         return GraphStore.load(cached)
 

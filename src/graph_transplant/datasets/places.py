@@ -1,10 +1,9 @@
-"""Where data sets lie: folders to look in, the cache, and downloads."""
+"""Finding data sets on this machine, downloads, and the cache of what was read once."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import tempfile
 import urllib.request
 import zipfile
@@ -15,50 +14,12 @@ from typing import Final
 from graph_transplant.datasets.source import Parts
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
+from graph_transplant.known import cache_folder, looked_for, search_folders
 
 log = logging.getLogger(__name__)
 
-DATA_VARIABLE: Final = "GRAPH_TRANSPLANT_DATA"
-CACHE_VARIABLE: Final = "GRAPH_TRANSPLANT_CACHE"
-
 _MAX_DOWNLOAD: Final = 16 << 30
 _TIMEOUT_SECONDS: Final = 30.0
-
-
-def cache_folder() -> Path:
-    """The folder for what was read or downloaded once; nothing in it needs to be kept.
-
-    It is named by the environment variable ``GRAPH_TRANSPLANT_CACHE``, or else ``graph-transplant``
-    in ``XDG_CACHE_HOME`` or ``~/.cache``.
-    """
-    variable = os.environ.get(CACHE_VARIABLE)
-    if variable:
-        return Path(variable).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "graph-transplant"
-
-
-def search_folders(root: str | Path | None = None) -> list[Path]:
-    """``root``, the folder that ``GRAPH_TRANSPLANT_DATA`` names, and that of downloads."""
-    given = {"`root`": root, DATA_VARIABLE: os.environ.get(DATA_VARIABLE) or None}
-    folders = [_folder(what, place) for what, place in given.items() if place is not None]
-    return [*folders, cache_folder() / "downloads"]
-
-
-def _folder(what: str, place: str | Path) -> Path:
-    folder = Path(place).expanduser()
-    try:
-        if folder.is_file():
-            raise DataError(f"{what} must be a folder, got the file {folder}")
-        # Permissions are known from trying alone; the dot asks for what lies in the folder.
-        os.stat(os.path.join(folder, os.curdir))
-    except FileNotFoundError:
-        pass  # A download makes it.
-    except OSError as error:
-        raise DataError(
-            f"{what} must be a folder that can be looked into, got {folder}: {error.strerror}"
-        ) from error
-    return folder
 
 
 def find(
@@ -80,16 +41,6 @@ def find(
             if archive.is_file():
                 return archive
     return None
-
-
-def looked_for(stem: str, subfolders: Sequence[str], root: str | Path | None) -> str:
-    """A sentence that says where a data set was looked for."""
-    folders = ", ".join(str(folder) for folder in search_folders(root))
-    below = " and ".join(f"{place}/" for place in subfolders)
-    return (
-        f"Looked for {stem}/ and {stem}.zip, directly and in {below}, in: {folders} (`root`, and "
-        f"the environment variable {DATA_VARIABLE}, name such folders)."
-    )
 
 
 def download(

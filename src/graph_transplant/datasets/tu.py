@@ -96,11 +96,6 @@ def find(name: str, root: str | Path | None = None) -> Path | None:
     return places.find(name, _SUBFOLDERS, root, lambda path: _scan(path, name) is not None)
 
 
-def looked_for(name: str, root: str | Path | None = None) -> str:
-    """A sentence that says where a data set was looked for."""
-    return places.looked_for(name, _SUBFOLDERS, root)
-
-
 def download(name: str, root: str | Path | None = None) -> Path:
     """Download a data set from where PyTorch Geometric gets it; return the archive."""
     # Only people who download need it.

@@ -2,7 +2,6 @@
 
 from graph_transplant.nn.classifier import (
     NORMS,
-    READOUTS,
     GraphClassifier,
     LayerOutput,
     Prediction,
@@ -18,6 +17,7 @@ from graph_transplant.nn.convolutions import (
     GINEConvolution,
 )
 from graph_transplant.nn.modes import evaluating, keeping_statistics
+from graph_transplant.recipes import READOUTS
 
 __all__ = [
     "CONVOLUTIONS",

@@ -22,9 +22,9 @@ from graph_transplant.nn.inputs import (
     WalkEncoder,
     edge_moments,
 )
+from graph_transplant.recipes import READOUTS
 from graph_transplant.segments import segment_max, segment_sum
 
-READOUTS = ("mean", "sum", "max", "mean-max")
 NORMS = ("none", "batch", "layer")
 
 # What `GraphClassifier.config` always holds, and of which types.

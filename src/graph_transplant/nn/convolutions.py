@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, leaky_relu, linear
 
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.recipes import MODELS
 from graph_transplant.sparse import Adjacency, rectified_sum, spmm
 
 
@@ -371,11 +372,17 @@ def _mean_arriving(adjacency: Adjacency, values: Tensor) -> Tensor:
     return total * share.unsqueeze(1)
 
 
-CONVOLUTIONS: dict[str, type[Convolution]] = {
-    "gcn": GCNConvolution,
-    "gcs": GCSConvolution,
-    "gin": GINConvolution,
-    "gat": GATConvolution,
-    "gine": GINEConvolution,
-    "gat-edge": GATEdgeConvolution,
-}
+CONVOLUTIONS: dict[str, type[Convolution]] = dict(
+    zip(
+        MODELS,
+        (
+            GCNConvolution,
+            GCSConvolution,
+            GINConvolution,
+            GATConvolution,
+            GINEConvolution,
+            GATEdgeConvolution,
+        ),
+        strict=True,
+    )
+)
