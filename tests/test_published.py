@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import FrozenInstanceError
-from importlib.resources import files
 
 import pytest
 
 from graph_transplant.augment import METHODS
-from graph_transplant.errors import GraphTransplantError
 from graph_transplant.nn import CONVOLUTIONS
 from graph_transplant.paper.published import all_published, data_sizes, published
 
@@ -183,8 +178,6 @@ def test_what_the_paper_does_not_have_is_none() -> None:
     assert published("ablation", "NCI1", "gcs", "vanilla") is None
 
 
-
-
 def test_sizes_and_folds_of_the_source() -> None:
     assert sum(data_sizes().values()) == 5000 + 4110 + 4337 + 600 + 3900 + 40353 + 39765 + 41472 + (
         158100
@@ -196,7 +189,3 @@ def test_sizes_and_folds_of_the_source() -> None:
     assert (right.metric, right.source.folds, right.source.repeats) == ("auroc", 5, 1)
     with pytest.raises(FrozenInstanceError):
         left.mean = 1.0  # type: ignore[misc]
-
-
-
-

@@ -72,7 +72,8 @@ class PaperTable:
 
     ``frame`` has one row per data set, model, readout and method, see :data:`COLUMNS`. A ``gain``
     is the mean difference to the baseline over the folds both have, with the sign turned for
-    errors; ``reproduced`` says whether the published gain was found, and is empty for the quick budget.
+    errors; ``reproduced`` says whether the published gain was found, and is empty for the quick
+    budget.
     """
 
     experiment: str
