@@ -19,11 +19,13 @@ from rich.console import Console
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS
 from graph_transplant.cli import main
-from graph_transplant.cli.common import _command, give_arguments, output
+from graph_transplant.cli.common import output, repeated_command, set_command
 from graph_transplant.cli.comparisons import print_results, results_table
+from graph_transplant.errors import DataError
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.results import Results
 from graph_transplant.files import folder_name
+from graph_transplant.known import check_data
 from made_up import judged_by, made_up
 
 SLOW = [
@@ -98,22 +100,28 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["compare", "no-such-data"], "no-such-data"),
-        (["compare", "motifs", "--methods", "vanila"], "did you mean 'vanilla'?"),
-        (["compare", "motifs", "--methods", "vanilla,"], "`methods` must be names separated by"),
-        (["compare", "motifs", "--models", "gcx"], "`model` must be one of gcn, gcs, gin, gat"),
-        (["compare", "motifs", "--layers", "3,x"], "`layers` must be whole numbers separated by"),
-        (["compare", "motifs", "--folds", "2"], "`folds` must be at least 3, got 2"),
-        (["compare", "motifs", "--folds", "500"], "`folds` is 500, but class 0 has only 100"),
+        (["compare", "motifs", "--methods", "drop-nodes:ratios=1"], "drop-nodes"),
+        (["compare", "motifs", "--folds", "2"], "--folds must be at least 3"),
+        (["compare", "motifs", "--folds", "500"], "but class house has only 100 graphs"),
+        (["compare", "motifs", "--split", "scaffold"], "--split is by scaffold, which needs"),
+        (["compare", "motifs", "--train-fraction", "2"], "--train-fraction must be"),
+        (["compare", "motifs", "--label-noise", "1"], "--label-noise must be"),
+        (["compare", "motifs", "--attack", "much"], "--attack must be numbers separated by commas"),
+        (["compare", "motifs", "--layers", "3,x"], "--layers must be whole numbers separated by"),
         (["compare", "motifs", "--epochs", "many"], "many"),
-        (["compare", "motifs", "--no-such-option", "1"], "--no-such-option"),
-        (["no-such-command"], "no-such-command"),
-        (["compare", "--attack", "much"], "`attack` must be numbers separated by commas"),
         (["compare", "--engine", "torchrun"], "start it with `torchrun --nproc-per-node 2 ...`"),
-        (["paper", "table9"], "`experiment` must be one of table1, table2"),
-        (["paper", "table1", "--data", "ENZYMES,"], "`data` must be names separated by single"),
+        (["compare", "--address", "HEAD:6379"], "--address names a Ray cluster and needs"),
+        (["compare", "m.csv"], "--target"),
+        (["compare", "m.csv", "--target", "z"], "--target"),
+        (["compare", "m.csv", "--target", "y", "--smiles", "s"], "--smiles"),
+        (["compare", "m.csv", "--target", "y"], "m.csv: the target 'y' has one class only, '1'"),
+        (["train", "motifs", "--validation", "0.9"], "--validation and --test must leave graphs"),
+        (["train", "motifs", "--learning-rate", "-1"], "--learning-rate must be"),
+        (["train", "few.csv", "--target", "y"], "at least 4 are needed"),
+        (["show", "motifs", "--method", "drop-nodes"], "--method"),
+        (["paper", "table9"], "EXPERIMENT must be one of table1, table2"),
         (["across"], "at least two data sets"),
-        (["across", "/no/such/place"], "there is no directory /no/such/place"),
+        (["no-such-command"], "no-such-command"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(
@@ -123,14 +131,82 @@ def test_bad_input_is_one_line_and_status_2(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    if ".csv" in " ".join(arguments):
+        pytest.importorskip("rdkit")
+    (tmp_path / "m.csv").write_text("smiles,y\nCCO,1\nCCN,1\nCCC,1\n")
+    (tmp_path / "few.csv").write_text("smiles,y\nCCO,1\nCCN,1\nCCC,0\n")
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     printed = capfd.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("error: ")
-    assert message in printed.err
-    assert printed.err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+    *notes, error = printed.err.splitlines()
+    assert error.startswith("error: ")
+    assert message in error
+    assert not [line for line in notes if line.startswith(("error", "Traceback"))]
+    assert {path.suffix for path in tmp_path.iterdir() if path.is_file()} == {".csv"}
+    assert not list(tmp_path.rglob("records.jsonl"))
+
+
+WRONG = [
+    ("compare nosuch.csv", "DATA: there is no file or folder 'nosuch.csv'"),
+    ("train no/such", "DATA: there is no file or folder 'no/such'"),
+    ("show nosuch.sdf", "DATA: there is no file or folder 'nosuch.sdf'"),
+    ("compare ENZIMES", "unknown data set 'ENZIMES' (did you mean 'ENZYMES'?)"),
+    ("paper table1 --data NCI2", "unknown data set 'NCI2' (did you mean 'NCI1'?)"),
+    ("paper table1 --data ENZYMES,", "--data must be names separated by single commas"),
+    ("predict nomodel x.csv", "there is no folder nomodel: a model is a folder"),
+    ("predict {folder} CCO", "holds no model: there is no file model.json"),
+    ("predict {model} x.csv", "DATA: there is no file or folder 'x.csv'"),
+    ("explain nomodel x.csv", "there is no folder nomodel"),
+    ("explain {model} x.csv", "DATA: there is no file or folder 'x.csv'"),
+    ("explain {model} motifs --against nomodel", "there is no folder nomodel"),
+    ("attack nomodel motifs", "there is no folder nomodel"),
+    ("show motifs --trained nomodel", "there is no folder nomodel"),
+    ("report nodir", "there is no directory nodir"),
+    ("report {folder}", "there are no records in"),
+    ("across {folder} nodir", "there are no records in"),
+    ("compare --methods vanila", "--methods must be one of"),
+    ("compare --methods vanilla,", "--methods must be names separated by single commas"),
+    ("compare --models gcx", "--models must be one of auto, gcn, gcs, gin, gat"),
+    ("compare --split fold", "--split must be one of folds, scaffold-folds, official"),
+    ("compare --metric auc", "got 'auc' (did you mean 'auroc'?)"),
+    ("compare --recipe weak", "--recipe must be one of paper, strong"),
+    ("train motifs --method forest", "--method must be one of vanilla"),
+    ("train motifs --model gcx", "--model must be one of auto, gcn"),
+    ("train motifs --split folds", "--split must be one of auto, random"),
+    ("train motifs --readout median", "--readout must be one of mean, sum"),
+    ("compare --task class", "--task must be one of multiclass"),
+    ("compare --no-such-option 1", "(see graph-transplant compare --help)"),
+]
+
+
+def test_wrong_names_and_paths_are_answered_before_torch_is_imported(tmp_path: Path) -> None:
+    folder, model = tmp_path / "folder", tmp_path / "model"
+    folder.mkdir()
+    model.mkdir()
+    (model / "model.json").write_text("{}")
+    places = {"folder": folder, "model": model}
+    commands = [words.format(**places).split() for words, _ in WRONG]
+    code = (
+        "import sys\n"
+        "from graph_transplant.cli import main\n"
+        f"for words in {commands!r}:\n"
+        f"    print(main(words), [name for name in {SLOW!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["2 []"] * len(WRONG)
+    for line, (words, message) in zip(done.stderr.splitlines(), WRONG, strict=True):
+        assert line.startswith("error: "), words
+        assert message in line, words
+
+
+def test_a_data_set_in_the_root_is_no_wrong_name(tmp_path: Path) -> None:
+    (tmp_path / "tu" / "mine").mkdir(parents=True)
+    check_data("mine", tmp_path)
+    with pytest.raises(DataError, match="unknown data set 'yours'"):
+        check_data("yours", tmp_path)
 
 
 def test_the_directory_of_another_comparison_is_refused(
@@ -143,7 +219,7 @@ def test_the_directory_of_another_comparison_is_refused(
     capfd.readouterr()
     assert main(["compare", "--methods", "vanilla", *QUICK, "--seed", "1"]) == 2
     message = capfd.readouterr().err
-    assert "holds records of another comparison: `seed` is 0 there and 1 here" in message
+    assert "holds records of another comparison: --seed is 0 there and 1 here" in message
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
 
 
@@ -266,9 +342,6 @@ def test_a_refused_engine_leaves_the_records_where_they_are(
 ) -> None:
     out = tmp_path / "out"
     arguments = ["compare", "--fresh", "--out", str(out), *QUICK]
-    assert main([*arguments, "--address", "HEAD:6379"]) == 2
-    assert "`address` names a Ray cluster and needs the engine ray" in capfd.readouterr().err
-    assert not out.exists()
     assert main([*arguments, "--engine", "ray", "--address", "127.0.0.1:1"]) == 2
     assert "there is no Ray cluster at 127.0.0.1:1" in capfd.readouterr().err
     assert not out.exists()
@@ -292,11 +365,11 @@ def test_the_command_that_resumes_under_torchrun_starts_torchrun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     arguments = ["compare", "motifs", "--engine", "torchrun"]
-    give_arguments(arguments)
+    set_command(arguments, {})
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     started = "torchrun --nproc-per-node 2 --nnodes 2 -m graph_transplant"
-    assert " ".join(_command()) == f"{started} {' '.join(arguments)}"
+    assert repeated_command() == f"{started} {' '.join(arguments)}"
 
 
 def session_lives(group: int) -> bool:

@@ -6,7 +6,7 @@ Graphs of one *group* (molecules of one scaffold, duplicates) stay on one side o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.format import count as counted
 from graph_transplant.graphs import GraphStore
 from graph_transplant.recipes import TRAINING_SPLITS
 from graph_transplant.targets import rarest_label
@@ -127,8 +128,8 @@ def fold_parts(
     ]
 
 
-def check_folds(labels: Tensor, folds: int) -> None:
-    """Check that ``labels`` can be cut into ``folds`` stratified parts."""
+def check_folds(labels: Tensor, folds: int, names: Sequence[str] = ()) -> None:
+    """Check that ``labels`` can be cut into ``folds`` stratified parts; ``names`` are theirs."""
     if folds < 3:
         raise GraphTransplantError(
             f"`folds` must be at least 3 (train, validation and test), got {folds}"
@@ -140,16 +141,23 @@ def check_folds(labels: Tensor, folds: int) -> None:
         )
     classes, counts = torch.unique(labels, return_counts=True)
     small = [
-        f"class {number} has only {count} graph{'s' if count != 1 else ''}"
-        for number, count in zip(classes.tolist(), counts.tolist(), strict=True)
-        if count < folds
+        f"class {names[number] if names else number} has only {counted(graphs, 'graph')}"
+        for number, graphs in zip(classes.tolist(), counts.tolist(), strict=True)
+        if graphs < folds
     ]
     if small:
         shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
         raise GraphTransplantError(
             f"`folds` is {folds}, but {shown}: each class needs at least as many graphs as there "
-            "are folds"
+            f"are folds; {_fewer_folds(int(counts.min()))}"
         )
+
+
+def _fewer_folds(graphs: int) -> str:
+    """Say what to do when there are so few graphs of the rarest class."""
+    if graphs < 3:
+        return "with fewer than 3, join rare classes or leave them out"
+    return f"with these graphs `folds` can be at most {graphs}"
 
 
 def strata(store: GraphStore, folds: int) -> Tensor:
@@ -160,7 +168,7 @@ def strata(store: GraphStore, folds: int) -> Tensor:
     equal size from low to high, by the first of them; graphs that lack it are a group too.
     """
     if store.task == "multiclass":
-        check_folds(store.labels, folds)
+        check_folds(store.labels, folds, store.output_names)
         return store.labels
     if store.task == "regression":
         return _quantiles(store, folds)
@@ -271,9 +279,9 @@ def scaffold_split(store: GraphStore, validation: float = SHARE, test: float = S
     ):
         if share and not count:
             raise DataError(
-                f"{store.name}: its {len(store)} molecules have {len(sets)} scaffolds, and none is "
-                f"left for {name}; a split by scaffold needs more kinds of molecules (with `split` "
-                "'random' it does not matter)"
+                f"{store.name} has {counted(len(store), 'molecule')} of "
+                f"{counted(len(sets), 'scaffold')}: shared out by whole scaffolds, none is left for "
+                f"{name} (a random split needs no scaffolds)"
             )
     return part
 
@@ -329,9 +337,11 @@ def random_split(store: GraphStore, *, validation: float, test: float, seed: int
         order = order[~first]
     if len(order) < sum(wanted.values()) or graphs - sum(wanted.values()) < 2:
         classes = "" if store.task == "regression" else " and keep one of every class for training"
+        kept = 2 if store.task == "regression" else max(2, len(torch.unique(key)))
         raise DataError(
             f"{store.name} has too few graphs, {graphs}, to hold out {wanted['validation']} for "
-            f"validation and {wanted['test']} for testing{classes}"
+            f"validation and {wanted['test']} for testing{classes}: at least "
+            f"{sum(wanted.values()) + kept} are needed"
         )
     held_out = {}
     for name, count in wanted.items():
@@ -394,11 +404,12 @@ def split_for_training(
         try:
             parts = _parts(scaffold_split(store, validation, test))
             problem = lacking(store, parts)
+            problem = problem and f"by scaffold, {problem}"
         except DataError as error:
             problem = str(error)
         if problem is None:
             return parts, "scaffold"
-        tell(f"the split is random and not by scaffold: by scaffold, {problem}")
+        tell(f"the split is random and not by scaffold: {problem}")
     if store.groups is None and has_structures(store):
         store = _with_duplicates(store)
     return random_split(store, validation=validation, test=test, seed=seed), "random"
