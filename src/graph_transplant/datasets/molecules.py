@@ -17,6 +17,7 @@ import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from types import ModuleType
 from typing import Any, Final
 
@@ -660,11 +661,12 @@ def scaffold_split(store: GraphStore, validation: float = 0.1, test: float = 0.1
         ("training", "validation", "test"), counts, (1.0, validation, test), strict=True
     ):
         if share and not count:
+            least = ceil(round(1 / min(part for part in (validation, test) if part), 6))
             raise DataError(
                 f"{store.name}: no molecules are left for {name}. A split by scaffold needs at "
-                "least 10 molecules and scaffolds that are rare enough for every part; there are "
-                f"{len(store)} molecules with {len(ordered)} scaffolds, and {len(ordered[0])} "
-                "share one. A random split needs none: `split` random"
+                f"least {least} molecules, and scaffolds rare enough for every part; here are "
+                f"{len(store)} molecules of {len(ordered)} scaffolds, the commonest with "
+                f"{len(ordered[0])} of them. `split` random does without scaffolds"
             )
     return part
 
