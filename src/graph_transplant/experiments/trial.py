@@ -80,7 +80,7 @@ def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
 def training_graphs(
     store: GraphStore, split: Split, trial: Trial, settings: Settings
 ) -> GraphStore:
-    """Give the graphs that a trial trains on, some of them with wrong labels if it asks for that."""
+    """Give the graphs that a trial trains on, some with wrong labels if it asks for that."""
     train = store.subset(split.train)
     if not trial.label_noise:
         return train
