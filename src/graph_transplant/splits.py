@@ -280,8 +280,8 @@ def scaffold_split(store: GraphStore, validation: float = SHARE, test: float = S
         if share and not count:
             raise DataError(
                 f"{store.name} has {counted(len(store), 'molecule')} of "
-                f"{counted(len(sets), 'scaffold')}: shared out by whole scaffolds, none is left for "
-                f"{name} (a random split needs no scaffolds)"
+                f"{counted(len(sets), 'scaffold')}: shared out by whole scaffolds, none is left "
+                f"for {name} (a random split needs no scaffolds)"
             )
     return part
 
