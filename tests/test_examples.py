@@ -102,6 +102,7 @@ def test_optuna_prunes_and_finds(tmp_path: Path) -> None:
 
 
 def test_onnx(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
     lines = run("onnx_export.py", "--epochs", "2", "--out", "model.onnx", cwd=tmp_path)
     assert lines[0] == "inputs: edge_index, batch, ptr"
     assert [line.rpartition(": ")[2] for line in lines[2:5]] == ["(1, 6)", "(3, 6)", "(60, 6)"]

@@ -24,7 +24,6 @@ from torch_geometric.nn import (
 from torch_geometric.transforms import AddRandomWalkPE
 
 import graph_transplant as gt
-from graph_transplant.analysis.explanations import LogProbabilities
 from graph_transplant.augment import METHODS, CleanPass, OriginalGraphs, build_method, refusal
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Settings, Trial
@@ -336,15 +335,6 @@ def test_a_trial_with_an_attack(method: str) -> None:
     record = run_trial(store, Trial(method, "gcs", 2, 0, 0), settings, fingerprint="", source="")
     assert all(math.isfinite(point["train_loss"]) for point in record["curve"])
     assert record["attacked"]
-
-
-def test_explainers_see_the_same_network() -> None:
-    store = gt.load("motifs", graphs=12)
-    model = GraphClassifier.for_data(store, layers=2, seed=0, **EVERYTHING)
-    model.run(store.batch(range(12)))
-    explained, batch = LogProbabilities(model.eval()).eval(), store.batch([0, 1])
-    found = explained(explained.inputs_of(batch), batch.edge_index, batch.batch)
-    torch.testing.assert_close(found, model.run(batch).logits.log_softmax(1))
 
 
 def test_methods_refuse_what_they_refused() -> None:

@@ -684,6 +684,13 @@ def test_the_verdict_says_that_no_network_beats_a_random_forest() -> None:
         f"(−3.8, p {'< 0.001' if p_holm < 0.001 else f'= {p_holm:.2g}'})."
     )
     assert results.verdict.endswith("; neither beats a random forest")
+    # A second rival makes two more tests.
+    more = Results([*results.records, *beside(UNSURE, "wl-svm")])
+    four = holm([stats_p(np.subtract(o, r)) for r in (ABOVE, UNSURE) for o in (BETTER, PLAIN)])[0]
+    assert four is not None
+    assert four > p_holm
+    (verdict,) = more.verdicts.values()
+    assert f"(−3.8, p {'< 0.001' if four < 0.001 else f'= {four:.2g}'})" in verdict.sentence
 
 
 def stats_p(differences: np.ndarray) -> float:

@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import logging
-import math
 import sys
 import tracemalloc
 import zipfile
@@ -103,27 +102,11 @@ def test_numbers_become_a_regression(tmp_path: Path) -> None:
     assert store.rows.ids == ("1", "2", "4")
 
 
-def test_several_columns_become_labels(tmp_path: Path) -> None:
-    path = write(tmp_path, "smiles,a,b\nC,1,\nN,NA,0\nO,,\nF,0,1\nCl,1,0\n")
-    store = gt.load(path, target="a,b")
-    assert (store.task, store.label_names) == ("multilabel", ("a", "b"))
-    np.testing.assert_array_equal(store.y.numpy(), [[1, math.nan], [math.nan, 0], [0, 1], [1, 0]])
-    assert [skip[::2] for skip in store.skipped] == [(3, "no target")]
-
-
 def test_a_given_task_leaves_out_what_does_not_fit(tmp_path: Path) -> None:
     path = write(tmp_path, "smiles,v\nC,1\nN,>5\nO,1e39\nF,2\nCl,3\n")
     store = gt.load(path, target="v", task="regression")
     assert store.y.flatten().tolist() == [1, 2, 3]
     assert [skip.row for skip in store.skipped] == [2, 3]
-
-
-def test_classes_and_elements_of_rows_that_are_left_out_do_not_count(tmp_path: Path) -> None:
-    path = write(tmp_path, "smiles,c\nCBr,\nC1C,rare\nCO,a\nCN,b\nC,a\n")
-    store = gt.load(path, target="c", features="elements")
-    assert store.label_names == ("a", "b")
-    assert store.featurizer is not None
-    assert store.featurizer.elements == ("C", "N", "O")
 
 
 # ------------------------------------------------------------------ the inputs people have
@@ -415,11 +398,6 @@ def test_more_than_half_unreadable_is_an_error(tmp_path: Path) -> None:
     every_row(stream(path), 3)
 
 
-def test_a_column_measured_for_few_is_no_error(tmp_path: Path) -> None:
-    store = gt.load(write(tmp_path, "smiles,y\n" + "C,\n" * 20 + "N,1\nO,0\n"), target="y")
-    assert (len(store), len(store.skipped)) == (2, 20)
-
-
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
@@ -457,25 +435,6 @@ def test_tables_that_cannot_be_used_are_errors(
         gt.load(path, **options)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_a_file_that_may_not_be_read_is_an_error(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    path = write(tmp_path, SMALL)
-    path.chmod(0)
-    request.getfixturevalue("nobody")
-    with pytest.raises(DataError, match=r"cannot be read \(Permission denied\)"):
-        gt.load(path, target="active")
-
-
-def test_many_columns_are_not_all_listed(tmp_path: Path) -> None:
-    names = ["x" * 5000, "\u202eodd", *(f"c{n}" for n in range(500))]
-    with pytest.raises(DataError) as raised:
-        gt.load(write(tmp_path, ",".join(names) + "\n"), target="y")
-    assert "and 482 more" in str(raised.value)
-    assert "'\\u202eodd'" in str(raised.value)
-    assert len(str(raised.value)) < 1000
 
 
 # ------------------------------------------------------------------ hostile tables
@@ -526,20 +485,6 @@ def test_hostile_tables_are_errors(tmp_path: Path, content: str, message: str) -
 # ------------------------------------------------------------------ streams
 
 
-def test_targets_are_read_when_asked_for(tmp_path: Path) -> None:
-    path = write(tmp_path, SMALL)
-    chunks = stream(path, target="active", targets=True, rows_per_chunk=2)
-    every_row(chunks, 5)
-    whole = gt.load(path, target="active")
-    labels = [chunk.store.labels for chunk in chunks if chunk.store is not None]
-    assert torch.equal(torch.cat(labels), whole.labels)
-    assert all(c.store is None or c.store.label_names == whole.label_names for c in chunks)
-    assert chunks[1].problems == {
-        3: "the SMILES cannot be parsed: unclosed ring 1",
-        4: "no target",
-    }
-
-
 def test_the_columns_of_a_model_are_the_default(tmp_path: Path) -> None:
     reading = gt.load(
         write(tmp_path, SMALL.replace("smiles", "drug")), smiles="drug", target="active", id="name"
@@ -559,18 +504,6 @@ def test_the_columns_of_a_model_are_the_default(tmp_path: Path) -> None:
     path = write(tmp_path, "drug,name,other\nC,a,b\n")
     (chunk,) = stream(path, id="other", featurizer=reading)
     assert chunk.ids == ("b",)
-
-
-def test_features_are_those_of_the_model(tmp_path: Path) -> None:
-    train = gt.load(write(tmp_path, SMALL), target="active", features="elements")
-    assert train.featurizer is not None
-    path = write(tmp_path, "smiles\nCO\nCN\n", "new.csv")
-    (chunk,) = stream(path, featurizer=train.featurizer)
-    assert chunk.problems == {2: "the element N does not occur in the data of the model"}
-    assert chunk.store is not None
-    assert chunk.store.num_node_features == train.num_node_features
-    assert chunk.store.featurizer is not None
-    assert chunk.store.featurizer.elements == ("C", "O")
 
 
 def test_a_stream_reads_no_more_than_it_gives(tmp_path: Path) -> None:

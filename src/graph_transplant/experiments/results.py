@@ -246,14 +246,17 @@ class Results:
         ]
 
     def _rivals(self, part: Results) -> list[dict[str, Any]]:
-        """Every method of a group that has a network against the best classical rival."""
+        """Every method of a group that has a network against the best classical rival.
+
+        All rivals are tested, so that taking the best one is corrected for.
+        """
         names = [name for name in part.summary()["method"] if name != MAJORITY]
-        rival = next((name for name in names if is_classical(name)), None)
-        both = [(name, rival) for name in names if rival is not None and not is_classical(name)]
-        tests = self._tested(part, both)
+        rivals = [name for name in names if is_classical(name)]
+        both = [(name, one) for one in rivals for name in names if name not in rivals]
         return [
-            {"method": name, "rival": other, **test}
-            for (name, other), test in zip(both, tests, strict=True)
+            {"method": name, "rival": one, **test}
+            for (name, one), test in zip(both, self._tested(part, both), strict=True)
+            if one == rivals[0]
         ]
 
     def check(self) -> None:
