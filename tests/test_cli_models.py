@@ -257,11 +257,11 @@ def test_explain_writes_a_page_into_a_new_folder(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--rows", "0"], "`rows`"),
+        (["--rows", "0"], "--rows"),
         (["--rows", "100000"], "no row 100000"),
-        (["--rows", "two"], "`rows` must be whole numbers"),
-        (["--count", "0"], "`count` must be at least 1, got 0"),
-        (["--label", "2"], "`label` must be one of 0, 1"),
+        (["--rows", "two"], "--rows must be whole numbers"),
+        (["--count", "0"], "--count must be at least 1, got 0"),
+        (["--label", "2"], "--label must be one of 0, 1"),
         (["--saliency", "magic"], "must be one of gradient"),
         (["--device", "toaster"], "toaster"),
         (["--smiles", "nosuch"], "nosuch"),
