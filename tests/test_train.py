@@ -681,3 +681,20 @@ def test_edge_features_are_taken_in_for_molecules_alone() -> None:
     assert train(store, **QUICK).description["training"]["model"] == "gcs"
     store.featurizer = Featurizer("molecules")
     assert train(store, **QUICK).description["training"]["model"] == "gine"
+
+
+def test_the_strong_recipe_is_trained_kept_and_loaded(tmp_path: Path) -> None:
+    store = gt.load("motifs", graphs=60)
+    model = train(store, recipe="strong", method="transplant-dp", layers=2, hidden=8, epochs=2)
+    training, architecture = model.description["training"], model.description["architecture"]
+    assert (training["recipe"], training["learning_rate"], training["dropout"]) == (
+        "strong",
+        0.001,
+        0.2,
+    )
+    assert (architecture["norm"], architecture["residual"]) == ("batch", True)
+    model.save(tmp_path)
+    again = TrainedModel.load(tmp_path)
+    assert torch.equal(again.logits(store), model.logits(store))
+    with pytest.raises(GraphTransplantError, match="`recipe` must be one of paper, strong"):
+        train(store, recipe="stronger", **QUICK)

@@ -29,12 +29,16 @@ class TrainConfig:
         model: Convolution: gcn, gcs, gin, gat, or with edge features gine, gat-edge; auto takes
             gine for molecules and gcs for other graphs.
         layers: Number of convolution layers.
-        hidden: Width of the layers.
-        readout: How nodes become a graph: mean, sum, max.
-        dropout: Rate in the head.
-        epochs: Most epochs; training stops earlier when nothing improves.
-        batch_size: Graphs per training batch. [default: 128, for large data sets 64]
-        learning_rate: Of Adam, at the start.
+        recipe: How the network is built and trained: paper, or strong (normalisation, residual
+            connections, AdamW with warm-up and cosine).
+        hidden: Width of the layers. [default: 128]
+        readout: How nodes become a graph: mean, sum, max, mean-max. [default: mean; strong
+            mean-max]
+        dropout: Rate in the head. [default: 0.5; strong 0.2]
+        epochs: Most epochs; with the recipe paper training stops earlier when nothing improves.
+            [default: 300; strong 200]
+        batch_size: Graphs per training batch. [default: 128, for large data sets 64; strong 32]
+        learning_rate: The highest. [default: 0.0005; strong 0.001]
         split: random, scaffold (molecules that share a Bemis-Murcko scaffold stay together) or
             official; auto takes official where there is one, then scaffold for SMILES.
         validation: Share of the graphs that training is stopped and calibrated by.
@@ -53,12 +57,13 @@ class TrainConfig:
     method: MethodLike = "transplant-ep"
     model: str = "auto"
     layers: int = 3
-    hidden: int = 128
-    readout: str = "mean"
-    dropout: float = 0.5
-    epochs: int = 300
+    recipe: str = "paper"
+    hidden: int | None = None
+    readout: str | None = None
+    dropout: float | None = None
+    epochs: int | None = None
     batch_size: int | None = None
-    learning_rate: float = 5e-4
+    learning_rate: float | None = None
     split: SplitLike = "auto"
     validation: float = 0.1
     test: float = 0.1

@@ -68,6 +68,7 @@ SCHEMA: Final[dict[str, Any]] = {
         "balance": bool,
         "validation": float | None,
         "test": float | None,
+        "recipe?": str,
         "class_weight?": str | list[float] | None,
         "sizes": {"train": int, "validation": int, "test": int},
         "best_epoch": int,

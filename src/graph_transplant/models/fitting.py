@@ -28,7 +28,7 @@ from graph_transplant.experiments.compare import (
     metric_for,
     unused_edge_features,
 )
-from graph_transplant.experiments.protocol import SCALES, scale_of
+from graph_transplant.experiments.protocol import Settings, scale_of
 from graph_transplant.experiments.trial import sampled_curve
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
@@ -48,6 +48,12 @@ BALANCED: Final = (
     "their probabilities come out too high, and no temperature mends that"
 )
 """What a person is told who trains with ``balance`` or ``class_weight``."""
+
+EPOCHS: Final = 300
+"""Most epochs of the recipe paper, unless others are asked for."""
+
+# Fields of `TrainConfig` whose defaults are those of the recipe.
+_OF_RECIPE: Final = ("hidden", "readout", "dropout", "epochs", "batch_size", "learning_rate")
 
 Note = Callable[[str], None]
 
@@ -94,7 +100,8 @@ def train(
     tell: Note = note or (lambda text: None)
     conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])
     conv = automatic_model(store) if conv == "auto" else conv
-    check_choice("readout", config.readout, READOUTS)
+    if config.readout is not None:
+        check_choice("readout", config.readout, READOUTS)
     unused = unused_edge_features(store, [conv])
     if unused:
         tell(unused)
@@ -116,34 +123,32 @@ def train(
     ready = store if scale is None else scale.apply(store)
     validation = ready.subset(parts.validation)
     chosen = config.metric or _defined_metric(validation, metric_for(store), tell)
+    settings = Settings.of(
+        config.recipe,
+        scale_of(len(store)),
+        **{name: getattr(config, name) for name in _OF_RECIPE},
+        metric=chosen,
+        balance=config.balance,
+        ties="loss",
+    )
+    if config.recipe == "paper" and config.epochs is None:
+        settings = replace(settings, epochs=EPOCHS)
     network = GraphClassifier.for_data(
         ready.subset(torch.cat([parts.train, parts.validation])),
         conv=conv,
         layers=config.layers,
-        hidden=config.hidden,
-        readout=config.readout,
-        dropout=config.dropout,
+        **settings.network(),
         seed=config.seed,
     ).to(place)
-    size = SCALES[scale_of(len(store))]
-    batch_size = size.batch_size if config.batch_size is None else config.batch_size
     result = fit(
         network,
         ready.subset(parts.train),
         validation,
         _augmentations(config.method, network, config.seed + 1),
         seed=config.seed,
-        epochs=config.epochs,
-        batch_size=batch_size,
-        learning_rate=config.learning_rate,
-        stop_patience=size.stop_patience,
-        decay_patience=size.decay_patience,
-        patience_unit=size.patience_unit,
-        metric=chosen,
+        **settings.fitting(),
         class_weight=None if weights is None else torch.tensor(weights),
         graph_weight=None if sample_weight is None else torch.as_tensor(sample_weight)[parts.train],
-        balance=config.balance,
-        ties="loss",
         checkpoint=checkpoint,
         progress=progress,
         callbacks=callbacks,
@@ -152,7 +157,7 @@ def train(
     training = {
         **asdict(replace(config, method=_method_name(config.method), split=split_name)),
         "model": conv,
-        "batch_size": batch_size,
+        **{name: getattr(settings, name) for name in _OF_RECIPE},
         "class_weight": config.class_weight if isinstance(config.class_weight, str) else weights,
         # What `fit` calls accuracy is minus the loss where there are no classes.
         "metric": chosen if chosen != "accuracy" or store.task == "multiclass" else "loss",
