@@ -153,7 +153,8 @@ def table() -> None:
     for column in ("final", "best", "lowest_loss", "seconds"):
         wide = frame.pivot_table(index=index, columns="candidate", values=column)
         shown = wide.groupby(["data", "method", "epochs"]).mean().T
-        difference = wide.sub(wide["start"], axis=0) if "start" in wide else wide
+        shown.columns = [" ".join(map(str, names)) for names in shown.columns]
+        difference = wide.sub(wide["start"], axis=0)
         shown["mean difference"] = difference.groupby("data").mean().mean()
         print(f"\n{column}\n{shown.sort_values('mean difference').round(4).to_string()}")
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,7 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Settings, Trial
 from graph_transplant.experiments.trial import run_trial
 from graph_transplant.graphs import GraphBatch
+from graph_transplant.kernels.walks import return_probabilities
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier, evaluating
 from graph_transplant.recipes import RECIPES
 from graph_transplant.targets import Loss
@@ -187,6 +189,20 @@ def test_sparse_inputs_and_edge_features_serve_every_option(conv: str) -> None:
     together = model.run(store.batch(range(12))).logits
     alone = torch.cat([model.run(store.batch([number])).logits for number in range(12)])
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("steps", [1, 4, 5])
+@pytest.mark.parametrize("kind", [{}, {"undirected": False}, {"simple": False}])
+def test_walks_are_powers_of_a_matrix(kind: dict[str, bool], steps: int) -> None:
+    batch = batch_of(3, **kind)
+    graphs = GraphBatch.from_pyg(batch)
+    ones = np.ones(graphs.num_edges, np.float32)
+    found = return_probabilities(graphs.row_ptr, graphs.column, ones, graphs.symmetric, steps)
+    matrix = np.zeros((batch.num_nodes, batch.num_nodes))
+    np.add.at(matrix, tuple(batch.edge_index.flip(0).numpy()), 1.0)
+    matrix /= np.maximum(matrix.sum(1, keepdims=True), 1)
+    powers = [np.linalg.matrix_power(matrix, k + 1).diagonal() for k in range(steps)]
+    np.testing.assert_allclose(found, np.stack(powers, 1), atol=1e-6)
 
 
 def test_walks_follow_edge_weights() -> None:

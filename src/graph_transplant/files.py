@@ -19,21 +19,6 @@ def write_atomically(path: Path, text: str) -> None:
 
     The text goes to a temporary file in the same directory, is synced to disk and then renamed over
     ``path``; when anything fails, ``path`` is as it was before.
-
-    Args:
-        path: The file to write; its directory must exist.
-        text: The new content, written as UTF-8 without newline translation.
-
-    Raises:
-        GraphTransplantError: If the disk refuses.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "note.txt"
-        >>> write_atomically(path, "first")
-        >>> write_atomically(path, "second")
-        >>> path.read_text(), len(list(path.parent.iterdir()))
-        ('second', 1)
     """
     try:
         replace_file(path, text.encode())
@@ -75,14 +60,7 @@ def _umask() -> int:
 
 
 def try_lock(file: IO[bytes]) -> bool:
-    """Lock a file for this process alone, until it is closed.
-
-    Args:
-        file: The file, open for writing.
-
-    Returns:
-        Whether no other process has it.
-    """
+    """Lock a file for this process alone, until it is closed."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -102,10 +80,5 @@ def try_lock(file: IO[bytes]) -> bool:
 
 
 def folder_name(name: str) -> str:
-    """Make the name of a folder from any text.
-
-    Example:
-        >>> folder_name("my data/v2"), folder_name("../")
-        ('my-data-v2', 'data')
-    """
+    """Make the name of a folder from any text."""
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "data"

@@ -14,12 +14,7 @@ def _missing(value: float | None) -> bool:
 
 
 def number(value: float | None, digits: int = 3, *, sign: bool = False) -> str:
-    """Write a number with a true minus sign, and no sign before zero.
-
-    Example:
-        >>> number(0.12345), number(-0.5, 1, sign=True), number(-0.0001, 1), number(None)
-        ('0.123', '−0.5', '0.0', '-')
-    """
+    """Write a number with a true minus sign, and no sign before zero."""
     if value is None or _missing(value):
         return NOTHING
     text = f"{value:{'+' if sign else ''}.{digits}f}"
@@ -27,33 +22,18 @@ def number(value: float | None, digits: int = 3, *, sign: bool = False) -> str:
 
 
 def percent(value: float | None, digits: int = 1, *, unit: bool = False) -> str:
-    """Write a share in per cent.
-
-    Example:
-        >>> percent(0.6841), percent(0.2, 0, unit=True)
-        ('68.4', '20 %')
-    """
+    """Write a share in per cent."""
     text = number(None if value is None else 100 * value, digits)
     return f"{text} %" if unit and text != NOTHING else text
 
 
 def points(value: float | None, digits: int = 1) -> str:
-    """Write a difference of scores in percentage points.
-
-    Example:
-        >>> points(0.041), points(-0.0151), points(-0.0001)
-        ('+4.1', '−1.5', '0.0')
-    """
+    """Write a difference of scores in percentage points."""
     return number(None if value is None else 100 * value, digits, sign=True)
 
 
 def units(value: float | None) -> str:
-    """Write a number in the units of the data, of whatever size.
-
-    Example:
-        >>> units(0.5124), units(5123.4), units(1.2e-5)
-        ('0.512', '5123', '1.2e-05')
-    """
+    """Write a number in the units of the data, of whatever size."""
     if value is None or _missing(value):
         return NOTHING
     form = (
@@ -63,22 +43,12 @@ def units(value: float | None) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """Write a p-value for a column.
-
-    Example:
-        >>> p_value(0.0312), p_value(0.00002), p_value(None)
-        ('0.031', '< 0.001', '-')
-    """
+    """Write a p-value for a column."""
     return "< 0.001" if value is not None and value < 0.001 else number(value)
 
 
 def p_words(value: float | None) -> str:
-    """Write a p-value for a sentence, with two significant digits.
-
-    Example:
-        >>> p_words(0.0312), p_words(0.00002), p_words(1.0), p_words(None)
-        ('p = 0.031', 'p < 0.001', 'p = 1', 'p not defined')
-    """
+    """Write a p-value for a sentence, with two significant digits."""
     if value is None or _missing(value):
         return "p not defined"
     if value < 0.001:
@@ -87,12 +57,7 @@ def p_words(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Write a duration.
-
-    Example:
-        >>> duration(0.42), duration(31.4), duration(190), duration(8000), duration(200000)
-        ('0.4 s', '31 s', '3 min 10 s', '2 h 13 min', '2 d 7 h')
-    """
+    """Write a duration."""
     if seconds is None or _missing(seconds):
         return NOTHING
     if seconds < 9.95:
@@ -108,23 +73,13 @@ def duration(seconds: float | None) -> str:
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
-    """Join words as in a sentence.
-
-    Example:
-        >>> listed(["a"]), listed(["a", "b", "c"])
-        ('a', 'a, b and c')
-    """
+    """Join words as in a sentence."""
     *first, end = names
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
 def count(number: int, noun: str) -> str:
-    """Write a number of things.
-
-    Example:
-        >>> count(1, "trial"), count(12, "trial")
-        ('1 trial', '12 trials')
-    """
+    """Write a number of things."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

@@ -115,13 +115,7 @@ class Loss:
             raise GraphTransplantError(f"`class_weight` cannot be used where {reason}")
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the losses, float ``[graphs]``.
-
-        Args:
-            logits: float ``[graphs, outputs]``.
-            targets: float ``[graphs, outputs]``; for ``"multilabel"`` and ``"regression"`` NaN
-                marks an entry that is missing and does not count.
-        """
+        """Return the losses, float ``[graphs]``."""
         if logits.shape != targets.shape:
             raise DataError(
                 f"the model gives outputs of shape {list(logits.shape)}, the targets have shape "

@@ -47,18 +47,7 @@ def stream_pyg(
     widths: tuple[int, int] | None = None,
     **options: Any,
 ) -> Iterator[Chunk]:
-    """Read PyG graphs; one that is unlike what is expected is a problem.
-
-    Args:
-        graphs: A list or data set.
-        rows_per_chunk: Graphs of a stretch.
-        targets: Whether their targets are read.
-        skip_rows: Leave out so many graphs.
-        codec: What targets mean; found from all of them by default.
-        widths: How many node and edge features graphs must have; with 0 for edges, their features
-            are not read. (default: as many as most graphs)
-        **options: As for :meth:`~graph_transplant.graphs.GraphStore.from_pyg`.
-    """
+    """Read PyG graphs; one that is unlike what is expected is a problem."""
     settings = _settings(graphs, options, targets, codec)
     return _pyg_chunks(graphs, settings, widths, rows_per_chunk, targets, skip_rows)
 

@@ -166,14 +166,7 @@ def _address(name: str, root: str | Path | None) -> str:
 
 
 def load(path: str | Path) -> GraphStore:
-    """Load a data set, by way of a file in the cache that is mapped into memory.
-
-    Args:
-        path: Folder or zip archive, named after the data set, such as ``ogbg_molhiv.zip``.
-
-    Raises:
-        DataError: If files are missing or malformed, or the cache cannot be written.
-    """
+    """Load a data set, by way of a file in the cache that is mapped into memory."""
     parts = _open(Path(path))
 
     def make(cached: Path) -> GraphStore:

@@ -78,14 +78,7 @@ def _fetch(url: str, target: Path) -> None:
 def load_cached(
     kind: str, version: int, parts: Parts, make: Callable[[Path], GraphStore]
 ) -> GraphStore:
-    """Load a store from the cache, or make it there where files or reader have changed.
-
-    Args:
-        kind: Folder of the cache.
-        version: Of the reader: other versions read the same files into another store.
-        parts: The files.
-        make: Reads them, and writes the store to a path.
-    """
+    """Load a store from the cache, or make it there where files or reader have changed."""
     folder = cache_folder() / kind
     prefix = f"{parts.name}-{_digest(parts.name, parts.path.resolve())}-"
     cached = folder / f"{prefix}{_digest(version, parts.state())}.safetensors"

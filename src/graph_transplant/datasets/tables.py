@@ -195,21 +195,7 @@ def stream_table(
     skip_rows: int = 0,
     workers: int = 1,
 ) -> Iterator[Chunk]:
-    """Read molecules chunk by chunk in bounded memory; every row is in one of the chunks.
-
-    Args:
-        table: The table.
-        options: Columns, features and task.
-        featurizer: That of a model: features are made as for it, and its columns are used where
-            ``options`` names none and the table has them.
-        rows_per_chunk: How many rows a chunk has.
-        targets: Whether targets are read. Without a ``codec`` the table is then gone through twice,
-            first to find the task and the classes.
-        codec: How targets are to be read, such as those of a model. Its names are the columns where
-            neither ``options`` nor ``featurizer`` names any.
-        skip_rows: How many rows to pass over, unread, at the beginning.
-        workers: How many processes read molecules; with 1 it is done here.
-    """
+    """Read molecules chunk by chunk in bounded memory; every row is in one of the chunks."""
     check_codec(codec, targets)
     how = _features(options, featurizer)
     if not targets:

@@ -123,26 +123,7 @@ def load(path: str | Path) -> GraphStore:
 
 
 def read(path: str | Path) -> GraphStore:
-    r"""Read a data set from its text files, without looking at or writing a cache.
-
-    Args:
-        path: Folder with ``NAME_A.txt`` and the other files, in it or in its folder ``raw``; or a
-            zip archive of such a folder.
-
-    Raises:
-        DataError: If files are missing or malformed; the message names file, line and problem.
-
-    Example:
-        >>> import tempfile
-        >>> text = {"A": "1, 2\n2, 1\n3, 4\n4, 3\n", "graph_indicator": "1\n1\n2\n2\n",
-        ...         "graph_labels": "-1\n1\n", "node_labels": "6\n8\n6\n7\n"}
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     for part, lines in text.items():
-        ...         _ = (Path(folder) / f"PAIR_{part}.txt").write_text(lines)
-        ...     store = read(folder)
-        >>> len(store), store.label_names, store.labels.tolist()
-        (2, ('-1', '1'), [0, 1])
-    """
+    r"""Read a data set from its text files, without looking at or writing a cache."""
     return _read(_open(Path(path)))
 
 

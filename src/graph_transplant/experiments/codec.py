@@ -50,21 +50,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_record(kind: Any, value: Any, place: str = "") -> Any:
-    """Check a JSON value and convert it; raise an error that names the first field at fault.
-
-    Args:
-        kind: What it must be: a dataclass, a scalar type, ``X | None``, ``tuple[X, ...]``, ``[X]``,
-            or a table of fields, ``{"needed": X, "possible?": X, "*": X}``, where ``"*"`` stands
-            for all others. Fields that are not named are not looked at.
-        value: What was read.
-        place: Where, for the message.
-
-    Example:
-        >>> from_record({"layers": int | None, "curve?": [{"epoch": int}]}, {"curve": []})
-        Traceback (most recent call last):
-        ...
-        graph_transplant.errors.GraphTransplantError: field `layers` is missing
-    """
+    """Check a JSON value and convert it; raise an error that names the first field at fault."""
     if isinstance(kind, UnionType):
         return None if value is None else from_record(kind.__args__[0], value, place)
     if isinstance(kind, dict):

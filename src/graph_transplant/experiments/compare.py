@@ -100,6 +100,7 @@ def compare(
     source: str | None = None,
     reporter: Reporter | None = None,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
+    **reading: Any,
 ) -> Results:
     """Compare methods by stratified cross-validation on the same folds.
 
@@ -110,8 +111,8 @@ def compare(
     are recognised by their names.
 
     Args:
-        data: Anything that :func:`~graph_transplant.load` takes: a name, a path, a store, a list of
-            PyG ``Data`` or of networkx graphs.
+        data: Anything that :func:`~graph_transplant.load` takes: a name, a path, a store, a data
+            frame, a list of SMILES, of PyG ``Data`` or of networkx graphs.
         methods: Names of methods, with parameters or without; or a mapping of names to
             augmentations of your own (several in a list, none in an empty one) or to names.
             Differences are taken to ``vanilla``. A named method that cannot serve the data is an
@@ -168,6 +169,7 @@ def compare(
         source: How the data set was named, for commands in reports. (default: its name)
         reporter: Receives progress events.
         callbacks: Called after every epoch of a trial that runs in this process.
+        **reading: How the data are read, such as ``target``; see :func:`~graph_transplant.load`.
 
     Returns:
         All results of the directory.
@@ -187,7 +189,7 @@ def compare(
     results = Results(
         [], select, directory=None if out is None else Path(out), equal_within=equal_within
     )
-    store = load(data)
+    store = load(data, **reading)
     if methods is None:
         methods = (*(MOLECULE_RIVALS if is_molecules(store) else ()), *DEFAULT_METHODS)
     if isinstance(model, Mapping):

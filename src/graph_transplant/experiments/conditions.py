@@ -26,16 +26,6 @@ def fewer_graphs(
     Several labels are stratified by the rarest label, numbers by ten groups from low to high.
 
     Method, model and validation fold do not enter: the order of two graphs is the same for all.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs", graphs=60)
-        >>> half = fewer_graphs(store, torch.arange(60), 0.5, repeat=0, seed=0, fold=0)
-        >>> torch.bincount(store.labels[half])
-        tensor([5, 5, 5, 5, 5, 5])
-        >>> fewer = fewer_graphs(store, torch.arange(60), 0.1, repeat=0, seed=0, fold=0)
-        >>> set(fewer.tolist()) < set(half.tolist())
-        True
     """
     if fraction == 1:
         return train
@@ -84,17 +74,6 @@ def wrong_labels(
     classes that the training graphs have, each equally likely. Of several labels, exactly
     ``round(noise * present)`` of the entries that are present are turned round. What is wrong at
     some noise is wrong in the same way at any higher one.
-
-    Returns:
-        The labels of these graphs, as ``store.y`` has them, ``[train]`` or ``[train, labels]``.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs", graphs=60)
-        >>> train = torch.arange(30)
-        >>> labels = wrong_labels(store, train, 0.2, repeat=0, seed=0, fold=0)
-        >>> int((labels != store.labels[train]).sum())
-        6
     """
     if store.task == "regression":
         raise GraphTransplantError(

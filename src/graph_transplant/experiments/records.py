@@ -77,21 +77,7 @@ class Contents:
 
 
 class RecordStore:
-    """The records of one comparison, in one directory.
-
-    Example:
-        >>> import tempfile
-        >>> store = RecordStore(tempfile.mkdtemp())
-        >>> settings = {"folds": 5, "epochs": 50}
-        >>> record = {"data": "motifs", "fingerprint": "1f", "method": "vanilla", "model": "gcs",
-        ...           "layers": 3, "repeat": 0, "fold": 0, "validation": {"accuracy": 0.7},
-        ...           "test": {"accuracy": 0.75}, "epochs": 50, "best_epoch": 20, "seconds": 2.5,
-        ...           "sizes": {"train": 60, "validation": 20, "test": 20}, "settings": settings}
-        >>> with store.writing({"data": "motifs", "fingerprint": "1f"}, settings) as writer:
-        ...     writer.append(record)
-        >>> store.read() == [record]
-        True
-    """
+    """The records of one comparison, in one directory."""
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
@@ -99,30 +85,14 @@ class RecordStore:
         self.torn_path = self.directory / "records.torn"
 
     def read(self) -> list[Record]:
-        """Read all finished trials without changing the file; a torn last line is left out.
-
-        Raises:
-            GraphTransplantError: If any other line is not a record.
-        """
+        """Read all finished trials without changing the file; a torn last line is left out."""
         return self._contents().records
 
     @contextmanager
     def writing(
         self, identity: Mapping[str, Any], settings: Mapping[str, Any], *, fresh: bool = False
     ) -> Iterator[RecordWriter]:
-        """Open the records for appending, for this process alone.
-
-        Args:
-            identity: Fields that every record of this comparison shares (data, fingerprint).
-            settings: Settings that every record shares, except for the library's version. Missing
-                ones, here or in a record, count as their defaults.
-            fresh: Start over: ``records.jsonl`` is kept as ``records-1.jsonl`` (or the next number
-                that was not used yet), and an empty one takes its place.
-
-        Raises:
-            GraphTransplantError: If another process is writing here, if the directory holds the
-                records of another comparison, or if the disk refuses. No record is changed then.
-        """
+        """Open the records for appending, for this process alone."""
         with _explained(f"make the directory {self.directory}"):
             self.directory.mkdir(parents=True, exist_ok=True)
         with _locked(self.directory):
@@ -259,12 +229,7 @@ class RecordWriter:
 
 
 def record_line(record: Record) -> bytes:
-    r"""Give the line of a record: compact JSON, UTF-8, numbers that are not finite as ``null``.
-
-    Example:
-        >>> record_line({"nll": float("inf"), "accuracy": 0.5})
-        b'{"nll":null,"accuracy":0.5}\n'
-    """
+    r"""Give the line of a record: compact JSON, UTF-8, numbers that are not finite as ``null``."""
     text = json.dumps(_finite(record), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.encode() + b"\n"
 

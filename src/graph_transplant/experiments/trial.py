@@ -40,21 +40,6 @@ def trial_seed(trial: Trial, seed: int) -> int:
     all conditions of a fold start from the same weights, and with the same number of graphs batches
     are drawn in the same order. (Without node features the first layer is as wide as the largest
     degree of the graphs that are used, and a fraction of them may have other weights.)
-
-    Args:
-        trial: The trial.
-        seed: The seed of the comparison.
-
-    Returns:
-        A number below :math:`2^{32}`.
-
-    Example:
-        >>> plain = Trial("vanilla", "gcs", 3, repeat=0, fold=1)
-        >>> mixed = Trial("transplant-dp", "gcs", 3, repeat=0, fold=1)
-        >>> trial_seed(plain, 0) == trial_seed(mixed, 0)
-        True
-        >>> trial_seed(plain, 0) == trial_seed(Trial("vanilla", "gcs", 4, 0, 1), 0)
-        False
     """
     # Python's own hash of a string differs between processes.
     name = int.from_bytes(hashlib.sha256(trial.model.encode()).digest()[:4], "little")
@@ -68,11 +53,6 @@ def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
     """Give the training, validation and test graphs of a trial.
 
     Where the trial asks for a fraction of the training graphs, the rest is in no part.
-
-    Args:
-        store: The whole data set.
-        trial: The trial.
-        settings: The protocol.
     """
     if settings.split not in FOLD_SPLITS:
         split = official_split(store)
@@ -100,23 +80,7 @@ def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
 def training_graphs(
     store: GraphStore, split: Split, trial: Trial, settings: Settings
 ) -> GraphStore:
-    """Give the graphs that a trial trains on, some of them with wrong labels if it asks for that.
-
-    Args:
-        store: The whole data set; it is not changed.
-        split: The graphs of the trial (:func:`split_of`).
-        trial: The trial.
-        settings: The protocol.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store, settings = gt.load("motifs", graphs=60), Settings(folds=3)
-        >>> trial = Trial("vanilla", "gcs", 3, repeat=0, fold=0, label_noise=0.2)
-        >>> split = split_of(store, trial, settings)
-        >>> train = training_graphs(store, split, trial, settings)
-        >>> len(train), int((train.labels != store.labels[split.train]).sum())
-        (20, 4)
-    """
+    """Give the graphs that a trial trains on, some with wrong labels if it asks for that."""
     train = store.subset(split.train)
     if not trial.label_noise:
         return train
@@ -125,17 +89,7 @@ def training_graphs(
 
 
 def training_labels(store: GraphStore, split: Split, trial: Trial, settings: Settings) -> Tensor:
-    """Give the targets that a trial trains on, some of them wrong if it asks for that.
-
-    Args:
-        store: The whole data set.
-        split: The graphs of the trial.
-        trial: The trial.
-        settings: The protocol.
-
-    Returns:
-        Targets of the training graphs, as ``store.y`` has them.
-    """
+    """Give the targets that a trial trains on, some of them wrong if it asks for that."""
     if not trial.label_noise:
         return store.y[split.train]
     return wrong_labels(
@@ -176,13 +130,7 @@ class Own:
 
 
 def checkpoint_of(folder: Path, trial: Trial) -> Path:
-    """Name the file that keeps the state of a trial while it trains.
-
-    Example:
-        >>> trial = Trial("drop-nodes:ratio=0.4", "gcs", 3, repeat=0, fold=2)
-        >>> checkpoint_of(Path("checkpoints"), trial).name
-        'drop-nodes_ratio=0.4-gcs-3-0-2-0-0.0-1.0.pt'
-    """
+    """Name the file that keeps the state of a trial while it trains."""
     key = "-".join(str(value) for value in astuple(trial))
     return folder / f"{re.sub(r'[^-.=A-Za-z0-9]', '_', key)}.pt"
 
@@ -207,20 +155,6 @@ def run_trial(
     validation and test graphs are all there and have their true labels, so that the choice of a
     checkpoint sees no wrong label. The record depends on the arguments alone, apart from its times,
     ``seconds`` and ``cost``.
-
-    Args:
-        store: The whole data set; for a split by scaffold, with that split.
-        trial: What to run.
-        settings: The protocol.
-        fingerprint: Fingerprint of ``store`` (computed once per comparison).
-        source: How the data set was named by the user, for the command that repeats this.
-        callbacks: Called after every epoch.
-        checkpoint: File that keeps the state of the training, to go on from if it was killed. One
-            that does not fit is removed.
-        own: Methods and models of the user's own.
-
-    Returns:
-        The record.
     """
     own = own or Own()
     start = time.perf_counter()
@@ -405,14 +339,6 @@ def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> li
     """Take at most ``points`` epochs from a history, evenly, the first and the last among them.
 
     Each point has the values of one epoch, not an average over several.
-
-    Args:
-        history: One entry per epoch.
-        points: Most points to keep.
-
-    Returns:
-        For each point: epoch, train_loss, validation_loss, validation_accuracy, validation_score
-        (that of the metric) and, where there are any, the measurements of the augmentations.
     """
     if len(history) > points:
         kept = np.unique(np.linspace(0, len(history) - 1, points).round().astype(int))

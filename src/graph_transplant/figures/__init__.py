@@ -334,14 +334,7 @@ class Drawn:
 def drawn(
     results: Results | Across, name: str, *, prefix: str = "", methods: Iterable[str] = ()
 ) -> Drawn | None:
-    """Draw a chart for a page, or give ``None`` where the results have no numbers for it.
-
-    Args:
-        results: What the chart is drawn for, see :attr:`Chart.every`.
-        name: A key of :data:`FIGURES`.
-        prefix: Begin of the file's name and of ids, as ``"gcs-3-"``: unique on the page.
-        methods: All methods of the page, so that each has one colour in all its charts.
-    """
+    """Draw a chart for a page, or give ``None`` where the results have no numbers for it."""
     chart = FIGURES[check_choice("name", name, FIGURES)]
     data = chart.data(results)
     if data.empty:

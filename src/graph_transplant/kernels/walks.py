@@ -8,7 +8,9 @@ from graph_transplant.kernels.compiling import Floats, Ints, compiled
 
 
 @compiled
-def return_probabilities(row_ptr: Ints, column: Ints, weight: Floats, steps: int) -> Floats:
+def return_probabilities(
+    row_ptr: Ints, column: Ints, weight: Floats, symmetric: bool, steps: int
+) -> Floats:
     """Probability that a walk from each node is back after 1, 2, … steps, ``[nodes, steps]``.
 
     From node ``v`` the walk goes to a node of row ``v`` with probability proportional to the weight
@@ -23,14 +25,16 @@ def return_probabilities(row_ptr: Ints, column: Ints, weight: Floats, steps: int
     # Only the nodes that the walk can have reached are looked at.
     here, there = np.zeros(nodes), np.zeros(nodes)
     reached, following = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    # With symmetric weights p_j(u, v) = p_j(v, u) total[v] / total[u], so that i steps tell of 2i:
+    # p_{i+j}(v, v) = Σ_u p_i(v, u) p_j(u, v).
+    walked = (steps + 1) // 2 if symmetric else steps
     for start in range(nodes):
         here[start], reached[0], size = 1.0, start, 1
-        for step in range(steps):
+        for step in range(walked):
             count = 0
             for place in range(size):
                 v = reached[place]
                 share = here[v] / total[v] if total[v] > 0 else 0.0
-                here[v] = 0.0
                 for e in range(row_ptr[v], row_ptr[v + 1]):
                     probability, u = share * weight[e], column[e]
                     if probability > 0:
@@ -38,7 +42,20 @@ def return_probabilities(row_ptr: Ints, column: Ints, weight: Floats, steps: int
                             following[count] = u
                             count += 1
                         there[u] += probability
-            found[start, step] = there[start]
+            if symmetric:
+                odd = even = 0.0
+                for place in range(count):
+                    u = following[place]
+                    back = there[u] * total[start] / total[u]
+                    odd += here[u] * back
+                    even += there[u] * back
+                found[start, 2 * step] = odd
+                if 2 * step + 1 < steps:
+                    found[start, 2 * step + 1] = even
+            else:
+                found[start, step] = there[start]
+            for place in range(size):
+                here[reached[place]] = 0.0
             here, there, reached, following, size = there, here, following, reached, count
         for place in range(size):
             here[reached[place]] = 0.0

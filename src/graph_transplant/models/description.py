@@ -111,12 +111,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def check_description(document: object, where: str) -> None:
-    """Raise a `DataError` that names the first field of a description that is wrong.
-
-    Args:
-        document: What was read.
-        where: What to call it in errors, such as the path of its file.
-    """
+    """Raise a `DataError` that names the first field of a description that is wrong."""
     if not isinstance(document, dict):
         raise DataError(f"{where} must hold a JSON object; got {_shown(document)}")
     _check_format(document.get("format"), document.get("version"), where)
