@@ -102,6 +102,7 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
     ("arguments", "message"),
     [
         (["compare", "motifs", "--methods", "drop-nodes:ratios=1"], "drop-nodes"),
+        (["compare", "--methods", "mask-nodes"], "mask-nodes needs node features, but motifs has"),
         (["compare", "motifs", "--folds", "2"], "--folds must be at least 3"),
         (["compare", "motifs", "--folds", "500"], "but class house has only 100 graphs"),
         (["compare", "motifs", "--split", "scaffold"], "--split is by scaffold, which needs"),
@@ -474,7 +475,7 @@ def test_the_command_of_the_report_repeats_the_comparison(
     capfd.readouterr()
     assert main(repeated) == 0
     # The same data, read in the same way: nothing is left to run.
-    assert capfd.readouterr().err == f"3 of 3 trials are in {out} already\n"
+    assert capfd.readouterr().err.endswith(f"3 of 3 trials are in {out} already\n")
 
 
 @pytest.mark.parametrize(
@@ -497,16 +498,6 @@ def test_methods_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[
         for parameter, value in method.parameters.items():
             assert f"{parameter}={value}" in found[name]
     assert "ratio=0.2,0.4" in printed
-
-
-def test_a_method_that_cannot_serve_the_data_is_one_clear_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    assert main(["compare", "--methods", "vanilla,mask-nodes", *QUICK, "--out", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert said == "error: mask-nodes needs node features, but motifs has none\n"
-    assert not out.exists()
 
 
 def test_all_methods_run_but_those_that_cannot(
