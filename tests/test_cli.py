@@ -18,7 +18,7 @@ from rich.console import Console
 
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS
-from graph_transplant.cli import main
+from graph_transplant.cli import COMMANDS, main
 from graph_transplant.cli.common import output, repeated_command, set_command
 from graph_transplant.cli.comparisons import print_results, results_table
 from graph_transplant.errors import DataError
@@ -44,18 +44,19 @@ SLOW = [
 QUICK = ["--epochs", "1", "--folds", "3", "--batch-size", "256"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["--version"], []])
-def test_help_imports_nothing_slow(arguments: list[str]) -> None:
+def test_help_imports_nothing_slow() -> None:
+    commands = [[], ["--help"], ["--version"], *([one.__name__, "--help"] for one in COMMANDS)]
     code = (
         "import sys\n"
         "from graph_transplant.cli import main\n"
-        f"status = main({arguments!r})\n"
+        f"for words in {commands!r}:\n"
+        "    assert main(words) == 0\n"
         f"print([name for name in {SLOW!r} if name in sys.modules], file=sys.stderr)\n"
-        "sys.exit(status)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
-    assert ("Usage" in done.stdout) or done.stdout.strip() == __version__
+    assert done.stdout.count("Usage: ") == len(commands) - 1
+    assert __version__ in done.stdout.splitlines()
 
 
 def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
@@ -101,6 +102,7 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
     ("arguments", "message"),
     [
         (["compare", "motifs", "--methods", "drop-nodes:ratios=1"], "drop-nodes"),
+        (["compare", "--methods", "mask-nodes"], "mask-nodes needs node features, but motifs has"),
         (["compare", "motifs", "--folds", "2"], "--folds must be at least 3"),
         (["compare", "motifs", "--folds", "500"], "but class house has only 100 graphs"),
         (["compare", "motifs", "--split", "scaffold"], "--split is by scaffold, which needs"),
@@ -473,7 +475,7 @@ def test_the_command_of_the_report_repeats_the_comparison(
     capfd.readouterr()
     assert main(repeated) == 0
     # The same data, read in the same way: nothing is left to run.
-    assert capfd.readouterr().err == f"3 of 3 trials are in {out} already\n"
+    assert capfd.readouterr().err.endswith(f"3 of 3 trials are in {out} already\n")
 
 
 @pytest.mark.parametrize(
@@ -496,16 +498,6 @@ def test_methods_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[
         for parameter, value in method.parameters.items():
             assert f"{parameter}={value}" in found[name]
     assert "ratio=0.2,0.4" in printed
-
-
-def test_a_method_that_cannot_serve_the_data_is_one_clear_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    assert main(["compare", "--methods", "vanilla,mask-nodes", *QUICK, "--out", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert said == "error: mask-nodes needs node features, but motifs has none\n"
-    assert not out.exists()
 
 
 def test_all_methods_run_but_those_that_cannot(
