@@ -469,10 +469,10 @@ def test_parts_that_were_given_are_not_promised_again() -> None:
     ],
 )
 def test_the_example_names_data_that_the_model_can_read(
-    reading: dict[str, Any] | None, fresh: str
+    featurizer: dict[str, Any] | None, fresh: str
 ) -> None:
     data = {**card()["data"], "source": "some where/ENZYMES.zip"}
-    page = Page(render_card(card(featurizer=reading, data=data)))
+    page = Page(render_card(card(featurizer=featurizer, data=data)))
     for verb, out in (("predict", "predictions.csv"), ("explain", "explain.html")):
         assert f"graph-transplant {verb} MODEL {fresh} --out {out}" in page.text
 
