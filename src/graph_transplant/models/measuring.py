@@ -125,7 +125,7 @@ def model_figures(
     outputs = ready(logits)
     metrics["test"] = measure(outputs, wanted, task)
     metrics["test_uncalibrated"] = measure(ready(logits, 1.0), wanted, task)
-    metrics["baseline"] = _baseline(targets[parts.train], wanted, task)
+    metrics["baseline"] = _baseline(wanted, task)
     metrics["intervals"] = bootstrap_intervals(outputs, wanted, task, seed=seed)
     if scale is not None:
         found["scatter"] = _scatter(outputs[:, 0], wanted[:, 0])
@@ -146,9 +146,9 @@ def model_figures(
     return found
 
 
-def _baseline(known: Tensor, wanted: Tensor, task: str) -> dict[str, float]:
-    """Measure one guess for all: the class frequencies or the mean of the training graphs."""
-    guess = known.nanmean(0)
+def _baseline(wanted: Tensor, task: str) -> dict[str, float]:
+    """Measure the best single answer for all graphs: their class frequencies, or their mean."""
+    guess = wanted.nanmean(0)
     if task != "regression":
         share = guess.nan_to_num(0.5).clamp(1e-6, 1 - 1e-6)
         guess = share.log() if task == "multiclass" else share.logit()
