@@ -16,11 +16,12 @@ import graph_transplant as gt
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments.shown import Structure
 from graph_transplant.experiments.structures import label_words, structures
-from graph_transplant.graphs import GraphStore, Rows
-from graph_transplant.models.explanation import explain, explain_rows, same_features
+from graph_transplant.graphs import Featurizer, GraphStore
+from graph_transplant.models.explanation import explain, explain_rows
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import GraphClassifier
-from graph_transplant.saliency import NodeSaliency, margins
+from graph_transplant.saliency import NodeSaliency
+from graph_transplant.splits import split_for_training
 from graph_transplant.targets import TargetScale
 
 
@@ -29,13 +30,15 @@ def wrapped(
     names: list[str],
     *,
     method: str = "vanilla",
-    reading: dict[str, Any] | None = None,
+    featurizer: dict[str, Any] | None = None,
     scale: TargetScale | None = None,
+    **more: Any,
 ) -> TrainedModel:
     """A model as if it had been trained."""
     description = {
+        **more,
         "label_names": names,
-        "featurizer": reading,
+        "featurizer": featurizer,
         "data": {"name": "toy"},
         "training": {"method": method, "model": network.conv, "layers": 2},
     }
@@ -124,6 +127,29 @@ def test_saliency_is_the_gradient_found_by_finite_differences(task: str, readout
             total = float(wanted.sum())
             share = wanted / total if total > 0 else wanted
             assert torch.allclose(torch.tensor(one.views[0].share).double(), share, atol=1e-6)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+def test_signs_are_those_of_gradient_times_embedding(task: str) -> None:
+    store = graphs(task)
+    network = network_for(store)
+    scale = TargetScale.of(store) if task == "regression" else None
+    model = wrapped(network, list(store.label_names or ()), scale=scale)
+    signs = set()
+    for output in (0, 1):
+        for number, one in enumerate(explain(model, store, output=f"name {output}")):
+            view = one.views[0]
+            assert view.output == f"name {output}"
+            nodes = network.run(store.batch([number])).nodes.detach()
+            wanted = (numerical(network, store, number, output) * nodes).sum(1)
+            signs |= set(wanted.sign().tolist())
+            wholes = wanted.abs().sum(), wanted.abs().max()
+            for found, whole in zip((view.share, view.saliency), wholes, strict=True):
+                scaled = wanted / whole.clamp(min=1e-300)
+                assert torch.allclose(torch.tensor(found).double(), scaled, atol=1e-6)
+    assert signs >= {-1.0, 1.0}
+    with pytest.raises(GraphTransplantError, match="`output` must be one of name 0, name 1"):
+        explain(model, store, output="d")
 
 
 def test_batches_do_not_matter() -> None:
@@ -234,13 +260,17 @@ def test_models_that_cannot_be_compared_are_refused() -> None:
     elements = {"kind": "molecules", "features": "elements", "elements": ["C", "N"]}
     one = wrapped(network_for(store), names, featurizer=ogb)
     two = wrapped(network_for(store), names, featurizer=elements)
-    with pytest.raises(GraphTransplantError, match=r"read data in different ways.*features ogb"):
+    with pytest.raises(GraphTransplantError, match="read data in different ways"):
         explain({"one": one, "two": two}, store)
     other = wrapped(network_for(store), ["x", "y", "z"])
     with pytest.raises(GraphTransplantError, match=r"one predicts multiclass \(a, b, c\)"):
         explain([wrapped(network_for(store), names), other], store)
     with pytest.raises(GraphTransplantError, match="at least one trained model, got none"):
         explain([], store)
+    graph_model = wrapped(network_for(store), names, featurizer={"kind": "graphs"})
+    store.featurizer = Featurizer("molecules")
+    with pytest.raises(DataError, match="read in another way"):
+        explain(graph_model, store)
 
 
 # -------------------------------------------------------------------- structure
@@ -254,18 +284,29 @@ def orders(graph: Structure) -> tuple[float, ...]:
     return graph.orders or (1.0,) * len(graph.edges)
 
 
-def test_directed_edges_keep_their_direction() -> None:
+@pytest.mark.parametrize(
+    ("edges", "wanted"),
+    [
+        ([(2, 0), (1, 2)], {(2, 0), (1, 2)}),
+        ([(0, 1), (1, 0), (2, 2), (1, 2), (2, 1)], {(0, 1), (1, 2), (2, 2)}),
+    ],
+    ids=["directed", "undirected"],
+)
+def test_structures_have_the_edges_of_the_graph(
+    edges: list[tuple[int, int]], wanted: set[tuple[int, int]]
+) -> None:
     store = GraphStore(
         x=torch.ones(3, 1),
-        edge_index=torch.tensor([[2, 1], [0, 2]]),
+        edge_index=torch.tensor(edges).T,
         y=torch.tensor([0]),
         node_counts=torch.tensor([3]),
-        edge_counts=torch.tensor([2]),
+        edge_counts=torch.tensor([len(edges)]),
         num_outputs=2,
     )
     (graph,) = drawn(store)
-    assert graph.directed
-    assert set(graph.edges) == {(2, 0), (1, 2)}
+    assert len(graph.edges) == len(wanted)
+    assert set(graph.edges) == wanted
+    assert graph.directed == (len(edges) == 2)
 
 
 @pytest.mark.parametrize("features", ["ogb", "elements"])
@@ -334,7 +375,9 @@ def model_of(**reading: Any) -> TrainedModel:
 
     store = from_smiles(["CCO", "CCN"])
     network = GraphClassifier(store.num_node_features, 2, layers=2, hidden=6, seed=0).eval()
-    return wrapped(network, ["0", "1"], featurizer={**(store.featurizer or {}), **reading})
+    assert store.featurizer is not None
+    given = {name: value for name, value in reading.items() if value is not None}
+    return wrapped(network, ["0", "1"], featurizer={**store.featurizer.to_dict(), **given})
 
 
 def test_rows_of_a_table_are_explained_and_broken_ones_listed(table: Path) -> None:
@@ -360,7 +403,8 @@ def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> Non
         for graph, label in zip(made, ("toxic", "harmless"), strict=True):
             graph.graph["y"] = label
         store = gt.load(made)
-        reading: dict[str, Any] = {**(store.featurizer or {}), "targets": ["y"], "id": "id"}
+        assert store.featurizer is not None
+        reading = {**store.featurizer.to_dict(), "targets": ["y"], "id": "id"}
         made[1].graph["y"] = "toxic"
         line = {"edges": [], "nodes": [{}], "y": "toxic"}
         if form == "networkx":
@@ -372,7 +416,8 @@ def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> Non
         from graph_transplant.datasets.molecules import from_smiles
 
         store = from_smiles(["CCO", "CCN"])
-        reading = {**(store.featurizer or {}), "smiles": None, "targets": ["kind"], "id": None}
+        assert store.featurizer is not None
+        reading = {**store.featurizer.to_dict(), "targets": ["kind"]}
         if form == "csv":
             path.write_text("smiles,kind\nCCO,toxic\nCCN,toxic\n")
         elif form == "sdf":
@@ -408,6 +453,7 @@ def test_the_task_is_that_of_the_model(tmp_path: Path) -> None:
 
 def test_targets_that_are_named_must_be_there(table: Path) -> None:
     model = model_of(smiles="smiles", targets=["no such column"], id="id")
+    assert explain_rows(model, table, count=1).explanations[0].truth is None
     found = explain_rows(model, table, count=1, target="toxic")
     assert found.explanations[0].truth == "0"
     with pytest.raises(DataError, match="nothing"):
@@ -465,3 +511,53 @@ def test_rows_far_apart_are_found() -> None:
     assert found.source == "motifs"
 
 
+# -------------------------------------------------------------------- what to believe
+
+
+def test_rows_of_the_training_part_are_marked(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    chains = [f"{'C' * (k % 11 + 1)}{'ON'[k % 2]}{'F' * (k > 10)}" for k in range(22)]
+    path = tmp_path / "m.csv"
+    path.write_text("\n".join(["smiles,toxic", *(f"{c},{k % 2}" for k, c in enumerate(chains))]))
+    model = gt.train(
+        path, method="vanilla", hidden=4, layers=1, epochs=1, split="random", target="toxic"
+    )
+    model.save(tmp_path / "model")
+    model = TrainedModel.load(tmp_path / "model")
+    parts = split_for_training(
+        gt.load(path, target="toxic"),
+        "random",
+        validation=0.1,
+        test=0.1,
+        seed=0,
+        tell=lambda text: None,
+    )[0]
+    trained = {chains[k] for k in parts.train.tolist()}
+    found = explain_rows(model, path, count=22).explanations
+    assert {one.text for one in found if one.views[0].trained_on} == trained
+    assert {one.target for one in found} == {"toxic"}
+    # However a molecule is written, and without the table.
+    from rdkit import Chem
+
+    first = max(trained, key=len)
+    turned = Chem.MolToSmiles(Chem.MolFromSmiles(first), rootedAtAtom=1, canonical=False)
+    again = explain_rows(model, [turned, "c1ccccc1"]).explanations
+    assert [one.views[0].trained_on for one in again] == [True, False]
+
+
+def test_old_models_say_nothing_of_what_they_do_not_know() -> None:
+    pytest.importorskip("rdkit")
+    folder = Path(__file__).parent / "golden" / "models" / "molecules"
+    (one, *_) = explain_rows(TrainedModel.load(folder), folder / "inputs.csv").explanations
+    assert (one.views[0].trained_on, one.views[0].doubtful) == (None, False)
+
+
+def test_explanations_no_better_than_random_are_called_doubtful() -> None:
+    store = graphs()
+    areas = {"deletion": 0.55, "deletion_random": 0.52, "insertion": 0.45, "insertion_random": 0.51}
+    for saliency, doubtful in ((areas, True), ({**areas, "deletion": 0.4}, False), (None, False)):
+        model = wrapped(network_for(store), ["a", "b", "c"], saliency=saliency)
+        assert {one.views[0].doubtful for one in explain(model, store)} == {doubtful}
+    # Another reading than the one that was measured may be better.
+    model = wrapped(network_for(store), ["a", "b", "c"], saliency=areas)
+    assert not explain(model, store, saliency=NodeSaliency())[0].views[0].doubtful
