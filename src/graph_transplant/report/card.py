@@ -27,7 +27,7 @@ from graph_transplant.report.card_words import (
     training_words,
     value_text,
 )
-from graph_transplant.report.page import method_summary, render, shortened
+from graph_transplant.report.page import method_summary, plain, render, shortened
 
 MOST_CLASSES = 12
 """A confusion matrix with more classes than this is told as its most frequent mistakes."""
@@ -140,7 +140,8 @@ def _sketch(
 def _roc(m: Described) -> Drawn | None:
     if not m.all["roc"]:
         return None
-    curves = {m.named(name): curve for name, curve in m.all["roc"].items()}
+    # A table of pandas may refuse halves of surrogate pairs.
+    curves = {plain(m.named(name)): curve for name, curve in m.all["roc"].items()}
     area = m.metrics["test"].get("auroc")
     return _sketch(
         "roc",

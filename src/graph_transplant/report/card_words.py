@@ -195,8 +195,10 @@ def _chance(m: Described) -> list[str]:
     if interval[0] > guess:
         return []
     return [
-        (f"It may be no better than guessing, which has {METRICS[m.main].word} "
-        f"{value_text(guess, m.main)}: the interval reaches so low.")
+        (
+            f"It may be no better than guessing, which has {METRICS[m.main].word} "
+            f"{value_text(guess, m.main)}: the interval includes that."
+        )
     ]
 
 
@@ -206,7 +208,7 @@ def _class_mix(m: Described) -> list[str]:
     if "test" not in parts or len(parts["test"]) != len(m.names):
         return []
     moved = [
-        (abs(test - train), place)
+        (round(abs(test - train), 6), place)
         for place, (train, test) in enumerate(zip(parts["train"], parts["test"], strict=True))
         if train is not None and test is not None
     ]

@@ -68,6 +68,7 @@ def render_explanations(explained: ExplainedRows | Sequence[Explanation], *, dat
         by_gradient=first.views[0].kind == "gradient",
         cards=[_card(one) for one in explained],
         facts=_facts(explained),
+        other=any(view.output != view.label for one in explained for view in one.views),
         trained_on=any(view.trained_on for one in explained for view in one.views),
         skipped=[(one.row, one.id, one.reason) for one in skipped],
         hidden=any(len(one.structure.names) > MOST_NODES for one in explained),
