@@ -401,7 +401,7 @@ def _views(
         predicted = Predictions(model.task, model.label_names, values)
         confidence = predicted.confidence.tolist()
         counts = batch.offsets.diff().tolist()
-        scaled, share = (part.split(counts) for part in within_graphs(saliency.cpu(), batch))
+        scaled, share = (torch.split(s, counts) for s in within_graphs(saliency.cpu(), batch))
         for number, row in enumerate(values.tolist()):
             yield ModelView(
                 model=name,

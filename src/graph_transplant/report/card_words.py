@@ -126,7 +126,7 @@ def said(m: Described) -> tuple[list[str], list[str]]:
             f"Only {count(small, m.one)} were held out for testing: the figures are rough, see "
             "their intervals."
         )
-    findings = []
+    findings: list[str] = []
     for bad, sentence in filter(None, (_gap(m), _calibration(m), _against_baseline(m))):
         (warnings if bad else findings).append(sentence)
     warnings += [*_chance(m), *_class_mix(m), *_copies(m), *_rare(m)]
