@@ -192,15 +192,15 @@ PHENOL = Structure(
 
 def view(structure: Structure, model: str = "transplant-ep", **changes: Any) -> ModelView:
     nodes = len(structure.names)
-    raw = [1.0 / (1 + number) for number in range(nodes)]
+    raw = [0.5, -0.4, 0.1, *[0.0] * nodes][:nodes]
     given: dict[str, Any] = {
         "model": model,
         "label": "active",
         "confidence": 0.87,
         "correct": True,
         "output": "active",
-        "saliency": tuple(raw),
-        "share": tuple(value / sum(raw) for value in raw),
+        "saliency": tuple(value / 0.5 for value in raw),
+        "share": tuple(raw),
     }
     return ModelView(**given | changes)
 

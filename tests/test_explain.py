@@ -16,11 +16,12 @@ import graph_transplant as gt
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments.shown import Structure
 from graph_transplant.experiments.structures import label_words, structures
-from graph_transplant.graphs import GraphStore, Rows
-from graph_transplant.models.explanation import explain, explain_rows, same_features
+from graph_transplant.graphs import Featurizer, GraphStore
+from graph_transplant.models.explanation import explain, explain_rows
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import GraphClassifier
-from graph_transplant.saliency import NodeSaliency, margins
+from graph_transplant.saliency import NodeSaliency
+from graph_transplant.splits import split_for_training
 from graph_transplant.targets import TargetScale
 
 
@@ -29,13 +30,15 @@ def wrapped(
     names: list[str],
     *,
     method: str = "vanilla",
-    reading: dict[str, Any] | None = None,
+    featurizer: dict[str, Any] | None = None,
     scale: TargetScale | None = None,
+    **more: Any,
 ) -> TrainedModel:
     """A model as if it had been trained."""
     description = {
+        **more,
         "label_names": names,
-        "featurizer": reading,
+        "featurizer": featurizer,
         "data": {"name": "toy"},
         "training": {"method": method, "model": network.conv, "layers": 2},
     }
@@ -126,46 +129,27 @@ def test_saliency_is_the_gradient_found_by_finite_differences(task: str, readout
             assert torch.allclose(torch.tensor(one.views[0].share).double(), share, atol=1e-6)
 
 
-def test_a_head_without_bends_is_differentiated_by_hand() -> None:
-    store = graphs()
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+def test_signs_are_those_of_gradient_times_embedding(task: str) -> None:
+    store = graphs(task)
     network = network_for(store)
-    first, _, _, last = network.head
-    with torch.no_grad():
-        first.bias.fill_(100.0)  # every unit of the head is open: it is linear
-    model = wrapped(network, ["a", "b", "c"])
-    found = explain(model, store, saliency=NodeSaliency(activation="before"))
-    for number, one in enumerate(found):
-        prediction = network.run(store.batch([number]))
-        logits = prediction.logits[0].detach()
-        chosen = int(logits.argmax())
-        pull = torch.zeros_like(logits)
-        others = torch.tensor([k for k in range(3) if k != chosen])
-        pull[others] = -logits[others].softmax(0)
-        pull[chosen] = 1.0
-        slope = (pull @ last.weight @ first.weight) / len(prediction.nodes)
-        wanted = (slope * (prediction.nodes > 0)).norm(dim=1).detach()
-        largest = wanted.max().clamp(min=1e-300)
-        assert torch.allclose(torch.tensor(one.views[0].saliency).double(), wanted / largest)
-
-
-def test_a_named_output_is_explained_instead_of_the_predicted_one() -> None:
-    store = graphs()
-    network = network_for(store)
-    model = wrapped(network, ["a", "b", "c"])
-    found = explain(model, store, output="b", saliency=NodeSaliency(activation="after", layer=-1))
-    assert {one.views[0].output for one in found} == {"b"}
-    gradient = numerical(network, store, 4, 1).norm(dim=1)
-    assert torch.allclose(torch.tensor(found[4].views[0].share).double(), gradient / gradient.sum())
-    with pytest.raises(GraphTransplantError, match="`output` must be one of a, b, c; got 'd'"):
+    scale = TargetScale.of(store) if task == "regression" else None
+    model = wrapped(network, list(store.label_names or ()), scale=scale)
+    signs = set()
+    for output in (0, 1):
+        for number, one in enumerate(explain(model, store, output=f"name {output}")):
+            view = one.views[0]
+            assert view.output == f"name {output}"
+            nodes = network.run(store.batch([number])).nodes.detach()
+            wanted = (numerical(network, store, number, output) * nodes).sum(1)
+            signs |= set(wanted.sign().tolist())
+            wholes = wanted.abs().sum(), wanted.abs().max()
+            for found, whole in zip((view.share, view.saliency), wholes, strict=True):
+                scaled = wanted / whole.clamp(min=1e-300)
+                assert torch.allclose(torch.tensor(found).double(), scaled, atol=1e-6)
+    assert signs >= {-1.0, 1.0}
+    with pytest.raises(GraphTransplantError, match="`output` must be one of name 0, name 1"):
         explain(model, store, output="d")
-
-
-def test_margins_are_the_log_odds() -> None:
-    logits = torch.randn(6, 4, dtype=torch.double)
-    chosen = torch.tensor([0, 1, 2, 3, 0, 1])
-    odds = logits.softmax(1).gather(1, chosen.unsqueeze(1)).squeeze(1)
-    assert torch.allclose(margins(logits, chosen, "multiclass"), (odds / (1 - odds)).log())
-    assert torch.equal(margins(logits[:, :1], chosen * 0, "multiclass"), logits[:, 0])
 
 
 def test_batches_do_not_matter() -> None:
@@ -178,17 +162,6 @@ def test_batches_do_not_matter() -> None:
         assert one.views[0].share == pytest.approx(two.views[0].share, abs=1e-12)
     with pytest.raises(GraphTransplantError, match="`batch_size` must be at least 1, got 0"):
         explain(model, store, batch_size=0)
-
-
-def test_saliency_is_scaled_within_each_graph() -> None:
-    store = graphs()
-    found = explain(wrapped(network_for(store), ["a", "b", "c"]), store)
-    for one in found:
-        view = one.views[0]
-        if any(view.saliency):
-            assert max(view.saliency) == 1
-            assert sum(view.share) == pytest.approx(1)
-        assert min(view.saliency) >= 0
 
 
 def test_a_graph_that_moves_nothing_has_no_saliency() -> None:
@@ -232,13 +205,6 @@ def test_predictions_are_those_of_the_model() -> None:
     assert [one.id for one in found] == ["1", "2", "3", "4", "5"]
 
 
-def test_truth_goes_by_name_not_by_number() -> None:
-    store = graphs()
-    model = wrapped(network_for(store), ["name 2", "name 0", "name 1"])
-    for one in explain(model, store):
-        assert one.views[0].correct == (one.truth == one.views[0].label)
-
-
 def test_labels_that_were_not_measured_do_not_count() -> None:
     store = graphs("multilabel")
     model = wrapped(network_for(store), list(store.label_names or ()))
@@ -269,14 +235,6 @@ def test_regression_speaks_in_the_units_of_the_data() -> None:
     assert one.truth == label_words(store, 0)
 
 
-def test_truth_is_not_known_without_targets() -> None:
-    store = graphs()
-    bare = store.with_targets(torch.zeros(5, dtype=torch.long), task="multiclass", num_outputs=1)
-    found = explain(wrapped(network_for(store), ["a", "b", "c"]), bare)
-    assert {one.truth for one in found} == {None}
-    assert {one.views[0].correct for one in found} == {None}
-
-
 # -------------------------------------------------------------------- several models
 
 
@@ -302,31 +260,17 @@ def test_models_that_cannot_be_compared_are_refused() -> None:
     elements = {"kind": "molecules", "features": "elements", "elements": ["C", "N"]}
     one = wrapped(network_for(store), names, featurizer=ogb)
     two = wrapped(network_for(store), names, featurizer=elements)
-    with pytest.raises(GraphTransplantError, match=r"read data in different ways.*features ogb"):
+    with pytest.raises(GraphTransplantError, match="read data in different ways"):
         explain({"one": one, "two": two}, store)
     other = wrapped(network_for(store), ["x", "y", "z"])
     with pytest.raises(GraphTransplantError, match=r"one predicts multiclass \(a, b, c\)"):
         explain([wrapped(network_for(store), names), other], store)
     with pytest.raises(GraphTransplantError, match="at least one trained model, got none"):
         explain([], store)
-
-
-def test_graphs_that_were_read_in_another_way_are_refused() -> None:
-    store = graphs()
-    model = wrapped(network_for(store), ["a", "b", "c"], featurizer={"kind": "graphs"})
-    store.featurizer = {"kind": "molecules", "features": "ogb"}
-    with pytest.raises(DataError, match=r"read in another way.*kind molecules"):
-        explain(model, store)
-    wide = graphs()
-    narrow = GraphClassifier(3, 3, layers=1, hidden=4)
-    with pytest.raises(DataError, match="4 node features"):
-        explain(wrapped(narrow, ["a", "b", "c"]), wide)
-
-
-def test_columns_do_not_make_readings_different() -> None:
-    ogb = {"kind": "molecules", "features": "ogb"}
-    assert same_features({**ogb, "smiles": "a", "id": None}, {**ogb, "smiles": "b", "id": "x"})
-    assert same_features(None, ogb)
+    graph_model = wrapped(network_for(store), names, featurizer={"kind": "graphs"})
+    store.featurizer = Featurizer("molecules")
+    with pytest.raises(DataError, match="read in another way"):
+        explain(graph_model, store)
 
 
 # -------------------------------------------------------------------- structure
@@ -340,41 +284,29 @@ def orders(graph: Structure) -> tuple[float, ...]:
     return graph.orders or (1.0,) * len(graph.edges)
 
 
-def test_structures_are_those_of_the_graphs() -> None:
-    store = gt.load("motifs", graphs=12)
-    for graph, data in zip(drawn(store), store.to_pyg(), strict=True):
-        wanted = {tuple(sorted(edge)) for edge in data.edge_index.T.tolist()}
-        assert {tuple(sorted(edge)) for edge in graph.edges} == wanted
-        assert len(graph.edges) == len(wanted)
-        assert len(graph.names) == data.num_nodes
-        assert not graph.molecule
-
-
-def test_a_self_loop_is_kept() -> None:
-    store = GraphStore(
-        x=torch.ones(2, 1),
-        edge_index=torch.tensor([[0, 1, 1], [1, 0, 1]]),
-        y=torch.tensor([0]),
-        node_counts=torch.tensor([2]),
-        edge_counts=torch.tensor([3]),
-        num_outputs=2,
-    )
-    (graph,) = drawn(store)
-    assert set(graph.edges) == {(0, 1), (1, 1)}
-
-
-def test_directed_edges_keep_their_direction() -> None:
+@pytest.mark.parametrize(
+    ("edges", "wanted"),
+    [
+        ([(2, 0), (1, 2)], {(2, 0), (1, 2)}),
+        ([(0, 1), (1, 0), (2, 2), (1, 2), (2, 1)], {(0, 1), (1, 2), (2, 2)}),
+    ],
+    ids=["directed", "undirected"],
+)
+def test_structures_have_the_edges_of_the_graph(
+    edges: list[tuple[int, int]], wanted: set[tuple[int, int]]
+) -> None:
     store = GraphStore(
         x=torch.ones(3, 1),
-        edge_index=torch.tensor([[2, 1], [0, 2]]),
+        edge_index=torch.tensor(edges).T,
         y=torch.tensor([0]),
         node_counts=torch.tensor([3]),
-        edge_counts=torch.tensor([2]),
+        edge_counts=torch.tensor([len(edges)]),
         num_outputs=2,
     )
     (graph,) = drawn(store)
-    assert graph.directed
-    assert set(graph.edges) == {(2, 0), (1, 2)}
+    assert len(graph.edges) == len(wanted)
+    assert set(graph.edges) == wanted
+    assert graph.directed == (len(edges) == 2)
 
 
 @pytest.mark.parametrize("features", ["ogb", "elements"])
@@ -443,7 +375,9 @@ def model_of(**reading: Any) -> TrainedModel:
 
     store = from_smiles(["CCO", "CCN"])
     network = GraphClassifier(store.num_node_features, 2, layers=2, hidden=6, seed=0).eval()
-    return wrapped(network, ["0", "1"], featurizer={**(store.featurizer or {}), **reading})
+    assert store.featurizer is not None
+    given = {name: value for name, value in reading.items() if value is not None}
+    return wrapped(network, ["0", "1"], featurizer={**store.featurizer.to_dict(), **given})
 
 
 def test_rows_of_a_table_are_explained_and_broken_ones_listed(table: Path) -> None:
@@ -458,20 +392,6 @@ def test_rows_of_a_table_are_explained_and_broken_ones_listed(table: Path) -> No
     assert found.source == str(table)
 
 
-def test_rows_may_be_named_in_any_order(table: Path) -> None:
-    model = model_of(smiles="smiles", targets=["toxic"], id="id")
-    found = explain_rows(model, table, rows=[5, 3, 5])
-    assert [one.id for one in found.explanations] == ["c", "e"]
-    whole = explain_rows(model, table, count=5).explanations
-    assert found.explanations == (whole[1], whole[3])
-
-
-def test_targets_that_are_not_there_are_not_asked_for(table: Path) -> None:
-    model = model_of(smiles="smiles", targets=["no such column"], id="id")
-    found = explain_rows(model, table, count=1)
-    assert found.explanations[0].truth is None
-
-
 @pytest.mark.parametrize("form", ["csv", "sdf", "jsonl", "data", "networkx"])
 def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> None:
     chem = pytest.importorskip("rdkit.Chem")
@@ -483,7 +403,8 @@ def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> Non
         for graph, label in zip(made, ("toxic", "harmless"), strict=True):
             graph.graph["y"] = label
         store = gt.load(made)
-        reading: dict[str, Any] = {**(store.featurizer or {}), "targets": ["y"], "id": "id"}
+        assert store.featurizer is not None
+        reading = {**store.featurizer.to_dict(), "targets": ["y"], "id": "id"}
         made[1].graph["y"] = "toxic"
         line = {"edges": [], "nodes": [{}], "y": "toxic"}
         if form == "networkx":
@@ -495,7 +416,8 @@ def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> Non
         from graph_transplant.datasets.molecules import from_smiles
 
         store = from_smiles(["CCO", "CCN"])
-        reading = {**(store.featurizer or {}), "smiles": None, "targets": ["kind"], "id": None}
+        assert store.featurizer is not None
+        reading = {**store.featurizer.to_dict(), "targets": ["kind"]}
         if form == "csv":
             path.write_text("smiles,kind\nCCO,toxic\nCCN,toxic\n")
         elif form == "sdf":
@@ -531,6 +453,7 @@ def test_the_task_is_that_of_the_model(tmp_path: Path) -> None:
 
 def test_targets_that_are_named_must_be_there(table: Path) -> None:
     model = model_of(smiles="smiles", targets=["no such column"], id="id")
+    assert explain_rows(model, table, count=1).explanations[0].truth is None
     found = explain_rows(model, table, count=1, target="toxic")
     assert found.explanations[0].truth == "0"
     with pytest.raises(DataError, match="nothing"):
@@ -550,28 +473,6 @@ def test_graphs_without_targets_are_explained() -> None:
     assert found.skipped == ()
 
 
-def test_a_file_is_read_once_for_graphs_and_once_for_targets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("rdkit")
-    path = tmp_path / "m.csv"
-    rows = [f"{'C' * (1 + k % 7)}O,{k % 2}" for k in range(700)]
-    path.write_text("\n".join(["smiles,toxic", *rows, ""]))
-    begun: list[dict[str, Any]] = []
-
-    def counted(*args: Any, **options: Any) -> Any:
-        begun.append(options)
-        return gt.datasets.stream(*args, **options)
-
-    monkeypatch.setattr("graph_transplant.models.explanation.stream", counted)
-    model = model_of(smiles="smiles", targets=["toxic"], id=None)
-    found = explain_rows(model, path, rows=[2, 300, 699]).explanations
-    assert [one.truth for one in found] == ["1", "1", "0"]
-    assert [options.get("targets", False) for options in begun] == [False, True]
-    # With the classes of the model no pass over the file is needed to find them.
-    assert begun[1]["codec"].classes == ("0", "1")
-
-
 def test_a_row_that_is_not_there_is_named(table: Path) -> None:
     model = model_of(smiles="smiles", targets=["toxic"], id=None)
     with pytest.raises(DataError, match=r"m\.csv\.gz has no row 9: it has 5 rows$"):
@@ -582,14 +483,6 @@ def test_a_row_that_is_not_there_is_named(table: Path) -> None:
     store = graphs()
     with pytest.raises(DataError, match=r"^paths has no row 9: it has 5 rows$"):
         explain_rows(wrapped(network_for(store), ["a", "b", "c"]), store, rows=[9])
-
-
-def test_the_kind_of_saliency_is_kept(table: Path) -> None:
-    model = model_of(smiles="smiles", targets=["toxic"], id=None)
-    for kind in ("gradient", "gradient-x-activation"):
-        found = explain_rows(model, table, count=1, saliency=kind)
-        assert found.explanations[0].views[0].kind == kind
-    assert explain_rows(model, table, count=1).explanations[0].views[0].kind == kind
 
 
 def test_what_cannot_be_explained_is_an_error(table: Path) -> None:
@@ -618,9 +511,53 @@ def test_rows_far_apart_are_found() -> None:
     assert found.source == "motifs"
 
 
-def test_rows_of_a_store_keep_their_names() -> None:
+# -------------------------------------------------------------------- what to believe
+
+
+def test_rows_of_the_training_part_are_marked(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    chains = [f"{'C' * (k % 11 + 1)}{'ON'[k % 2]}{'F' * (k > 10)}" for k in range(22)]
+    path = tmp_path / "m.csv"
+    path.write_text("\n".join(["smiles,toxic", *(f"{c},{k % 2}" for k, c in enumerate(chains))]))
+    model = gt.train(
+        path, method="vanilla", hidden=4, layers=1, epochs=1, split="random", target="toxic"
+    )
+    model.save(tmp_path / "model")
+    model = TrainedModel.load(tmp_path / "model")
+    parts = split_for_training(
+        gt.load(path, target="toxic"),
+        "random",
+        validation=0.1,
+        test=0.1,
+        seed=0,
+        tell=lambda text: None,
+    )[0]
+    trained = {chains[k] for k in parts.train.tolist()}
+    found = explain_rows(model, path, count=22).explanations
+    assert {one.text for one in found if one.views[0].trained_on} == trained
+    assert {one.target for one in found} == {"toxic"}
+    # However a molecule is written, and without the table.
+    from rdkit import Chem
+
+    first = max(trained, key=len)
+    turned = Chem.MolToSmiles(Chem.MolFromSmiles(first), rootedAtAtom=1, canonical=False)
+    again = explain_rows(model, [turned, "c1ccccc1"]).explanations
+    assert [one.views[0].trained_on for one in again] == [True, False]
+
+
+def test_old_models_say_nothing_of_what_they_do_not_know() -> None:
+    pytest.importorskip("rdkit")
+    folder = Path(__file__).parent / "golden" / "models" / "molecules"
+    (one, *_) = explain_rows(TrainedModel.load(folder), folder / "inputs.csv").explanations
+    assert (one.views[0].trained_on, one.views[0].doubtful) == (None, False)
+
+
+def test_explanations_no_better_than_random_are_called_doubtful() -> None:
     store = graphs()
-    rows = Rows(torch.tensor([4, 7, 8, 9, 12]), ("a", "", "c", "d", "e"), ("",) * 5)
-    store.rows = rows
-    model = wrapped(network_for(store), ["a", "b", "c"])
-    assert [one.id for one in explain(model, store)] == ["a", "7", "c", "d", "e"]
+    areas = {"deletion": 0.55, "deletion_random": 0.52, "insertion": 0.45, "insertion_random": 0.51}
+    for saliency, doubtful in ((areas, True), ({**areas, "deletion": 0.4}, False), (None, False)):
+        model = wrapped(network_for(store), ["a", "b", "c"], saliency=saliency)
+        assert {one.views[0].doubtful for one in explain(model, store)} == {doubtful}
+    # Another reading than the one that was measured may be better.
+    model = wrapped(network_for(store), ["a", "b", "c"], saliency=areas)
+    assert not explain(model, store, saliency=NodeSaliency())[0].views[0].doubtful

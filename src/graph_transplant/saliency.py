@@ -58,10 +58,11 @@ class NodeSaliency:
         check_choice("kind", self.kind, KINDS)
         check_choice("activation", self.activation, SIDES)
 
-    def read(self, loss: Tensor, prediction: Prediction) -> Tensor:
-        """Read the saliency of every node, float ``[nodes]``, not negative, without gradient.
+    def read(self, loss: Tensor, prediction: Prediction, *, signed: bool = False) -> Tensor:
+        """Read the saliency of every node, float ``[nodes]``, without gradient.
 
-        ``loss`` is a scalar that depends on the prediction, whose graph is kept.
+        ``loss`` is a scalar that depends on the prediction, whose graph is kept. With ``signed``
+        a node that lowers it is negative, where the kind has a sign; else none is.
         """
         if not prediction.layers:
             raise GraphTransplantError(
@@ -90,7 +91,8 @@ class NodeSaliency:
             gradient = torch.ops.aten.threshold_backward(gradient, embedding.detach(), 0.0)
         if self.kind == "gradient":
             return gradient.square().sum(1).sqrt()
-        return (gradient * embedding.detach()).sum(1).abs()
+        product = (gradient * embedding.detach()).sum(1)
+        return product if signed else product.abs()
 
 
 def varies_within_graphs(saliency: Tensor, batch: GraphBatch) -> bool:
@@ -282,6 +284,8 @@ def read_saliency(
     task: str,
     reading: NodeSaliency = EXPLAINING,
     output: int | None = None,
+    *,
+    signed: bool = False,
 ) -> tuple[Prediction, Tensor, Tensor]:
     """Run a model in evaluation mode and read the saliency of one output of every graph.
 
@@ -296,7 +300,7 @@ def read_saliency(
             chosen = torch.full_like(chosen, output or 0)
         # Graphs do not touch each other in evaluation mode: one sum has all their gradients.
         margin = margins(prediction.logits, chosen, task).sum()
-        return prediction, chosen, reading.read(margin, prediction)
+        return prediction, chosen, reading.read(margin, prediction, signed=signed)
 
 
 def margins(logits: Tensor, chosen: Tensor, task: str) -> Tensor:
@@ -309,10 +313,14 @@ def margins(logits: Tensor, chosen: Tensor, task: str) -> Tensor:
 
 
 def within_graphs(saliency: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-    """Divide saliency by the largest and by the sum of each graph, float64 ``[nodes]`` both."""
+    """Divide saliency by the largest and by the sum of each graph, float64 ``[nodes]`` both.
+
+    Signs are kept and do not count for the largest and the sum.
+    """
     segment, ptr = batch.batch.cpu(), batch.offsets.cpu()
     exact = saliency.to(torch.double)
-    wholes = segment_max(exact.unsqueeze(1), ptr).squeeze(1), segment_sum(exact, segment, ptr)
+    size = exact.abs()
+    wholes = segment_max(size.unsqueeze(1), ptr).squeeze(1), segment_sum(size, segment, ptr)
     # Zeros stay where nothing is salient.
     largest, share = (
         exact / torch.where(whole > 0, whole, 1.0).index_select(0, segment) for whole in wholes

@@ -27,8 +27,8 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
     for name, value in given.items():
         if name == "data":
             for data in split_list(name, value) if command == "paper" else [value]:
-                # What predict is given may also be a SMILES.
-                if command != "predict" or data.lower().endswith(SUFFIXES):
+                # What these are given may also be a SMILES.
+                if command not in ("predict", "explain") or data.lower().endswith(SUFFIXES):
                     check_data(data, given.get("root"))
         elif name in ("model", "against", "trained") and isinstance(value, Path):
             check_model(value)

@@ -327,7 +327,7 @@ def explain(
 
     Args:
         model: Folder of the model.
-        data: As for `graph-transplant predict`.
+        data: As for `graph-transplant predict`, one SMILES included.
         out: The page to write.
         against: Folder of another model to show beside it.
         rows: Numbers of the rows to explain, from 1, separated by commas. [default: the first]
@@ -353,7 +353,7 @@ def explain(
     models = [TrainedModel.load(place, device=device) for place in (model, against) if place]
     explained = explain_rows(
         models,
-        data,
+        smiles_given(models[0], [data]) or data,
         rows=wanted,
         count=count,
         label=label,

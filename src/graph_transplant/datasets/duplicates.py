@@ -53,7 +53,7 @@ def _same_molecules(store: GraphStore) -> Tensor:
     handed = range(ATOM_CATEGORIES[0], sum(ATOM_CATEGORIES[:2])) if ogb else ()
     stereo = range(BOND_CATEGORIES[0], sum(BOND_CATEGORIES[:2])) if ogb else ()
     _, key, count = torch.unique(
-        _structure_keys(store, handed, stereo), return_inverse=True, return_counts=True
+        structure_keys(store, handed, stereo), return_inverse=True, return_counts=True
     )
     alone = (count[key] == 1).tolist()
     chem = chemistry()
@@ -80,12 +80,15 @@ def _identical_graphs(store: GraphStore) -> Tensor:
     return _numbered(keys)
 
 
-def _structure_keys(
-    store: GraphStore, ignore_node: Sequence[int], ignore_edge: Sequence[int]
+def structure_keys(
+    store: GraphStore,
+    ignore_node: Sequence[int] = (),
+    ignore_edge: Sequence[int] = (),
+    rounds: int = 2,
 ) -> Tensor:
     """Hash graphs so that isomorphic ones have equal keys, int64 ``[graphs]``.
 
-    Two rounds of Weisfeiler-Lehman over the features, but for some columns that are ignored.
+    Rounds of Weisfeiler-Lehman over the features, but for some columns that are ignored.
     """
     of_nodes, of_edges = _weights(store.num_node_features, store.num_edge_features)
     of_nodes[list(ignore_node)] = 0
@@ -96,7 +99,7 @@ def _structure_keys(
         receiver, sender = piece.field("edge_index").long() + base
         node = _weighted(piece, "x", of_nodes, int(piece.node_counts.sum()))
         edge = _weighted(piece, "edge_attr", of_edges, len(base))
-        for _ in range(2):
+        for _ in range(rounds):
             near = _mixed(node[sender] + edge)
             node = _mixed(node + torch.zeros_like(node).index_add_(0, receiver, near))
         keys.append(_summed(node, piece.node_counts))
@@ -116,10 +119,10 @@ def _weights(*sizes: int) -> list[Tensor]:
 
 def _weighted(piece: GraphStore, key: str, weights: Tensor, rows: int) -> Tensor:
     """Weighted sums of the features of nodes or edges, int64 with overflow."""
-    if not len(weights):
+    if not weights.any():
         return torch.ones(rows, dtype=torch.long)
-    values = piece.field(key)
-    values = values.view(torch.int32) if values.is_floating_point() else values
+    # The same numbers have the same bits, in whatever type they are stored.
+    values = piece.field(key).to(torch.float32).view(torch.int32)
     return torch.from_numpy(values.numpy().astype(np.int64) @ weights.numpy())
 
 

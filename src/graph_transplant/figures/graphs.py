@@ -110,7 +110,11 @@ def describe(
     text += f", of which the first {MOST_NODES} are drawn." if len(names) > MOST_NODES else "."
     if saliency is not None:
         order = sorted(range(len(names)), key=lambda n: -abs(saliency[n]))[:3]
-        told = [f"{names[n][:24] or node} {n + 1}" for n in order if saliency[n]]
+        told = [
+            f"{names[n][:24] or node} {n + 1}{' (against)' if saliency[n] < 0 else ''}"
+            for n in order
+            if saliency[n]
+        ]
         text += f" Most salient: {', '.join(told)}." if told else f" No {node} is salient."
     if parts is not None:
         counts = [f"{parts.count(part)} {part}" for part in PARTS if part in parts]

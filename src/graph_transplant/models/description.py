@@ -58,6 +58,10 @@ SCHEMA: Final[dict[str, Any]] = {
         "mean_edges": float,
         "class_counts": list[int],
         "measured": list[int],
+        # By part: the share of every class, or of the graphs with every label.
+        "class_shares?": dict[str, list[float | None]],
+        # Graphs with a copy; held-out graphs with a copy in the training part.
+        "duplicates?": {"graphs": int, "across": int},
     },
     # The `TrainConfig`, and how training went.
     "training": {
@@ -78,8 +82,11 @@ SCHEMA: Final[dict[str, Any]] = {
     },
     "metrics": {
         **dict.fromkeys(("validation", "test", "test_uncalibrated"), _FIGURES),
+        "baseline?": _FIGURES,
         "intervals": dict[str, list[float]],
     },
+    "saliency?": dict[str, float | None] | None,
+    "training_graphs?": str | None,
     "curve": list[dict[str, Any]],
     "reliability": _OrNull({"before": [_BIN], "after": [_BIN]}),
     "confusion": list[list[int]] | None,

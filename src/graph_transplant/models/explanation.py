@@ -1,7 +1,6 @@
 """Why a trained model says what it says: node saliency of its predictions.
 
-Only numbers and names are found here; ``graph_transplant.report`` draws them. What comes out is
-plain Python, so that drawing needs no torch.
+Only numbers and names are found here, as plain Python; ``graph_transplant.report`` draws them.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Final
 
-import numpy as np
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from graph_transplant.datasets import stream
@@ -27,8 +24,10 @@ from graph_transplant.experiments.structures import (
     output_words,
     structures,
 )
-from graph_transplant.graphs import Featurizer, GraphBatch, GraphStore, Skipped
+from graph_transplant.graphs import Featurizer, GraphStore, Skipped
+from graph_transplant.metrics import no_better_than_random
 from graph_transplant.models.model import LABEL_THRESHOLD, Predictions, TrainedModel
+from graph_transplant.models.seen import seen
 from graph_transplant.saliency import (
     EXPLAINING,
     KINDS,
@@ -50,14 +49,13 @@ class ModelView:
         confidence: Of the prediction, between 0 and 1; ``None`` for regression.
         correct: Whether it is right; ``None`` where that is not known, and for regression.
         output: The output that the saliency explains.
-        saliency: Of every node, divided by the largest of the graph: between 0 and 1.
-        share: Of every node, divided by the sum over the graph; all 0 if nothing is salient.
+        saliency: Of every node, divided by the largest size in the graph: between -1 and 1. Above 0
+            a node speaks for the output, below 0 against it; kind ``"gradient"`` has no sign.
+        share: Of every node, likewise divided by the sum of sizes; all 0 if nothing is salient.
         kind: What saliency is: ``"gradient-x-activation"`` or ``"gradient"``.
-
-    Example:
-        >>> view = ModelView("mine", "toxic", 0.9, None, "toxic", (1.0, 0.5), (2 / 3, 1 / 3))
-        >>> view.label
-        'toxic'
+        trained_on: Whether the model was trained on this graph; ``None`` where that is not known.
+        doubtful: Whether this model's salient nodes mattered no more than random ones to its
+            predictions of the validation graphs.
     """
 
     model: str
@@ -68,6 +66,8 @@ class ModelView:
     saliency: tuple[float, ...]
     share: tuple[float, ...]
     kind: str = "gradient-x-activation"
+    trained_on: bool | None = None
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,7 @@ class Explanation:
         truth: Its true label or value in words; ``None`` where that is not known.
         structure: The graph.
         views: One for each model.
-
-    Example:
-        >>> graph = Structure(("O",), (), (), molecule=True, directed=False)
-        >>> view = ModelView("mine", "toxic", 0.9, False, "toxic", (1.0,), (1.0,))
-        >>> Explanation("water", "O", "harmless", graph, (view,)).views[0].correct
-        False
+        target: Column of the classes; empty where there is none.
     """
 
     id: str
@@ -93,6 +88,7 @@ class Explanation:
     truth: str | None
     structure: Structure
     views: tuple[ModelView, ...]
+    target: str = ""
 
 
 # The store that has the target of a graph, and its place there.
@@ -109,12 +105,11 @@ def explain(
     output: str | None = None,
     batch_size: int = _AT_ONCE,
 ) -> list[Explanation]:
-    """Find out which nodes move a model's predictions.
+    """Find out which nodes move a model's predictions, and which way.
 
-    The saliency of a node is how much what the model says would change, to first order, if its
-    embedding were gone; or as ``saliency`` defines it. What the model says is for classes the
-    margin of the predicted class (its logit minus the log-sum-exp of the others, the logarithm of
-    its odds), for labels the logit of one label, for regression one output.
+    The saliency of a node is how much it adds, to first order, to what the model says: for classes
+    the margin of the predicted class (the logarithm of its odds), for labels the logit of one
+    label, for regression one output.
 
     Args:
         models: One model, or several to see side by side: a sequence, or a mapping that names them.
@@ -125,41 +120,24 @@ def explain(
             label with the highest probability; the first value)
         batch_size: Graphs at a time.
 
-    Returns:
-        One explanation per graph, in order.
-
-    Raises:
-        GraphTransplantError: If an output has no such name, or models cannot be compared.
-        DataError: If the graphs were read in another way than the model's.
-
     Example:
         >>> import graph_transplant as gt
-        >>> from graph_transplant.models.fitting import train
         >>> store = gt.load("motifs", graphs=60)
-        >>> model = train(store, method="vanilla", hidden=8, epochs=2)
+        >>> model = gt.train(store, method="vanilla", hidden=8, epochs=2)
         >>> found = explain(model, store.subset(range(3)))
-        >>> len(found), max(found[0].views[0].saliency)
+        >>> len(found), max(map(abs, found[0].views[0].saliency))
         (3, 1.0)
     """
     named = _named(models)
     if output is not None:
         check_choice("output", output, next(iter(named.values())).label_names)
-    return _explain(named, store, saliency, output, batch_size, _Truths(store, None))
+    known = [(store, place) for place in range(len(store))]
+    return _explain(named, store, saliency or EXPLAINING, output, known, batch_size)
 
 
 @dataclass(frozen=True)
 class ExplainedRows:
-    """Explanations of some rows of a file, and the rows that could not be read.
-
-    Attributes:
-        explanations: One for each row that could be read, in order.
-        skipped: The others.
-        source: What the rows were read from, in words.
-
-    Example:
-        >>> ExplainedRows((), (Skipped(2, "x", "the SMILES cannot be parsed"),), "a.csv").skipped[0]
-        Skipped(row=2, id='x', reason='the SMILES cannot be parsed')
-    """
+    """Explanations of the rows of ``source`` that could be read, and the rows that could not."""
 
     explanations: tuple[Explanation, ...]
     skipped: tuple[Skipped, ...]
@@ -176,9 +154,10 @@ def explain_rows(
     saliency: str | NodeSaliency = "gradient-x-activation",
     **options: Any,
 ) -> ExplainedRows:
-    """Explain some rows of anything that :func:`graph_transplant.datasets.stream` reads.
+    """Explain some rows of anything that :func:`graph_transplant.load` takes.
 
-    Rows are read as the first model's training data were; no more of them than needed.
+    Rows are read as the first model's training data were; no more of them than needed. True labels
+    are those in the columns that ``target`` names, else in those that the model was trained on.
 
     Args:
         models: One model, or several to see side by side; see :func:`explain`.
@@ -188,21 +167,12 @@ def explain_rows(
         label: Name of the class, label or value to explain.
         saliency: ``"gradient"``, ``"gradient-x-activation"``, or a
             :class:`~graph_transplant.NodeSaliency`.
-        **options: Further arguments of ``stream``: columns of a table, ``root``.
-
-    Returns:
-        Explanations in the order of the rows, with true labels where the data have them: in columns
-        that ``target`` names, else in those that the model was trained on.
-
-    Raises:
-        DataError: If the data cannot be read, or a row is not there.
-        GraphTransplantError: If the model has no such label.
+        **options: How the data are read; see :func:`~graph_transplant.load`.
 
     Example:
         >>> import graph_transplant as gt
-        >>> from graph_transplant.models.fitting import train
         >>> store = gt.load("motifs", graphs=60)
-        >>> model = train(store, method="vanilla", hidden=8, epochs=2)
+        >>> model = gt.train(store, method="vanilla", hidden=8, epochs=2)
         >>> [one.id for one in explain_rows(model, store, rows=[3, 1]).explanations]
         ['1', '3']
     """
@@ -212,72 +182,51 @@ def explain_rows(
     if count < 1:
         raise GraphTransplantError(f"`count` must be at least 1, got {count}")
     if not isinstance(saliency, NodeSaliency):
-        check_choice("saliency", saliency, KINDS)
-        saliency = NodeSaliency(kind=saliency)
+        saliency = NodeSaliency(kind=check_choice("saliency", saliency, KINDS))
     first = next(iter(named.values()))
     if label is not None:
         check_choice("label", label, first.label_names)
     wanted = sorted(set(rows)) if rows is not None else list(range(1, count + 1))
-    asked = frozenset(wanted)
     parts: list[tuple[GraphStore, list[int]]] = []
     skipped: list[Skipped] = []
-    seen = 0
-    for chunk in _until(_stream(first, data, wanted, **options), wanted[-1]):
-        seen = chunk.first + len(chunk) - 1
+    last = 0
+    for chunk in _chunks(first, data, wanted, **options):
+        last = chunk.first + len(chunk) - 1
         skipped += [
             Skipped(row, chunk.ids[row - chunk.first], reason)
             for row, reason in sorted(chunk.problems.items())
-            if row in asked
+            if row in wanted
         ]
-        parts += _taken(chunk, asked)
-    if rows is not None and wanted[-1] > seen:
-        missing = next(row for row in wanted if row > seen)
-        raise DataError(f"{_source(data)} has no row {missing}{_row_count(data, seen)}")
+        parts += _taken(chunk, wanted)
+    source = "graphs"
+    if _is_path(data) or isinstance(data, GraphStore):
+        source = data.name if isinstance(data, GraphStore) else str(data)
+    if rows is not None and wanted[-1] > last:
+        # Rows of a file that were passed over were not counted.
+        there = last or (0 if _is_path(data) else len(data))
+        known = f": it has {there} row{'' if there == 1 else 's'}" if there else ""
+        raise DataError(f"{source} has no row {next(r for r in wanted if r > last)}{known}")
     explained: list[Explanation] = []
     if parts:
-        truths = _targets_of(first, data, [row for _, here in parts for row in here], **options)
+        truths = _truths(first, data, [row for _, here in parts for row in here], **options)
         for part, here in parts:
-            explained += _explain(named, part, saliency, label, _AT_ONCE, truths, here)
-    return ExplainedRows(tuple(explained), tuple(skipped), _source(data))
+            explained += _explain(named, part, saliency, label, [truths.get(row) for row in here])
+    return ExplainedRows(tuple(explained), tuple(skipped), source)
 
 
-def _taken(chunk: Chunk, asked: Collection[int]) -> list[tuple[GraphStore, list[int]]]:
-    """Take the graphs of some rows out of a chunk, with the numbers of the rows."""
-    if chunk.store is None:
-        return []
-    numbers = _numbers(chunk.store, chunk.first)
-    places = [place for place, row in enumerate(numbers) if row in asked]
-    return [(chunk.store.subset(places), [numbers[p] for p in places])] if places else []
-
-
-def _row_count(data: Any, seen: int) -> str:
-    """Say how many rows there are; rows of a file that were passed over were not counted."""
-    if not seen and not _is_path(data):
-        seen = len(data)
-    return f": it has {seen} row{'' if seen == 1 else 's'}" if seen else ""
-
-
-def _source(data: Any) -> str:
-    return data.name if isinstance(data, GraphStore) else str(data) if _is_path(data) else "graphs"
+# -------------------------------------------------------------------- rows
 
 
 def _is_path(data: Any) -> bool:
     return isinstance(data, str | PathLike)
 
 
-def _numbers(store: GraphStore, first: int) -> list[int]:
-    """Row numbers of the graphs of a chunk."""
-    if store.rows is None:
-        return list(range(first, first + len(store)))
-    return [int(number) for number in store.rows.number]
-
-
-def _stream(
+def _chunks(
     model: TrainedModel, data: Any, wanted: Sequence[int], **arguments: Any
 ) -> Iterator[Chunk]:
-    """Begin to read at the first wanted row, as the model's training data were read."""
+    """Read from the first to the last wanted row, as the model's training data were read."""
     skip = wanted[0] - 1
-    return stream(
+    chunks = stream(
         data,
         featurizer=model.featurizer,
         widths=model.widths,
@@ -287,55 +236,54 @@ def _stream(
         **arguments,
     )
 
+    def until_last() -> Iterator[Chunk]:
+        for chunk in chunks:
+            yield chunk
+            if chunk.first + len(chunk) > wanted[-1]:
+                return
 
-def _until(chunks: Iterator[Chunk], last: int) -> Iterator[Chunk]:
-    """Stop reading behind a row."""
-    for chunk in chunks:
-        yield chunk
-        if chunk.first + len(chunk) > last:
-            return
+    # A generator of its own: what `stream` refuses, it refuses here.
+    return until_last()
 
 
-def _targets_of(model: TrainedModel, data: Any, wanted: Sequence[int], **options: Any) -> _Truths:
+def _taken(chunk: Chunk, wanted: Collection[int]) -> list[tuple[GraphStore, list[int]]]:
+    """Take the graphs of some rows out of a chunk, with the numbers of the rows."""
+    store = chunk.store
+    if store is None:
+        return []
+    numbers = list(range(chunk.first, chunk.first + len(store)))
+    if store.rows is not None:
+        numbers = store.rows.number.tolist()
+    places = [place for place, row in enumerate(numbers) if row in wanted]
+    return [(store.subset(places), [numbers[p] for p in places])] if places else []
+
+
+def _truths(
+    model: TrainedModel, data: Any, wanted: Sequence[int], **options: Any
+) -> dict[int, _Known]:
     """Read the targets of some rows, where the data have any.
 
     Graphs are read without their targets first: a row that lacks a target is still a graph.
     """
-    nothing = _Truths(None, {})
-    if _lack_targets(data, wanted):
-        return nothing
+    if not _is_path(data) and isinstance(data, Sequence):
+        graphs = [data[row - 1] for row in wanted]
+        if all(isinstance(g, str) or (isinstance(g, Data) and g.y is None) for g in graphs):
+            return {}
     codec = _codec(model, options.get("target"))
     try:
-        chunks = _stream(model, data, wanted, targets=True, codec=codec, **options)
+        chunks = _chunks(model, data, wanted, targets=True, codec=codec, **options)
     except DataError:
         # The graphs could be read and nothing is read yet: the columns that the model learned from
         # are not there. Columns that somebody has named must be.
         if options.get("target"):
             raise
-        return nothing
-    asked = frozenset(wanted)
-    found: dict[int, tuple[GraphStore, int]] = {}
-    for chunk in _until(chunks, wanted[-1]):
-        for part, rows in _taken(chunk, asked):
-            found.update((row, (part, place)) for place, row in enumerate(rows))
-    return _Truths(None, found)
-
-
-def _lack_targets(data: Any, wanted: Sequence[int]) -> bool:
-    """Whether these are PyG graphs none of which has a target."""
-    if _is_path(data) or isinstance(data, GraphStore):
-        return False
-    graphs = [data[row - 1] for row in wanted]
-    return all(isinstance(graph, Data) and graph.y is None for graph in graphs)
+        return {}
+    taken = [part for chunk in chunks for part in _taken(chunk, wanted)]
+    return {row: (store, place) for store, rows in taken for place, row in enumerate(rows)}
 
 
 def _codec(model: TrainedModel, target: Any) -> TargetCodec:
-    """How the model's targets are written: what it learned from says which classes there are.
-
-    Args:
-        model: The model.
-        target: Columns that were named for these data.
-    """
+    """How targets are written: what the model learned from says which classes there are."""
     names = TableOptions.of(target=target).targets
     names = names or (model.featurizer.targets if model.featurizer else ())
     if model.task == "multiclass":
@@ -350,60 +298,7 @@ def _codec(model: TrainedModel, target: Any) -> TargetCodec:
     )
 
 
-@dataclass(frozen=True)
-class _Truths:
-    """Where the true targets of graphs are: in the store of the graphs, or by row elsewhere."""
-
-    store: GraphStore | None
-    rows: Mapping[int, tuple[GraphStore, int]] | None
-
-    def of(self, place: int, row: int) -> tuple[GraphStore, int] | None:
-        if self.store is not None:
-            return self.store, place
-        return (self.rows or {}).get(row)
-
-
-def _explain(
-    named: Mapping[str, TrainedModel],
-    store: GraphStore,
-    saliency: NodeSaliency | None,
-    output: str | None,
-    batch_size: int,
-    truths: _Truths,
-    rows: Sequence[int] | None = None,
-) -> list[Explanation]:
-    if batch_size < 1:
-        raise GraphTransplantError(f"`batch_size` must be at least 1, got {batch_size}")
-    other, first = next(iter(named.items()))
-    for name, model in named.items():
-        _check_alike(name, model, other, first)
-        model.check(store)
-        if not same_features(model.featurizer, store.featurizer):
-            raise DataError(
-                f"the graphs of {store.name} were read in another way than those that model "
-                f"{name} was trained on: {store.featurizer} instead of {model.featurizer}"
-            )
-    reading = EXPLAINING if saliency is None else saliency
-    known = [truths.of(place, 0 if rows is None else rows[place]) for place in range(len(store))]
-    seen = {
-        name: list(_views(name, model, store, known, reading, output, batch_size))
-        for name, model in named.items()
-    }
-    graphs = (
-        graph
-        for batch in store.batches(torch.arange(len(store)), batch_size)
-        for graph in structures(batch, store)
-    )
-    return [
-        Explanation(
-            id=graph_id(store, number),
-            text="" if store.rows is None else store.rows.texts[number],
-            truth=_truth(known[number], first.task),
-            structure=graph,
-            views=tuple(views[number] for views in seen.values()),
-        )
-        for number, graph in enumerate(graphs)
-    ]
+# -------------------------------------------------------------------- models
 
 
 def same_features(one: Featurizer | None, two: Featurizer | None) -> bool:
@@ -422,30 +317,65 @@ def _named(models: Models) -> dict[str, TrainedModel]:
         }
     if not models:
         raise GraphTransplantError("`models` must be at least one trained model, got none")
+    other, first = next(iter(models.items()))
+    for name, model in models.items():
+        together = f"models {other} and {name} cannot be shown side by side"
+        if not same_features(model.featurizer, first.featurizer):
+            raise GraphTransplantError(
+                f"{together}: they read data in different ways, {first.featurizer} and "
+                f"{model.featurizer}"
+            )
+        if (model.task, model.label_names) != (first.task, first.label_names):
+            raise GraphTransplantError(
+                f"{together}: one predicts {_aim(first)}, the other {_aim(model)}"
+            )
     return dict(models)
-
-
-def _check_alike(name: str, model: TrainedModel, other: str, first: TrainedModel) -> None:
-    """Refuse models whose pages could not be read side by side."""
-    if not same_features(model.featurizer, first.featurizer):
-        raise GraphTransplantError(
-            f"models {other} and {name} cannot be shown side by side: they read data in different "
-            f"ways, {first.featurizer} and {model.featurizer}"
-        )
-    if (model.task, model.label_names) != (first.task, first.label_names):
-        raise GraphTransplantError(
-            f"models {other} and {name} cannot be shown side by side: one predicts {_aim(first)}, "
-            f"the other {_aim(model)}"
-        )
 
 
 def _aim(model: TrainedModel) -> str:
     names = model.label_names
-    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-    return f"{model.task} ({shown})"
+    return f"{model.task} ({', '.join(names[:5])}{', …' if len(names) > 5 else ''})"
 
 
-# -------------------------------------------------------------------- saliency
+def _explain(
+    named: Mapping[str, TrainedModel],
+    store: GraphStore,
+    reading: NodeSaliency,
+    output: str | None,
+    known: Sequence[_Known],
+    batch_size: int = _AT_ONCE,
+) -> list[Explanation]:
+    if batch_size < 1:
+        raise GraphTransplantError(f"`batch_size` must be at least 1, got {batch_size}")
+    for name, model in named.items():
+        model.check(store)
+        if not same_features(model.featurizer, store.featurizer):
+            raise DataError(
+                f"the graphs of {store.name} were read in another way than those that model "
+                f"{name} was trained on: {store.featurizer} instead of {model.featurizer}"
+            )
+    views = [
+        list(_views(name, model, store, known, reading, output, batch_size))
+        for name, model in named.items()
+    ]
+    first = next(iter(named.values()))
+    targets = first.featurizer.targets if first.featurizer else ()
+    graphs = (
+        graph
+        for batch in store.batches(torch.arange(len(store)), batch_size)
+        for graph in structures(batch, store)
+    )
+    return [
+        Explanation(
+            id=graph_id(store, number),
+            text="" if store.rows is None else store.rows.texts[number],
+            truth=_truth(known[number], first.task),
+            structure=graph,
+            views=tuple(own[number] for own in views),
+            target=targets[0] if first.task == "multiclass" and len(targets) == 1 else "",
+        )
+        for number, graph in enumerate(graphs)
+    ]
 
 
 def _views(
@@ -458,57 +388,38 @@ def _views(
     batch_size: int,
 ) -> Iterator[ModelView]:
     """Say what a model sees in every graph; one pass per batch."""
+    chosen = None if output is None else model.label_names.index(output)
+    quality = model.description.get("saliency") or {}
+    doubtful = reading == EXPLAINING and no_better_than_random(quality)
+    trained_on = seen(model.description.get("training_graphs"), store, model.widths[1])
     start = 0
     for batch in store.batches(torch.arange(len(store)), batch_size):
-        logits, chosen, saliency = explained(model, batch, reading, output)
-        scaled, share = within_graphs(saliency, batch)
-        predicted = Predictions(model.task, model.label_names, model.outputs(logits))
-        confidence, rows = predicted.confidence.tolist(), predicted.outputs.tolist()
-        counts = np.diff(batch.ptr).tolist()
-        drawn = zip(torch.split(scaled, counts), torch.split(share, counts), strict=True)
-        for number, (strength, part) in enumerate(drawn):
+        prediction, outputs, saliency = read_saliency(
+            model.network, batch.to(model.device), model.task, reading, chosen, signed=True
+        )
+        values = model.outputs(prediction.logits.detach().cpu())
+        predicted = Predictions(model.task, model.label_names, values)
+        confidence = predicted.confidence.tolist()
+        counts = batch.offsets.diff().tolist()
+        scaled, share = (torch.split(s, counts) for s in within_graphs(saliency.cpu(), batch))
+        for number, row in enumerate(values.tolist()):
             yield ModelView(
                 model=name,
-                label=output_words(model.task, model.label_names, rows[number]),
+                label=output_words(model.task, model.label_names, row),
                 confidence=None if math.isnan(confidence[number]) else confidence[number],
                 correct=_correct(known[start + number], predicted, number),
-                output=model.label_names[int(chosen[number])],
-                saliency=tuple(strength.tolist()),
-                share=tuple(part.tolist()),
+                output=model.label_names[int(outputs[number])],
+                saliency=tuple(scaled[number].tolist()),
+                share=tuple(share[number].tolist()),
                 kind=reading.kind,
+                trained_on=None if trained_on is None else trained_on[start + number],
+                doubtful=doubtful,
             )
         start += len(counts)
 
 
-def explained(
-    model: TrainedModel, batch: GraphBatch, reading: NodeSaliency, output: str | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Run a model on a batch and read the saliency of every node.
-
-    Args:
-        model: The model; its mode and gradients stay as they are.
-        batch: The graphs.
-        reading: Where and how saliency is read.
-        output: Name of the output to explain.
-
-    Returns:
-        Logits ``[graphs, outputs]``, the number of the output that was explained, int64
-        ``[graphs]``, and the saliency, float ``[nodes]``, all on the CPU.
-    """
-    number = None if output is None else model.label_names.index(output)
-    prediction, chosen, saliency = read_saliency(
-        model.network, batch.to(model.device), model.task, reading, number
-    )
-    return prediction.logits.detach().cpu(), chosen.cpu(), saliency.cpu()
-
-
-# -------------------------------------------------------------------- words
-
-
 def _truth(known: _Known, task: str) -> str | None:
-    if known is None or known[0].task != task:
-        return None
-    return label_words(*known)
+    return None if known is None or known[0].task != task else label_words(*known)
 
 
 def _correct(known: _Known, predicted: Predictions, number: int) -> bool | None:

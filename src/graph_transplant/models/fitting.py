@@ -33,8 +33,9 @@ from graph_transplant.experiments.trial import sampled_curve
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models.description import format_line, plain
-from graph_transplant.models.measuring import data_figures, model_figures
+from graph_transplant.models.measuring import data_figures, model_figures, saliency_figures
 from graph_transplant.models.model import TrainedModel, usable_device
+from graph_transplant.models.seen import packed
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.splits import Split, missing_classes, split_for_training
 from graph_transplant.targets import TargetScale, as_targets
@@ -183,10 +184,12 @@ def train(
         "temperature": temperature,
         "target_scale": None if scale is None else scale.as_dict(),
         "featurizer": None if store.featurizer is None else store.featurizer.to_dict(),
-        "data": data_figures(store, parts.train, source),
+        "data": data_figures(store, parts, source),
         "training": training,
         "curve": sampled_curve(result.history),
         **model_figures(trained, names, logits, wanted, store, parts, config.seed),
+        "saliency": saliency_figures(network, validation, config.seed),
+        "training_graphs": packed(store.subset(parts.train), network.edge_features),
     }
     return TrainedModel(network, temperature, scale, plain(description))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 import numpy as np
@@ -12,12 +12,15 @@ import torch
 from sklearn.metrics import confusion_matrix, roc_curve
 from torch import Tensor
 
-from graph_transplant.analysis import label_cases, reliability
+from graph_transplant.analysis import label_cases, reliability, saliency_quality
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models.intervals import bootstrap_intervals
 from graph_transplant.models.model import TrainedModel
+from graph_transplant.nn import GraphClassifier
+from graph_transplant.saliency import EXPLAINING
 from graph_transplant.splits import Split
+from graph_transplant.targets import as_targets
 from graph_transplant.training import evaluate
 
 COVERAGE: Final = 0.9
@@ -26,10 +29,11 @@ COVERAGE: Final = 0.9
 _MOST_CLASSES_SHOWN: Final = 100
 _ROC_POINTS: Final = 100
 _SCATTER_POINTS: Final = 500
+_SALIENCY_GRAPHS: Final = 100
 
 
-def data_figures(store: GraphStore, train: Tensor, source: str | None) -> dict[str, Any]:
-    """Describe a data set, of which the graphs ``train`` were trained on."""
+def data_figures(store: GraphStore, parts: Split, source: str | None) -> dict[str, Any]:
+    """Describe a data set and its parts."""
     figures = store.statistics()
     counts: list[int] = []
     measured: list[int] = []
@@ -45,12 +49,43 @@ def data_figures(store: GraphStore, train: Tensor, source: str | None) -> dict[s
         "source": source or store.name,
         "fingerprint": store.fingerprint(),
         "graphs": len(store),
-        "max_nodes": int(store.node_counts[train].max()),
+        "max_nodes": int(store.node_counts[parts.train].max()),
         **{name: figures[name] for name in kept},
         "skipped": len(store.skipped),
         "class_counts": counts,
         "measured": measured,
+        **_class_shares(store, parts),
+        **_duplicates(store, parts),
     }
+
+
+def _class_shares(store: GraphStore, parts: Split) -> dict[str, Any]:
+    if store.task == "regression":
+        return {}
+    targets = as_targets(store.y, store.num_outputs)
+    indices = {part.name: getattr(parts, part.name) for part in fields(parts)}
+    shares = {name: targets[i].nanmean(0).tolist() for name, i in indices.items() if len(i)}
+    return {"class_shares": shares}
+
+
+def _duplicates(store: GraphStore, parts: Split) -> dict[str, Any]:
+    """Count duplicates, if they were looked for when the data were read or split."""
+    if store.duplicates is None:
+        return {}
+    _, group, size = torch.unique(store.duplicates, return_inverse=True, return_counts=True)
+    held = torch.cat([parts.validation, parts.test])
+    across = torch.isin(group[held], group[parts.train]).sum()
+    return {"duplicates": {"graphs": int((size[group] > 1).sum()), "across": int(across)}}
+
+
+def saliency_figures(
+    network: GraphClassifier, validation: GraphStore, seed: int
+) -> dict[str, Any] | None:
+    """Measure how well explanations name what predictions rest on; ``None`` for regression."""
+    found = saliency_quality(
+        network, validation, reading=EXPLAINING, seed=seed, graphs=_SALIENCY_GRAPHS
+    )
+    return found.get("saliency")
 
 
 def model_figures(
@@ -62,16 +97,10 @@ def model_figures(
     parts: Split,
     seed: int,
 ) -> dict[str, Any]:
-    """Measure a model: everything in its description that depends on predictions.
+    """Measure a model: what in its description depends on predictions.
 
-    Args:
-        model: The model; its description is not looked at.
-        names: What the outputs are called.
-        validation: What the network says about the validation graphs, float ``[graphs, outputs]``.
-        targets: Of all graphs, in the units of the data, float ``[all graphs, outputs]``.
-        store: All graphs.
-        parts: Their split.
-        seed: Determines the resamples of the intervals.
+    ``validation`` are the logits of the validation graphs, ``targets`` those of all graphs in the
+    units of the data; ``seed`` determines the resamples of the intervals.
     """
     task, scale, held_out = store.task, model.scale, targets[parts.validation]
 
@@ -96,6 +125,7 @@ def model_figures(
     outputs = ready(logits)
     metrics["test"] = measure(outputs, wanted, task)
     metrics["test_uncalibrated"] = measure(ready(logits, 1.0), wanted, task)
+    metrics["baseline"] = _baseline(wanted, task)
     metrics["intervals"] = bootstrap_intervals(outputs, wanted, task, seed=seed)
     if scale is not None:
         found["scatter"] = _scatter(outputs[:, 0], wanted[:, 0])
@@ -114,6 +144,15 @@ def model_figures(
     curves = {names[k]: roc_points(scores, wanted[:, k]) for k, scores in ranked.items()}
     found["roc"] = {name: curve for name, curve in curves.items() if curve} or None
     return found
+
+
+def _baseline(wanted: Tensor, task: str) -> dict[str, float]:
+    """Measure the best single answer for all graphs: their class frequencies, or their mean."""
+    guess = wanted.nanmean(0)
+    if task != "regression":
+        share = guess.nan_to_num(0.5).clamp(1e-6, 1 - 1e-6)
+        guess = share.log() if task == "multiclass" else share.logit()
+    return measure(guess.expand_as(wanted), wanted, task)
 
 
 def _bins(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, Any]]:

@@ -60,18 +60,44 @@ def render_explanations(explained: ExplainedRows | Sequence[Explanation], *, dat
     return render(
         "explain.html",
         headline=f"Which {node}s the predictions rest on",
+        notes=_notes(explained),
         data=Path(data).name or data or "graphs",
         node=node,
         several=len(first.views) > 1,
         regression=first.views[0].confidence is None,
-        by_gradient={view.kind for one in explained for view in one.views} == {"gradient"},
+        by_gradient=first.views[0].kind == "gradient",
         cards=[_card(one) for one in explained],
         facts=_facts(explained),
+        other=any(view.output != view.label for one in explained for view in one.views),
+        trained_on=any(view.trained_on for one in explained for view in one.views),
         skipped=[(one.row, one.id, one.reason) for one in skipped],
         hidden=any(len(one.structure.names) > MOST_NODES for one in explained),
         most=MOST_NODES,
         version=__version__,
     )
+
+
+def _notes(explained: Sequence[Explanation]) -> list[str]:
+    """What to know before the drawings are believed."""
+    first = explained[0]
+    node, noun = ("atom", "molecule") if first.structure.molecule else ("node", "graph")
+    found = []
+    for number, view in enumerate(first.views):
+        model = f"{shortened(view.model, 40)}: " if len(first.views) > 1 else ""
+        if view.doubtful:
+            found.append(
+                f"{model}Do not rely on these drawings. On the validation {noun}s, taking away the "
+                f"most salient {node}s changed the predictions no more than taking away random "
+                "ones."
+            )
+        seen = sum(bool(one.views[number].trained_on) for one in explained)
+        if seen:
+            found.append(
+                f"{model}{seen} of the {count(len(explained), noun)} "
+                f"{'was' if seen == 1 else 'were'} in the training data. That the model is right "
+                "about these says little."
+            )
+    return found
 
 
 def _facts(explained: Sequence[Explanation]) -> list[tuple[str, str]]:
@@ -95,7 +121,7 @@ def _card(one: Explanation) -> dict[str, object]:
         "id": one.id,
         # The block of an SDF record is no line to read.
         "text": one.text if "\n" not in one.text else "",
-        "truth": None if one.truth is None else class_word(one.truth),
+        "truth": None if one.truth is None else class_word(one.truth, one.target),
         "size": f"{count(nodes, node)}, {count(len(structure.edges), edge)}"
         + (f", of which the first {MOST_NODES} {node}s are drawn" if nodes > MOST_NODES else ""),
         "views": [_view(one, view) for view in one.views],
@@ -105,28 +131,36 @@ def _card(one: Explanation) -> dict[str, object]:
 def _view(one: Explanation, view: ModelView) -> dict[str, object]:
     structure, sure = one.structure, view.confidence
     title = f"{shortened(one.id, 80)}, saliency of {shortened(view.model, 80)}"
-    order = sorted(range(len(view.share)), key=lambda node: -view.share[node])[:_SALIENT]
+    signed = view.kind != "gradient"
+    order = sorted(range(len(view.share)), key=lambda node: -abs(view.share[node]))[:_SALIENT]
+
+    def told(sign: int) -> list[tuple[str, str]]:
+        return [
+            (
+                f"{shortened(structure.names[node], 24) or 'node'} {node + 1}",
+                _share(abs(view.share[node])),
+            )
+            for node in order
+            if sign * view.share[node] > 0
+        ]
+
     return {
         "model": view.model,
-        "label": class_word(view.label),
+        "label": class_word(view.label, one.target),
         "confidence": "" if sure is None else percent(sure, 0, unit=True),
         "bar": "" if sure is None else f"{100 * min(max(sure, 0.0), 1.0):.1f}",
         "verdict": {None: "", True: "right", False: "wrong"}[view.correct],
-        "output": class_word(view.output) if view.output != view.label else "",
+        "output": class_word(view.output, one.target) if view.output != view.label else "",
+        "trained_on": view.trained_on,
         "drawing": graph_svg(
             structure,
             smiles=one.text if "\n" not in one.text else "",
             saliency=view.saliency,
+            signed=signed,
             title=title,
         ),
-        "salient": [
-            (
-                f"{shortened(structure.names[node], 24) or 'node'} {node + 1}",
-                _share(view.share[node]),
-            )
-            for node in order
-            if view.share[node]
-        ],
+        "salient": [("For" if signed else "Most salient", told(1)), ("Against", told(-1))],
+        "nothing": not any(view.share),
     }
 
 

@@ -85,9 +85,16 @@ def tied(text: str) -> Markup:
     return Markup(_NAME.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
-def class_word(label: str) -> str:
-    """A class for a sentence: a number alone would be read as a quantity."""
-    return f"class {label}" if re.fullmatch(r"-?\d+", label) else label
+def class_word(label: str, target: str = "") -> str:
+    """A class for a sentence: a number alone would be read as a quantity.
+
+    Example:
+        >>> class_word("1", "Class"), class_word("1"), class_word("toxic", "Class")
+        ('Class = 1', 'class 1', 'toxic')
+    """
+    if not re.fullmatch(r"-?\d+", label):
+        return label
+    return f"{shortened(target, 40)} = {label}" if target else f"class {label}"
 
 
 def method_summary(name: str) -> str:

@@ -1,0 +1,324 @@
+"""What the card of a model says in words: about its figures, its data and its training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from graph_transplant.experiments.verdict import NEAR_MAJORITY
+from graph_transplant.format import count, duration, number, percent, units
+from graph_transplant.metrics import METRICS, no_better_than_random
+from graph_transplant.report.page import class_word, shortened
+
+SMALL_TEST = 200
+"""With fewer test graphs than this, the card says that its figures are rough."""
+
+FAR_APART = 0.1
+"""A test value, or a share of a class, that differs by more than this is a warning."""
+
+ALIKE = 0.03
+"""A test value that differs from the validation value by less than this agrees with it."""
+
+SAME_ECE = 0.01
+"""A calibration error that changes by less than this is unchanged."""
+
+
+class Described:
+    """A description with the words for what is in it."""
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self.all = description
+        self.task: str = description["task"]
+        self.data, self.training = description["data"], description["training"]
+        self.metrics: Mapping[str, Any] = description["metrics"]
+        self.featurizer = description["featurizer"] or {}
+        self.names: list[str] = description["label_names"]
+        self.targets = [str(name) for name in self.featurizer.get("targets") or ()]
+        self.one = "molecule" if self.featurizer.get("kind") == "molecules" else "graph"
+        self.noun = f"{self.one}s"
+
+    def named(self, label: str) -> str:
+        """A class by its column, where it is a number."""
+        one = self.task == "multiclass" and len(self.targets) == 1
+        return class_word(label, self.targets[0] if one else "")
+
+    @cached_property
+    def main(self) -> str | None:
+        """The measure that is told in words, if there is a test value."""
+        test = self.metrics["test"]
+        plainly = ("auroc", "r2", "accuracy", "average_precision")
+        wanted = [self.training["metric"], *plainly]
+        return next((n for n in wanted if n in plainly and test.get(n) is not None), None)
+
+    @cached_property
+    def baseline(self) -> Mapping[str, float | None]:
+        """Test values without a model. Of older models the confusion matrix tells the accuracy."""
+        if "baseline" in self.metrics:
+            found: Mapping[str, float | None] = self.metrics["baseline"]
+            return found
+        table = self.all["confusion"]
+        total = sum(map(sum, table)) if table else 0
+        return {"accuracy": max(map(sum, table)) / total} if total else {}
+
+    @property
+    def baseline_name(self) -> str:
+        """What the baseline says, whatever the graph is."""
+        return {
+            "multiclass": "the largest class",
+            "multilabel": "the commoner answer to each label",
+            "regression": "the mean",
+        }[self.task]
+
+
+def value_text(value: float | None, name: str) -> str:
+    """Write a value of a metric."""
+    return units(value) if METRICS[name].form is units else number(value)
+
+
+def headline(m: Described) -> str:
+    """What the model predicts."""
+    if m.task == "multiclass":
+        what = shortened(m.targets[0], 40) if m.targets else "the class"
+    elif len(m.names) == 1:
+        what = shortened(m.names[0], 40)
+    else:
+        what = f"{len(m.names)} {'labels' if m.task == 'multilabel' else 'values'}"
+    return f"Predicts {what} of a {m.one}, trained on {shortened(str(m.data['name']), 40)}"
+
+
+def summary(m: Described) -> str:
+    """The finding in plain words."""
+    if not m.training["sizes"]["test"] or m.main is None:
+        return (
+            f"No {m.noun} were held out for testing: how good it is on new ones is not known "
+            "beyond the validation figures below, which chose its weights."
+        )
+    value = m.metrics["test"][m.main]
+    words = {
+        "accuracy": f"{percent(value, 0, unit=True)} of its predictions are right",
+        "auroc": (
+            f"given one {m.one} with the label and one without, it ranks them rightly "
+            f"{round(100 * value)} times in 100"
+        ),
+        "average_precision": f"its average precision is {value:.3f}",
+        "r2": f"it explains {percent(value, unit=True)} of the variation"
+        if value > 0
+        else "it is no better than always saying the mean",
+    }[m.main]
+    interval = m.metrics["intervals"].get(m.main)
+    between = ""
+    if interval and None not in interval:
+        low, high = interval
+        between = f" (95 % interval {value_text(low, m.main)} to {value_text(high, m.main)})"
+    return (
+        f"On {m.training['sizes']['test']:,} test {m.noun} that training never saw, {words}: "
+        f"{METRICS[m.main].word} {value_text(value, m.main)}{between}."
+    )
+
+
+def said(m: Described) -> tuple[list[str], list[str]]:
+    """What to know before the figures are trusted, and what else they say."""
+    small = m.training["sizes"]["test"]
+    warnings = []
+    if 0 < small < SMALL_TEST:
+        warnings.append(
+            f"Only {count(small, m.one)} were held out for testing: the figures are rough, see "
+            "their intervals."
+        )
+    findings: list[str] = []
+    for bad, sentence in filter(None, (_gap(m), _calibration(m), _against_baseline(m))):
+        (warnings if bad else findings).append(sentence)
+    warnings += [*_chance(m), *_class_mix(m), *_copies(m), *_rare(m)]
+    if no_better_than_random(m.all.get("saliency") or {}):
+        warnings.append(
+            f"Do not rely on its explanations: on the validation {m.noun}, taking away what it "
+            "names as salient changed the predictions no more than taking away parts at random."
+        )
+    return warnings, findings
+
+
+def _gap(m: Described) -> tuple[bool, str] | None:
+    """Compare test with validation; always one sentence."""
+    validation = None if m.main is None else m.metrics["validation"].get(m.main)
+    if m.main is None or validation is None:
+        return None
+    test, word = m.metrics["test"][m.main], METRICS[m.main].word
+    values = f"{word} {value_text(test, m.main)} instead of {value_text(validation, m.main)}"
+    if validation - test > FAR_APART:
+        return True, (
+            f"It does worse on the test {m.noun} than on the validation ones: {values}. On new "
+            "ones expect the lower value, or less."
+        )
+    if abs(validation - test) < ALIKE:
+        return False, (
+            f"Validation and test agree: {word} {value_text(validation, m.main)} and "
+            f"{value_text(test, m.main)}."
+        )
+    how = "a little worse" if test < validation else "better"
+    return False, f"It does {how} on the test {m.noun} than on the validation ones: {values}."
+
+
+def _calibration(m: Described) -> tuple[bool, str] | None:
+    """Say whether calibration, which the validation graphs chose, held on the test graphs."""
+    after, before = (m.metrics[part].get("ece") for part in ("test", "test_uncalibrated"))
+    if after is None or before is None:
+        return None
+    if abs(after - before) < SAME_ECE:
+        how, moved = "Calibration changed little", "went"
+    elif after < before:
+        how, moved = "Calibration held", "fell"
+    else:
+        how, moved = "Calibration made confidence worse", "rose"
+    return moved == "rose", (
+        f"{how} on the test {m.noun}: the calibration error {moved} from "
+        f"{value_text(before, 'ece')} to {value_text(after, 'ece')}."
+    )
+
+
+def _against_baseline(m: Described) -> tuple[bool, str] | None:
+    accuracy, largest = m.metrics["test"].get("accuracy"), m.baseline.get("accuracy")
+    if accuracy is None or largest is None:
+        return None
+    return accuracy < largest + NEAR_MAJORITY, (
+        f"{percent(accuracy, unit=True)} of its predictions are right; always saying "
+        f"{m.baseline_name} would be right in {percent(largest, unit=True)} of the test {m.noun}."
+    )
+
+
+def _chance(m: Described) -> list[str]:
+    """Say that the test value may be luck."""
+    interval = m.metrics["intervals"].get(m.main) or [None]
+    guess = m.baseline.get(m.main or "")
+    if m.main is None or m.main == "accuracy" or guess is None or None in interval:
+        return []
+    if interval[0] > guess:
+        return []
+    return [
+        (
+            f"It may be no better than guessing, which has {METRICS[m.main].word} "
+            f"{value_text(guess, m.main)}: the interval includes that."
+        )
+    ]
+
+
+def _class_mix(m: Described) -> list[str]:
+    """Say where the share of a class moved between the parts."""
+    parts: Mapping[str, Sequence[float | None]] = m.data.get("class_shares") or {}
+    if "test" not in parts or len(parts["test"]) != len(m.names):
+        return []
+    moved = [
+        (round(abs(test - train), 6), place)
+        for place, (train, test) in enumerate(zip(parts["train"], parts["test"], strict=True))
+        if train is not None and test is not None
+    ]
+    far, place = max(moved, default=(0.0, 0))
+    if far <= FAR_APART:
+        return []
+    train, validation, test = (
+        percent(parts[part][place], 0, unit=True) for part in ("train", "validation", "test")
+    )
+    what = m.named(m.names[place])
+    what = f"have the label {what}" if m.task == "multilabel" else f"are {what}"
+    sentence = (
+        f"The parts differ: {train} of the training {m.noun} {shortened(what, 60)}, {validation} "
+        f"of the validation ones and {test} of the test ones."
+    )
+    return [sentence]
+
+
+def _copies(m: Described) -> list[str]:
+    across = (m.data.get("duplicates") or {}).get("across", 0)
+    if not across:
+        return []
+    return [
+        (
+            f"{count(across, m.one)} held out for validation or test "
+            f"{'is' if across == 1 else 'are'} also in the training part: the figures flatter it."
+        )
+    ]
+
+
+def _rare(m: Described) -> list[str]:
+    counts = m.data["class_counts"]
+    if m.task != "multiclass" or not sum(counts) or min(counts) / sum(counts) >= 0.1:
+        return []
+    share, rarest = (
+        min(counts) / sum(counts),
+        m.named(shortened(m.names[counts.index(min(counts))], 40)),
+    )
+    return [f"Classes are unequal: {percent(share, unit=True)} of the {m.noun} are {rarest}."]
+
+
+def split_words(m: Described) -> str:
+    """How the data were shared out, and where duplicates are."""
+    split = {
+        "random": (
+            f"Validation and test {m.noun} were drawn at random, with every class in proportion. "
+            f"They resemble the training {m.noun}: expect less on {m.noun} of a new kind."
+        ),
+        "scaffold": (
+            "Molecules that share a Bemis–Murcko scaffold are all in the same part: test molecules "
+            "have scaffolds that training never saw, which is closer to new chemistry than a "
+            "random split."
+        ),
+        "official": f"The split that the data set is published with decides which {m.noun} are "
+        "trained on.",
+    }.get(m.training["split"], "The parts were given by whoever trained the model.")
+    found = m.data.get("duplicates")
+    if not found:
+        return split
+    if not found["graphs"]:
+        return f"{split} No {m.one} occurs twice."
+    copies = f"{found['graphs']:,} {m.noun} occur more than once"
+    where = "" if found["across"] else "; all copies of one are in the same part"
+    return f"{split} {copies}{where}."
+
+
+def training_words(m: Described) -> str:
+    """How training went."""
+    training = m.training
+    ended = (
+        "training stopped early because nothing improved"
+        if training["stopped_early"]
+        else "training ran to its last epoch"
+    )
+    metric = training["metric"]
+    chosen = METRICS[metric].word if metric in METRICS else "the lowest loss"
+    return (
+        f"Of {count(training['epochs_run'], 'epoch')} the weights of epoch "
+        f"{training['best_epoch']} were kept, the best by {chosen} on the validation {m.noun}; "
+        f"{ended}. It took {duration(training['seconds'])}."
+        + (" Every class was drawn equally often." if training["balance"] else "")
+    )
+
+
+def limits(m: Described) -> list[str]:
+    """What to keep in mind."""
+    found = [
+        (
+            f"It has learned from {m.noun} with {m.data['mean_nodes']:.0f} "
+            f"{'atoms' if m.one == 'molecule' else 'nodes'} on average. Others, much larger or of "
+            "another kind, may be predicted wrongly and with high confidence."
+        ),
+        (
+            "One training run with one seed was measured. The intervals say how much the figures "
+            f"hang on which test {m.noun} were drawn, not how much another run would differ."
+        ),
+    ]
+    if m.featurizer.get("features") == "elements" and m.featurizer.get("elements"):
+        elements = ", ".join(str(element) for element in m.featurizer["elements"])
+        found.append(f"It knows the elements {shortened(elements, 200)} and refuses others.")
+    if m.task != "regression":
+        found.append(
+            f"Probabilities were calibrated on {m.training['sizes']['validation']:,} validation "
+            f"{m.noun} and hold for {m.noun} like those."
+        )
+    if m.data["skipped"]:
+        rows = count(m.data["skipped"], "row")
+        found.append(f"{rows} of the data could not be used; skipped.csv lists them.")
+    found.append(
+        "Saliency, as the command explain draws it, shows what the model goes by. It does not show "
+        "what causes the property."
+    )
+    return found
