@@ -328,8 +328,9 @@ def _train_command(m: Described) -> list[str]:
         "task": m.task if m.targets else None,
     }
     options = {name: value for name, value in options.items() if value}
-    names = ("method", "model", "layers", "hidden", "readout", "dropout", "epochs", "batch_size")
-    options |= {name: training[name] for name in (*names, "learning_rate")}
+    names = ("method", "model", "recipe", "layers", "hidden", "readout", "dropout", "epochs")
+    names = (*names, "batch_size", "learning_rate")
+    options |= {name: training[name] for name in names if name in training}
     if training["split"] in _DRAWN:
         options["split"] = training["split"]
     options |= {name: training[name] for name in ("validation", "test", "seed")}
