@@ -63,25 +63,28 @@ def repeated_command() -> str:
     return shlex.join([*start, "-m", "graph_transplant", *words])
 
 
-def in_options(message: str, options: Mapping[str, str]) -> str:
+def in_options(message: str, options: Mapping[str, str] | None = None) -> str:
     """Call parameters of Python as the command line does, and leave other quoted words alone.
+
+    By default those of the command that runs.
 
     Example:
         >>> in_options("`model` and `x` differ by `train_fraction`",
         ...            {"models": "--models", "train_fraction": "--train-fraction"})
         '--models and `x` differ by --train-fraction'
     """
+    known = _options if options is None else options
 
     def called(match: re.Match[str]) -> str:
         # What takes one name in Python may take several here.
-        return options.get(match[1]) or options.get(f"{match[1]}s") or match[0]
+        return known.get(match[1]) or known.get(f"{match[1]}s") or match[0]
 
     return re.sub("`([a-z_]+)`", called, message)
 
 
 def print_error(message: str) -> None:
     """Print an error as one line, in the words of the command line."""
-    print("error: " + " ".join(in_options(message, _options).split()), file=sys.stderr)
+    print("error: " + " ".join(in_options(message).split()), file=sys.stderr)
 
 
 def resumable(

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
-from graph_transplant.cli.common import split_list
+from graph_transplant.cli.common import in_options, split_list
 
 if TYPE_CHECKING:
     from graph_transplant.graphs import GraphStore
@@ -115,8 +115,7 @@ def tell_skipped(store: GraphStore, path: Path) -> None:
     """Print the notes, and how many rows were left out and why; ``path`` lists them."""
     errors = Console(stderr=True, highlight=False)
     for note in store.notes:
-        shown = note.replace("`largest_fragment`", "--largest-fragment")
-        errors.print(Text(shown, style="yellow"), soft_wrap=True)
+        errors.print(Text(in_options(note), style="yellow"), soft_wrap=True)
     if not store.skipped:
         return
     count, rows = len(store.skipped), len(store.skipped) + len(store)

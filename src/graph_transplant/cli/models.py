@@ -22,6 +22,7 @@ from graph_transplant.cli.common import (
     INTERRUPTED,
     arguments_given,
     cell,
+    in_options,
     output,
     print_files,
     split_list,
@@ -141,7 +142,9 @@ def train(
 
 def note(text: str) -> None:
     """Say something besides the results."""
-    Console(stderr=True, highlight=False).print(Text(text, style="yellow"), soft_wrap=True)
+    Console(stderr=True, highlight=False).print(
+        Text(in_options(text), style="yellow"), soft_wrap=True
+    )
 
 
 def print_model(trained: TrainedModel) -> None:

@@ -70,19 +70,19 @@ def prediction_frames(
     for name, value in (("rows_per_chunk", rows_per_chunk), ("workers", workers)):
         if value < 1:
             raise GraphTransplantError(f"`{name}` must be at least 1, got {value}")
-    texts, ids = _structures(model, data, options)
-    if texts is not None:
-        chunks = _smiles_chunks(model, texts, ids, rows_per_chunk)
-    else:
-        chunks = stream(
-            data,
-            featurizer=model.featurizer,
-            widths=model.widths,
-            root=root,
-            rows_per_chunk=rows_per_chunk,
-            workers=workers,
-            **options,
-        )
+    if _is_list_of_smiles(data):
+        # Each is called by its SMILES.
+        data = pd.DataFrame({"smiles": list(data), "id": list(data)})
+        options |= {"smiles": "smiles", "id": "id"}
+    chunks = stream(
+        data,
+        featurizer=model.featurizer,
+        widths=model.widths,
+        root=root,
+        rows_per_chunk=rows_per_chunk,
+        workers=workers,
+        **options,
+    )
     for chunk in _readable(chunks, data):
         yield _frame(model, chunk, batch_size)
 
@@ -171,41 +171,9 @@ def _readable(chunks: Iterator[Chunk], data: Any) -> Iterator[Chunk]:
         raise DataError(f"cannot read {what}: {problem.strerror or problem}") from problem
 
 
-def _structures(
-    model: TrainedModel, data: Any, options: dict[str, Any]
-) -> tuple[list[str] | None, list[str] | None]:
-    """SMILES and ids of a list or data frame; ``None`` for all other data."""
-    ids = None
-    if isinstance(data, pd.DataFrame):
-        known = model.featurizer
-        column = options.get("smiles") or (known and known.smiles) or "smiles"
-        name = options.get("id") or (known and known.id)
-        if column not in data:
-            raise DataError(
-                f"the data frame has no column {column!r} with SMILES; its columns are "
-                f"{', '.join(map(str, data.columns))}: pass smiles=..."
-            )
-        ids = [str(each) for each in data[name]] if name in data else None
-        data = data[column].fillna("").tolist()
-    elif isinstance(data, np.ndarray | pd.Series):
-        data = data.tolist()
-    if not isinstance(data, list | tuple) or not data or not isinstance(data[0], str):
-        return None, None
-    if model.featurizer is None or model.featurizer.kind != "molecules":
-        raise DataError("these are SMILES strings, but the model was not trained on molecules")
-    return [str(text) for text in data], ids
-
-
-def _smiles_chunks(
-    model: TrainedModel, texts: list[str], ids: list[str] | None, rows: int
-) -> Iterator[Chunk]:
-    from graph_transplant.datasets.molecules import featurize
-
-    assert model.featurizer is not None
-    for start in range(0, len(texts), rows):
-        part = texts[start : start + rows]
-        names = part if ids is None else ids[start : start + rows]
-        yield featurize(part, model.featurizer, ids=names, first=start + 1)
+def _is_list_of_smiles(data: Any) -> bool:
+    column = isinstance(data, list | tuple | np.ndarray | pd.Series)
+    return column and len(data) > 0 and isinstance(next(iter(data)), str)
 
 
 def _frame(model: TrainedModel, chunk: Chunk, batch_size: int | None) -> pd.DataFrame:

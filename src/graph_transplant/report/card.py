@@ -316,6 +316,12 @@ def _uses(m: Described) -> list[str]:
     ]
 
 
+_TRAINED = (
+    *("method", "model", "recipe", "layers", "hidden", "readout", "dropout", "epochs"),
+    *("batch_size", "learning_rate"),
+)
+
+
 def _train_command(m: Described) -> list[str]:
     """The command that trains this model again: every option that decides about the weights."""
     training, featurizer = m.training, m.featurizer
@@ -328,9 +334,7 @@ def _train_command(m: Described) -> list[str]:
         "task": m.task if m.targets else None,
     }
     options = {name: value for name, value in options.items() if value}
-    names = ("method", "model", "recipe", "layers", "hidden", "readout", "dropout", "epochs")
-    names = (*names, "batch_size", "learning_rate")
-    options |= {name: training[name] for name in names if name in training}
+    options |= {name: training[name] for name in _TRAINED if name in training}
     if training["split"] in _DRAWN:
         options["split"] = training["split"]
     options |= {name: training[name] for name in ("validation", "test", "seed")}
