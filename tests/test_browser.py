@@ -297,7 +297,7 @@ def test_drawings_are_named_for_those_who_cannot_see_them(chromium: Any, folder:
     with Visit(chromium, folder / "explain.html", 1000, "light") as visit:
         name = (
             "BACE_1, saliency of transplant-ep: Molecule of 7 atoms and 7 bonds. Most salient: "
-            "O 1, C 2, C 3."
+            "O 1, C 2 (against), C 3."
         )
         assert visit.page.get_by_role("img", name=name, exact=True).count() == 1
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import networkx as nx
@@ -269,8 +270,10 @@ def test_rivals_run_once_per_fold_and_are_resumed(tmp_path: Path) -> None:
             assert record["cost"].keys() == {"fit_seconds"}
             assert record["wrong_labels"] > 0
             assert not record.keys() & {"saliency", "samples", "attacked", "examples", "curve"}
-    group = next(group for group in results.groups if not group.model)
-    assert group.network == ""
+    # They stand beside the methods of every network.
+    assert {(group.model, group.layers) for group in results.groups} == set(
+        product(("gcs", "gin"), (1, 2))
+    )
     frame = results.frame
     assert set(frame.loc[frame["model"].isna(), "method"]) == set(NAMES)
     # The same folds as the networks.
