@@ -30,6 +30,7 @@ def duplicate_groups(store: GraphStore) -> Tensor | None:
         The same number for graphs that are the same, int64 ``[graphs]``; ``None`` if all differ.
 
     Example:
+        >>> from graph_transplant.datasets.molecules import from_smiles
         >>> duplicate_groups(from_smiles(["CCO", "C", "OCC"]))
         tensor([0, 1, 0])
     """
