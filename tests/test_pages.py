@@ -31,6 +31,7 @@ from graph_transplant.report.explanations import (
     write_explanations,
     write_gallery,
 )
+from graph_transplant.splits import Split
 from page_samples import (
     NASTY,
     PHENOL,
@@ -554,6 +555,22 @@ def test_a_trained_model_knows_its_baseline_class_mix_and_duplicates(tmp_path: P
     page = Page((tmp_path / "one.html").read_text("utf-8"))
     assert re.search(r"Says toxic = [01]", page.text)
     assert 'class="graph"' in (tmp_path / "one.html").read_text("utf-8")
+
+
+def test_copies_across_given_parts_are_counted(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    table = tmp_path / "m.csv"
+    chains = [f"{'C' * (1 + k % 14)}O" for k in range(30)]
+    table.write_text("\n".join(["smiles,toxic", *(f"{c},{k % 2}" for k, c in enumerate(chains))]))
+    parts = Split(torch.arange(10), torch.arange(10, 20), torch.arange(20, 30))
+    model = gt.train(
+        table, target="toxic", split=parts, method="vanilla", hidden=4, layers=1, epochs=1
+    )
+    across = sum(chain in chains[:10] for chain in chains[10:])
+    assert model.description["data"]["duplicates"]["across"] == across > 0
+    assert f"{across} molecules held out for validation or test are also" in Page(
+        render_card(model.description)
+    ).text  # fmt: skip
 
 
 def test_missing_parts_of_a_card_are_left_out() -> None:

@@ -287,6 +287,8 @@ def nested(document: dict[str, Any], field: str, value: object) -> None:
         ("architecture.layers", 4, "Missing key(s)"),
         ("architecture.conv", "transformer", "`conv` must be one of gcn"),
         ("data.max_nodes", "many", "`data.max_nodes` must be a whole number"),
+        ("data.class_shares", {"test": ["half"]}, "`data.class_shares.test[0]` must be a finite"),
+        ("training_graphs", 7, "`training_graphs` must be a text"),
         ("training.sizes.test", "many", "`training.sizes.test` must be a whole number"),
         ("training.class_weight", 3, "`training.class_weight` must be a list"),
         ("metrics.test", {"accuracy": "high"}, "`metrics.test.accuracy` must be a finite number"),
@@ -306,7 +308,10 @@ def test_every_field_is_needed(folder: Path) -> None:
     for name in whole:
         part = {key: value for key, value in whole.items() if key != name}
         (folder / "model.json").write_text(json.dumps(part))
-        refused(folder)
+        if name in ("saliency", "training_graphs"):  # models of version 0.1.0 lack them
+            TrainedModel.load(folder)
+        else:
+            refused(folder)
 
 
 def test_a_scale_must_fit_the_outputs(

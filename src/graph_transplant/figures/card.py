@@ -17,12 +17,7 @@ _SQUARE = 380  # pixels
 
 
 def roc(curves: Mapping[str, Sequence[Sequence[float]]], ax: Axes | None = None) -> Axes:
-    """ROC curves.
-
-    Args:
-        curves: Pairs (false positive rate, true positive rate) by label.
-        ax: Axes to draw on, or ``None`` for a new figure.
-    """
+    """ROC curves from pairs (false positive rate, true positive rate) by label."""
     titles = ("False alarms: share of the others", "Found: share of those with the label")
     named = len(curves) <= MANY
     ax = _square(ax, titles, (share, share), rows=len(curves) if named else 0)
@@ -97,12 +92,9 @@ def learning_curve(
 def reliability_bins(
     bins: Mapping[str, Sequence[Mapping[str, Any]]], ax: Axes | None = None
 ) -> Axes:
-    """Accuracy by stated confidence.
+    """Accuracy by stated confidence: filled dots for the first stage, hollow for the second.
 
-    Args:
-        bins: ``confidence``, ``accuracy`` and ``count`` of bins by stage: filled dots for the first
-            stage, hollow ones for the second.
-        ax: Axes to draw on, or ``None`` for a new figure.
+    ``bins`` has ``confidence``, ``accuracy`` and ``count`` of bins by stage.
     """
     titles = ("Stated confidence", "Share that is right")
     ax = _square(ax, titles, (share, share))

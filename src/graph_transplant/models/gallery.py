@@ -47,28 +47,11 @@ def mixtures(
     seed: int = 0,
     model: TrainedModel | None = None,
 ) -> list[Mixture]:
-    """Mix some graphs of a data set to look at.
+    """Mix some graphs of a data set to look at, ``count`` of them where the data have so many.
 
     Saliency, and the edge predictor ψ of EP, come from a model that is trained for a few epochs on
-    the data, as it would be in training: with layers that use edge features for molecules that have
-    them. With a trained model saliency is read from it instead; ψ is not kept with a model, so that
-    only methods without it can be shown then.
-
-    Args:
-        store: The data set, with its labels.
-        method: A ``transplant-…`` method, with parameters or without.
-        count: How many mixed graphs.
-        epochs: How long to train.
-        hidden: Width of the model that is trained.
-        seed: Determines the training and all choices.
-        model: A trained model to read saliency from.
-
-    Returns:
-        The mixed graphs, ``count`` of them where the data have so many.
-
-    Raises:
-        GraphTransplantError: If the method transplants nothing, or needs ψ and there is none.
-        DataError: If there are no two graphs to mix.
+    the data. With a trained ``model`` saliency is read from it instead; ψ is not kept with a model,
+    so that only methods without it can be shown then. ``method`` is one of ``transplant-…``.
 
     Example:
         >>> import graph_transplant as gt

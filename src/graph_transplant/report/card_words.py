@@ -205,19 +205,18 @@ def _chance(m: Described) -> list[str]:
 def _class_mix(m: Described) -> list[str]:
     """Say where the share of a class moved between the parts."""
     parts: Mapping[str, Sequence[float | None]] = m.data.get("class_shares") or {}
-    if "test" not in parts or len(parts["test"]) != len(m.names):
+    known = [parts.get(part) or () for part in ("train", "validation", "test")]
+    if {len(shares) for shares in known} != {len(m.names)}:
         return []
     moved = [
         (round(abs(test - train), 6), place)
-        for place, (train, test) in enumerate(zip(parts["train"], parts["test"], strict=True))
+        for place, (train, test) in enumerate(zip(known[0], known[2], strict=True))
         if train is not None and test is not None
     ]
     far, place = max(moved, default=(0.0, 0))
     if far <= FAR_APART:
         return []
-    train, validation, test = (
-        percent(parts[part][place], 0, unit=True) for part in ("train", "validation", "test")
-    )
+    train, validation, test = (percent(shares[place], 0, unit=True) for shares in known)
     what = m.named(m.names[place])
     what = f"have the label {what}" if m.task == "multilabel" else f"are {what}"
     sentence = (

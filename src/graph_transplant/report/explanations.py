@@ -40,10 +40,7 @@ def write_explanations(
 def render_explanations(explained: ExplainedRows | Sequence[Explanation], *, data: str = "") -> str:
     """The page of explanations: one card per graph, models side by side.
 
-    Args:
-        explained: What :func:`~graph_transplant.models.explanation.explain` or ``explain_rows``
-            found.
-        data: What the graphs were read from, where ``explained`` does not say.
+    ``data`` is what the graphs were read from, where ``explained`` does not say.
     """
     skipped: Sequence[Any] = ()
     if not isinstance(explained, Sequence):
@@ -215,11 +212,7 @@ def write_gallery(mixtures: Sequence[Mixture], path: str | Path) -> None:
 
 
 def render_gallery(mixtures: Sequence[Mixture]) -> str:
-    """The page of mixed graphs: source, destination and mixed graph in a row.
-
-    Args:
-        mixtures: What :func:`~graph_transplant.models.gallery.mixtures` made.
-    """
+    """The page of mixed graphs: source, destination and mixed graph in a row."""
     if not mixtures:
         raise GraphTransplantError("a gallery needs at least one mixed graph, got none")
     first = mixtures[0]
