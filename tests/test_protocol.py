@@ -25,7 +25,10 @@ from graph_transplant.experiments.protocol import (
     ("changed", "message"),
     [
         ({"metric": "accurracy"}, r"`metric` must be one of accuracy, auroc, .*r2; .*did you mean"),
-        ({"split": "random"}, "`split` must be one of folds, official, scaffold; got 'random'"),
+        (
+            {"split": "random"},
+            "`split` must be one of folds, scaffold-folds, official, scaffold; got 'random'",
+        ),
         ({"patience_unit": "steps"}, "`patience_unit` must be one of iterations, epochs"),
         ({"attack": (0.2, 0.0)}, r"`attack` must be shares in \(0, 1\], got 0.0"),
         ({"attack": (1.5,)}, r"`attack` must be shares in \(0, 1\], got 1.5"),
@@ -112,7 +115,7 @@ def test_the_score_of_a_record_is_that_of_its_metric() -> None:
 
 
 def test_one_split_is_no_folds() -> None:
-    assert [one_split({"split": name}) for name in SPLITS] == [False, True, True]
+    assert [one_split({"split": name}) for name in SPLITS] == [False, False, True, True]
     assert not one_split({})
 
 
