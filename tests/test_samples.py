@@ -33,7 +33,7 @@ from graph_transplant.augment import (
     build_method,
 )
 from graph_transplant.experiments.structures import atoms_of
-from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.graphs import Featurizer, GraphBatch, GraphStore
 from graph_transplant.saliency import Predictor
 
 NO_GRAPHS = {"vanilla", "manifold-mixup", "label-smoothing"}
@@ -299,7 +299,7 @@ def molecules(smiles: list[str]) -> GraphStore:
             )
         )
     store = GraphStore.from_pyg(listed, num_outputs=2)
-    store.featurizer = {"kind": "molecules", "features": "elements", "elements": elements}
+    store.featurizer = Featurizer("molecules", "elements", tuple(elements))
     return store
 
 

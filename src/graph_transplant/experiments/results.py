@@ -89,6 +89,12 @@ class Group(NamedTuple):
         return f"{network}, {self.condition.words}" if self.condition.words else network
 
 
+def _encodable(record: Record) -> Record:
+    """Names from broken files may hold halves of surrogate pairs, which tables may refuse."""
+    texts = {name: text for name, text in record.items() if isinstance(text, str)}
+    return {**record, **{k: t.encode("utf-8", "replace").decode() for k, t in texts.items()}}
+
+
 @dataclass(frozen=True, eq=False)
 class Results:
     """The finished trials of a comparison, and what they say.
@@ -123,6 +129,7 @@ class Results:
             raise GraphTransplantError(
                 f"`equal_within` must be a share in [0, 1), got {self.equal_within}"
             )
+        object.__setattr__(self, "records", [_encodable(record) for record in self.records])
 
     # ---------------------------------------------------------------- tables
 
