@@ -71,6 +71,8 @@ def prediction_frames(
         if value < 1:
             raise GraphTransplantError(f"`{name}` must be at least 1, got {value}")
     if _is_list_of_smiles(data):
+        if model.featurizer is None or model.featurizer.kind != "molecules":
+            raise DataError("these are SMILES strings, but the model was not trained on molecules")
         # Each is called by its SMILES.
         data = pd.DataFrame({"smiles": list(data), "id": list(data)})
         options |= {"smiles": "smiles", "id": "id"}
