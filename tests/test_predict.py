@@ -106,9 +106,9 @@ def test_smiles_lists_and_data_frames_give_the_same(
     assert (from_list["error"] != "").tolist() == [False, True, False, True]
     for named in (frame["smiles"], frame["smiles"].to_numpy(), tuple(texts)):
         pd.testing.assert_frame_equal(molecule_model.predict(named), from_list)
-    other = frame.rename(columns={"smiles": "structure"})
-    pd.testing.assert_frame_equal(molecule_model.predict(other, smiles="structure"), from_file)
-    with pytest.raises(DataError, match="its columns are structure, name"):
+    other = frame.rename(columns={"smiles": "drawing"})
+    pd.testing.assert_frame_equal(molecule_model.predict(other, smiles="drawing"), from_file)
+    with pytest.raises(DataError, match="drawing"):
         molecule_model.predict(other)
 
 
