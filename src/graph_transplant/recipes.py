@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LambdaLR
 
 MODELS = ("gcn", "gcs", "gin", "gat", "gine", "gat-edge")
-"""Convolutions, see ``CONVOLUTIONS`` of :mod:`graph_transplant.nn`."""
+"""Convolutions, see ``graph_transplant.nn.CONVOLUTIONS``."""
 
 READOUTS = ("mean", "sum", "max", "mean-max")
 """How node embeddings become a graph embedding."""

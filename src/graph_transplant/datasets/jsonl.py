@@ -163,7 +163,7 @@ def stream_jsonl(
         path: The file.
         options: ``targets``, ``id`` and ``task``; by default those of ``featurizer``.
         featurizer: ``featurizer`` of another store, to get the same columns.
-        **arguments: As for :func:`~graph_transplant.datasets.networks.stream_networks`.
+        **arguments: As for ``stream_networks``.
     """
     source = _source(Path(path), options or TableOptions(), featurizer)
     return stream_networks(source, featurizer=featurizer, **arguments)

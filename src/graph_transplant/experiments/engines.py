@@ -488,7 +488,7 @@ def join_group() -> Iterator[int]:
     """Join the processes that ``torchrun`` has started; give the number of this one.
 
     Each has one torch thread. When one leaves by an exception, the others get an
-    :class:`~graph_transplant.ranks.EndedElsewhereError` as soon as they wait for it.
+    ``EndedElsewhereError`` as soon as they wait for it.
     """
     variables = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     missing = [name for name in variables if not os.environ.get(name)]
