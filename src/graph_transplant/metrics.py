@@ -53,7 +53,9 @@ class Metric:
     @property
     def word(self) -> str:
         """The title within a sentence."""
-        return self.title if self.title[1:2].isupper() or "²" in self.title else self.title.lower()
+        if self.title[1:2].isupper() or "²" in self.title or self.title.startswith("Brier"):
+            return self.title
+        return self.title[:1].lower() + self.title[1:]
 
 
 def _score(name: str) -> Compute:
@@ -82,7 +84,7 @@ METRICS: dict[str, Metric] = {
     "auroc": Metric(
         "AUROC",
         "Area under the ROC curve: the chance that a graph that has the label is ranked above one "
-        "that does not; with several labels their mean. 50 % is guessing.",
+        "that does not; with several labels their mean. 50\N{NO-BREAK SPACE}% is guessing.",
         _score("auroc"),
         _LABELLED,
         decides=_LABELLED,

@@ -351,6 +351,7 @@ def print_results(results: Results) -> None:
 
 def results_table(results: Results, *, few: bool = False) -> Table:
     """Lay out the ranking for a terminal, perhaps with the columns that are always shown alone."""
+    from graph_transplant.experiments.verdict import is_classical
     from graph_transplant.report.tables import rankings
 
     found = rankings(results)
@@ -376,7 +377,7 @@ def results_table(results: Results, *, few: bool = False) -> Table:
             method = row.method + (f" ({row.chosen})" if row.chosen else "")
             table.add_row(
                 Text(method, style="bold" if not place else ""),
-                Text(one.group.network),
+                Text("" if is_classical(row.method) else one.group.network),
                 *([Text(one.group.condition.short)] if harder else []),
                 *(Text(cell) for cell in cells),
             )
