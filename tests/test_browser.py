@@ -87,7 +87,11 @@ def rivals() -> list[dict[str, Any]]:
     return [
         {
             **{field: record[field] for field in fields},
-            "method": name, "model": "", "layers": None, "epochs": None, "best_epoch": None,
+            "method": name,
+            "model": "",
+            "layers": None,
+            "epochs": None,
+            "best_epoch": None,
             "seconds": 1.5,
             "test": {**record["test"], "accuracy": score + record["fold"] / 500},
         }

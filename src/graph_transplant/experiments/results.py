@@ -51,6 +51,8 @@ GROUP = ("data", "model", "layers", "label_noise", "train_fraction")
 TRIAL = (*GROUP, "method", "repeat", "fold")
 """What names a row of the frame."""
 
+_NAMES = ("data", "model", "method")
+
 ALWAYS = ("accuracy", "ece", "nll", "auroc")
 """Metrics that have a column in ``summary.csv`` even where no row has a value."""
 
@@ -130,6 +132,7 @@ class Results:
     def chosen(self) -> list[Record]:
         """The trials that count: without inner ones, and after selection."""
         outer = [r for r in select(self.records, self.selection) if not r.get("inner", 0)]
+        outer = [{**r, **{key: _whole(r[key]) for key in _NAMES if r.get(key)}} for r in outer]
         return sorted(outer, key=lambda r: (r["method"], r["repeat"], r["fold"]))
 
     @cached_property
@@ -376,6 +379,11 @@ def group_of(record: Record) -> Group:
     return Group(record["data"], record.get("model"), layers, *Condition.of(record))
 
 
+def _whole(name: str) -> str:
+    """A name without halves of surrogate pairs, which no column of text can hold."""
+    return name.encode("utf-8", "replace").decode()
+
+
 def _identity(record: Record) -> dict[str, Any]:
     keys = {name: record[name] for name in ("method", "repeat", "fold")}
     return {**group_of(record)._asdict(), **keys}
@@ -402,7 +410,7 @@ def _row(record: Record) -> dict[str, Any]:
     }
     if "chosen" in record:
         row["chosen_layers"] = record["chosen"]["layers"]
-        row["chosen_method"] = record["chosen"]["method"]
+        row["chosen_method"] = _whole(record["chosen"]["method"])
     return row
 
 

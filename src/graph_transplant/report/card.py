@@ -17,7 +17,7 @@ from graph_transplant.figures import Drawn, shown
 from graph_transplant.figures import card as charts
 from graph_transplant.figures.parts import MANY
 from graph_transplant.files import write_atomically
-from graph_transplant.format import count, duration, number, percent, units
+from graph_transplant.format import count, duration, number, percent, plain, units
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.page import class_word, method_summary, render, shortened
 
@@ -307,7 +307,7 @@ def _roc_figure(description: Mapping[str, Any]) -> Drawn | None:
         label,
         lambda: charts.roc(curves),
         pd.DataFrame(
-            [(name, *point) for name, curve in curves.items() for point in curve],
+            [(plain(name), *point) for name, curve in curves.items() for point in curve],
             columns=["label", "false_positive_rate", "true_positive_rate"],
         ),
     )
