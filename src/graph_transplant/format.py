@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 NOTHING = "-"
 """Stands for a number that is not defined."""
@@ -81,6 +84,11 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 def count(number: int, noun: str) -> str:
     """Write a number of things."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def plain(text: str) -> str:
+    """Replace control characters and halves of surrogate pairs, which no page or table can hold."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def capital(text: str) -> str:

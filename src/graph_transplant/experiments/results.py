@@ -51,6 +51,8 @@ GROUP = ("data", "model", "layers", "label_noise", "train_fraction")
 TRIAL = (*GROUP, "method", "repeat", "fold")
 """What names a row of the frame."""
 
+_NAMES = ("data", "model", "method")
+
 ALWAYS = ("accuracy", "ece", "nll", "auroc")
 """Metrics that have a column in ``summary.csv`` even where no row has a value."""
 
@@ -89,12 +91,6 @@ class Group(NamedTuple):
         return f"{network}, {self.condition.words}" if self.condition.words else network
 
 
-def _encodable(record: Record) -> Record:
-    """Names from broken files may hold halves of surrogate pairs, which tables may refuse."""
-    texts = {name: text for name, text in record.items() if isinstance(text, str)}
-    return {**record, **{k: t.encode("utf-8", "replace").decode() for k, t in texts.items()}}
-
-
 @dataclass(frozen=True, eq=False)
 class Results:
     """The finished trials of a comparison, and what they say.
@@ -129,7 +125,6 @@ class Results:
             raise GraphTransplantError(
                 f"`equal_within` must be a share in [0, 1), got {self.equal_within}"
             )
-        object.__setattr__(self, "records", [_encodable(record) for record in self.records])
 
     # ---------------------------------------------------------------- tables
 
@@ -137,6 +132,7 @@ class Results:
     def chosen(self) -> list[Record]:
         """The trials that count: without inner ones, and after selection."""
         outer = [r for r in select(self.records, self.selection) if not r.get("inner", 0)]
+        outer = [{**r, **{key: _whole(r[key]) for key in _NAMES if r.get(key)}} for r in outer]
         return sorted(outer, key=lambda r: (r["method"], r["repeat"], r["fold"]))
 
     @cached_property
@@ -383,6 +379,11 @@ def group_of(record: Record) -> Group:
     return Group(record["data"], record.get("model"), layers, *Condition.of(record))
 
 
+def _whole(name: str) -> str:
+    """A name without halves of surrogate pairs, which no column of text can hold."""
+    return name.encode("utf-8", "replace").decode()
+
+
 def _identity(record: Record) -> dict[str, Any]:
     keys = {name: record[name] for name in ("method", "repeat", "fold")}
     return {**group_of(record)._asdict(), **keys}
@@ -409,7 +410,7 @@ def _row(record: Record) -> dict[str, Any]:
     }
     if "chosen" in record:
         row["chosen_layers"] = record["chosen"]["layers"]
-        row["chosen_method"] = record["chosen"]["method"]
+        row["chosen_method"] = _whole(record["chosen"]["method"])
     return row
 
 

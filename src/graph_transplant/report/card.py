@@ -15,7 +15,7 @@ from graph_transplant.figures import Drawn, shown
 from graph_transplant.figures import card as charts
 from graph_transplant.figures.parts import MANY
 from graph_transplant.files import write_atomically
-from graph_transplant.format import count, number, percent
+from graph_transplant.format import count, number, percent, plain
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.card_words import (
     Described,
@@ -27,7 +27,7 @@ from graph_transplant.report.card_words import (
     training_words,
     value_text,
 )
-from graph_transplant.report.page import method_summary, plain, render, shortened
+from graph_transplant.report.page import method_summary, render, shortened
 
 MOST_CLASSES = 12
 """A confusion matrix with more classes than this is told as its most frequent mistakes."""

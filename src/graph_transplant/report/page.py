@@ -12,10 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from graph_transplant.classical import CLASSICAL
+from graph_transplant.format import plain
 from graph_transplant.methods import METHODS
-
-# Control characters and halves of surrogate pairs, which no page can hold.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def render(template: str, /, **content: object) -> str:
@@ -39,11 +37,6 @@ def render(template: str, /, **content: object) -> str:
         script=Markup(script), script_hash=f"sha256-{digest}", **content
     )
     return plain(page)
-
-
-def plain(text: str) -> str:
-    """Replace what no page can hold."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def shortened(text: str, most: int) -> str:
