@@ -84,7 +84,7 @@ METRICS: dict[str, Metric] = {
     "auroc": Metric(
         "AUROC",
         "Area under the ROC curve: the chance that a graph that has the label is ranked above one "
-        "that does not; with several labels their mean. 50\N{NO-BREAK SPACE}% is guessing.",
+        "that does not; with several labels their mean. 50 % is guessing.",
         _score("auroc"),
         _LABELLED,
         decides=_LABELLED,
