@@ -13,12 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from rich.console import Console
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv, global_mean_pool
 
+import graph_transplant as gt
 from graph_transplant import training
 from graph_transplant.augment import DropNodes, GraphTransplant
 from graph_transplant.errors import GraphTransplantError
@@ -29,8 +31,9 @@ from graph_transplant.experiments.progress import Display, Plain
 from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.trial import run_trial, sampled_curve, trial_seed
+from graph_transplant.experiments.trial import run_trial, sampled_curve, split_of, trial_seed
 from graph_transplant.graphs import GraphStore
+from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 from made_up import Counting, timeless
 from strategies import rings_and_stars
@@ -448,3 +451,25 @@ def test_measuring_is_no_part_of_the_time_of_training(monkeypatch: pytest.Monkey
         source="",
     )
     assert record["seconds"] <= time.perf_counter() - begin - 0.4
+
+
+def test_a_data_frame_is_compared_and_duplicates_stay_in_one_fold() -> None:
+    pytest.importorskip("rdkit")
+    chains = [f"{'C' * size}{end}" for size in range(1, 11) for end in ("O", "N", "Cl")]
+    frame = pd.DataFrame({"mol": [*chains, "OC", "OCC"], "active": [0, 1] * 16})
+    arguments = {"methods": ["majority", "vanilla"], "folds": 3, "epochs": 1, "layers": 1}
+    results = gt.compare(frame, smiles="mol", target="active", **arguments)
+    assert set(results.frame["method"]) == {"majority", "vanilla"}
+    assert {record["settings"]["metric"] for record in results.records} == {"auroc"}
+    assert all(record["settings"]["group_duplicates"] for record in results.records)
+    store = prepare(gt.load(frame, smiles="mol", target="active"), "folds", group_duplicates=True)
+    assert store.groups is not None
+    settings = Settings(folds=3, group_duplicates=True)
+    for fold in range(3):
+        split = split_of(store, Trial("vanilla", "gine", 1, repeat=0, fold=fold), settings)
+        for one, other in ((0, 30), (3, 31)):  # CO and OC, CCO and OCC
+            for part in (split.train, split.validation, split.test):
+                assert (one in part.tolist()) == (other in part.tolist())
+    # Named data sets keep their folds.
+    named = gt.compare("motifs", methods=["majority"], folds=3)
+    assert not any(record["settings"]["group_duplicates"] for record in named.records)

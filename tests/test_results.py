@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import itertools
 import math
@@ -395,6 +396,8 @@ def test_a_metric_from_outside_is_recorded_shown_and_may_decide(
     assert (column.definition, column.more) == ("How far.", True)
     assert "| Toy spread |" in other.to_markdown()
     assert "toy spread" in [str(column.header) for column in results_table(other).columns]
+    helped = importlib.reload(importlib.import_module("graph_transplant.cli.comparisons"))
+    assert "r2 or toy" in helped.compare.__doc__
 
 
 # -------------------------------------------------------------------- verdicts

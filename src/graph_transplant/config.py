@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from graph_transplant.format import listed
+from graph_transplant.metrics import deciding
+
 # The command line reads the types below and imports no torch for its help texts.
 if TYPE_CHECKING:
     from graph_transplant.augment import Augmentation
@@ -45,8 +48,7 @@ class TrainConfig:
         test: Share of the graphs that the model is measured on at the end; 0 for none.
         balance: Draw each class equally often.
         class_weight: balanced weighs the loss of each class by how rare it is.
-        metric: What the best epoch is chosen by: accuracy, auroc, average_precision or r2.
-            [default: what suits the data]
+        metric: What the best epoch is chosen by: METRIC_NAMES. [default: what suits the data]
         seed: The one number that all randomness derives from.
 
     Example:
@@ -71,3 +73,7 @@ class TrainConfig:
     class_weight: ClassWeight | None = None
     metric: str | None = None
     seed: int = 0
+
+
+# The registry knows which metrics can decide.
+TrainConfig.__doc__ = (TrainConfig.__doc__ or "").replace("METRIC_NAMES", listed(deciding(), "or"))

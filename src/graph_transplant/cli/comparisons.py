@@ -34,7 +34,8 @@ from graph_transplant.cli.data import (
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.progress import Reporter, Reporters
 from graph_transplant.files import write_atomically
-from graph_transplant.format import capital, p_value
+from graph_transplant.format import capital, listed, p_value
+from graph_transplant.metrics import deciding
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.protocol import Record, Trial
@@ -94,7 +95,7 @@ def compare(
         select: Report each method with the number of layers and the parameters, among those of its
             search space, that have the best mean validation metric.
         nested: Select for every test fold anew, on the other folds alone.
-        metric: accuracy, auroc, average_precision or r2. [default: auroc for several labels or two
+        metric: METRIC_NAMES. [default: auroc for several labels or two
             classes of which one is rare, r2 for numbers, else accuracy]
         split: folds; scaffold-folds, which keep molecules of one Bemis-Murcko scaffold together;
             official, the split that comes with the data set; or scaffold, one split of molecules.
@@ -216,6 +217,10 @@ def compare(
         return resumable(work, lambda: directories)
     # What else there is to say, the first process says.
     return resumable(work_together, lambda: directories, quiet=os.environ.get("RANK") != "0")
+
+
+# The registry knows which metrics methods can be judged by.
+compare.__doc__ = (compare.__doc__ or "").replace("METRIC_NAMES", listed(deciding(), "or"))
 
 
 def across(
