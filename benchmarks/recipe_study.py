@@ -24,7 +24,7 @@ import torch
 
 import graph_transplant as gt
 from graph_transplant.augment import build_method
-from graph_transplant.experiments.compare import automatic_model, metric_for
+from graph_transplant.experiments.checks import automatic_model, metric_for
 from graph_transplant.experiments.protocol import Settings, Trial
 from graph_transplant.experiments.trial import split_of, trial_seed
 from graph_transplant.recipes import RECIPES, Recipe

@@ -19,7 +19,8 @@ from scipy import stats
 import graph_transplant as gt
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import trial as trial_module
-from graph_transplant.experiments.compare import check_training, compare
+from graph_transplant.experiments.checks import check_training
+from graph_transplant.experiments.compare import compare
 from graph_transplant.experiments.conditions import fewer_graphs, wrong_labels
 from graph_transplant.experiments.progress import Tally
 from graph_transplant.experiments.protocol import (

@@ -15,13 +15,12 @@ from graph_transplant.augment import METHODS
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import trial
-from graph_transplant.experiments.compare import (
+from graph_transplant.experiments.checks import (
     automatic_model,
-    candidates,
-    compare,
     metric_for,
     unused_edge_features,
 )
+from graph_transplant.experiments.compare import candidates, compare
 from graph_transplant.experiments.engines import worker_store
 from graph_transplant.experiments.protocol import Record, Settings, Trial
 from graph_transplant.experiments.records import RecordStore

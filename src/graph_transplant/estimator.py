@@ -36,7 +36,7 @@ from torch_geometric.data import Data
 from graph_transplant.augment import METHODS, Augmentation
 from graph_transplant.config import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.experiments.compare import unused_edge_features
+from graph_transplant.experiments.checks import unused_edge_features
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.methods import method_name, parse_method
 from graph_transplant.models.fitting import BALANCED, train

@@ -23,7 +23,7 @@ from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.config import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.datasets import load
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.experiments.compare import (
+from graph_transplant.experiments.checks import (
     automatic_model,
     metric_for,
     unused_edge_features,

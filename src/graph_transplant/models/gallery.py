@@ -15,7 +15,7 @@ from torch import Tensor
 from graph_transplant.augment import METHODS, CleanPass, GraphTransplant, MixedGraphs, build_method
 from graph_transplant.augment.base import random_numbers
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.experiments.compare import automatic_model
+from graph_transplant.experiments.checks import automatic_model
 from graph_transplant.experiments.examples import taken_apart, target_words
 from graph_transplant.experiments.shown import Mixture as Mixture
 from graph_transplant.experiments.shown import Part as Part
