@@ -54,12 +54,6 @@ def _with_duplicates(store: GraphStore) -> GraphStore:
     return store.with_groups(duplicate_groups(store))
 
 
-def has_structures(store: GraphStore) -> bool:
-    """Whether these are molecules whose SMILES or mol blocks are known, as from a table."""
-    molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
-    return molecules and store.rows is not None and any(store.rows.texts)
-
-
 # -------------------------------------------------------------------- folds
 
 
@@ -400,7 +394,7 @@ def split_for_training(
         return official_split(store), "official"
     if split == "scaffold":
         return _parts(scaffold_split(store, validation, test)), "scaffold"
-    if split == "auto" and has_structures(store):
+    if split == "auto" and store.has_structures:
         try:
             parts = _parts(scaffold_split(store, validation, test))
             problem = lacking(store, parts)
@@ -410,7 +404,7 @@ def split_for_training(
         if problem is None:
             return parts, "scaffold"
         tell(f"the split is random and not by scaffold: {problem}")
-    if store.groups is None and has_structures(store):
+    if store.groups is None and store.has_structures:
         store = _with_duplicates(store)
     return random_split(store, validation=validation, test=test, seed=seed), "random"
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from graph_transplant.graphs import GraphStore
 
-__all__ = ["CLASSICAL", "Outcome", "Rival", "fit_predict", "is_molecules", "refusal"]
+__all__ = ["CLASSICAL", "Outcome", "Rival", "fit_predict", "refusal"]
 
 
 class Rival(NamedTuple):
@@ -100,18 +100,10 @@ def fit_predict(
     return outcome
 
 
-def is_molecules(store: GraphStore) -> bool:
-    """Whether graphs are molecules whose SMILES or mol blocks are known."""
-    return _read_as_molecules(store) and store.rows is not None and all(store.rows.texts)
-
-
-def _read_as_molecules(store: GraphStore) -> bool:
-    return store.featurizer is not None and store.featurizer.kind == "molecules"
-
-
 def refusal(name: str, store: GraphStore) -> str | None:
     """Say why a rival cannot serve some data, or ``None`` if it can."""
-    if name == "forest" and _read_as_molecules(store) and not is_molecules(store):
+    molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
+    if name == "forest" and molecules and not store.has_structures:
         return (
             f"forest needs the SMILES of {store.name}, which saved graphs do not keep: name the "
             "table or SDF file they were read from, or leave forest out of `methods`"

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from graph_transplant.classical import Outcome, is_molecules
+from graph_transplant.classical import Outcome
 from graph_transplant.classical.outputs import Floats, as_logits, outputs, prior, problems
 from graph_transplant.datasets.molecules import chemistry, is_block
 from graph_transplant.graphs import GraphStore
@@ -38,7 +38,7 @@ def fit_predict(
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     kind = RandomForestRegressor if train.task == "regression" else RandomForestClassifier
-    describe = fingerprints if is_molecules(train) else statistics
+    describe = fingerprints if train.has_structures else statistics
     known, *asked = (describe(part) for part in (train, validation, test))
     ignorant = prior(train, balance)
     said: list[Floats] = [np.tile(ignorant, (len(part), 1)) for part in asked]

@@ -16,7 +16,7 @@ from torch import nn
 
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS, Augmentation, expand_methods, refusal
-from graph_transplant.classical import CLASSICAL, is_molecules
+from graph_transplant.classical import CLASSICAL
 from graph_transplant.classical import refusal as rival_refusal
 from graph_transplant.datasets import load
 from graph_transplant.errors import GraphTransplantError, check_choice
@@ -50,7 +50,7 @@ from graph_transplant.graphs import GraphStore
 from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.recipes import RECIPES
-from graph_transplant.splits import has_structures, prepare
+from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 
 Item = TypeVar("Item")
@@ -191,7 +191,7 @@ def compare(
     )
     store = load(data, **reading)
     if methods is None:
-        methods = (*(MOLECULE_RIVALS if is_molecules(store) else ()), *DEFAULT_METHODS)
+        methods = (*(MOLECULE_RIVALS if store.has_structures else ()), *DEFAULT_METHODS)
     if isinstance(model, Mapping):
         for name, make in model.items():
             if not callable(make):
@@ -242,7 +242,7 @@ def compare(
         attack=tuple(sorted(set(budgets))),
         balance=balance,
         ties=ties,
-        group_duplicates=has_structures(store) if group_duplicates is None else group_duplicates,
+        group_duplicates=store.has_structures if group_duplicates is None else group_duplicates,
     )
     store = prepare(store, settings.split, group_duplicates=settings.group_duplicates)
     built_in = [name for name in models if name not in own.models]

@@ -373,6 +373,12 @@ class GraphStore:
         return digest.hexdigest()
 
     @property
+    def has_structures(self) -> bool:
+        """Whether these are molecules whose SMILES or mol blocks are known, as from a table."""
+        molecules = self.featurizer is not None and self.featurizer.kind == "molecules"
+        return molecules and self.rows is not None and all(self.rows.texts)
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         """What the outputs are called; numbers where the data set does not say."""
         if self.label_names is not None:
