@@ -31,6 +31,8 @@ EVERY = 60.0  # seconds between two copies of the records
 PROTOCOL = "--models gcs --layers 4 --folds 5 --epochs 1000 --seed 0"
 ATTACK = "--attack 0.05,0.1,0.2,0.3"
 MAIN = "vanilla,transplant-dp,transplant-ep,drop-nodes,label-smoothing"
+STRONG = "--recipe strong --models gcs --layers 4 --folds 5 --seed 0"
+BACE = "--recipe strong --smiles mol --target Class --split scaffold-folds --folds 5 --seed 0"
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,11 @@ class Run:
     @property
     def command(self) -> list[str]:
         """Arguments of ``graph-transplant``, without ``--out``."""
+        data = self.data
+        if data.endswith(".gz"):  # a table, which no name downloads
+            data = str(Path(os.environ.get("GRAPH_TRANSPLANT_DATA", "."), data))
         repeats = ("--repeats", str(self.repeats))
-        return ["compare", self.data, "--methods", self.methods, *repeats, *self.options.split()]
+        return ["compare", data, "--methods", self.methods, *repeats, *self.options.split()]
 
     def missing(self, records: list[dict[str, object]]) -> int:
         """How many of its trials have no record."""
@@ -81,6 +86,9 @@ QUEUE = (
         3,
         f"{PROTOCOL} {ATTACK}",
     ),
+    Run("ENZYMES-strong", "ENZYMES", "vanilla,transplant-dp,wl-svm", 3, STRONG),
+    Run("BACE-strong", "molecules/bace.csv.gz", "forest,majority,vanilla,transplant-dp", 3, BACE),
+    Run("NCI1-strong", "NCI1", "wl-svm,vanilla,transplant-dp", 3, STRONG),
     Run(
         "ENZYMES",
         "ENZYMES",

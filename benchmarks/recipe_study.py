@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from dataclasses import asdict, replace
 from itertools import product
@@ -67,6 +68,10 @@ CANDIDATES: dict[str, Recipe] = {
     "width 64": replace(START, hidden=64),
     "one input layer": replace(START, input_layers=1),
     "walk 8": replace(START, walk=8),
+    "walk 8, rate 0.003": replace(START, walk=8, learning_rate=3e-3),
+    "walk 8, layer dropout 0.2": replace(START, walk=8, layer_dropout=0.2),
+    "walk 8, jumping knowledge": replace(START, walk=8, jumping=True),
+    "walk 8, sum readout": replace(START, walk=8, readout="sum"),
     "more regular": replace(START, layer_dropout=0.2, dropout=0.5, weight_decay=1e-2),
 }
 
@@ -75,6 +80,9 @@ def load(name: str) -> gt.GraphStore:
     """The data of the study; DD is cut to its first 400 graphs of at most 300 nodes."""
     if name in ("ENZYMES", "NCI1", "bace"):
         raise SystemExit(f"{name} is kept for judging the recipe")
+    if name == "clintox":
+        path = Path(os.environ["GRAPH_TRANSPLANT_DATA"]) / "molecules" / "clintox.csv.gz"
+        return gt.load(path, smiles="smiles", target="CT_TOX")
     store = gt.load("motifs", graphs=300) if name == "motifs" else gt.load(name)
     if name == "DD":
         store = store.subset((store.node_counts <= 300).nonzero().flatten()[:400])

@@ -1,0 +1,70 @@
+"""Rare classes: plain training, equal draws of the classes (``--balance``) and class weights.
+
+    python benchmarks/imbalance.py           # Tox21, NR-AR: 4 % of the molecules are active
+    python benchmarks/imbalance.py table
+
+Five random splits, the same for all three ways. A JSON line per training is appended to
+``results/imbalance.jsonl``; what is there is not run again. Needs ``GRAPH_TRANSPLANT_DATA``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+import graph_transplant as gt
+from graph_transplant.experiments.statistics import paired_test
+
+OUT = Path(__file__).parent.parent / "results" / "imbalance.jsonl"
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "balance": {"balance": True},
+    "class weights": {"class_weight": "balanced"},
+}
+SPLITS = 5
+FIXED = {"method": "vanilla", "recipe": "strong", "split": "random", "epochs": 30}
+
+
+def records() -> list[dict[str, Any]]:
+    """Everything measured so far."""
+    return [json.loads(line) for line in OUT.read_text().splitlines()] if OUT.exists() else []
+
+
+def measure() -> None:
+    """Run the trainings that have no record yet."""
+    torch.set_num_threads(1)
+    path = Path(os.environ["GRAPH_TRANSPLANT_DATA"]) / "molecules" / "tox21.csv.gz"
+    store = gt.load(path, smiles="smiles", target="NR-AR")
+    there = {(record["way"], record["seed"]) for record in records()}
+    for seed, way in product(range(SPLITS), WAYS):
+        if (way, seed) not in there:
+            model = gt.train(store, seed=seed, progress=False, **FIXED, **WAYS[way])
+            record = {"way": way, "seed": seed, **model.description["metrics"]["test"]}
+            with OUT.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+            print(record, flush=True)
+
+
+def table() -> None:
+    """Print means, and differences to plain training with their p-values."""
+    frame = pd.DataFrame(records()).set_index(["way", "seed"])
+    print(frame.groupby("way").mean().round(4).to_string())
+    plain = frame.loc["plain"]
+    for way in list(WAYS)[1:]:
+        for metric in ("auroc", "average_precision", "ece"):
+            gaps = (frame.loc[way, metric] - plain[metric]).dropna()
+            test = paired_test(gaps.tolist(), test_to_train=1 / 8)
+            print(f"{way}, {metric}: {test.difference:+.4f}, p = {test.p_value:.3f}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("command", nargs="?", default="measure", choices=["measure", "table"])
+    {"measure": measure, "table": table}[parser.parse_args().command]()

@@ -1,0 +1,267 @@
+"""Write the tables and the figure of docs/results.md from the records under results/full.
+
+    python benchmarks/results_page.py             # after new records
+    python benchmarks/results_page.py --check     # say whether page and records agree
+
+What stands between the marks ``<!-- NAME -->`` and ``<!-- end -->`` of the page is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+
+import graph_transplant as gt
+from graph_transplant.experiments.statistics import Paired, paired_test
+from graph_transplant.format import number, p_value
+from graph_transplant.paper.published import published
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "results" / "full"
+PAGE = ROOT / "docs" / "results.md"
+FIGURE = ROOT / "docs" / "_static" / "results.svg"
+KEYS = ["repeat", "fold"]
+LEAST = 5  # folds; fewer test nothing
+TEST_TO_TRAIN = 1 / 3  # of five folds one tests and one validates
+ATTACK = 0.2  # share of the mean number of edges in the paper's Table 3
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of the paper: a method differs from another in a measure, on a data set."""
+
+    kind: str
+    data: str
+    method: str
+    experiment: str
+    measure: str = "accuracy"
+    other: str = "vanilla"
+    directory: str = ""
+    model: str = "gcs"
+    sign: int = 1  # what the paper says where it gives a chart without numbers
+
+    @property
+    def published(self) -> float | None:
+        """The published difference."""
+        both = [
+            published(self.experiment, self.data, self.model, name)
+            for name in (self.method, self.other)
+        ]
+        means = [None if one is None else one.mean for one in both]
+        return None if means[0] is None or means[1] is None else means[0] - means[1]
+
+    @property
+    def expected(self) -> int:
+        """The published sign."""
+        gap = self.published
+        return self.sign if gap is None else (1 if gap > 0 else -1)
+
+
+ABLATIONS = {
+    "transplant-disconnected": "without new edges",
+    "transplant-size-label": "labels by size",
+    "transplant-scattered": "scattered nodes",
+    "transplant-random": "random anchors",
+}
+
+
+def claims() -> Iterator[Claim]:
+    """Every claim of the paper that the queue of measurements serves."""
+    for data in ("COIL-DEL", "ENZYMES", "NCI1", "Mutagenicity", "COLLAB"):
+        for method in ("transplant-dp", "transplant-ep"):
+            yield Claim("accuracy", data, method, "table1")
+    for data in ("ENZYMES", "Mutagenicity", "COIL-DEL"):
+        yield Claim("calibration (ECE)", data, "transplant-ep", "table4-calibration", "ece")
+    for data in ("ENZYMES", "Mutagenicity", "NCI1"):
+        experiment = "table3-robustness"
+        yield Claim("accuracy under attack", data, "transplant-ep", experiment, "attacked")
+    for method in ABLATIONS:
+        yield Claim("ablation", "ENZYMES", method, "ablation", other="transplant-ep", sign=-1)
+
+
+@cache
+def results(directory: str) -> gt.Results | None:
+    """The finished trials of a directory, if there are any."""
+    folder = RECORDS / directory
+    return gt.read_results(folder) if (folder / "records.jsonl").exists() else None
+
+
+def scores(directory: str, method: str, measure: str, model: str | None = None) -> pd.Series:
+    """A measure of a method by repeat and fold; empty where nothing was measured."""
+    found = results(directory)
+    nothing = pd.Series(dtype=float)
+    if found is None:
+        return nothing
+    frame, column = found.frame, measure
+    if measure == "attacked":
+        frame, column = found.long("attacked"), "as_stated"
+        if "budget" not in frame:
+            return nothing
+        frame = frame[frame["budget"] == ATTACK]
+    if column not in frame:
+        return nothing
+    rows = (frame["method"] == method) & (frame["model"].eq(model) if model else True)
+    return frame[rows].set_index(KEYS)[column].dropna()
+
+
+def compared(one: pd.Series, two: pd.Series) -> Paired:
+    """Corrected resampled t-test over the folds that both have: one tests, one validates."""
+    gaps = (one - two).dropna() if len(one) and len(two) else pd.Series(dtype=float)
+    return paired_test(gaps.tolist(), test_to_train=TEST_TO_TRAIN)
+
+
+def measured(claim: Claim) -> tuple[pd.Series, pd.Series, Paired]:
+    """Both methods' scores and their test."""
+    directory = claim.directory or claim.data
+    one, two = (
+        scores(directory, name, claim.measure, claim.model) for name in (claim.method, claim.other)
+    )
+    return one, two, compared(one, two)
+
+
+def word(claim: Claim, paired: Paired) -> str:
+    """What became of a claim."""
+    if paired.pairs < LEAST or paired.p_value is None:
+        return "not tested"
+    if paired.difference * claim.expected <= 0:
+        return "contradicted"
+    return "reproduced" if paired.p_value < 0.05 else "in sign"
+
+
+def difference(value: float | None, measure: str = "accuracy") -> str:
+    """A difference in points, or in units of ECE."""
+    if value is None:
+        return ""
+    return number(value, sign=True) if measure == "ece" else number(100 * value, 1, sign=True)
+
+
+def claims_table() -> str:
+    """One row per claim."""
+    lines = [
+        "| claim | data | published | measured | 95 % interval | p | folds | |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for claim in claims():
+        _, _, paired = measured(claim)
+        what = ABLATIONS.get(claim.method, f"`{claim.method}`")
+        said = difference(claim.published, claim.measure) or (
+            "below" if claim.sign < 0 else "above"
+        )
+        verdict = word(claim, paired)
+        cells = [f"{claim.kind}, {what}", claim.data, said]
+        if verdict == "not tested":
+            cells += ["", "", "", str(paired.pairs or "")]
+        else:
+            low, high = (difference(end, claim.measure) for end in (paired.low, paired.high))
+            cells += [
+                difference(paired.difference, claim.measure),
+                f"{low} to {high}",
+                p_value(paired.p_value),
+                str(paired.pairs),
+            ]
+        lines.append("| " + " | ".join([*cells, f"**{verdict}**"]) + " |")
+    return "\n".join(lines)
+
+
+def methods_table(*directories: str) -> str:
+    """Every method of some directories: mean and deviation, and the difference to the first."""
+    lines = [
+        "| data | method | score | difference to `vanilla` | p | ECE | folds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for directory in directories:
+        found = results(directory)
+        if found is None:
+            continue
+        names = [name for name in found.methods if len(scores(directory, name, "score"))]
+        base = scores(directory, "vanilla", "score")
+        for name in sorted(names, key=lambda one: -scores(directory, one, "score").mean()):
+            mine, ece = scores(directory, name, "score"), scores(directory, name, "ece")
+            paired = compared(mine, base)
+            gap = "" if name == "vanilla" or not paired.pairs else difference(paired.difference)
+            p = "" if not gap or paired.p_value is None else p_value(paired.p_value)
+            spread = (
+                f"{mine.mean():.3f} ± {mine.std():.3f}" if len(mine) > 1 else f"{mine.mean():.3f}"
+            )
+            cells = [directory, f"`{name}`", spread, gap, p]
+            lines.append(
+                "| "
+                + " | ".join([*cells, f"{ece.mean():.3f}" if len(ece) else "", str(len(mine))])
+                + " |"
+            )
+    return "\n".join(lines)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "claims": claims_table,
+    "methods": lambda: methods_table(
+        "COIL-DEL", "COIL-DEL-ties", "ENZYMES", "NCI1", "Mutagenicity"
+    ),
+    "strong": lambda: methods_table("ENZYMES-strong", "NCI1-strong", "BACE-strong"),
+}
+
+
+def page(text: str) -> str:
+    """The page with its tables made anew."""
+    for name, make in PARTS.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+        if not pattern.search(text):
+            raise SystemExit(f"{PAGE} has no place marked <!-- {name} --> … <!-- end -->")
+        table = make()
+        text = pattern.sub(rf"\g<1>\n{table}\n\g<2>", text)
+    return text
+
+
+def draw() -> None:
+    """Published and measured differences of accuracy and attack, one row per claim."""
+    from matplotlib.figure import Figure
+
+    mpl.rcParams.update({"svg.hashsalt": "results", "svg.fonttype": "none", "font.size": 9})
+    rows = [(claim, measured(claim)[2]) for claim in claims() if claim.measure != "ece"]
+    rows = [(claim, paired) for claim, paired in rows if word(claim, paired) != "not tested"]
+    figure = Figure(figsize=(7.2, 0.6 + 0.28 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    for place, (claim, paired) in enumerate(reversed(rows)):
+        centre, low, high = (100 * v for v in (paired.difference, paired.low, paired.high))
+        axes.plot([low, high], [place, place], color="#35618f", linewidth=1.6)
+        axes.plot(centre, place, "o", color="#35618f", label="measured, 95 % interval")
+        if claim.published is not None:
+            axes.plot(
+                100 * claim.published, place, "D", color="none", markeredgecolor="#b5482a",
+                label="published",
+            )  # fmt: skip
+    names = [
+        f"{claim.data}, {claim.kind}, {ABLATIONS.get(claim.method, claim.method)}"
+        for claim, _ in reversed(rows)
+    ]
+    axes.set_yticks(range(len(rows)), names)
+    axes.axvline(0, color="#888888", linewidth=0.8)
+    axes.set_xlabel("difference in points")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    axes.legend(handles.values(), handles.keys(), frameon=False, loc="lower right")
+    figure.savefig(FIGURE, metadata={"Date": None})
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="only compare page and records")
+    before = PAGE.read_text(encoding="utf-8")
+    after = page(before)
+    if parser.parse_args().check:
+        sys.exit(0 if after == before else f"{PAGE} is not what the records say")
+    PAGE.write_text(after, encoding="utf-8")
+    draw()
+
+
+if __name__ == "__main__":
+    main()
