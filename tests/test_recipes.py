@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,11 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Settings, Trial
 from graph_transplant.experiments.trial import run_trial
 from graph_transplant.graphs import GraphBatch
-from graph_transplant.kernels.walks import return_probabilities
+from graph_transplant.kernels.walks import (
+    powers_of_matrix,
+    return_probabilities,
+    walks_from_nodes,
+)
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier, evaluating
 from graph_transplant.recipes import RECIPES
 from graph_transplant.targets import Loss
@@ -197,12 +202,24 @@ def test_walks_are_powers_of_a_matrix(kind: dict[str, bool], steps: int) -> None
     batch = batch_of(3, **kind)
     graphs = GraphBatch.from_pyg(batch)
     ones = np.ones(graphs.num_edges, np.float32)
-    found = return_probabilities(graphs.row_ptr, graphs.column, ones, graphs.symmetric, steps)
+    found = return_probabilities(
+        graphs.ptr, graphs.row_ptr, graphs.column, ones, graphs.symmetric, steps
+    )
     matrix = np.zeros((batch.num_nodes, batch.num_nodes))
     np.add.at(matrix, tuple(batch.edge_index.flip(0).numpy()), 1.0)
     matrix /= np.maximum(matrix.sum(1, keepdims=True), 1)
     powers = [np.linalg.matrix_power(matrix, k + 1).diagonal() for k in range(steps)]
-    np.testing.assert_allclose(found, np.stack(powers, 1), atol=1e-6)
+    expected = np.stack(powers, 1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    # Both ways, whichever a graph's density asks for.
+    total = np.diff(graphs.row_ptr).astype(float)  # every edge weighs one
+    dense, sparse = np.zeros((2, batch.num_nodes, steps), np.float32)
+    for first, last in pairwise(graphs.ptr):
+        rows = graphs.row_ptr, graphs.column, ones, total
+        powers_of_matrix(first, last, *rows, dense)
+        walks_from_nodes(first, last, *rows, graphs.symmetric, sparse)
+    np.testing.assert_allclose(dense, expected, atol=1e-6)
+    np.testing.assert_allclose(sparse, expected, atol=1e-6)
 
 
 def test_walks_follow_edge_weights() -> None:

@@ -142,5 +142,6 @@ RECIPES = {
         norm="batch",
         residual=True,
         layer_dropout=0.1,
+        walk=8,
     ),
 }

@@ -6,10 +6,12 @@ import numpy as np
 
 from graph_transplant.kernels.compiling import Floats, Ints, compiled
 
+DENSE = 8  # a matrix of n² entries pays from n² / 8 edges on
+
 
 @compiled
 def return_probabilities(
-    row_ptr: Ints, column: Ints, weight: Floats, symmetric: bool, steps: int
+    ptr: Ints, row_ptr: Ints, column: Ints, weight: Floats, symmetric: bool, steps: int
 ) -> Floats:
     """Probability that a walk from each node is back after 1, 2, … steps, ``[nodes, steps]``.
 
@@ -22,6 +24,45 @@ def return_probabilities(
     for v in range(nodes):
         for e in range(row_ptr[v], row_ptr[v + 1]):
             total[v] += weight[e]
+    for g in range(ptr.size - 1):
+        first, last = ptr[g], ptr[g + 1]
+        if (row_ptr[last] - row_ptr[first]) * DENSE > (last - first) ** 2:
+            powers_of_matrix(first, last, row_ptr, column, weight, total, found)
+        else:
+            walks_from_nodes(first, last, row_ptr, column, weight, total, symmetric, found)
+    return found
+
+
+@compiled
+def powers_of_matrix(
+    first: int, last: int, row_ptr: Ints, column: Ints, weight: Floats, total: Floats, found: Floats
+) -> None:
+    """Diagonals of the powers of the transition matrix, for one dense graph."""
+    step = np.zeros((last - first, last - first))
+    for v in range(first, last):
+        for e in range(row_ptr[v], row_ptr[v + 1]):
+            if total[v] > 0:
+                step[v - first, column[e] - first] += weight[e] / total[v]
+    power = step
+    for k in range(found.shape[1]):
+        if k:
+            power = power @ step
+        found[first:last, k] = np.diag(power)
+
+
+@compiled
+def walks_from_nodes(
+    first: int,
+    last: int,
+    row_ptr: Ints,
+    column: Ints,
+    weight: Floats,
+    total: Floats,
+    symmetric: bool,
+    found: Floats,
+) -> None:
+    """Follow the walks from every node of one sparse graph, a step at a time."""
+    steps, nodes = found.shape[1], last - first
     # Only the nodes that the walk can have reached are looked at.
     here, there = np.zeros(nodes), np.zeros(nodes)
     reached, following = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
@@ -34,9 +75,10 @@ def return_probabilities(
             count = 0
             for place in range(size):
                 v = reached[place]
-                share = here[v] / total[v] if total[v] > 0 else 0.0
-                for e in range(row_ptr[v], row_ptr[v + 1]):
-                    probability, u = share * weight[e], column[e]
+                whole = total[first + v]
+                share = here[v] / whole if whole > 0 else 0.0
+                for e in range(row_ptr[first + v], row_ptr[first + v + 1]):
+                    probability, u = share * weight[e], column[e] - first
                     if probability > 0:
                         if there[u] == 0.0:
                             following[count] = u
@@ -46,17 +88,16 @@ def return_probabilities(
                 odd = even = 0.0
                 for place in range(count):
                     u = following[place]
-                    back = there[u] * total[start] / total[u]
+                    back = there[u] * total[first + start] / total[first + u]
                     odd += here[u] * back
                     even += there[u] * back
-                found[start, 2 * step] = odd
+                found[first + start, 2 * step] = odd
                 if 2 * step + 1 < steps:
-                    found[start, 2 * step + 1] = even
+                    found[first + start, 2 * step + 1] = even
             else:
-                found[start, step] = there[start]
+                found[first + start, step] = there[start]
             for place in range(size):
                 here[reached[place]] = 0.0
             here, there, reached, following, size = there, here, following, reached, count
         for place in range(size):
             here[reached[place]] = 0.0
-    return found

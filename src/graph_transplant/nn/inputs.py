@@ -113,7 +113,7 @@ class WalkEncoder(nn.Linear):
             else weight.detach().cpu().to(torch.float32).numpy()
         )
         walks = return_probabilities(
-            batch.row_ptr, batch.column, weights, batch.symmetric, self.in_features
+            batch.ptr, batch.row_ptr, batch.column, weights, batch.symmetric, self.in_features
         )
         return super().forward(torch.from_numpy(walks).to(self.weight))
 

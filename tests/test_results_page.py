@@ -1,0 +1,60 @@
+"""The results page says what the records say."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+
+def test_tables_are_up_to_date() -> None:
+    import results_page
+
+    assert results_page.page(PAGE) == PAGE, "run: python benchmarks/results_page.py"
+
+
+def by_fold(data: str, method: str) -> dict[tuple[int, int], float]:
+    lines = (ROOT / "results" / "full" / data / "records.jsonl").read_text().splitlines()
+    trials = [json.loads(line) for line in lines]
+    return {
+        (trial["repeat"], trial["fold"]): trial["test"]["accuracy"]
+        for trial in trials
+        if trial["method"] == method
+    }
+
+
+@pytest.mark.parametrize("method", ["transplant-dp", "transplant-ep"])
+def test_a_claim_by_hand(method: str) -> None:
+    """Difference, interval and p-value of ENZYMES, computed from the lines of the records."""
+    row = re.search(rf"^\| accuracy, `{method}` \| ENZYMES \|(.*)\|$", PAGE, re.MULTILINE)
+    assert row is not None
+    _, measured, interval, p, folds, verdict = (cell.strip() for cell in row[1].split("|"))
+    one, two = by_fold("ENZYMES", method), by_fold("ENZYMES", "vanilla")
+    gaps = np.array([one[key] - two[key] for key in one.keys() & two.keys()])
+    # Nadeau and Bengio: of five folds three train and one tests.
+    error = gaps.std(ddof=1) * math.sqrt(1 / len(gaps) + 1 / 3)
+    t = stats.t(len(gaps) - 1)
+    reach = 100 * t.ppf(0.975) * error
+    centre = 100 * gaps.mean()
+    expected_p = 2 * t.sf(abs(gaps.mean()) / error)
+
+    def value(text: str) -> float:
+        return float(text.replace("−", "-"))
+
+    assert int(folds) == len(gaps)
+    assert value(measured) == pytest.approx(centre, abs=0.051)
+    low, high = interval.split(" to ")
+    assert (value(low), value(high)) == pytest.approx((centre - reach, centre + reach), abs=0.051)
+    if not p.startswith("<"):
+        assert value(p) == pytest.approx(expected_p, abs=0.00051)
+    assert verdict == ("**reproduced**" if expected_p < 0.05 else "**in sign**")
