@@ -7,6 +7,7 @@ import csv
 import io
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,7 @@ def write_inputs(folder: Path) -> None:
         for number in range(24):
             size, ring = 6 + number % 3, number % 2
             nodes = range(first, first + size)
-            pairs = [*zip(nodes, nodes[1:], strict=False), *([(nodes[-1], first)] * ring)]
+            pairs = [*pairwise(nodes), *([(nodes[-1], first)] * ring)]
             edges += [f"{a}, {b}\n{b}, {a}" for a, b in pairs]
             owners += [str(number + 1)] * size
             labels += [str(node % 2) for node in nodes]
