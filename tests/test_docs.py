@@ -21,6 +21,9 @@ from graph_transplant.classical import CLASSICAL
 from graph_transplant.cli import app, main
 from graph_transplant.models import TrainedModel, explain_rows
 
+# A deadline for hangs.
+pytestmark = pytest.mark.timeout(900)
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
