@@ -44,14 +44,14 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!graph_transplant).*")]
 
 
 def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
-    """Lead a reference to ``graph_transplant.graphs.GraphStore`` to the module that defines it."""
+    """Link a public name to the module that defines it; leave existing but undocumented names."""
     try:
         found = pkgutil.resolve_name(node.get("reftarget", ""))
     except (ImportError, AttributeError, ValueError):
         return None
     module, name = (getattr(found, key, None) for key in ("__module__", "__qualname__"))
     where = (env, node["refdoc"], app.builder, node["reftype"], f"{module}.{name}", node, content)
-    return env.get_domain("py").resolve_xref(*where)
+    return env.get_domain("py").resolve_xref(*where) or content
 
 
 def setup(app: Any) -> None:
