@@ -87,6 +87,7 @@ QUEUE = (
         f"{PROTOCOL} {ATTACK}",
     ),
     Run("ENZYMES-strong", "ENZYMES", "vanilla,transplant-dp,wl-svm", 3, STRONG),
+    Run("ENZYMES-classical", "ENZYMES", "forest,structure-blind,majority", 1, "--folds 5 --seed 0"),
     Run("BACE-strong", "molecules/bace.csv.gz", "forest,majority,vanilla,transplant-dp", 3, BACE),
     Run("NCI1-strong", "NCI1", "wl-svm,vanilla,transplant-dp", 3, STRONG),
     Run(

@@ -205,18 +205,20 @@ PARTS: dict[str, Callable[[], str]] = {
     "methods": lambda: methods_table(
         "COIL-DEL", "COIL-DEL-ties", "ENZYMES", "NCI1", "Mutagenicity"
     ),
-    "strong": lambda: methods_table("ENZYMES-strong", "NCI1-strong", "BACE-strong"),
+    "strong": lambda: methods_table(
+        "ENZYMES-strong", "ENZYMES-classical", "NCI1-strong", "BACE-strong"
+    ),
 }
 
 
 def page(text: str) -> str:
     """The page with its tables made anew."""
     for name, make in PARTS.items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if not pattern.search(text):
             raise SystemExit(f"{PAGE} has no place marked <!-- {name} --> … <!-- end -->")
         table = make()
-        text = pattern.sub(rf"\g<1>\n{table}\n\g<2>", text)
+        text = pattern.sub(rf"\g<1>\n{table}\n\n\g<2>", text)
     return text
 
 
