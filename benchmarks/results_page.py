@@ -229,7 +229,7 @@ def draw() -> None:
     mpl.rcParams.update({"svg.hashsalt": "results", "svg.fonttype": "none", "font.size": 9})
     rows = [(claim, measured(claim)[2]) for claim in claims() if claim.measure != "ece"]
     rows = [(claim, paired) for claim, paired in rows if word(claim, paired) != "not tested"]
-    figure = Figure(figsize=(7.2, 0.6 + 0.28 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(7.2, 0.9 + 0.3 * len(rows)), layout="constrained")
     axes = figure.subplots()
     for place, (claim, paired) in enumerate(reversed(rows)):
         centre, low, high = (100 * v for v in (paired.difference, paired.low, paired.high))
@@ -245,11 +245,14 @@ def draw() -> None:
         for claim, _ in reversed(rows)
     ]
     axes.set_yticks(range(len(rows)), names)
+    axes.margins(y=0.1)
     axes.axvline(0, color="#888888", linewidth=0.8)
     axes.set_xlabel("difference in points")
     axes.spines[["top", "right", "left"]].set_visible(False)
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    axes.legend(handles.values(), handles.keys(), frameon=False, loc="lower right")
+    figure.legend(
+        handles.values(), handles.keys(), frameon=False, loc="outside upper center", ncols=2
+    )
     figure.savefig(FIGURE, metadata={"Date": None})
 
 
