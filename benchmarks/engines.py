@@ -36,7 +36,8 @@ from rich.console import Console
 import graph_transplant as gt
 from graph_transplant.experiments.engines import run_trials
 from graph_transplant.experiments.progress import Reporter
-from graph_transplant.experiments.protocol import Record, Settings, Trial, all_trials
+from graph_transplant.experiments.protocol import Record, Trial, all_trials
+from graph_transplant.settings import Settings
 
 WANTED_RATIO = 0.6
 WANTED_SHARE = 0.02

@@ -26,7 +26,6 @@ from graph_transplant.experiments.progress import Tally
 from graph_transplant.experiments.protocol import (
     Condition,
     Record,
-    Settings,
     Trial,
     all_trials,
     check_conditions,
@@ -35,6 +34,7 @@ from graph_transplant.experiments.records import RecordStore, record_line
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.trial import run_trial, split_of, training_graphs, trial_seed
 from graph_transplant.graphs import GraphStore
+from graph_transplant.settings import Settings
 from made_up import FEW, NOISY, PLAIN, Counting, made_up, rows, timeless
 from strategies import rings_and_stars
 

@@ -21,10 +21,11 @@ from graph_transplant.classical import CLASSICAL, fit_predict, forest, structure
 from graph_transplant.cli import main
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import Settings, Trial
+from graph_transplant.experiments.protocol import Trial
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.trial import run_trial
 from graph_transplant.graphs import GraphStore
+from graph_transplant.settings import Settings
 from graph_transplant.tensorboard import write_record
 from made_up import Counting, timeless
 from strategies import generator, random_batch

@@ -28,11 +28,12 @@ from graph_transplant.experiments import trial as trial_module
 from graph_transplant.experiments.compare import compare
 from graph_transplant.experiments.engines import TrialError
 from graph_transplant.experiments.progress import Display, Plain
-from graph_transplant.experiments.protocol import Record, Settings, Trial
+from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.trial import run_trial, sampled_curve, split_of, trial_seed
+from graph_transplant.experiments.trial import run_trial, split_of, trial_seed
 from graph_transplant.graphs import GraphStore
+from graph_transplant.settings import Settings, sampled_curve
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 from made_up import Counting, timeless

@@ -15,17 +15,13 @@ from graph_transplant.augment import METHODS
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import trial
-from graph_transplant.experiments.checks import (
-    automatic_model,
-    metric_for,
-    unused_edge_features,
-)
 from graph_transplant.experiments.compare import candidates, compare
 from graph_transplant.experiments.engines import worker_store
-from graph_transplant.experiments.protocol import Record, Settings, Trial
+from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
 from graph_transplant.graphs import GraphStore
+from graph_transplant.settings import Settings, automatic_model, metric_for, unused_edge_features
 from graph_transplant.splits import prepare
 from graph_transplant.targets import TargetScale
 from made_up import Counting, rows

@@ -31,7 +31,8 @@ from graph_transplant.experiments.engines import (
     run_trials,
 )
 from graph_transplant.experiments.progress import Reporter
-from graph_transplant.experiments.protocol import Settings, Trial
+from graph_transplant.experiments.protocol import Trial
+from graph_transplant.settings import Settings
 from graph_transplant.training import EpochLog, FitResult
 from strategies import rings_and_stars
 
@@ -213,8 +214,6 @@ def main(folder: Path, ports: Sequence[str]) -> None:
     part("resumed", lambda: run_engine(kept, reporter=resumed))
     found["heard"] = [undisturbed.heard, stopped.heard, resumed.heard]
     part("other data", lambda: message_of(lambda: run_engine(folder, other=58)))
-    three = Settings(shards=3)
-    part("shards", lambda: message_of(lambda: run_engine(folder, settings=three)))
     part("failed", lambda: failing(folder, lambda: 1 / 0, where=1))
     part("gone", lambda: failing(folder, lambda: os._exit(9), where=1))
 
@@ -318,8 +317,6 @@ def test_a_process_that_fails_says_why_and_ends_the_others(two: Any) -> None:
     )
     for name in ("failed", "other data", "gone"):
         assert here[name].startswith("EndedElsewhereError: another process of the group has ended")
-    assert here["shards"].endswith("`shards` must be 2, the number of processes, got 3")
-    assert there["shards"].startswith("EndedElsewhereError: another process of the group has ended")
 
 
 def test_without_torchrun_the_way_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,17 +23,19 @@ from graph_transplant import training
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments import engines
 from graph_transplant.experiments.engines import (
-    Attempts,
+    Run,
     TrialError,
     failure_of,
+    run_again,
     run_trials,
     store_file,
     worker_store,
 )
-from graph_transplant.experiments.protocol import Record, Settings, Trial, all_trials
+from graph_transplant.experiments.protocol import Record, Trial, all_trials
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.trial import Job, checkpoint_of, run_trial, split_of
 from graph_transplant.graphs import GraphStore, Rows
+from graph_transplant.settings import Settings
 from graph_transplant.training import EpochLog
 from strategies import rings_and_stars
 from trials import Listening, lines
@@ -199,20 +202,19 @@ def test_a_trial_that_is_lost_with_every_worker_ends_the_comparison(
     assert not (tmp_path / ".graphs").exists()
 
 
-def test_a_trial_gets_two_more_attempts_of_its_own() -> None:
-    reporter = Listening()
-    attempts = Attempts(reporter)
+def test_a_trial_gets_two_more_attempts_of_its_own(tmp_path: Path) -> None:
+    reporter, lost = Listening(), Counter[Trial]()
+    job = Job(SETTINGS, "", "")
+    given = Run(tiny_store(), TRIALS, job, 1, tmp_path, lambda record: None, reporter, None)
     first, second = TRIALS[:2]
-    attempts.lost([first, second], "gone")
-    attempts.lost([second], "gone")
-    attempts.lost([first], "gone")
-    assert reporter.notes == [
+    for trials in ([first, second], [second], [first]):
+        run_again(lost, trials, "gone", given)
+    assert reporter.notes[:2] == [
         f"gone; running again: {first}; {second}",
         f"gone; running again: {second}",
-        f"gone; running again: {first}",
     ]
     with pytest.raises(TrialError, match=f"gone, at attempt 3 of 3 to run trial {second};"):
-        attempts.lost([second], "gone")
+        run_again(lost, [second], "gone", given)
 
 
 def memory_error() -> Exception:

@@ -21,8 +21,9 @@ from graph_transplant.experiments import engines
 from graph_transplant.experiments.compare import compare
 from graph_transplant.experiments.engines import TrialError, check_engine, failure_of, run_trials
 from graph_transplant.experiments.progress import Reporter
-from graph_transplant.experiments.protocol import Record, Settings, Trial, all_trials
+from graph_transplant.experiments.protocol import Record, Trial, all_trials
 from graph_transplant.experiments.trial import Job
+from graph_transplant.settings import Settings
 from graph_transplant.training import EpochLog
 from trials import Listening, lines
 

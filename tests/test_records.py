@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import NUMERICS, Record, Settings, Trial
+from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import RecordStore, record_line
 from graph_transplant.files import write_atomically
+from graph_transplant.settings import NUMERICS, Settings
 
 IDENTITY = {"data": "tiny", "fingerprint": "ab" * 32}
 SETTINGS = {"seed": 0, "folds": 3, "epochs": 5, "batch_size": 16, "learning_rate": 5e-4}

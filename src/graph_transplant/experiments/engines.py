@@ -32,13 +32,13 @@ from torch import distributed
 
 from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.experiments.examples import with_ids
 from graph_transplant.experiments.progress import Reporter
-from graph_transplant.experiments.protocol import Record, Settings, Trial
-from graph_transplant.experiments.trial import Job, Own, checkpoint_of, split_of
+from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.trial import Job, Own, checkpoint_of
 from graph_transplant.experiments.worker import set_up_worker
 from graph_transplant.graphs import GraphStore
 from graph_transplant.ranks import EndedElsewhereError
+from graph_transplant.settings import Settings
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 
@@ -94,29 +94,19 @@ def run_trials(
     """Run trials and hand over each record as soon as it is there.
 
     Every process uses one torch thread, so that records do not depend on the machine. A trial whose
-    worker was killed runs again from its checkpoint, twice at most.
-
-    ``finish`` is called in this process, in the order in which trials finish. ``scratch`` is for
-    checkpoints and for the file that workers read the data from. A Ray cluster uses all its
-    processors, whatever ``workers`` says. When a trial fails, the others are stopped.
+    worker was killed runs again from its checkpoint, twice at most; when a trial fails, the others
+    are stopped. ``scratch`` is for checkpoints and for the file that workers read the data from. A
+    Ray cluster uses all its processors, whatever ``workers`` says.
     """
     check_engine(engine, address)
     folder = (scratch / CHECKPOINTS).absolute()
     folder.mkdir(parents=True, exist_ok=True)
 
     def finished(record: Record) -> None:
-        trial = Trial.of_record(record)
-        if store.rows is not None and record.get("examples"):
-            # The files that workers read hold no ids.
-            split = split_of(store, trial, settings)
-            record = {**record, "examples": with_ids(record["examples"], store, split)}
         finish(record)
-        checkpoint_of(folder, trial).unlink(missing_ok=True)
+        checkpoint_of(folder, Trial.of_record(record)).unlink(missing_ok=True)
 
-    own = own or Own()
-    # Not for networks alone: rows go to a worker with every trial.
-    rows = store.rows if any(own.rival(trial.method) for trial in trials) else None
-    job = Job(settings, fingerprint, source, folder, own, rows)
+    job = Job(settings, fingerprint, source, folder, own or Own(), store.rows)
     try:
         ENGINES[engine].run(Run(store, trials, job, workers, scratch, finished, reporter, address))
     finally:
@@ -150,25 +140,17 @@ def failure_of(trial: Trial, problem: Exception) -> TrialError:
     return TrialError(f"trial {trial} failed: {text.splitlines()[0]}", details)
 
 
-class Attempts:
-    """Counts how often trials were lost with their worker."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._lost: Counter[Trial] = Counter()
-
-    def lost(self, trials: Iterable[Trial], cause: str) -> None:
-        """Report trials that run again; raise if one was lost too often."""
-        again = list(trials)
-        self._lost.update(again)
-        for trial in again:
-            if self._lost[trial] > RETRIES:
-                raise TrialError(
-                    f"{cause}, at attempt {self._lost[trial]} of {RETRIES + 1} to run trial "
-                    f"{trial}; most often memory ran out: fewer workers or smaller batches need "
-                    "less"
-                )
-        self._reporter.note(f"{cause}; running again: {'; '.join(map(str, again))}")
+def run_again(lost: Counter[Trial], trials: Iterable[Trial], cause: str, run: Run) -> None:
+    """Count and report trials that were lost with their worker; raise if one was too often."""
+    again = list(trials)
+    lost.update(again)
+    for trial in again:
+        if lost[trial] > RETRIES:
+            raise TrialError(
+                f"{cause}, at attempt {lost[trial]} of {RETRIES + 1} to run trial {trial}; most "
+                "often memory ran out: fewer workers or smaller batches need less"
+            )
+    run.reporter.note(f"{cause}; running again: {'; '.join(map(str, again))}")
 
 
 @contextmanager
@@ -181,16 +163,15 @@ def store_file(store: GraphStore, scratch: Path) -> Iterator[Path]:
     folder = scratch / GRAPHS
     path = folder / "graphs.safetensors"
     try:
-        if folder.exists():
-            shutil.rmtree(folder)
-        store.save(path)
-    except OSError as problem:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise GraphTransplantError(
-            f"cannot write {path}, which the workers read the data from: {problem.strerror}; the "
-            "records are intact"
-        ) from problem
-    try:
+        try:
+            if folder.exists():
+                shutil.rmtree(folder)
+            store.save(path)
+        except OSError as problem:
+            raise GraphTransplantError(
+                f"cannot write {path}, which the workers read the data from: {problem.strerror}; "
+                "the records are intact"
+            ) from problem
         yield path
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # Windows keeps files that a worker has mapped
@@ -239,7 +220,7 @@ def _run_local(run: Run) -> None:
         shutil.rmtree(run.scratch / GRAPHS, ignore_errors=True)  # of a killed comparison
         _run_here(run.store, run.trials, run.job, run.finish, run.reporter)
         return
-    attempts = Attempts(run.reporter)
+    lost: Counter[Trial] = Counter()
     left = dict.fromkeys(run.trials)
     with store_file(run.store, run.scratch) as path:
         while left:
@@ -248,7 +229,7 @@ def _run_local(run: Run) -> None:
                 _run_in_workers(path, left, running, run)
             except TerminatedWorkerError:
                 # joblib ends all workers when one is gone: the trials of the others are lost too.
-                attempts.lost(running, "a worker process was ended from outside")
+                run_again(lost, running, "a worker process was ended from outside", run)
             except BrokenProcessPool as problem:
                 raise TrialError(f"the worker processes cannot go on: {problem}") from problem
 
@@ -347,7 +328,7 @@ def _run_on_ray(run: Run) -> None:
         # In a tuple, Ray does not fetch it for every task: a worker does, once.
         data = (ray.put(np.memmap(path, dtype=np.uint8, mode="r")),)
         task = ray.remote(num_cpus=1, max_retries=0)(run_in_worker)
-        attempts = Attempts(run.reporter)
+        lost: Counter[Trial] = Counter()
         waiting = list(reversed(run.trials))
         running: dict[Any, Trial] = {}
         try:
@@ -370,7 +351,8 @@ def _run_on_ray(run: Run) -> None:
                         str(problem),
                     ) from problem
                 except ray.exceptions.RayError as problem:
-                    attempts.lost([trial], f"a worker on Ray was lost ({type(problem).__name__})")
+                    cause = f"a worker on Ray was lost ({type(problem).__name__})"
+                    run_again(lost, [trial], cause, run)
                     waiting.append(trial)
                     continue
                 if isinstance(outcome, TrialError):
@@ -439,11 +421,6 @@ def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
 
 def _run_on_ranks(run: Run) -> None:
     """Run trials on all ranks; called by the first, the others are in :func:`lead_or_serve`."""
-    size = group_size()
-    if run.job.settings.shards != size:
-        raise GraphTransplantError(
-            f"`shards` must be {size}, the number of processes, got {run.job.settings.shards}"
-        )
     _from_first((run.trials, run.job))
     _run_here(run.store, run.trials, _on_common_disk(run.job), run.finish, run.reporter)
 
@@ -487,8 +464,7 @@ def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> in
 def join_group() -> Iterator[int]:
     """Join the processes that ``torchrun`` has started; give the number of this one.
 
-    Each has one torch thread. When one leaves by an exception, the others get an
-    ``EndedElsewhereError`` as soon as they wait for it.
+    When one leaves by an exception, the others get an ``EndedElsewhereError`` when they wait.
     """
     variables = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     missing = [name for name in variables if not os.environ.get(name)]
@@ -530,10 +506,7 @@ def _group_errors() -> Iterator[None]:
         raise EndedElsewhereError(f"another process of the group has ended ({reason})") from problem
 
 
-Work = tuple[Sequence[Trial], Job]
-
-
-def _from_first(work: Work | None) -> Work | None:
+def _from_first(work: tuple[Sequence[Trial], Job] | None) -> Any:
     """Give every process what the first one passes; None ends the work."""
     box = [work]
     distributed.broadcast_object_list(box)

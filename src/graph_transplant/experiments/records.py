@@ -24,13 +24,13 @@ from graph_transplant.experiments.codec import from_record
 from graph_transplant.experiments.protocol import (
     Condition,
     Record,
-    Settings,
     Trial,
     check_conditions,
     metric_of,
 )
 from graph_transplant.files import try_lock
 from graph_transplant.metrics import METRICS
+from graph_transplant.settings import Settings
 
 # A number that is not finite is written as null.
 _MEASURED: Final = {"*": float | None}
