@@ -202,10 +202,9 @@ def test_a_trial_that_is_lost_with_every_worker_ends_the_comparison(
     assert not (tmp_path / ".graphs").exists()
 
 
-def test_a_trial_gets_two_more_attempts_of_its_own(tmp_path: Path) -> None:
+def test_a_trial_gets_two_more_attempts_of_its_own() -> None:
     reporter, lost = Listening(), Counter[Trial]()
-    job = Job(SETTINGS, "", "")
-    given = Run(tiny_store(), TRIALS, job, 1, tmp_path, lambda record: None, reporter, None)
+    given = Run(tiny_store(), TRIALS, Job(SETTINGS, "", ""), reporter=reporter)
     first, second = TRIALS[:2]
     for trials in ([first, second], [second], [first]):
         run_again(lost, trials, "gone", given)

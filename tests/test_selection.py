@@ -138,26 +138,17 @@ def test_stray_trials_of_other_candidates_change_no_choice(how: str) -> None:
     assert left_out(records, how) == []
     stray = [trial("a", 5, 0, 1.0, inner=inner) for inner in range(3)]
     assert chosen(select(records + stray, how)) == before
-    what = "all inner trials of " if how == "nested" else ""
-    assert left_out(records + stray, how) == [
-        f"gcs: a with 5 layers has {what}1 of 4 folds and takes no part in the selection."
-    ]
+    (told,) = left_out(records + stray, how)
+    assert told.startswith("gcs: a with 5 layers takes no part in the selection: fewer folds")
     *table, left = selection_table(records + stray, how)
     assert table == selection_table(records, how)
     assert (left.layers, left.validation, left.trials, left.chosen) == (5, None, 0, False)
     more = [*stray, trial("a:x=1", 1, 2, 1.0), trial("a", 6, 3, 1.0)]
     assert chosen(select(records + more, how)) == before
-    one, five, six = "a:x=1 with 1 layer", "a with 5 layers", "a with 6 layers"
-    expected = {
-        "validation": [f"gcs: {one}, {five} and {six} have 1 of 4 folds and take"],
-        "nested": [
-            f"gcs: {one} and {six} have all inner trials of 0 of 4 folds and take",
-            f"gcs: {five} has all inner trials of 1 of 4 folds and takes",
-        ],
-    }
-    assert left_out(records + more, how) == [
-        f"{start} no part in the selection." for start in expected[how]
-    ]
+    (told,) = left_out(records + more, how)
+    assert told.startswith(
+        "gcs: a:x=1 with 1 layer, a with 5 layers and a with 6 layers take no part"
+    )
 
 
 def test_an_incomplete_vote_is_told_with_the_folds_of_all_repeats() -> None:
@@ -175,10 +166,9 @@ def test_an_incomplete_vote_is_told_with_the_folds_of_all_repeats() -> None:
     # Of those that do take part none shares a fold.
     apart = [trial("a", layers, fold, 0.5) for layers, fold in ((3, 0), (3, 1), (4, 2), (4, 3))]
     first, second = left_out([*apart, trial("a", 5, 0, 0.5)], "validation")
-    assert first == "gcs: a with 5 layers has 1 of 4 folds and takes no part in the selection."
+    assert first.startswith("gcs: a with 5 layers takes no part in the selection")
     assert second == (
-        "a with gcs is left out: there is no fold that all of its 2 candidates that take part have "
-        "finished."
+        "a with gcs is left out: there is no fold that all of its 2 candidates have finished."
     )
 
 
@@ -286,7 +276,7 @@ def test_nested_leaves_out_a_fold_whose_inner_trials_are_not_all_there() -> None
     ]
     assert chosen(select(records, "nested")) == [(0, 0, 4, "a"), (0, 2, 4, "a")]
     assert left_out(records, "nested") == [
-        "a with gcs: 2 of 4 folds are left out, their inner trials are not all finished."
+        "a with gcs: 2 of 4 folds are left out, for lack of finished inner trials."
     ]
     assert left_out(grid(values), "nested") == []
     assert select([record for record in records if record["inner"] == 0], "nested") == []
@@ -322,9 +312,8 @@ def test_an_official_split_is_selected_by_validation_and_not_nested() -> None:
     ]
     assert chosen(select(records, "validation")) == [(repeat, 0, 4, "a") for repeat in range(3)]
     assert left_out(records, "validation") == []
-    assert left_out([*records, trial("a", 5, 0, 0.9, settings=settings)], "validation") == [
-        "gcs: a with 5 layers has 1 of 3 runs and takes no part in the selection."
-    ]
+    (told,) = left_out([*records, trial("a", 5, 0, 0.9, settings=settings)], "validation")
+    assert "fewer runs are finished" in told
     with pytest.raises(GraphTransplantError, match=r"'nested', which needs folds, .*'validation'"):
         select(records, "nested")
 

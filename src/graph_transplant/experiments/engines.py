@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,11 +69,11 @@ class Run:
     store: GraphStore
     trials: Sequence[Trial]
     job: Job
-    workers: int
-    scratch: Path
-    finish: Callable[[Record], None]
-    reporter: Reporter
-    address: str | None
+    finish: Callable[[Record], None] = lambda record: None
+    reporter: Reporter = Reporter()  # noqa: RUF009 - it has no state
+    workers: int = 1
+    scratch: Path = Path()
+    address: str | None = None
 
 
 def run_trials(
@@ -108,7 +108,7 @@ def run_trials(
 
     job = Job(settings, fingerprint, source, folder, own or Own(), store.rows)
     try:
-        ENGINES[engine].run(Run(store, trials, job, workers, scratch, finished, reporter, address))
+        ENGINES[engine](Run(store, trials, job, finished, reporter, workers, scratch, address))
     finally:
         with suppress(OSError):  # not empty: it holds what the next run goes on from
             folder.rmdir()
@@ -121,7 +121,10 @@ def check_engine(engine: str, address: str | None) -> None:
         raise GraphTransplantError(
             f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
         )
-    ENGINES[engine].check(address)
+    if engine == "ray":
+        _check_ray(address)
+    elif engine == "torchrun":
+        group_size()
 
 
 def failure_of(trial: Trial, problem: Exception) -> TrialError:
@@ -151,6 +154,9 @@ def run_again(lost: Counter[Trial], trials: Iterable[Trial], cause: str, run: Ru
                 "often memory ran out: fewer workers or smaller batches need less"
             )
     run.reporter.note(f"{cause}; running again: {'; '.join(map(str, again))}")
+
+
+# -------------------------------------------------------------------- workers
 
 
 @contextmanager
@@ -218,7 +224,7 @@ def run_in_worker(
 def _run_local(run: Run) -> None:
     if run.workers == 1:
         shutil.rmtree(run.scratch / GRAPHS, ignore_errors=True)  # of a killed comparison
-        _run_here(run.store, run.trials, run.job, run.finish, run.reporter)
+        _run_here(run)
         return
     lost: Counter[Trial] = Counter()
     left = dict.fromkeys(run.trials)
@@ -268,29 +274,24 @@ def _run_in_workers(
                 outcomes.close()
 
 
-def _run_here(
-    store: GraphStore,
-    trials: Sequence[Trial],
-    job: Job,
-    finish: Callable[[Record], None],
-    reporter: Reporter,
-) -> None:
+def _run_here(run: Run) -> None:
     """Run trials one after another; under torchrun, every rank runs this loop."""
+    job = run.job
 
     def tell(log: EpochLog) -> None:
-        reporter.epoch_finished(log.epoch, job.settings.epochs, log.validation_score)
+        run.reporter.epoch_finished(log.epoch, job.settings.epochs, log.validation_score)
 
     with _one_thread():
-        for trial in trials:
-            reporter.trial_started(trial)
+        for trial in run.trials:
+            run.reporter.trial_started(trial)
             try:
                 with _group_errors():
-                    record = job.run(store, trial, callbacks=(tell, *job.own.callbacks))
+                    record = job.run(run.store, trial, callbacks=(tell, *job.own.callbacks))
             except EndedElsewhereError:
                 raise
             except Exception as problem:
                 raise failure_of(trial, problem) from problem
-            finish(record)
+            run.finish(record)
 
 
 @contextmanager
@@ -303,6 +304,8 @@ def _one_thread() -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
 
+
+# -------------------------------------------------------------------- Ray
 
 _RAY_ENVIRONMENT = {
     # Usage statistics would go to the makers of Ray.
@@ -419,10 +422,13 @@ def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
+# -------------------------------------------------------------------- torchrun
+
+
 def _run_on_ranks(run: Run) -> None:
     """Run trials on all ranks; called by the first, the others are in :func:`lead_or_serve`."""
     _from_first((run.trials, run.job))
-    _run_here(run.store, run.trials, _on_common_disk(run.job), run.finish, run.reporter)
+    _run_here(replace(run, job=_on_common_disk(run.job)))
 
 
 def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> int:
@@ -442,19 +448,17 @@ def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> in
         store: GraphStore | None = None
         while (work := _from_first(None)) is not None:
             trials, job = work
-            if store is None:
-                store = prepare(
-                    load(),
-                    job.settings.split,
-                    group_duplicates=job.settings.group_duplicates,
-                )
+            settings = job.settings
+            store = store or prepare(
+                load(), settings.split, group_duplicates=settings.group_duplicates
+            )
             found = store.fingerprint()
             if found != job.fingerprint:
                 raise GraphTransplantError(
                     f"process {rank} has read other data than the first one: its fingerprint is "
                     f"{found[:12]}…, that of the first {job.fingerprint[:12]}…"
                 )
-            _run_here(store, trials, _on_common_disk(job), lambda record: None, Reporter())
+            _run_here(Run(store, trials, _on_common_disk(job)))
     finally:
         signal.signal(signal.SIGINT, before)
     return 0
@@ -520,16 +524,9 @@ def _on_common_disk(job: Job) -> Job:
     return job if bool(seen) else replace(job, checkpoints=None)
 
 
-class Engine(NamedTuple):
-    """A way to run trials: ``check(address)`` raises if it cannot be used here."""
-
-    run: Callable[[Run], None]
-    check: Callable[[str | None], object]
-
-
-ENGINES = {
-    "local": Engine(_run_local, lambda address: None),
-    "ray": Engine(_run_on_ray, _check_ray),
-    "torchrun": Engine(_run_on_ranks, lambda address: group_size()),
+ENGINES: dict[str, Callable[[Run], None]] = {
+    "local": _run_local,
+    "ray": _run_on_ray,
+    "torchrun": _run_on_ranks,
 }
 """Processes of this machine, a Ray cluster, or torchrun, whose processes share every trial."""

@@ -59,12 +59,7 @@ def paired_test(
 
     The variance of the mean is :math:`(\frac{1}{n} + \frac{n_\text{test}}{n_\text{train}}) s^2` in
     place of :math:`\frac{1}{n} s^2`, with :math:`n - 1` degrees of freedom. With
-    ``test_to_train=0`` it is the ordinary paired t-test.
-
-    Args:
-        differences: One per fold.
-        test_to_train: Number of test graphs per training graph.
-        level: Level of the confidence interval.
+    ``test_to_train=0``, graphs tested per graph trained on, it is the ordinary paired t-test.
 
     Example:
         >>> test = paired_test([0.01, 0.03, 0.02], test_to_train=1 / 3)
@@ -208,8 +203,7 @@ def friedman(scores: Sequence[Sequence[float]]) -> tuple[float, float] | None:
     :math:`(k - 1)(N - 1)` degrees of freedom; :math:`\chi^2` itself is too cautious. When all
     blocks rank the methods alike, :math:`F` is infinite and the p-value the chance of that.
 
-    Returns:
-        :math:`F` and its p-value, or ``None`` when all methods tie in every block.
+    It gives :math:`F` and its p-value, or ``None`` when all methods tie in every block.
     """
     ranks = _ranks(scores)
     blocks, methods = ranks.shape
