@@ -374,7 +374,7 @@ def _still_improving(records: Sequence[Record]) -> Iterator[str]:
     if 2 * late > len(trained):
         yield (
             f"In {late} of {len(trained)} trials the best checkpoint lies in the last tenth of the "
-            f"{trained[0]['settings']['epochs']} epochs allowed: more epochs may change the picture."
+            f"{trained[0]['settings']['epochs']} epochs allowed: more epochs may change that."
         )
 
 
