@@ -24,8 +24,6 @@ from graph_transplant.augment import (
     METHODS,
     Augmentation,
     CleanPass,
-    DropNodes,
-    Sequential,
     build_method,
 )
 from graph_transplant.errors import GraphTransplantError
@@ -199,27 +197,6 @@ def test_numbers_are_in_the_units_of_the_data(motifs: GraphStore) -> None:
         assert float(record["label"].split()[1]) == pytest.approx(mixed, abs=1.0)
 
 
-def test_labels_that_were_not_measured_do_not_count(motifs: GraphStore) -> None:
-    y = torch.zeros(90, 2)
-    y[:, 1] = math.nan
-    store = motifs.with_targets(y, task="multilabel", label_names=["p", "q"])
-    model, _ = ready("vanilla", store)
-    for record in made("vanilla", store):
-        number = int(record["graph"]) - 1
-        with evaluating(model):
-            p, q = model.run(parts(store)[1].batch([number])).logits.sigmoid()[0].tolist()
-        assert record["truth"] == "none of the labels"
-        assert record["correct"] == (p < 0.5)
-        assert record["confidence"] == pytest.approx((max(p, 1 - p) + max(q, 1 - q)) / 2, abs=5e-5)
-
-
-def test_what_was_mixed_from_changed_graphs_is_no_mixture_of_the_data(motifs: GraphStore) -> None:
-    model, _ = ready("vanilla", motifs)
-    both = Sequential(DropNodes(0.2), gt.GraphTransplant())
-    found = examples(model, [both], *parts(motifs), seed=0, saliency=0)
-    assert [one["kind"] for one in found] == ["virtual", "virtual"]
-
-
 def paths(counts: list[int]) -> GraphStore:
     listed = []
     for nodes in counts:
@@ -346,14 +323,6 @@ WRONG: list[tuple[str, str, Any, str]] = [
 def test_a_damaged_record_is_told(kind: str, field: str, value: Any, message: str) -> None:
     with pytest.raises(GraphTransplantError, match="an example in a record is damaged: " + message):
         read_example(sample(kind) | {field: value})
-
-
-def test_a_part_that_is_damaged_is_told() -> None:
-    for field, value in (("chosen", [1]), ("share", 2), ("id", None), ("edges", [[0, 9]])):
-        record = sample("mixture")
-        record["source"][field] = value
-        with pytest.raises(GraphTransplantError, match=f"field `.*{field}` must"):
-            read_example(record)
 
 
 JSON = st.recursive(

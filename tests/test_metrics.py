@@ -53,15 +53,6 @@ def test_calibration_error_is_that_of_torchmetrics(
     )
 
 
-def test_calibration_error_by_hand() -> None:
-    # Bins of 1/15: 0.61 and 0.66 share (0.6, 0.667], one right of two; 0.95 alone, right.
-    confidence = torch.tensor([0.61, 0.66, 0.95])
-    probabilities = torch.stack((confidence, 1 - confidence), dim=1)
-    labels = torch.tensor([0, 1, 0])
-    expected = (abs(0.61 + 0.66 - 1) + abs(0.95 - 1)) / 3
-    assert expected_calibration_error(probabilities, labels) == pytest.approx(expected, abs=1e-6)
-
-
 def adaptive_by_hand(probabilities: np.ndarray, labels: np.ndarray, bins: int) -> float:
     """Graph by graph: every graph counts those below it and those beside it."""
     confidence, predicted = probabilities.max(1), probabilities.argmax(1)
@@ -101,24 +92,6 @@ def test_adaptive_calibration_error_by_brute_force(
     order = torch.randperm(graphs, generator=torch.Generator().manual_seed(seed))
     shuffled = adaptive_calibration_error(probabilities[order], labels[order], bins)
     assert shuffled == pytest.approx(found, abs=1e-12)
-
-
-def test_adaptive_calibration_error_of_few_and_equal_confidences() -> None:
-    def of(confidence: list[float], right: list[bool], bins: int = 15) -> float:
-        p = torch.tensor(confidence, dtype=torch.double)
-        wrong = ~torch.tensor(right)
-        return adaptive_calibration_error(torch.stack((p, 1 - p), 1), wrong.long(), bins)
-
-    assert of([0.8], [True]) == pytest.approx(0.2)
-    # Fewer graphs than bins: each by itself, so that gaps of opposite sign do not cancel.
-    assert of([0.6, 0.7, 0.9], [True, False, True]) == pytest.approx((0.4 + 0.7 + 0.1) / 3)
-    # All the same: one bin, whatever the order.
-    assert of([0.75] * 4, [True, True, True, False]) == pytest.approx(0.0)
-    assert of([0.75] * 4, [False, True, True, True]) == pytest.approx(0.0)
-    # Two bins, but the three ties stay together in the upper one: ranks 1 to 3 of 0 to 3.
-    assert of([0.6, 0.8, 0.8, 0.8], [True, True, False, False], 2) == pytest.approx(
-        (0.4 + abs(2.4 - 1)) / 4
-    )
 
 
 def test_one_class_is_certain() -> None:
@@ -235,12 +208,6 @@ def test_label_metrics(seed: int, graphs: int, labels: int, missing: float) -> N
     )
 
 
-def test_loss_of_a_sure_label_is_finite() -> None:
-    figures = measure(torch.tensor([[200.0], [-200.0]]), torch.tensor([[0.0], [0.0]]), "multilabel")
-    assert figures["nll"] == pytest.approx(100.0)
-    assert figures["ece"] == pytest.approx(0.5)
-
-
 @pytest.mark.parametrize("missing", [0.0, 0.4])
 def test_regression_metrics(missing: float) -> None:
     generator = torch.Generator().manual_seed(1)
@@ -294,12 +261,6 @@ def test_nothing_to_measure_is_no_number() -> None:
     empty = torch.full((3, 2), NOTHING)
     for task in ("multilabel", "regression"):
         assert all(math.isnan(value) for value in measure(torch.zeros(3, 2), empty, task).values())
-
-
-def test_without_graphs_nothing_is_calibrated_perfectly() -> None:
-    none = torch.zeros(0, 3), torch.zeros(0, dtype=torch.long)
-    assert math.isnan(expected_calibration_error(*none))
-    assert math.isnan(adaptive_calibration_error(*none))
 
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])

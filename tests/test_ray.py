@@ -25,7 +25,7 @@ from graph_transplant.experiments.protocol import Record, Trial, all_trials
 from graph_transplant.experiments.trial import Job
 from graph_transplant.settings import Settings
 from graph_transplant.training import EpochLog
-from trials import Listening, lines
+from made_up import Counting, timeless
 
 pytestmark = [
     pytest.mark.cluster,
@@ -68,7 +68,7 @@ def run(scratch: Path, *, trials: Sequence[Trial] = TRIALS, **options: Any) -> l
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """The records of all trials, run one after another in this process."""
-    return lines(run(tmp_path_factory.mktemp("here"), workers=1, engine="local"))
+    return timeless(run(tmp_path_factory.mktemp("here"), workers=1, engine="local"))
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_a_cluster_that_loses_a_node_ends_with_the_records_of_the_local_engine(
         return real(data, trial, *rest)
 
     monkeypatch.setattr(engines, "run_in_worker", node_killed_once)
-    reporter = Listening()
+    reporter = Counting()
     out = tmp_path / "cluster"
     on_ray = compare(
         few_graphs(),
@@ -166,7 +166,7 @@ def test_a_cluster_that_loses_a_node_ends_with_the_records_of_the_local_engine(
     )
     assert flag.exists()
     assert len(on_ray.records) == (out / "records.jsonl").read_bytes().count(b"\n") == 12
-    assert lines(on_ray.records) == lines(local.records)
+    assert timeless(on_ray.records) == timeless(local.records)
     lost = [text for text in reporter.notes if text.startswith("a worker on Ray was lost (")]
     assert any(str(CULPRIT) in text for text in lost)
 
@@ -175,7 +175,7 @@ def test_a_cluster_with_a_node_just_lost_can_be_used(
     tmp_path: Path, cluster: Any, expected: list[bytes]
 ) -> None:
     # The lost node of the test before is listed until Ray has missed it for some time.
-    assert lines(run(tmp_path, address=cluster.address)) == expected
+    assert timeless(run(tmp_path, address=cluster.address)) == expected
 
 
 def test_a_private_ray_gives_the_same_records_in_any_order_with_a_worker_killed(
@@ -199,12 +199,12 @@ def test_a_private_ray_gives_the_same_records_in_any_order_with_a_worker_killed(
 
     # Defined in this function, it travels to the workers as code.
     monkeypatch.setattr(engines, "run_in_worker", killed_once)
-    reporter = Listening()
+    reporter = Counting()
     (tmp_path / "out").mkdir()
     shuffled = random.Random(0).sample(TRIALS, len(TRIALS))
     records = run(tmp_path / "out", trials=shuffled, reporter=reporter)
     assert epochs.read_text() == "1 2 2 ", "it goes on from its checkpoint"
-    assert lines(records) == expected
+    assert timeless(records) == expected
     (note,) = reporter.notes
     assert note == f"a worker on Ray was lost (WorkerCrashedError); running again: {CULPRIT}"
     assert list((tmp_path / "out").iterdir()) == []

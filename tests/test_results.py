@@ -139,22 +139,6 @@ def test_a_fold_without_a_score_is_not_paired_and_is_told() -> None:
     ]
 
 
-def test_r2_may_be_below_zero() -> None:
-    low = [-0.5, -0.3, -0.4, -0.2, -0.6]
-    lost = [record | {"test": {"r2": None}} for record in judged_by("r2", "b", low)]
-    worse = judged_by("r2", "a", [value - 0.2 for value in low])
-    results = Results([*judged_by("r2", "vanilla", low), *worse, *lost])
-    assert [row.method for row in rows(results.records)] == ["vanilla", "a", "b"]
-    assert results.notes == [
-        "The test score is not finite in: "
-        + "; ".join(f"b, gcs with 3 layers, repeat 0, fold {fold}" for fold in range(5))
-        + "."
-    ], "a loss that numbers do not have is not called lost"
-    plain = table(results)[0]
-    assert float(plain["r2_mean"]) == pytest.approx(-0.4)
-    assert plain["accuracy_mean"] == plain["ece_mean"] == plain["nll_mean"] == ""
-
-
 @pytest.mark.parametrize("split", ["official", "scaffold"])
 def test_runs_of_one_split_are_tested_as_independent_runs(split: str) -> None:
     records = official("vanilla", PLAIN, split) + official("a", BETTER, split)
@@ -169,17 +153,6 @@ def test_runs_of_one_split_are_tested_as_independent_runs(split: str) -> None:
     assert sentence(records).endswith(f"5 runs of one {split} split).")
     with pytest.raises(GraphTransplantError, match=f"but these are trials of one {split} split"):
         rows(records, "nested")
-
-
-def test_times_are_the_processors_when_all_trials_of_a_group_have_them() -> None:
-    plain = made_up("vanilla", PLAIN, cost={"fit_seconds": 0.5})
-    other = made_up("a", BETTER, cost={"fit_seconds": 1.5})
-    assert [row.seconds_mean for row in rows(plain + other)] == [1.5, 0.5]
-    # One trial without: durations of 2, 3, 4, 5 and 6 seconds for this group, and for it alone.
-    del other[3]["cost"]
-    elsewhere = made_up("vanilla", PLAIN, model="gin", cost={"fit_seconds": 0.25})
-    found = [(row.model, row.seconds_mean) for row in rows(plain + other + elsewhere)]
-    assert found == [("gcs", 4.0), ("gcs", 4.0), ("gin", 0.25)]
 
 
 def test_csv_has_empty_cells_for_what_is_not_defined() -> None:
@@ -413,15 +386,6 @@ def test_verdict_without_a_clear_difference_gives_the_plausible_range() -> None:
     assert many.startswith("No method differs significantly from vanilla on toy: the largest")
 
 
-def test_verdict_says_when_only_the_correction_speaks_against_a_difference() -> None:
-    plain, clearer = made_up("vanilla", PLAIN), with_gains("a", 0.05, 0.08, 0.05, 0.1, 0.04)
-    assert "a beats vanilla" in sentence(plain, clearer)
-    text = sentence(plain, clearer, *(made_up(name, UNSURE) for name in "bcde"))
-    assert "No method differs significantly" in text
-    assert "which taken alone would be significant (p = 0.0" in text
-    assert "but not as the largest of 5" in text
-
-
 @pytest.mark.parametrize(
     ("records", "expected", "clause"),
     [
@@ -487,21 +451,6 @@ def test_words_name_the_condition() -> None:
     assert "gcs" not in results.verdict, "one model needs no naming, in however many conditions"
 
 
-def test_the_line_names_models_only_where_there_are_several() -> None:
-    plain, better, unsure = made_up("vanilla", PLAIN), made_up("a", BETTER), made_up("a", UNSURE)
-    records = on("x", plain, better) + on("x", plain, unsure, model="gin", layers=4)
-    records += on("y", plain, unsure)
-    assert Results(records).verdict == (
-        "a beats vanilla on x (gcs-3) by 10.4 points, p < 0.001; "
-        "a does not help significantly on x (gin-4) and y"
-    )
-    assert "on x (gcs) by 10.4 points" in Results(records, "validation").verdict
-    assert Results(plain + made_up("a", WORSE)).verdict == (
-        "no method helps on toy, a is worse by 10.4 points, p < 0.001"
-    )
-    assert Results([]).verdict == ""
-
-
 # -------------------------------------------------------------------- notes
 
 
@@ -533,15 +482,6 @@ def test_notes_name_worse_calibration_than_the_reference() -> None:
     assert Results(made_up("vanilla", PLAIN) + off, reference="a").notes == []
     both = notes(made_up("vanilla", PLAIN), off, made_up("vanilla", PLAIN, model="gin"))
     assert both[0].startswith("GCS, 3 layers: Calibration gets worse with a")
-
-
-def test_notes_name_saliency_that_is_no_better_than_random() -> None:
-    useful = {"deletion": 0.4, "deletion_random": 0.5, "insertion": 0.6, "insertion_random": 0.5}
-    useless = dict.fromkeys(useful, 0.5)
-    (note,) = notes(
-        made_up("vanilla", PLAIN, saliency=useful), made_up("a", BETTER, saliency=useless)
-    )
-    assert note.startswith("The saliency that training reads is no better than random for a: ")
 
 
 def test_notes_name_scores_near_the_majority() -> None:
@@ -587,20 +527,6 @@ def test_methods_are_practically_equal_when_the_whole_interval_is_within_a_point
         assert verdict.kind == "none"
     with pytest.raises(GraphTransplantError, match=r"`equal_within` must be a share in \[0, 1\)"):
         Results([], equal_within=1.5)
-
-
-def test_equal_methods_are_named_beside_what_cannot_be_told() -> None:
-    alike = with_gains("a", *ALIKE)
-    both = [*made_up("vanilla", PLAIN), *alike, *with_gains("b", *ALIKE)]
-    assert verdicts(both)[0].headline == "All methods are practically equal to vanilla on toy"
-    text = sentence(made_up("vanilla", PLAIN), alike, made_up("c", UNSURE))
-    assert "the largest difference, that of c, is +2.0 points" in text
-    assert text.endswith("; a is practically equal to vanilla.")
-    found = on("x", both) + on("y", both)
-    line = "All methods are practically equal to vanilla (2 data sets)"
-    assert headline(Results(found).verdicts, "vanilla") == line
-    pairs = Results(both).pairs.set_index(["first", "second"])["finding"]
-    assert set(pairs) == {"equal", ""}, "a and b do not differ at all"
 
 
 # -------------------------------------------------------------------- classical rivals

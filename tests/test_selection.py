@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,13 +15,10 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Condition, Record
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import (
-    SELECTIONS,
     left_out,
-    method_key,
     select,
     selection_table,
 )
-from graph_transplant.methods import METHODS, parse_method, search_space
 from made_up import made_up
 
 FOLDS = 4
@@ -172,11 +168,6 @@ def test_an_incomplete_vote_is_told_with_the_folds_of_all_repeats() -> None:
     )
 
 
-def test_inner_trials_alone_are_no_finished_fold() -> None:
-    records = [*candidate("a", 3, [0.5, 0.5]), trial("a", 3, 2, 0.9, inner=1)]
-    assert chosen(select(records, "validation")) == [(0, 0, 3, "a"), (0, 1, 3, "a")]
-
-
 def test_a_fold_without_a_validation_score_has_no_say() -> None:
     first = [trial("a", 3, 0, 0.5), trial("a", 3, 1, 0.9)]
     second = [trial("a", 4, 0, 0.6), trial("a", 4, 1, None)]
@@ -199,23 +190,6 @@ def test_ties_go_to_fewer_layers_then_the_shorter_name_then_the_alphabet(
     for order in (candidates, candidates[::-1]):
         records = grid({(name, layers): values for layers, name in order})
         assert {item[2:] for item in chosen(select(records, how))} == {expected}
-
-
-def test_a_rounding_error_does_not_break_a_tie() -> None:
-    # Both means are 1/9, but as floats the second is larger in the last digit.
-    first, second = ([count / 30 for count in counts] for counts in ((1, 2, 7), (1, 3, 6)))
-    assert math.fsum(first) / 3 < math.fsum(second) / 3
-    records = candidate("a", 3, first) + candidate("a", 4, second)
-    assert {item[2] for item in chosen(select(records, "validation"))} == {3}
-
-
-def test_the_metric_of_the_records_decides() -> None:
-    records = candidate("a", 3, [0.9] * 4) + candidate("a", 4, [0.1] * 4)
-    assert {item[2] for item in chosen(select(records, "validation"))} == {3}
-    for record in records:
-        record["settings"] = {"folds": FOLDS, "metric": "auroc"}
-        record["validation"]["auroc"] = record["layers"] / 10
-    assert {item[2] for item in chosen(select(records, "validation"))} == {4}
 
 
 def grid(values: Mapping[tuple[str, int], np.ndarray]) -> list[Record]:
@@ -316,18 +290,3 @@ def test_an_official_split_is_selected_by_validation_and_not_nested() -> None:
     assert "fewer runs are finished" in told
     with pytest.raises(GraphTransplantError, match=r"'nested', which needs folds, .*'validation'"):
         select(records, "nested")
-
-
-def test_an_unknown_way_lists_those_there_are() -> None:
-    assert SELECTIONS == ("none", "validation", "nested")
-    message = "`select` must be one of none, validation, nested; got 'nest'"
-    for call in (select, selection_table, left_out):
-        with pytest.raises(GraphTransplantError, match=message):
-            call([], "nest")
-    assert select([], "nested") == []
-
-
-def test_the_key_of_a_method_is_what_parsing_gives() -> None:
-    for method in METHODS:
-        for name in search_space(method):
-            assert method_key(name) == parse_method(name)[0]

@@ -40,9 +40,6 @@ def one_split(settings: Mapping[str, Any]) -> bool:
 class Condition(NamedTuple):
     """Training conditions shared by all methods.
 
-    ``label_noise`` is the share of wrong training labels, in [0, 1); ``train_fraction`` the share
-    of the training graphs that are used, in (0, 1].
-
     Example:
         >>> Condition(label_noise=0.2).words
         'with 20 % of the training labels wrong'
@@ -50,8 +47,8 @@ class Condition(NamedTuple):
         'noise 20 %, size 10 %'
     """
 
-    label_noise: float = 0.0
-    train_fraction: float = 1.0
+    label_noise: float = 0.0  # share of wrong training labels, in [0, 1)
+    train_fraction: float = 1.0  # share of the training graphs that are used, in (0, 1]
 
     @staticmethod
     def of(record: Mapping[str, Any]) -> Condition:
@@ -89,12 +86,7 @@ class Condition(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value != default[name]}
 
     def sentence(self, text: str) -> str:
-        """Put the condition before a sentence or a headline.
-
-        Example:
-            >>> Condition(train_fraction=0.1).sentence("No method helps")
-            'On 10 % of the training graphs, no method helps'
-        """
+        """Put the condition before a sentence or a headline."""
         words = self.words
         if not words:
             return text

@@ -68,11 +68,6 @@ class Group(NamedTuple):
         return Condition(self.label_noise, self.train_fraction)
 
     @property
-    def place(self) -> tuple[str, Condition]:
-        """Data set and condition."""
-        return self.data, self.condition
-
-    @property
     def network(self) -> str:
         """Model and layers in short, as ``gcs-3``; empty for methods without a network."""
         if not self.model:
@@ -164,7 +159,8 @@ class Results:
         for record in self.chosen:
             parts.setdefault(group_of(record), []).append(record)
         for group in [g for g in parts if all(is_classical(r["method"]) for r in parts[g])]:
-            beside = [g for g in parts if g.model and g.place == group.place]
+            place = group._replace(model=None, layers=None)
+            beside = [g for g in parts if g.model and g._replace(model=None, layers=None) == place]
             for other in beside:
                 parts[other] = parts[other] + parts[group]
             if beside:
@@ -223,20 +219,10 @@ class Results:
     def _tested(self, part: Results, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
         """Test pairs of methods, with Holm's correction over all of them."""
         tests = [paired(part, one, two) for one, two in pairs]
+        corrected = holm([test.p_value for test in tests])
         return [
-            {
-                "difference": test.difference,
-                "ci_low": test.low,
-                "ci_high": test.high,
-                "p_value": test.p_value,
-                "p_holm": p_holm,
-                "effect": test.effect,
-                "pairs": test.pairs,
-                "detectable": test.detectable,
-                "pairs_needed": test.needed,
-                "finding": finding(test, p_holm, self.equal_within),
-            }
-            for test, p_holm in zip(tests, holm([test.p_value for test in tests]), strict=True)
+            {**test._asdict(), "p_holm": p, "finding": finding(test, p, self.equal_within)}
+            for test, p in zip(tests, corrected, strict=True)
         ]
 
     def _rivals(self, part: Results) -> list[dict[str, Any]]:
@@ -448,8 +434,8 @@ def _summarised(group: Group, part: Results) -> Iterator[dict[str, Any]]:
             "trials": len(own),
             "score_mean": mean.difference,
             "score_std": pd.Series(scores).std() if len(scores) > 1 else None,
-            "score_low": mean.low,
-            "score_high": mean.high,
+            "score_low": mean.ci_low,
+            "score_high": mean.ci_high,
             "pairs": 0,
             "finding": "",
             **tests.get(name, {}),

@@ -43,9 +43,9 @@ def is_classical(method: str) -> bool:
 
 def finding(test: Paired, p_holm: float | None, equal_within: float) -> str:
     """What a test says: better, worse, equal or unclear; empty where nothing was tested."""
-    if test.difference is None or test.low is None or test.high is None or p_holm is None:
+    if test.difference is None or test.ci_low is None or test.ci_high is None or p_holm is None:
         return ""
-    if -equal_within <= test.low and test.high <= equal_within:
+    if -equal_within <= test.ci_low and test.ci_high <= equal_within:
         return "equal"
     if p_holm < SIGNIFICANT:
         return "better" if test.difference > 0 else "worse"
@@ -314,24 +314,25 @@ def headline(found: Mapping[Group, Verdict], reference: str) -> str:
     found = {group: one for group, one in found.items() if one.compared} or dict(found)
     if len(found) == 1:
         return next(iter(found.values())).headline
-    names = list(dict.fromkeys(group.data for group in found))
-    on = f" on {names[0]}" if len(names) == 1 else ""
-    conditions = len({group.condition for group in found})
-    networks = len({group.network for group in found})
-    parts = [count(len(names), "data set")] if len(names) > 1 else []
-    parts += [count(networks, "model")] if networks > 1 else []
-    parts += [count(conditions, "condition")] if conditions > 1 else []
+    data, networks, conditions = (
+        {group.data for group in found},
+        {group.network for group in found},
+        {group.condition for group in found},
+    )
+    counts = {"data set": len(data), "model": len(networks), "condition": len(conditions)}
+    parts = [count(number, what) for what, number in counts.items() if number > 1]
+    on = f" on {data.pop()}" if len(data) == 1 else ""
     over = f"({', '.join(parts)})"
     rivals = [one.winner for one in found.values() if one.winner and is_classical(one.winner)]
-    names = list(dict.fromkeys(CLASSICAL[method_key(name)].words for name in rivals))
-    lost = f"; {listed(names)} beat every network in {len(rivals)} of {len(found)}" if names else ""
-    lost = lost.replace(" beat ", " beats ") if len(names) == 1 else lost
-    better = [one for one in found.values() if one.kind == "better"]
+    who = list(dict.fromkeys(CLASSICAL[method_key(name)].words for name in rivals))
+    verb = "beats" if len(who) == 1 else "beat"
+    lost = f"; {listed(who)} {verb} every network in {len(rivals)} of {len(found)}" if who else ""
+    better = [one.best for one in found.values() if one.kind == "better" and one.best]
     if better:
-        who = listed(list(dict.fromkeys(one.best for one in better if one.best)))
-        verb = "beats" if len({one.best for one in better}) == 1 else "beat"
+        who = list(dict.fromkeys(better))
+        verb = "beats" if len(who) == 1 else "beat"
         where = "everywhere" if len(better) == len(found) else f"in {len(better)} of {len(found)}"
-        return f"{who} {verb} {reference}{on} {where} {over}{lost}"
+        return f"{listed(who)} {verb} {reference}{on} {where} {over}{lost}"
     kinds = {one.kind for one in found.values()}
     if "worse" in kinds:
         return f"No method beats {reference}{on} {over}{lost}"
