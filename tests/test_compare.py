@@ -153,7 +153,7 @@ compare(GraphStore.load(sys.argv[1]), out=sys.argv[2], repeats=2, workers=2, rep
 """
     command = [sys.executable, "-c", code, str(data), str(out)]
     # Its workers hold the pipe until they end, which they do by themselves.
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=300)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=900)
     assert done.returncode == -signal.SIGKILL
     workers = [int(child) for child in done.stdout.split()]
     assert len(workers) >= 2

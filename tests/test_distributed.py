@@ -25,6 +25,7 @@ from graph_transplant import training
 from graph_transplant.augment import Augmentation, VirtualEmbeddings, build_method
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.engines import (
+    Run,
     check_engine,
     join_group,
     lead_or_serve,
@@ -32,6 +33,7 @@ from graph_transplant.experiments.engines import (
 )
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Trial
+from graph_transplant.experiments.trial import Job
 from graph_transplant.settings import Settings
 from graph_transplant.training import EpochLog, FitResult
 from strategies import rings_and_stars
@@ -40,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[1]
 METHODS = ("vanilla", "transplant-dp", "transplant-ep", "m-evolve", "g-mixup")
 
 # Seconds after which one of the two processes shows where it is, and ends.
-LIMIT = 300
+LIMIT = 900
 
 pytestmark = pytest.mark.cluster
 
@@ -146,18 +148,9 @@ def run_engine(
     def lead() -> int:
         store = shapes()
         for trial in trials:  # work may be sent several times
-            run_trials(
-                store,
-                [trial],
-                settings,
-                fingerprint=store.fingerprint(),
-                source="shapes",
-                workers=1,
-                scratch=folder,
-                finish=records.append,
-                reporter=reporter or Reporter(),
-                engine="torchrun",
-            )
+            job = Job(settings, store.fingerprint(), "shapes")
+            heard = reporter or Reporter()
+            run_trials(Run(store, [trial], job, records.append, heard, scratch=folder), "torchrun")
         return 0
 
     with join_group():

@@ -19,8 +19,13 @@ from graph_transplant import training
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import engines
 from graph_transplant.experiments.compare import compare
-from graph_transplant.experiments.engines import TrialError, check_engine, failure_of, run_trials
-from graph_transplant.experiments.progress import Reporter
+from graph_transplant.experiments.engines import (
+    Run,
+    TrialError,
+    check_engine,
+    failure_of,
+    run_trials,
+)
 from graph_transplant.experiments.protocol import Record, Trial, all_trials
 from graph_transplant.experiments.trial import Job
 from graph_transplant.settings import Settings
@@ -32,7 +37,7 @@ pytestmark = [
     # Ray leaves sockets and log files of its processes to the collector of garbage.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
 ]
 
 SETTINGS = Settings(folds=3, epochs=2, batch_size=16, hidden=16)
@@ -51,17 +56,9 @@ def few_graphs() -> gt.GraphStore:
 def run(scratch: Path, *, trials: Sequence[Trial] = TRIALS, **options: Any) -> list[Record]:
     records: list[Record] = []
     store = few_graphs()
-    options = {"workers": 2, "engine": "ray", "reporter": Reporter(), **options}
-    run_trials(
-        store,
-        trials,
-        SETTINGS,
-        fingerprint=store.fingerprint(),
-        source="motifs",
-        scratch=scratch,
-        finish=records.append,
-        **options,
-    )
+    job, engine = Job(SETTINGS, store.fingerprint(), "motifs"), options.pop("engine", "ray")
+    options = {"workers": 2, **options}
+    run_trials(Run(store, trials, job, records.append, scratch=scratch, **options), engine)
     return records
 
 
@@ -95,7 +92,7 @@ def cluster(head: Any) -> Any:
     """The cluster with two nodes of one processor each."""
     for _ in range(2):
         head.add_node(num_cpus=1, num_gpus=0)
-    head.wait_for_nodes(timeout=120)
+    head.wait_for_nodes(timeout=600)
     return head
 
 

@@ -21,7 +21,13 @@ from graph_transplant.classical import refusal as rival_refusal
 from graph_transplant.datasets import load
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.checks import check_protocol, check_training
-from graph_transplant.experiments.engines import CHECKPOINTS, check_engine, group_size, run_trials
+from graph_transplant.experiments.engines import (
+    CHECKPOINTS,
+    Run,
+    check_engine,
+    group_size,
+    run_trials,
+)
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import (
     Condition,
@@ -33,7 +39,7 @@ from graph_transplant.experiments.protocol import (
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import SELECTIONS
-from graph_transplant.experiments.trial import Own
+from graph_transplant.experiments.trial import Job, Own
 from graph_transplant.experiments.verdict import EQUAL_WITHIN
 from graph_transplant.files import write_atomically
 from graph_transplant.graphs import GraphStore
@@ -254,59 +260,49 @@ def compare(
     place = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
     with place as folder:
         records = _run(
-            store, wanted, settings, Path(folder), fresh, reporter, workers,
-            engine=engine, address=address, source=source or store.name, own=own,
-        )  # fmt: skip
+            Run(
+                store,
+                wanted,
+                Job(settings, store.fingerprint(), source or store.name, own=own),
+                reporter=reporter,
+                workers=workers,
+                scratch=Path(folder),
+                address=address,
+            ),
+            engine,
+            fresh,
+        )
     results = replace(results, records=records)
     if results.directory is not None:
         write_atomically(results.directory / "summary.csv", results.to_csv())
     return results
 
 
-def _run(
-    store: GraphStore,
-    wanted: Sequence[Trial],
-    settings: Settings,
-    directory: Path,
-    fresh: bool,
-    reporter: Reporter,
-    workers: int,
-    **running: Any,
-) -> list[Record]:
+def _run(run: Run, engine: str, fresh: bool) -> list[Record]:
     """Run the trials that have no record yet; return all records of the directory."""
-    fingerprint = store.fingerprint()
-    identity = {"data": store.name, "fingerprint": fingerprint}
-    shared = settings.as_record(__version__)
+    directory, reporter, job = run.scratch, run.reporter, run.job
+    identity = {"data": run.store.name, "fingerprint": job.fingerprint}
+    shared = job.settings.as_record(__version__)
     with RecordStore(directory).writing(identity, shared, fresh=fresh) as writer:
         if fresh:
             shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         if writer.notice:
             reporter.note(writer.notice)
         there = {Trial.of_record(record) for record in writer.records}
-        missing = [trial for trial in wanted if trial not in there]
-        if len(missing) < len(wanted):
-            reporter.note(
-                f"{len(wanted) - len(missing)} of {len(wanted)} trials are in {directory} already"
-            )
+        missing = [trial for trial in run.trials if trial not in there]
+        if len(missing) < len(run.trials):
+            done = len(run.trials) - len(missing)
+            reporter.note(f"{done} of {len(run.trials)} trials are in {directory} already")
         if missing:
 
             def finish(record: Record) -> None:
                 writer.append(record)
                 reporter.trial_finished(record)
 
-            reporter.start(trials=missing, finished=writer.records, workers=workers)
+            reporter.start(trials=missing, finished=writer.records, workers=run.workers)
+            workers = min(run.workers, len(missing))
             try:
-                run_trials(
-                    store,
-                    missing,
-                    settings,
-                    fingerprint=fingerprint,
-                    workers=min(workers, len(missing)),
-                    scratch=directory,
-                    finish=finish,
-                    reporter=reporter,
-                    **running,
-                )
+                run_trials(replace(run, trials=missing, finish=finish, workers=workers), engine)
             finally:
                 reporter.stop()
         # A comparison that was killed may have left some of finished trials.

@@ -34,15 +34,14 @@ from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Record, Trial
-from graph_transplant.experiments.trial import Job, Own, checkpoint_of
+from graph_transplant.experiments.trial import Job, checkpoint_of
 from graph_transplant.experiments.worker import set_up_worker
 from graph_transplant.graphs import GraphStore
 from graph_transplant.ranks import EndedElsewhereError
-from graph_transplant.settings import Settings
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 
-__all__ = ["ENGINES", "TrialError", "join_group", "lead_or_serve", "run_trials"]
+__all__ = ["ENGINES", "Run", "TrialError", "join_group", "lead_or_serve", "run_trials"]
 
 CHECKPOINTS = "checkpoints"
 """Folder, within that of a comparison, for the states of running trials."""
@@ -64,7 +63,11 @@ class TrialError(RuntimeError):
 
 @dataclass(frozen=True)
 class Run:
-    """Trials to run, and where their records go."""
+    """Trials to run, and where their records go.
+
+    ``scratch`` is for checkpoints and for the file that workers read the data from. A Ray cluster,
+    which ``address`` may name, uses all its processors, whatever ``workers`` says.
+    """
 
     store: GraphStore
     trials: Sequence[Trial]
@@ -76,39 +79,24 @@ class Run:
     address: str | None = None
 
 
-def run_trials(
-    store: GraphStore,
-    trials: Sequence[Trial],
-    settings: Settings,
-    *,
-    fingerprint: str,
-    source: str,
-    workers: int,
-    scratch: Path,
-    finish: Callable[[Record], None],
-    reporter: Reporter,
-    engine: str = "local",
-    address: str | None = None,
-    own: Own | None = None,
-) -> None:
+def run_trials(run: Run, engine: str = "local") -> None:
     """Run trials and hand over each record as soon as it is there.
 
     Every process uses one torch thread, so that records do not depend on the machine. A trial whose
     worker was killed runs again from its checkpoint, twice at most; when a trial fails, the others
-    are stopped. ``scratch`` is for checkpoints and for the file that workers read the data from. A
-    Ray cluster uses all its processors, whatever ``workers`` says.
+    are stopped.
     """
-    check_engine(engine, address)
-    folder = (scratch / CHECKPOINTS).absolute()
+    check_engine(engine, run.address)
+    folder = (run.scratch / CHECKPOINTS).absolute()
     folder.mkdir(parents=True, exist_ok=True)
 
     def finished(record: Record) -> None:
-        finish(record)
+        run.finish(record)
         checkpoint_of(folder, Trial.of_record(record)).unlink(missing_ok=True)
 
-    job = Job(settings, fingerprint, source, folder, own or Own(), store.rows)
+    job = replace(run.job, checkpoints=folder, rows=run.store.rows)
     try:
-        ENGINES[engine](Run(store, trials, job, finished, reporter, workers, scratch, address))
+        ENGINES[engine](replace(run, job=job, finish=finished))
     finally:
         with suppress(OSError):  # not empty: it holds what the next run goes on from
             folder.rmdir()

@@ -130,18 +130,11 @@ def _verdict(
         clause = more.pop("clause", f"{headline[0].lower()}{headline[1:]}")
         return Verdict("open", headline, text, clause, **more), [*details]
 
-    if len(rows) == 1:
-        return open_(
-            f"{name} reaches {reached} on {data}",
-            f"{name} reaches a mean {metric} of {reached} on {data} over {trials}",
-            "there is no other method to compare it with",
-            clause=f"{name} is alone on {data}",
-            compared=False,
-        )
-    if reference not in [row["method"] for row in rows]:
-        headline = f"{name} has the highest {metric} on {data}"
-        text = f"{name} has the highest mean {metric} on {data}, {reached} over {trials}"
-        detail = f"without {reference} among the methods no difference is tested"
+    if len(rows) == 1 or reference not in [row["method"] for row in rows]:
+        most = f"{name} has the highest {metric} on {data}"
+        headline = f"{name} reaches {reached} on {data}" if len(rows) == 1 else most
+        text = f"{name} reaches a mean {metric} of {reached} on {data} over {trials}"
+        detail = f"without {reference} and another method no difference is tested"
         return open_(headline, text, detail, clause=headline, compared=False)
     compared = [row for row in rows if row["difference"] is not None]
     if not compared:
