@@ -54,17 +54,11 @@ CLASSICAL: dict[str, Rival] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rival says about the graphs that it was not fitted to.
-
-    Attributes:
-        validation: Logits, or values in the units of the data, float ``[graphs, outputs]``.
-        test: The same of the test graphs.
-        parameters: What was chosen on the validation graphs.
-    """
+    """Logits, or values in the units of the data, float ``[graphs, outputs]``."""
 
     validation: Tensor
     test: Tensor
-    parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)  # chosen on the validation graphs
 
 
 def fit_predict(
@@ -79,14 +73,8 @@ def fit_predict(
 ) -> Outcome:
     """Fit a rival to training graphs, choose on validation graphs, predict these and test graphs.
 
-    Args:
-        name: A key of :data:`CLASSICAL`.
-        train: Training graphs.
-        validation: Graphs that its parameters are chosen on, by ``metric``.
-        test: Graphs to predict; their targets are not looked at.
-        metric: A metric that decides for the task.
-        balance: Weigh training graphs so that all classes count the same.
-        seed: Determines all randomness.
+    ``name`` is a key of :data:`CLASSICAL`, ``metric`` one that decides for the task; ``balance``
+    weighs training graphs so that all classes count the same.
 
     Example:
         >>> import graph_transplant as gt
