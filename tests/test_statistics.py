@@ -61,7 +61,7 @@ def test_without_correction_it_is_the_paired_t_test(differences: list[float]) ->
     theirs = stats.ttest_rel(differences, np.zeros(len(differences)))
     interval = theirs.confidence_interval(0.95)
     assert ours.p_value == pytest.approx(theirs.pvalue, rel=1e-7, abs=1e-12)
-    assert (ours.low, ours.high) == pytest.approx((interval.low, interval.high), abs=1e-9)
+    assert (ours.ci_low, ours.ci_high) == pytest.approx((interval.low, interval.high), abs=1e-9)
 
 
 @pytest.mark.parametrize("differences", [[0.1], [0.1] * 7, [0.0, 0.0, 0.0], [0.3 - 0.1, 0.2]])
