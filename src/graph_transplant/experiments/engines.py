@@ -399,7 +399,7 @@ def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
         }
     try:
         ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as problem:
+    except Exception as problem:  # Ray raises plain ones, too
         where = "on this machine" if address is None else f"at {address}"
         raise GraphTransplantError(
             f"cannot use Ray {where}: {str(problem).strip().splitlines()[0]}"
