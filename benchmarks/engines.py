@@ -34,9 +34,10 @@ from typing import Any
 from rich.console import Console
 
 import graph_transplant as gt
-from graph_transplant.experiments.engines import run_trials
-from graph_transplant.experiments.progress import Reporter
-from graph_transplant.experiments.protocol import Record, Settings, Trial, all_trials
+from graph_transplant.experiments.engines import Run, run_trials
+from graph_transplant.experiments.protocol import Record, Trial, all_trials
+from graph_transplant.experiments.trial import Job
+from graph_transplant.settings import Settings
 
 WANTED_RATIO = 0.6
 WANTED_SHARE = 0.02
@@ -52,17 +53,8 @@ def timed(
     fingerprint = store.fingerprint()
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
-        run_trials(
-            store,
-            trials,
-            settings,
-            fingerprint=fingerprint,
-            source=store.name,
-            workers=workers,
-            scratch=Path(scratch),
-            finish=records.append,
-            reporter=Reporter(),
-        )
+        job = Job(settings, fingerprint, store.name)
+        run_trials(Run(store, trials, job, records.append, workers=workers, scratch=Path(scratch)))
     return time.perf_counter() - start, records
 
 

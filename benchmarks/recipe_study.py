@@ -25,10 +25,10 @@ import torch
 
 import graph_transplant as gt
 from graph_transplant.augment import build_method
-from graph_transplant.experiments.checks import automatic_model, metric_for
-from graph_transplant.experiments.protocol import Settings, Trial
+from graph_transplant.experiments.protocol import Trial
 from graph_transplant.experiments.trial import split_of, trial_seed
 from graph_transplant.recipes import RECIPES, Recipe
+from graph_transplant.settings import Settings, automatic_model, metric_for
 
 OUT = Path(__file__).parent.parent / "results" / "recipe" / "study.jsonl"
 LAST = 0.1  # share of the epochs, at the end, over which validation scores are averaged

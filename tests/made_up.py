@@ -95,15 +95,23 @@ def timeless(records: Sequence[Record]) -> list[bytes]:
 
 
 class Counting(Reporter):
-    """Remembers which trials ran and what was told."""
+    """Remembers the events it receives."""
 
     def __init__(self) -> None:
+        self.started: list[Trial] = []
         self.ran: list[Trial] = []
         self.notes: list[str] = []
+        self.epochs: list[str] = []
         self.stopped = 0
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+    def trial_started(self, trial: Trial) -> None:
+        self.started.append(trial)
+
+    def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
+        self.epochs.append(f"{epoch}/{epochs}")
 
     def trial_finished(self, record: Record) -> None:
         self.ran.append(Trial.of_record(record))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from graph_transplant.experiments.protocol import Record
-from graph_transplant.experiments.shown import Mixture, Part, Structure
 from graph_transplant.models.explanation import Explanation, ModelView
+from graph_transplant.shown import Mixture, Part, Structure
 
 GOLDEN = Path(__file__).parent / "golden" / "records"
 

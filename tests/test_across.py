@@ -100,17 +100,6 @@ def test_everything_by_hand() -> None:
     )
 
 
-def test_a_method_that_is_worse_everywhere() -> None:
-    found = one({"vanilla": GOOD, "bad": PLAIN})
-    assert "bad is worse than vanilla on 8 of 8 data sets (Wilcoxon's test, p = 0.0078)." in (
-        found.sentence
-    )
-    (bad,) = found.wilcoxon
-    assert (bad.wins, bad.losses) == (0, 8)
-    assert bad.difference < 0
-    assert found.cliques == ()
-
-
 def test_nothing_clear() -> None:
     found = one({"vanilla": PLAIN, "mixed": MIXED})
     assert found.ranks == (1.5, 1.5)
@@ -150,12 +139,6 @@ def test_few_data_sets_can_hardly_show_anything(count: int, smallest: str) -> No
     assert good.p_value == 2 / 2**count
 
 
-def test_six_data_sets_can() -> None:
-    found = one({"vanilla": PLAIN[:6], "good": GOOD[:6]})
-    assert "good beats vanilla on 6 of 6 data sets (Wilcoxon's test, p = 0.031)." in found.sentence
-    assert "hint" not in found.sentence
-
-
 def test_only_methods_that_every_data_set_has_finished_are_ranked() -> None:
     scores = {"vanilla": PLAIN, "a": GOOD, "b": MIXED, "c": [*GOOD[:-1], None], "d": MIXED}
     every = results(scores, counts={(3, "a"): 1, (5, "a"): 4, (4, "d"): 0})
@@ -172,12 +155,6 @@ def test_only_methods_that_every_data_set_has_finished_are_ranked() -> None:
     assert (found.methods, found.left_out) == (("a", "vanilla"), ())
 
 
-def test_when_too_few_methods_are_finished_the_error_names_the_others() -> None:
-    message = r"2 methods in common, got vanilla; a is not finished on data-01 \(1 of 5 trials\)$"
-    with pytest.raises(GraphTransplantError, match=message):
-        across(results({"vanilla": PLAIN[:2], "a": GOOD[:2]}, counts={(1, "a"): 1}))
-
-
 def test_trials_with_wrong_labels_are_not_ranked() -> None:
     plain = results({"vanilla": PLAIN, "a": GOOD})
     noisy = [
@@ -189,14 +166,8 @@ def test_trials_with_wrong_labels_are_not_ranked() -> None:
     assert found.sentence == (
         without.sentence + " 8 rows with wrong labels or fewer training graphs are not ranked."
     )
-    with pytest.raises(GraphTransplantError, match="all have wrong labels or fewer training"):
+    with pytest.raises(GraphTransplantError, match=r"no finished trials to rank: .*label noise 0"):
         across(noisy)
-
-
-def test_without_the_baseline_ranks_alone_are_told() -> None:
-    found = one({"a": GOOD, "b": PLAIN})
-    assert found.wilcoxon == ()
-    assert found.sentence.endswith("Without vanilla among the methods no gain is tested.")
 
 
 def test_methods_that_tie_everywhere() -> None:
@@ -247,7 +218,7 @@ def test_methods_without_a_network_are_ranked_beside_every_model() -> None:
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ([], "no finished trials to rank: .*'nested' needs all inner trials"),
+        ([], "no finished trials to rank: .*'nested' all inner trials"),
         (
             trials("x", "vanilla", 0.5) + trials("y", "vanilla", 0.5, "gin"),
             "at least 2 data sets with the same model, got gcs on x; gin on y",
@@ -258,19 +229,13 @@ def test_methods_without_a_network_are_ranked_beside_every_model() -> None:
         ),
         (
             trials("x", "vanilla", 0.5) + trials("x", "vanilla", 0.5, layers=4),
-            r"vanilla with gcs on x has rows of several numbers of layers \(3 and 4\)",
+            r"vanilla with gcs on x is given twice \(layers: 3 and 4\)",
         ),
     ],
 )
 def test_what_cannot_be_compared_is_named(records: list[Record], message: str) -> None:
     with pytest.raises(GraphTransplantError, match=message):
         across([Results(records)])
-
-
-def test_a_data_set_is_given_once() -> None:
-    one_set = Results(trials("x", "vanilla", 0.5))
-    with pytest.raises(GraphTransplantError, match="vanilla with gcs on x is given twice"):
-        across([one_set, one_set])
 
 
 @given(st.integers(0, 10_000), st.integers(2, 7), st.integers(2, 12))

@@ -21,12 +21,10 @@ from graph_transplant.classical import CLASSICAL, fit_predict, forest, structure
 from graph_transplant.cli import main
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import Settings, Trial
 from graph_transplant.experiments.records import RecordStore
-from graph_transplant.experiments.trial import run_trial
 from graph_transplant.graphs import GraphStore
 from graph_transplant.tensorboard import write_record
-from made_up import Counting, timeless
+from made_up import Counting
 from strategies import generator, random_batch
 
 NAMES = sorted(CLASSICAL)
@@ -288,26 +286,6 @@ def test_rivals_run_once_per_fold_and_are_resumed(tmp_path: Path) -> None:
     assert "wl-svm" in page
 
 
-def test_a_trial_follows_from_its_seed() -> None:
-    store = motifs()
-    trial = Trial("forest", "", 0, repeat=0, fold=1)
-    one, two = (
-        run_trial(store, trial, Settings(folds=3), fingerprint="1f", source="motifs")
-        for _ in range(2)
-    )
-    assert timeless([one]) == timeless([two])
-    assert Trial.of_record(one) == trial
-
-
-def test_selection_takes_rivals_as_they_are(tmp_path: Path) -> None:
-    results = gt.compare(
-        motifs(), methods=["vanilla", "forest", "majority"], layers=[1, 2], folds=3, epochs=1,
-        select="validation", out=tmp_path,
-    )  # fmt: skip
-    assert Counter(results.frame["method"]) == {"vanilla": 3, "forest": 3, "majority": 3}
-    assert results.report().exists()
-
-
 def table(path: Path) -> Path:
     lines = [f"{text},{number % 2}" for number, text in enumerate(SMILES * 3)]
     path.write_text("smiles,active\n" + "\n".join(lines) + "\n")
@@ -349,9 +327,3 @@ def test_what_cannot_be_served_is_said_before_anything_runs(tmp_path: Path) -> N
     with pytest.raises(GraphTransplantError, match="majority"):
         gt.compare(motifs(), methods=["majorty"])
     assert not (tmp_path / "out").exists()
-
-
-def test_a_rival_goes_by_a_name_of_ones_own() -> None:
-    results = gt.compare(motifs(), methods={"baseline": "majority"}, folds=3)
-    assert results.frame["method"].tolist() == ["baseline"] * 3
-    assert results.frame["accuracy"].mean() == pytest.approx(1 / 6, abs=0.01)

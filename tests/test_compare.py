@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 from rich.console import Console
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv, global_mean_pool
@@ -28,11 +27,12 @@ from graph_transplant.experiments import trial as trial_module
 from graph_transplant.experiments.compare import compare
 from graph_transplant.experiments.engines import TrialError
 from graph_transplant.experiments.progress import Display, Plain
-from graph_transplant.experiments.protocol import Record, Settings, Trial
+from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.trial import run_trial, sampled_curve, split_of, trial_seed
+from graph_transplant.experiments.trial import run_trial, split_of, trial_seed
 from graph_transplant.graphs import GraphStore
+from graph_transplant.settings import Settings, sampled_curve
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 from made_up import Counting, timeless
@@ -87,12 +87,6 @@ def test_methods_share_the_seed_of_a_fold_and_nothing_else_shares_one(
     others = [replace(trial, model="gin"), replace(trial, layers=4), replace(trial, fold=1)]
     assert trial_seed(trial, 0) not in {trial_seed(other, 0) for other in others}
     assert trial_seed(trial, 0) != trial_seed(trial, 1)
-
-
-def test_files_are_written_and_no_others(undisturbed: Results) -> None:
-    names = {path.name for path in undisturbed.directory.iterdir()}
-    assert names == {"records.jsonl", "summary.csv", ".lock"}
-    assert (undisturbed.directory / "summary.csv").read_text() == undisturbed.to_csv()
 
 
 def test_the_same_call_again_runs_nothing(undisturbed: Results) -> None:
@@ -159,7 +153,7 @@ compare(GraphStore.load(sys.argv[1]), out=sys.argv[2], repeats=2, workers=2, rep
 """
     command = [sys.executable, "-c", code, str(data), str(out)]
     # Its workers hold the pipe until they end, which they do by themselves.
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=300)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=900)
     assert done.returncode == -signal.SIGKILL
     workers = [int(child) for child in done.stdout.split()]
     assert len(workers) >= 2
@@ -173,30 +167,6 @@ compare(GraphStore.load(sys.argv[1]), out=sys.argv[2], repeats=2, workers=2, rep
     assert not any(alive(worker) for worker in workers)
 
 
-def test_a_torn_line_is_reported_and_its_trial_runs_again(
-    tmp_path: Path, undisturbed: Results
-) -> None:
-    lines = (undisturbed.directory / "records.jsonl").read_bytes().splitlines(keepends=True)
-    (tmp_path / "records.jsonl").write_bytes(b"".join(lines[:11]) + lines[11][:200])
-    reporter = Counting()
-    repaired = run(tmp_path, repeats=2, reporter=reporter)
-    assert len(reporter.ran) == 1
-    assert "cut short" in reporter.notes[0]
-    assert (tmp_path / "records.torn").read_bytes() == lines[11][:200] + b"\n"
-    assert timeless(repaired.records) == timeless(undisturbed.records)
-
-
-def test_another_comparison_in_the_directory_is_refused(undisturbed: Results) -> None:
-    before = (undisturbed.directory / "records.jsonl").read_bytes()
-    with pytest.raises(GraphTransplantError, match="`epochs` is 3 there and 4 here"):
-        run(undisturbed.directory, epochs=4)
-    with pytest.raises(GraphTransplantError, match="`ties` is first there and loss here"):
-        run(undisturbed.directory, ties="loss")
-    with pytest.raises(GraphTransplantError, match="the data's fingerprint is"):
-        run(undisturbed.directory, store=tiny_store().subset(torch.arange(20)))
-    assert (undisturbed.directory / "records.jsonl").read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -207,13 +177,9 @@ def test_another_comparison_in_the_directory_is_refused(undisturbed: Results) ->
         ({"methods": {"mine": "vanila"}}, "did you mean 'vanilla'"),
         ({"model": {"mine": "gcs"}}, "'mine' must be a function that makes a model"),
         ({"layers": [3, 0]}, "`layers` must be at least 1, got 3, 0"),
-        ({"repeats": 0}, "`repeats` must be at least 1, got 0"),
         ({"workers": 0}, "`workers` must be at least 1, got 0"),
-        ({"epochs": 0}, "`epochs` must be at least 1, got 0"),
-        ({"batch_size": -1}, "`batch_size` must be at least 1, got -1"),
         ({"folds": 2}, "`folds` must be at least 3, got 2"),
         ({"folds": 13}, "class 0 has only 12 graphs, class 1 has only 12 graphs"),
-        ({"seed": -1}, "`seed` must be at least 0, got -1"),
     ],
 )
 def test_bad_arguments_are_named_before_anything_is_written(
@@ -246,16 +212,6 @@ def test_a_failing_trial_is_named_and_finished_ones_are_kept(
     assert reporter.stopped == 1
     assert len(RecordStore(tmp_path).read()) == 2
     assert timeless(run(tmp_path, repeats=2).records) == timeless(undisturbed.records)
-
-
-def test_the_number_of_torch_threads_is_put_back(tmp_path: Path) -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        run(tmp_path, methods=["vanilla"], epochs=1)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -384,12 +340,6 @@ def test_without_a_directory_nothing_is_kept(
         found.report()
 
 
-def test_a_list_of_pyg_graphs_is_data(tmp_path: Path) -> None:
-    graphs = tiny_store().to_pyg()
-    found = run(None, store=graphs, methods="vanilla", epochs=1)
-    assert found.frame["test_graphs"].tolist() == [8, 8, 8]
-
-
 # Progress -------------------------------------------------------------------------------------
 
 
@@ -435,13 +385,13 @@ def test_the_live_display_shows_trials_epochs_and_means(undisturbed: Results) ->
 
 
 def test_measuring_is_no_part_of_the_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = trial_module.measurements
+    real = trial_module.saliency_quality
 
     def slow(*given: Any, **named: Any) -> Record:
         time.sleep(0.4)
         return real(*given, **named)
 
-    monkeypatch.setattr(trial_module, "measurements", slow)
+    monkeypatch.setattr(trial_module, "saliency_quality", slow)
     begin = time.perf_counter()
     record = trial_module.run_trial(
         tiny_store(),

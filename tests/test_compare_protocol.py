@@ -1,4 +1,4 @@
-"""Resultss by other rules: selection, nested folds, other metrics, official splits, attacks."""
+"""Comparisons by other rules: selection, nested folds, other metrics, official splits, attacks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,11 @@ from graph_transplant.augment import METHODS
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import trial
-from graph_transplant.experiments.checks import (
-    automatic_model,
-    metric_for,
-    unused_edge_features,
-)
 from graph_transplant.experiments.compare import candidates, compare
-from graph_transplant.experiments.engines import worker_store
-from graph_transplant.experiments.protocol import Record, Settings, Trial
-from graph_transplant.experiments.records import RecordStore
+from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.results import Results
 from graph_transplant.graphs import GraphStore
+from graph_transplant.settings import Settings, automatic_model, metric_for, unused_edge_features
 from graph_transplant.splits import prepare
 from graph_transplant.targets import TargetScale
 from made_up import Counting, rows
@@ -117,22 +111,6 @@ def test_candidates_are_the_search_space_of_what_is_named_without_parameters() -
     assert (found["drop-nodes"], found["mask-nodes"]) == (True, False)
 
 
-def test_a_rare_class_is_judged_by_auroc(tmp_path: Path) -> None:
-    y = torch.zeros(30, dtype=torch.long)
-    y[::6] = 1  # five of thirty
-    store = rings(y)
-    assert metric_for(store) == "auroc"
-    results = run(tmp_path, store)
-    for record in results.records:
-        assert record["settings"]["metric"] == "auroc"
-        # The recorded validation value is that of the checkpoint with the highest AUROC.
-        best = max(point["validation_score"] for point in record["curve"])
-        assert record["validation"]["auroc"] == pytest.approx(best)
-    assert results.frame["score"].equals(results.frame["auroc"])
-    with pytest.raises(GraphTransplantError, match="`metric` is auroc there and accuracy here"):
-        run(tmp_path, store, metric="accuracy")
-
-
 def several_labels() -> GraphStore:
     generator = torch.Generator().manual_seed(0)
     y = (torch.rand(30, 3, generator=generator) < 0.5).float()
@@ -147,19 +125,6 @@ def test_several_labels_with_gaps_are_compared_by_mean_auroc() -> None:
     assert set(results.methods) == set(methods)
     assert results.metric == "auroc"
     assert results.frame["score"].between(0, 1).all()
-
-
-def test_labels_with_gaps_may_be_balanced_and_paired_with_rare_ones(tmp_path: Path) -> None:
-    methods = ["vanilla", "transplant-ep:pairing=minority"]
-    settings = {"metric": "average_precision", "balance": True}
-    results = run(tmp_path, several_labels(), methods=methods, **settings)
-    assert set(results.methods) == set(methods)
-    assert results.frame["score"].equals(results.frame["average_precision"])
-    for record in results.records:
-        best = max(point["validation_score"] for point in record["curve"])
-        assert record["validation"]["average_precision"] == pytest.approx(best)
-    with pytest.raises(GraphTransplantError, match="`balance` is True there and False here"):
-        run(tmp_path, several_labels(), methods=methods, metric="average_precision")
 
 
 def numbers() -> GraphStore:
@@ -228,18 +193,6 @@ def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) ->
         run(tmp_path / "other", store, split="scaffold", select="nested")
 
 
-def test_workers_find_the_split_by_scaffold_in_their_file(tmp_path: Path) -> None:
-    store, settings = prepare(molecules(), "scaffold"), Settings(split="scaffold")
-    store.save(tmp_path / "store.safetensors")
-    again = worker_store(tmp_path / "store.safetensors", store.fingerprint())
-    here, there = (
-        trial.split_of(each, Trial("vanilla", "gcs", 3, 0, 0), settings) for each in (store, again)
-    )
-    for part in ("train", "validation", "test"):
-        assert torch.equal(getattr(here, part), getattr(there, part))
-    assert len(here.test) == 3
-
-
 def with_edge_features() -> GraphStore:
     store = rings()
     return GraphStore(
@@ -283,8 +236,6 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
             "`metric` must be auroc or average_precision for rings, whose graphs have several",
         ),
         (many, {"metric": "auroc"}, "`metric` auroc needs two classes, but rings has 3"),
-        (many, {"metric": "average_precision"}, "average_precision needs two classes, but rings"),
-        (many, {"metric": "r2"}, "must be accuracy, auroc or average_precision for rings, whose"),
         (values, {"metric": "auroc"}, "`metric` must be r2 for rings, whose targets are numbers"),
         (values, {"balance": True}, "`balance` needs classes or labels, but the targets of rings"),
         (values, {"attack": [0.2]}, "`attack` needs one class per graph"),
@@ -305,13 +256,9 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
             {"split": "official", "metric": "average_precision"},
             "is not defined on the 5 test graphs of the official .*: none is of the second class",
         ),
-        (several_labels(), {"attack": [0.2]}, "`attack` needs one class per graph"),
         (many, {"split": "official"}, "rings comes without a split of its own"),
         (many, {"select": "best"}, "`select` must be one of none, validation, nested"),
         (many, {"engine": "cloud"}, "`engine` must be one of local, ray, torchrun"),
-        (many, {"scale": "huge"}, "`scale` must be one of auto, small, medium, large"),
-        (many, {"readout": "min"}, "`readout` must be one of mean, sum, max"),
-        (many, {"attack": [0.0]}, r"`attack` must be shares in \(0, 1\], got 0.0"),
     ):
         with pytest.raises(GraphTransplantError, match=message):
             run(tmp_path, store, **arguments)
@@ -363,27 +310,6 @@ def test_a_metric_that_some_fold_does_not_define_is_refused_before_anything_runs
     assert len(test[~test.isnan()].unique()) == 1
 
 
-def test_every_repeat_is_looked_at_before_anything_runs(tmp_path: Path) -> None:
-    # Folds are stratified by the first number, always the same here; the second differs in
-    # three graphs. A seed is searched of which the first repeat puts one of them into each fold,
-    # and the second does not.
-    y = torch.zeros(30, 2)
-    y[::10, 1] = 7.5
-    store = rings(y, task="regression")
-
-    def spread(seed: int, repeat: int) -> bool:
-        settings = Settings(folds=3, seed=seed)
-        places = [Trial("vanilla", "gcs", 3, repeat, fold) for fold in range(3)]
-        tests = [trial.split_of(store, place, settings).test for place in places]
-        return all(len(y[test, 1].unique()) == 2 for test in tests)
-
-    seed = next(seed for seed in range(100) if spread(seed, 0) and not spread(seed, 1))
-    run(tmp_path / "one", store, methods=["vanilla"], epochs=1, seed=seed)
-    with pytest.raises(GraphTransplantError, match=r"of fold \d of repeat 1 of rings"):
-        run(tmp_path / "two", store, methods=["vanilla"], epochs=1, seed=seed, repeats=2)
-    assert not (tmp_path / "two").exists()
-
-
 def test_an_official_split_is_run_once_per_repeat_with_seeds_of_its_own(tmp_path: Path) -> None:
     official = torch.tensor([0, 0, 0, 1, 2], dtype=torch.int8).repeat(6)
     store = rings(torch.arange(30) // 5 % 2, official=official)
@@ -395,31 +321,6 @@ def test_an_official_split_is_run_once_per_repeat_with_seeds_of_its_own(tmp_path
     assert len({record["seed"] for record in results.records}) == 3
     with pytest.raises(GraphTransplantError, match="nested selection needs folds"):
         run(tmp_path, store, split="official", select="nested")
-
-
-def test_scales_set_patience_and_batch_size(tmp_path: Path) -> None:
-    settings = run(tmp_path, scale="large", batch_size=None).records[0]["settings"]
-    assert settings["batch_size"] == 64
-    assert settings["patience_unit"] == "epochs"
-    assert (settings["stop_patience"], settings["decay_patience"]) == (10, 5)
-
-
-def test_a_fresh_start_keeps_the_old_records_beside_the_new_ones(tmp_path: Path) -> None:
-    old = run(tmp_path).records
-    new = run(tmp_path, seed=1, fresh=True).records
-    assert {record["settings"]["seed"] for record in new} == {1}
-    kept = [path for path in tmp_path.iterdir() if path.name.startswith("records-")]
-    assert len(kept) == 1
-    assert len(kept[0].read_text().splitlines()) == len(old)
-    assert len(RecordStore(tmp_path).read()) == len(new) == len(old)
-
-
-def test_budgets_of_an_attack_count_once_in_any_order(tmp_path: Path) -> None:
-    begun = run(tmp_path, methods=["vanilla"], attack=[0.5, 0.25, 0.5], epochs=1)
-    for record in begun.records:
-        assert [item["budget"] for item in record["attacked"]] == [0.25, 0.5]
-    again = run(tmp_path, methods=["vanilla"], attack=[0.25, 0.5], epochs=1)
-    assert again.records == begun.records
 
 
 def test_an_attack_is_measured_on_the_test_graphs(tmp_path: Path) -> None:
@@ -436,27 +337,3 @@ def test_an_attack_is_measured_on_the_test_graphs(tmp_path: Path) -> None:
     clean = sum(record["test"]["accuracy"] for record in results.records)
     strongest = sum(record["attacked"][1]["accuracy"] for record in results.records)
     assert strongest < clean
-
-
-def test_models_that_read_edge_features_lose_edges_alone_and_the_page_says_so(
-    tmp_path: Path,
-) -> None:
-    results = run(
-        tmp_path,
-        with_edge_features(),
-        methods=["vanilla"],
-        model=["gcs", "gine"],
-        attack=[0.5],
-        epochs=1,
-    )
-    for record in results.records:
-        (row,) = record["attacked"]
-        assert row.get("removals_only") == (True if record["model"] == "gine" else None)
-        assert {"accuracy", "as_stated", "random"} <= set(row)
-    assert "With gine edges are only removed" in results.report(tmp_path / "page.html").read_text()
-
-
-def test_another_readout_is_another_comparison(tmp_path: Path) -> None:
-    run(tmp_path, methods=["vanilla"])
-    with pytest.raises(GraphTransplantError, match="`readout` is mean there and sum here"):
-        run(tmp_path, methods=["vanilla"], readout="sum")

@@ -29,13 +29,13 @@ from graph_transplant.augment import (
     refusal,
 )
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import Settings
 from graph_transplant.experiments.records import Trial
 from graph_transplant.experiments.trial import run_trial
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier, evaluating, keeping_statistics
 from graph_transplant.recipes import RECIPES
 from graph_transplant.saliency import as_predictor
+from graph_transplant.settings import Settings
 from graph_transplant.targets import Loss
 from oracles import assert_valid, check_valid_batch, same_content
 from strategies import generator, motifs_for, random_batch

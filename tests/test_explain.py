@@ -13,14 +13,14 @@ from torch import Tensor
 
 import graph_transplant as gt
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.experiments.shown import Structure
-from graph_transplant.experiments.structures import label_words, structures
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.models.explanation import explain, explain_rows
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.saliency import NodeSaliency
+from graph_transplant.shown import Structure
 from graph_transplant.splits import split_for_training
+from graph_transplant.structures import label_words, structures
 from graph_transplant.targets import TargetScale
 
 

@@ -23,7 +23,7 @@ import graph_transplant as gt
 from graph_transplant.experiments.compare import compare
 from graph_transplant.experiments.protocol import Trial
 from graph_transplant.experiments.records import RecordStore
-from trials import lines
+from made_up import timeless
 
 KILLS = int(os.environ.get("GRAPH_TRANSPLANT_KILLS", "4"))
 REPEATS = 1 + KILLS // 3
@@ -145,7 +145,7 @@ def test_killed_at_random_moments_and_restarted_it_ends_with_the_same_records(
     assert path.read_bytes().count(b"\n") == TRIALS
     records = RecordStore(out).read()
     assert len({Trial.of_record(item) for item in records}) == len(records) == TRIALS
-    assert lines(records) == lines(undisturbed.records)
+    assert timeless(records) == timeless(undisturbed.records)
     left = {item.name for item in out.iterdir()} - {"records.torn"}
     files = {"records.jsonl", "summary.csv", "report.html", "commands.txt", "figures", ".lock"}
     assert left == files

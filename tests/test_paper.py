@@ -23,12 +23,13 @@ from graph_transplant import load
 from graph_transplant.augment import METHODS, expand_methods
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments.progress import Plain
-from graph_transplant.experiments.protocol import Record, Settings
+from graph_transplant.experiments.protocol import Record
 from graph_transplant.nn import CONVOLUTIONS
 from graph_transplant.paper import experiments
 from graph_transplant.paper.experiments import EXPERIMENTS, Request, Run, plan, run
 from graph_transplant.paper.published import all_published
 from graph_transplant.paper.tables import PaperTable, paper_table
+from graph_transplant.settings import Settings
 
 MAIN = EXPERIMENTS["table1"].methods
 SMOKE = "smoke run, not a reproduction"

@@ -19,19 +19,25 @@ from graph_transplant import training
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import engines
 from graph_transplant.experiments.compare import compare
-from graph_transplant.experiments.engines import TrialError, check_engine, failure_of, run_trials
-from graph_transplant.experiments.progress import Reporter
-from graph_transplant.experiments.protocol import Record, Settings, Trial, all_trials
+from graph_transplant.experiments.engines import (
+    Run,
+    TrialError,
+    check_engine,
+    failure_of,
+    run_trials,
+)
+from graph_transplant.experiments.protocol import Record, Trial, all_trials
 from graph_transplant.experiments.trial import Job
+from graph_transplant.settings import Settings
 from graph_transplant.training import EpochLog
-from trials import Listening, lines
+from made_up import Counting, timeless
 
 pytestmark = [
     pytest.mark.cluster,
     # Ray leaves sockets and log files of its processes to the collector of garbage.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
 ]
 
 SETTINGS = Settings(folds=3, epochs=2, batch_size=16, hidden=16)
@@ -50,24 +56,16 @@ def few_graphs() -> gt.GraphStore:
 def run(scratch: Path, *, trials: Sequence[Trial] = TRIALS, **options: Any) -> list[Record]:
     records: list[Record] = []
     store = few_graphs()
-    options = {"workers": 2, "engine": "ray", "reporter": Reporter(), **options}
-    run_trials(
-        store,
-        trials,
-        SETTINGS,
-        fingerprint=store.fingerprint(),
-        source="motifs",
-        scratch=scratch,
-        finish=records.append,
-        **options,
-    )
+    job, engine = Job(SETTINGS, store.fingerprint(), "motifs"), options.pop("engine", "ray")
+    options = {"workers": 2, **options}
+    run_trials(Run(store, trials, job, records.append, scratch=scratch, **options), engine)
     return records
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """The records of all trials, run one after another in this process."""
-    return lines(run(tmp_path_factory.mktemp("here"), workers=1, engine="local"))
+    return timeless(run(tmp_path_factory.mktemp("here"), workers=1, engine="local"))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +92,7 @@ def cluster(head: Any) -> Any:
     """The cluster with two nodes of one processor each."""
     for _ in range(2):
         head.add_node(num_cpus=1, num_gpus=0)
-    head.wait_for_nodes(timeout=120)
+    head.wait_for_nodes(timeout=600)
     return head
 
 
@@ -153,7 +151,7 @@ def test_a_cluster_that_loses_a_node_ends_with_the_records_of_the_local_engine(
         return real(data, trial, *rest)
 
     monkeypatch.setattr(engines, "run_in_worker", node_killed_once)
-    reporter = Listening()
+    reporter = Counting()
     out = tmp_path / "cluster"
     on_ray = compare(
         few_graphs(),
@@ -165,7 +163,7 @@ def test_a_cluster_that_loses_a_node_ends_with_the_records_of_the_local_engine(
     )
     assert flag.exists()
     assert len(on_ray.records) == (out / "records.jsonl").read_bytes().count(b"\n") == 12
-    assert lines(on_ray.records) == lines(local.records)
+    assert timeless(on_ray.records) == timeless(local.records)
     lost = [text for text in reporter.notes if text.startswith("a worker on Ray was lost (")]
     assert any(str(CULPRIT) in text for text in lost)
 
@@ -174,7 +172,7 @@ def test_a_cluster_with_a_node_just_lost_can_be_used(
     tmp_path: Path, cluster: Any, expected: list[bytes]
 ) -> None:
     # The lost node of the test before is listed until Ray has missed it for some time.
-    assert lines(run(tmp_path, address=cluster.address)) == expected
+    assert timeless(run(tmp_path, address=cluster.address)) == expected
 
 
 def test_a_private_ray_gives_the_same_records_in_any_order_with_a_worker_killed(
@@ -198,12 +196,12 @@ def test_a_private_ray_gives_the_same_records_in_any_order_with_a_worker_killed(
 
     # Defined in this function, it travels to the workers as code.
     monkeypatch.setattr(engines, "run_in_worker", killed_once)
-    reporter = Listening()
+    reporter = Counting()
     (tmp_path / "out").mkdir()
     shuffled = random.Random(0).sample(TRIALS, len(TRIALS))
     records = run(tmp_path / "out", trials=shuffled, reporter=reporter)
     assert epochs.read_text() == "1 2 2 ", "it goes on from its checkpoint"
-    assert lines(records) == expected
+    assert timeless(records) == expected
     (note,) = reporter.notes
     assert note == f"a worker on Ray was lost (WorkerCrashedError); running again: {CULPRIT}"
     assert list((tmp_path / "out").iterdir()) == []

@@ -28,7 +28,7 @@ from torch_geometric.transforms import AddRandomWalkPE
 import graph_transplant as gt
 from graph_transplant.augment import METHODS, CleanPass, OriginalGraphs, build_method, refusal
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import Settings, Trial
+from graph_transplant.experiments.protocol import Trial
 from graph_transplant.experiments.trial import run_trial
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.kernels.walks import (
@@ -38,6 +38,7 @@ from graph_transplant.kernels.walks import (
 )
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier, evaluating
 from graph_transplant.recipes import RECIPES
+from graph_transplant.settings import Settings
 from graph_transplant.targets import Loss
 from strategies import generator, motifs_for, random_batch
 

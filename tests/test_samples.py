@@ -32,9 +32,9 @@ from graph_transplant.augment import (
     VirtualGraphs,
     build_method,
 )
-from graph_transplant.experiments.structures import atoms_of
 from graph_transplant.graphs import Featurizer, GraphBatch, GraphStore
 from graph_transplant.saliency import Predictor
+from graph_transplant.structures import atoms_of
 
 NO_GRAPHS = {"vanilla", "manifold-mixup", "label-smoothing"}
 WITH_ORIGIN = {name for name in METHODS if name.startswith("transplant-")}

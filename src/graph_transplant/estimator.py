@@ -36,11 +36,11 @@ from torch_geometric.data import Data
 from graph_transplant.augment import METHODS, Augmentation
 from graph_transplant.config import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.experiments.checks import unused_edge_features
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.methods import method_name, parse_method
 from graph_transplant.models.fitting import BALANCED, train
 from graph_transplant.models.model import LABEL_THRESHOLD, TrainedModel
+from graph_transplant.settings import unused_edge_features
 from graph_transplant.splits import Split
 
 Array = npt.NDArray[Any]

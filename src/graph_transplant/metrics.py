@@ -58,98 +58,97 @@ class Metric:
         return self.title[:1].lower() + self.title[1:]
 
 
-def _score(name: str) -> Compute:
-    """A function of :mod:`graph_transplant.scores`, which is imported when it is called."""
+def _metric(name: str, title: str, definition: str, *tasks: str, **more: Any) -> Metric:
+    """A metric whose function in :mod:`graph_transplant.scores` has its name, imported late."""
 
     def compute(outputs: Tensor, targets: Tensor, task: str) -> float | None:
         function: Compute = getattr(import_module("graph_transplant.scores"), name)
         return function(outputs, targets, task)
 
-    return compute
+    return Metric(title, definition, compute, tasks, **more)
 
 
 _LABELLED: Final = TASKS[:2]
-_NUMBERS: Final = TASKS[2:]
 
 METRICS: dict[str, Metric] = {
-    "accuracy": Metric(
+    "accuracy": _metric(
+        "accuracy",
         "Accuracy",
         "Share of test graphs whose class was predicted correctly; of several labels, the share of "
         "correct entries.",
-        _score("accuracy"),
-        _LABELLED,
+        *_LABELLED,
         decides=TASKS[:1],
         form=percent,
     ),
-    "auroc": Metric(
+    "auroc": _metric(
+        "auroc",
         "AUROC",
         "Area under the ROC curve: the chance that a graph that has the label is ranked above one "
         "that does not; with several labels their mean. 50 % is guessing.",
-        _score("auroc"),
-        _LABELLED,
+        *_LABELLED,
         decides=_LABELLED,
     ),
-    "average_precision": Metric(
+    "average_precision": _metric(
+        "average_precision",
         "Average precision",
         "Graphs are ranked by how likely they have the label: the mean, over those that have it, "
         "of the share that has it among all ranked as high; with several labels their mean. Of two "
         "classes it is that of the second, the rarer one where classes are words. Guessing reaches "
         "the share of graphs that have the label.",
-        _score("average_precision_score"),
-        _LABELLED,
+        *_LABELLED,
         decides=_LABELLED,
     ),
-    "r2": Metric(
+    "r2": _metric(
+        "r2",
         "R²",
         "Share of the variance of the true values that the predictions explain; with several "
         "values their mean. 100 % is perfect, 0 % as good as always saying the mean; it may be "
         "worse than that.",
-        _score("r2"),
-        _NUMBERS,
-        decides=_NUMBERS,
+        "regression",
+        decides=TASKS[2:],
     ),
-    "ece": Metric(
+    "ece": _metric(
+        "ece",
         "ECE",
         "Expected calibration error: how far stated confidence is from actual accuracy, over 15 "
         "bins. 0 is perfect.",
-        _score("ece"),
-        _LABELLED,
+        *_LABELLED,
         higher=False,
     ),
-    "nll": Metric(
+    "nll": _metric(
+        "nll",
         "Loss",
         "Negative log-likelihood of the true class on the test graphs.",
-        _score("nll"),
-        _LABELLED,
+        *_LABELLED,
         higher=False,
     ),
-    "adaptive_ece": Metric(
+    "adaptive_ece": _metric(
+        "adaptive_ece",
         "Adaptive ECE",
         "Calibration error over bins that hold equally many graphs.",
-        _score("adaptive_ece"),
-        _LABELLED,
+        *_LABELLED,
         higher=False,
     ),
-    "brier": Metric(
+    "brier": _metric(
+        "brier",
         "Brier score",
         "Mean squared distance between stated probabilities and the truth.",
-        _score("brier"),
-        _LABELLED,
+        *_LABELLED,
         higher=False,
     ),
-    "rmse": Metric(
+    "rmse": _metric(
+        "rmse",
         "RMSE",
         "Root of the mean squared error, in the units of the data.",
-        _score("rmse"),
-        _NUMBERS,
+        "regression",
         higher=False,
         form=units,
     ),
-    "mae": Metric(
+    "mae": _metric(
+        "mae",
         "MAE",
         "Mean absolute error, in the units of the data.",
-        _score("mae"),
-        _NUMBERS,
+        "regression",
         higher=False,
         form=units,
     ),
@@ -188,16 +187,7 @@ def measure(outputs: Tensor, targets: Tensor, task: str) -> dict[str, float]:
 def no_better_than_random(measured: Mapping[str, Any]) -> bool:
     """Whether salient nodes matter no more to the predictions than random ones do.
 
-    True where taking the most salient nodes away lowers the probability of the predicted class no
-    sooner than taking random nodes away, and keeping them alone raises it no sooner. ``measured``
-    is what a trial records as ``saliency``; without its curves nothing is known, which is false.
-
-    Example:
-        >>> areas = {"deletion": 0.5, "insertion": 0.4}
-        >>> no_better_than_random({**areas, "deletion_random": 0.4, "insertion_random": 0.4})
-        True
-        >>> no_better_than_random({**areas, "deletion_random": 0.6, "insertion_random": 0.4})
-        False
+    ``measured`` is what a trial records as ``saliency``; without its curves nothing is known.
     """
 
     def area(name: str) -> float:

@@ -1,4 +1,8 @@
-"""Measurements of predictions: accuracy, calibration error, likelihood, ranking."""
+"""The functions behind the registry of metrics: accuracy, calibration, likelihood, ranking, errors.
+
+Those named like a metric take outputs and targets, float ``[graphs, outputs]``, and the task. They
+give NaN where the metric is not defined on these graphs, ``None`` where it never is.
+"""
 
 from __future__ import annotations
 
@@ -8,111 +12,60 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, softplus
 
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.metrics import TASKS
+from graph_transplant.errors import GraphTransplantError
 
 CALIBRATION_BINS = 15
+"""As in the paper."""
 
 
 def expected_calibration_error(
     probabilities: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS
 ) -> float:
-    """Compute the expected calibration error of the predicted class, in equal-width bins.
+    """Mean gap between confidence and accuracy of the predicted class, in bins of equal width.
 
-    Args:
-        probabilities: float ``[graphs, classes]``.
-        labels: True classes, int64 ``[graphs]``.
-        bins: Number of bins; 15 as in the paper.
-
-    Returns:
-        Mean gap between confidence and accuracy over the bins, weighted by how many fall in each;
-        NaN without graphs.
+    ``probabilities`` are float ``[graphs, classes]``, ``labels`` int64 ``[graphs]``.
 
     Example:
         >>> p = torch.tensor([[0.9, 0.1], [0.9, 0.1]])
         >>> round(expected_calibration_error(p, torch.tensor([0, 1])), 3)
         0.4
     """
-    confidence, predicted = probabilities.to(torch.double).max(1)
-    correct = predicted.eq(labels).to(torch.double)
+    confidence = probabilities.to(torch.double).amax(1)
     # Bins are (lower, upper]: a confidence on an edge belongs to the bin below it.
     place = (confidence * bins).ceil().to(torch.long).sub_(1).clamp_(0, bins - 1)
-    gap = torch.zeros(bins, dtype=torch.double).index_add_(0, place, confidence - correct)
-    return float(gap.abs().sum() / labels.numel())
+    return _calibration_gap(probabilities, labels, place, bins)
 
 
 def adaptive_calibration_error(
     probabilities: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS
 ) -> float:
-    r"""Compute the calibration error of the predicted class, in bins of equal counts.
+    r"""The same in bins of about equal counts (Nguyen and O'Connor, EMNLP 2015).
 
-    Equal-width bins put most graphs of a sure model into the last one; these hold about as many
-    graphs each (Nguyen and O'Connor, EMNLP 2015). Graphs go into bins by the rank of their
-    confidence. Equal confidences are never parted: all go where the middle of their ranks belongs.
-    So the result does not depend on the order of the graphs, and bins of many ties differ in size.
-    With :math:`b` graphs of lower confidence and :math:`c` of the same, bin
-    :math:`\lfloor (b + c/2)\, \mathrm{bins} / \mathrm{graphs} \rfloor` is theirs.
-
-    Args:
-        probabilities: float ``[graphs, classes]``.
-        labels: True classes, int64 ``[graphs]``.
-        bins: Number of bins; with fewer graphs, each has its own.
-
-    Returns:
-        Mean gap between confidence and accuracy over the bins, weighted by how many fall in each;
-        NaN without graphs.
-
-    Example:
-        >>> p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.3, 0.7]])
-        >>> round(adaptive_calibration_error(p, torch.tensor([0, 1, 0, 1]), bins=2), 3)
-        0.375
+    Equal confidences are never parted: with :math:`b` graphs of lower confidence and :math:`c` of
+    the same, bin :math:`\lfloor (b + c/2)\, \mathrm{bins} / \mathrm{graphs} \rfloor` is theirs.
     """
     if bins < 1:
         raise GraphTransplantError(f"`bins` must be at least 1, got {bins}")
-    confidence, predicted = probabilities.to(torch.double).max(1)
-    correct = predicted.eq(labels).to(torch.double)
+    confidence = probabilities.to(torch.double).amax(1)
     _, inverse, count = torch.unique(confidence, return_inverse=True, return_counts=True)
     # Twice the middle rank, so that everything stays a whole number.
     middle = 2 * count.cumsum(0) - count
     place = (middle * bins).div(2 * max(labels.numel(), 1), rounding_mode="floor")[inverse]
-    gap = torch.zeros(bins, dtype=torch.double).index_add_(0, place, confidence - correct)
+    return _calibration_gap(probabilities, labels, place, bins)
+
+
+def _calibration_gap(probabilities: Tensor, labels: Tensor, place: Tensor, bins: int) -> float:
+    confidence, predicted = probabilities.to(torch.double).max(1)
+    wrong = confidence - predicted.eq(labels).to(torch.double)
+    gap = torch.zeros(bins, dtype=torch.double).index_add_(0, place, wrong)
     return float(gap.abs().sum() / labels.numel())
 
 
-def brier_score(probabilities: Tensor, labels: Tensor) -> float:
-    r"""Compute the Brier score :math:`\frac{1}{n} \sum_i \sum_c (p_{ic} - y_{ic})^2`.
-
-    It is a proper score: no other probabilities have a lower expectation than the true ones. For
-    two classes it is twice the mean of :math:`(p - y)^2` of one of them, as in Brier's paper of
-    1950.
-
-    Args:
-        probabilities: float ``[graphs, classes]``.
-        labels: True classes, int64 ``[graphs]``.
-
-    Returns:
-        A number from 0 to 2; NaN without graphs.
+def roc_area(scores: Tensor, positive: Tensor) -> float:
+    """Area under the ROC curve of float scores and bool ``[graphs]``; ties count one half.
 
     Example:
-        >>> brier_score(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0]))
-        0.25
-    """
-    wanted = one_hot(labels, probabilities.shape[1])
-    return float((probabilities.to(torch.double) - wanted).square().sum(1).mean())
-
-
-def area_under_roc(scores: Tensor, positive: Tensor) -> float:
-    """Compute the area under the ROC curve; ties count one half.
-
-    Args:
-        scores: Larger means more likely positive, float ``[graphs]``.
-        positive: bool ``[graphs]``.
-
-    Returns:
-        A number between 0 and 1, or NaN when only one class is present.
-
-    Example:
-        >>> area_under_roc(torch.tensor([0.1, 0.4, 0.35, 0.8]), torch.tensor([0, 0, 1, 1]).bool())
+        >>> roc_area(torch.tensor([0.1, 0.4, 0.35, 0.8]), torch.tensor([0, 0, 1, 1]).bool())
         0.75
     """
     pos, neg = int(positive.sum()), int((~positive).sum())
@@ -125,67 +78,8 @@ def area_under_roc(scores: Tensor, positive: Tensor) -> float:
     return (total - pos * (pos + 1) / 2) / (pos * neg)
 
 
-def mean_area_under_roc(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
-    """Compute the area under the ROC curve of two classes, or its mean over labels.
-
-    Args:
-        logits: float ``[graphs, outputs]``.
-        targets: One-hot for ``"multiclass"``, which must have two classes; 0, 1 or NaN (missing)
-            for ``"multilabel"``. float ``[graphs, outputs]``.
-        task: ``"multiclass"`` or ``"multilabel"``.
-
-    Returns:
-        A number between 0 and 1. Labels of which the present entries are all equal do not count; it
-        is NaN when no label is left.
-
-    Example:
-        >>> logits = torch.tensor([[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]])
-        >>> targets = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, float("nan")]])
-        >>> mean_area_under_roc(logits, targets, "multilabel")
-        1.0
-    """
-    return _mean_ranking(area_under_roc, "the area under the ROC curve", logits, targets, task)
-
-
-def _mean_ranking(
-    measured: Callable[[Tensor, Tensor], float],
-    name: str,
-    logits: Tensor,
-    targets: Tensor,
-    task: str,
-) -> float:
-    """Measure a ranking by the second of two classes, or by each label and take the mean."""
-    _check_shapes(logits, targets)
-    scores = logits.to(torch.double)
-    if check_choice("task", task, TASKS[:2]) == "multiclass":
-        if logits.shape[1] != 2:
-            raise DataError(f"{name} needs two classes, or labels; got {logits.shape[1]} classes")
-        log_probabilities = torch.log_softmax(scores, dim=1)
-        margin = log_probabilities[:, 1] - log_probabilities[:, 0]
-        return measured(margin, targets.argmax(1).eq(1))
-    found = []
-    for score, target in zip(scores.unbind(1), targets.unbind(1), strict=True):
-        present = ~target.isnan()
-        found.append(measured(score[present], target[present].gt(0.5)))
-    # What is undefined is NaN, and an average of nothing is too.
-    return float(torch.tensor(found, dtype=torch.double).nanmean())
-
-
-def average_precision(scores: Tensor, positive: Tensor) -> float:
-    """Compute the average precision: precision at every positive, ties taken together.
-
-    Args:
-        scores: Larger means more likely positive, float ``[graphs]``.
-        positive: bool ``[graphs]``.
-
-    Returns:
-        A number between 0 and 1, or NaN when nothing is positive.
-
-    Example:
-        >>> scores = torch.tensor([0.1, 0.4, 0.35, 0.8])
-        >>> round(average_precision(scores, torch.tensor([0, 0, 1, 1]).bool()), 4)
-        0.8333
-    """
+def mean_precision(scores: Tensor, positive: Tensor) -> float:
+    """Average precision of float scores and bool ``[graphs]``; ties are taken together."""
     total = int(positive.sum())
     if not total:
         return float("nan")
@@ -197,69 +91,23 @@ def average_precision(scores: Tensor, positive: Tensor) -> float:
     return float((hits * precision).sum() / total)
 
 
-def mean_average_precision(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
-    """Compute the average precision of the second of two classes, or its mean over labels.
-
-    Which class is the second matters: the rarer one is the one to be found. Where classes are words
-    in a file, the rarer is made the second; numbers keep their order.
-
-    Args:
-        logits: float ``[graphs, outputs]``.
-        targets: One-hot for ``"multiclass"``, which must have two classes; 0, 1 or NaN (missing)
-            for ``"multilabel"``. float ``[graphs, outputs]``.
-        task: ``"multiclass"`` or ``"multilabel"``.
-
-    Returns:
-        A number between 0 and 1. Labels without a positive entry do not count; it is NaN when no
-        label is left.
-
-    Example:
-        >>> logits = torch.tensor([[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]])
-        >>> targets = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, float("nan")]])
-        >>> mean_average_precision(logits, targets, "multilabel")
-        0.75
-    """
-    return _mean_ranking(average_precision, "average precision", logits, targets, task)
-
-
-def _check_shapes(logits: Tensor, targets: Tensor) -> None:
-    if logits.shape != targets.shape:
-        raise DataError(
-            f"`logits` and `targets` must have one shape; got {list(logits.shape)} and "
-            f"{list(targets.shape)}"
-        )
-
-
-def mean_r2(outputs: Tensor, targets: Tensor) -> float:
-    """Compute the coefficient of determination R², the mean over outputs.
-
-    It is 1 minus the squared error as a share of the variance: 1 is perfect, 0 as good as the mean
-    of the targets, and there is no lower end. Shifting and scaling targets and outputs together
-    does not change it.
-
-    Args:
-        outputs: float ``[graphs, outputs]``.
-        targets: With NaN where an entry is missing, float ``[graphs, outputs]``.
-
-    Returns:
-        The mean over the outputs whose targets are not all equal; NaN when there is none.
-
-    Example:
-        >>> mean_r2(torch.tensor([[1.0], [2.0], [2.0]]), torch.tensor([[1.0], [2.0], [3.0]]))
-        0.5
-    """
-    _check_shapes(outputs, targets)
+def _ranking(
+    measured: Callable[[Tensor, Tensor], float], outputs: Tensor, targets: Tensor, task: str
+) -> float | None:
+    """Measure a ranking by the second of two classes, or by each label and take the mean."""
+    scores = outputs.to(torch.double)
+    if task == "multiclass":
+        if outputs.shape[1] != 2:
+            return None
+        log_probabilities = torch.log_softmax(scores, dim=1)
+        margin = log_probabilities[:, 1] - log_probabilities[:, 0]
+        return measured(margin, targets.argmax(1).eq(1))
     found = []
-    for output, target in zip(outputs.unbind(1), targets.unbind(1), strict=True):
+    for score, target in zip(scores.unbind(1), targets.unbind(1), strict=True):
         present = ~target.isnan()
-        true, error = (
-            target[present].to(torch.double),
-            (output[present].to(torch.double) - target[present]),
-        )
-        if len(true) and bool(true.min() < true.max()):
-            spread = (true - true.mean()).square().sum()
-            found.append(float(1 - error.square().sum() / spread))
-    return float(torch.tensor(found, dtype=torch.double).mean())
+        found.append(measured(score[present], target[present].gt(0.5)))
+    # Labels that have no value do not count; of none the mean is NaN.
+    return float(torch.tensor(found, dtype=torch.double).nanmean())
 
 
 def probabilities_of(outputs: Tensor, targets: Tensor, task: str) -> tuple[Tensor, Tensor]:
@@ -274,12 +122,6 @@ def probabilities_of(outputs: Tensor, targets: Tensor, task: str) -> tuple[Tenso
     return torch.stack((1 - positive, positive), dim=1), targets[present].gt(0.5).long()
 
 
-# -------------------------------------------------------------------- metrics of the registry
-#
-# Each takes outputs and targets, float [graphs, outputs], and the task, and gives a number: NaN
-# where it is not defined on these graphs, None where it never is.
-
-
 def accuracy(outputs: Tensor, targets: Tensor, task: str) -> float:
     """Share of graphs, or of entries of labels, that are predicted correctly."""
     if task == "multiclass":
@@ -292,16 +134,12 @@ def accuracy(outputs: Tensor, targets: Tensor, task: str) -> float:
 
 def auroc(outputs: Tensor, targets: Tensor, task: str) -> float | None:
     """Area under the ROC curve of two classes, or its mean over labels."""
-    if task == "multiclass" and outputs.shape[1] != 2:
-        return None
-    return mean_area_under_roc(outputs, targets, task)
+    return _ranking(roc_area, outputs, targets, task)
 
 
-def average_precision_score(outputs: Tensor, targets: Tensor, task: str) -> float | None:
+def average_precision(outputs: Tensor, targets: Tensor, task: str) -> float | None:
     """Average precision of the second of two classes, or its mean over labels."""
-    if task == "multiclass" and outputs.shape[1] != 2:
-        return None
-    return mean_average_precision(outputs, targets, task)
+    return _ranking(mean_precision, outputs, targets, task)
 
 
 def ece(outputs: Tensor, targets: Tensor, task: str) -> float:
@@ -315,8 +153,10 @@ def adaptive_ece(outputs: Tensor, targets: Tensor, task: str) -> float:
 
 
 def brier(outputs: Tensor, targets: Tensor, task: str) -> float:
-    """Brier score; of labels the mean of :math:`(p - y)^2` over the entries."""
-    score = brier_score(*probabilities_of(outputs, targets, task))
+    r"""Brier score :math:`\frac{1}{n} \sum_i \sum_c (p_{ic} - y_{ic})^2`; halved for labels."""
+    probabilities, labels = probabilities_of(outputs, targets, task)
+    wanted = one_hot(labels, probabilities.shape[1])
+    score = float((probabilities - wanted).square().sum(1).mean())
     return score if task == "multiclass" else score / 2
 
 
@@ -347,5 +187,13 @@ def mae(outputs: Tensor, targets: Tensor, task: str) -> float:
 
 
 def r2(outputs: Tensor, targets: Tensor, task: str) -> float:
-    """Coefficient of determination, the mean over outputs."""
-    return mean_r2(outputs, targets)
+    """R², the mean over the outputs whose targets are not all equal; NaN without any."""
+    found = []
+    for output, target in zip(outputs.unbind(1), targets.unbind(1), strict=True):
+        present = ~target.isnan()
+        true = target[present].to(torch.double)
+        error = output[present].to(torch.double) - target[present]
+        if len(true) and bool(true.min() < true.max()):
+            spread = (true - true.mean()).square().sum()
+            found.append(float(1 - error.square().sum() / spread))
+    return float(torch.tensor(found, dtype=torch.double).mean())

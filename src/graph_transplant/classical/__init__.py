@@ -1,8 +1,7 @@
 """Classical rivals: what one would use without a graph network, on the same folds.
 
-A rival is a function ``fit_predict(train, validation, test, *, metric, balance, seed) -> Outcome``
-in a module of its own, and a line in :data:`CLASSICAL`. Importing this package imports none of the
-libraries that they use.
+A rival is a function ``fit_predict(given: Given) -> Outcome`` in a module of its own, and a line in
+:data:`CLASSICAL`. Importing this package imports none of the libraries that they use.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from graph_transplant.graphs import GraphStore
 
-__all__ = ["CLASSICAL", "Outcome", "Rival", "fit_predict", "refusal"]
+__all__ = ["CLASSICAL", "Given", "Outcome", "Rival", "fit_predict", "refusal"]
 
 
 class Rival(NamedTuple):
@@ -52,19 +51,24 @@ CLASSICAL: dict[str, Rival] = {
 """Methods of a comparison that train no graph network, by name."""
 
 
+class Given(NamedTuple):
+    """What a rival is given; it is fitted to ``train`` and may choose on ``validation``."""
+
+    train: GraphStore
+    validation: GraphStore
+    test: GraphStore
+    metric: str
+    balance: bool
+    seed: int
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What a rival says about the graphs that it was not fitted to.
-
-    Attributes:
-        validation: Logits, or values in the units of the data, float ``[graphs, outputs]``.
-        test: The same of the test graphs.
-        parameters: What was chosen on the validation graphs.
-    """
+    """Logits, or values in the units of the data, float ``[graphs, outputs]``."""
 
     validation: Tensor
     test: Tensor
-    parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)  # chosen on the validation graphs
 
 
 def fit_predict(
@@ -79,14 +83,8 @@ def fit_predict(
 ) -> Outcome:
     """Fit a rival to training graphs, choose on validation graphs, predict these and test graphs.
 
-    Args:
-        name: A key of :data:`CLASSICAL`.
-        train: Training graphs.
-        validation: Graphs that its parameters are chosen on, by ``metric``.
-        test: Graphs to predict; their targets are not looked at.
-        metric: A metric that decides for the task.
-        balance: Weigh training graphs so that all classes count the same.
-        seed: Determines all randomness.
+    ``name`` is a key of :data:`CLASSICAL`, ``metric`` one that decides for the task; ``balance``
+    weighs training graphs so that all classes count the same.
 
     Example:
         >>> import graph_transplant as gt
@@ -96,7 +94,7 @@ def fit_predict(
         torch.Size([20, 6])
     """
     function = import_module(CLASSICAL[name].module).fit_predict
-    outcome: Outcome = function(train, validation, test, metric=metric, balance=balance, seed=seed)
+    outcome: Outcome = function(Given(train, validation, test, metric, balance, seed))
     return outcome
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from graph_transplant.classical import Outcome
+from graph_transplant.classical import Given, Outcome
 from graph_transplant.classical.outputs import Floats, as_logits, outputs, prior, problems
 from graph_transplant.datasets.molecules import chemistry, is_block
 from graph_transplant.graphs import GraphStore
@@ -25,28 +25,21 @@ DEGREES = 16
 Features = npt.NDArray[np.float32]
 
 
-def fit_predict(
-    train: GraphStore,
-    validation: GraphStore,
-    test: GraphStore,
-    *,
-    metric: str,
-    balance: bool,
-    seed: int,
-) -> Outcome:
+def fit_predict(given: Given) -> Outcome:
     """See :func:`graph_transplant.classical.fit_predict`."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
+    train, balance = given.train, given.balance
     kind = RandomForestRegressor if train.task == "regression" else RandomForestClassifier
     describe = fingerprints if train.has_structures else statistics
-    known, *asked = (describe(part) for part in (train, validation, test))
+    known, *asked = (describe(part) for part in (train, given.validation, given.test))
     ignorant = prior(train, balance)
     said: list[Floats] = [np.tile(ignorant, (len(part), 1)) for part in asked]
     for problem in problems(train, balance):
         if not len(problem.rows):
             continue
         # A third of the columns, as for trees on numbers in general, would take long on 2,048.
-        forest = kind(TREES, max_features="sqrt", random_state=seed, n_jobs=1)
+        forest = kind(TREES, max_features="sqrt", random_state=given.seed, n_jobs=1)
         forest.fit(known[problem.rows], problem.y, sample_weight=problem.weight)
         for part, values in zip(asked, said, strict=True):
             values[:, problem.columns] = _answers(forest, part, ignorant[problem.columns])

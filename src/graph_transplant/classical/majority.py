@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph_transplant.classical import Outcome
+from graph_transplant.classical import Given, Outcome
 from graph_transplant.classical.outputs import outputs, prior
-from graph_transplant.graphs import GraphStore
 
 
-def fit_predict(
-    train: GraphStore,
-    validation: GraphStore,
-    test: GraphStore,
-    *,
-    metric: str,
-    balance: bool,
-    seed: int,
-) -> Outcome:
+def fit_predict(given: Given) -> Outcome:
     """See :func:`graph_transplant.classical.fit_predict`."""
-    answer = prior(train, balance)
-    held_out, tested = (outputs(np.tile(answer, (len(part), 1))) for part in (validation, test))
+    answer = prior(given.train, given.balance)
+    asked = (given.validation, given.test)
+    held_out, tested = (outputs(np.tile(answer, (len(part), 1))) for part in asked)
     return Outcome(held_out, tested)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graph_transplant.classical import Outcome
+from graph_transplant.classical import Given, Outcome
 from graph_transplant.classical.outputs import quality
 from graph_transplant.graphs import GraphStore
 from graph_transplant.targets import TargetScale
@@ -50,16 +50,9 @@ class Perceptron(nn.Module):
         return logits
 
 
-def fit_predict(
-    train: GraphStore,
-    validation: GraphStore,
-    test: GraphStore,
-    *,
-    metric: str,
-    balance: bool,
-    seed: int,
-) -> Outcome:
+def fit_predict(given: Given) -> Outcome:
     """See :func:`graph_transplant.classical.fit_predict`."""
+    train, validation, test, metric, balance, seed = given
     scale = TargetScale.of(train) if train.task == "regression" else None
     known, held_out = (part if scale is None else scale.apply(part) for part in (train, validation))
     best = -np.inf

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, hstack
 from torch import Tensor
 
 from graph_transplant.analysis import calibration
-from graph_transplant.classical import Outcome
+from graph_transplant.classical import Given, Outcome
 from graph_transplant.classical.outputs import Floats, outputs, prior, problems, quality
 from graph_transplant.graphs import GraphStore
 from graph_transplant.targets import TargetScale, as_targets
@@ -33,16 +33,9 @@ Ints = npt.NDArray[np.int64]
 Decide = Callable[[csr_array], Floats]
 
 
-def fit_predict(
-    train: GraphStore,
-    validation: GraphStore,
-    test: GraphStore,
-    *,
-    metric: str,
-    balance: bool,
-    seed: int,
-) -> Outcome:
+def fit_predict(given: Given) -> Outcome:
     """See :func:`graph_transplant.classical.fit_predict`."""
+    train, validation, test, metric, balance, _ = given
     scale = TargetScale.of(train) if train.task == "regression" else None
     known = train if scale is None else scale.apply(train)
     levels = list(subtree_counts([train, validation, test], max(DEPTHS)))

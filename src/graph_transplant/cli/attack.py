@@ -268,8 +268,8 @@ def write_graphs(
     """Write what became of every graph at every budget; ``names`` are those of the classes."""
     import pandas as pd
 
-    from graph_transplant.experiments.structures import graph_id
     from graph_transplant.files import write_atomically
+    from graph_transplant.structures import graph_id
 
     def named(classes: Tensor) -> list[str]:
         return [names[number] for number in classes.tolist()]

@@ -11,11 +11,11 @@ from typing import Any
 from graph_transplant.classical import CLASSICAL
 from graph_transplant.cli.common import split_list
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.experiments.protocol import SCALES, SPLITS
 from graph_transplant.known import SUFFIXES, check_data
 from graph_transplant.methods import GROUPS, METHODS
 from graph_transplant.metrics import TASKS, deciding
 from graph_transplant.recipes import MODELS, READOUTS, RECIPES, TIES, TRAINING_SPLITS
+from graph_transplant.settings import SCALES, SPLITS
 
 
 def check_arguments(command: str, bound: BoundArguments) -> None:

@@ -1,5 +1,4 @@
-"""Comparisons under one protocol: splits, trials, records, engines, statistics.
+"""Comparisons under one protocol: trials, records, engines, selection, statistics, verdicts.
 
-The rooms here are imported one by one (``graph_transplant.experiments.compare`` and so on): reading
-records and doing statistics on them needs no torch, and the command line relies on that.
+Modules are imported one by one: reading records and doing statistics on them needs no torch.
 """

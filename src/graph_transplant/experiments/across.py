@@ -49,44 +49,27 @@ class AgainstBaseline:
 
 @dataclass(frozen=True)
 class Across:
-    """What several data sets say about the methods with one model.
-
-    Attributes:
-        methods: Methods that every data set has finished, the best average rank first.
-        scores: Mean test scores, ``[data][methods]``.
-        ranks: Average rank of each method; 1 is best.
-        friedman_p: Whether the methods differ at all; ``None`` when all tie.
-        critical_difference: Average ranks at least this far apart differ significantly.
-        cliques: The largest groups of at least two methods whose average ranks lie closer together
-            than that, the best first: the bars of a critical-difference diagram.
-        wilcoxon: Every other method against ``vanilla``; none when that is not among them.
-        left_out: Methods that some data set lacks or has not finished.
-        sentence: The finding in words.
-    """
+    """What several data sets say about the methods with one model."""
 
     model: str
-    methods: tuple[str, ...]
+    methods: tuple[str, ...]  # that every data set has finished, the best average rank first
     data: tuple[str, ...]
-    scores: tuple[tuple[float, ...], ...]
-    ranks: tuple[float, ...]
-    friedman_p: float | None
-    critical_difference: float
-    cliques: tuple[tuple[str, ...], ...]
-    wilcoxon: tuple[AgainstBaseline, ...]
-    left_out: tuple[str, ...]
+    scores: tuple[tuple[float, ...], ...]  # mean test scores [data][methods]
+    ranks: tuple[float, ...]  # average of each method; 1 is best
+    friedman_p: float | None  # whether the methods differ at all; None when all tie
+    critical_difference: float  # ranks at least this far apart differ significantly
+    cliques: tuple[tuple[str, ...], ...]  # methods whose ranks lie closer together than that
+    wilcoxon: tuple[AgainstBaseline, ...]  # every other method against vanilla, if that is there
+    left_out: tuple[str, ...]  # methods that some data set lacks or has not finished
     sentence: str
 
 
 def across(every: Iterable[Results]) -> list[Across]:
-    """Compare methods over data sets, model by model.
+    """Compare methods over at least two data sets, model by model.
 
-    Models that have been run on one data set only are passed over. Within a data set a method
-    counts only with as many trials as the method that has the most: a mean over other folds is not
+    Each has one number of layers per model, or a selected one. Within a data set a method counts
+    only with as many trials as the method that has the most: a mean over other folds is not
     comparable. Trials with wrong labels or fewer training graphs are not ranked.
-
-    Args:
-        every: Results of at least two data sets, each with one number of layers per model or with
-            a selected one.
     """
     models: dict[str, dict[str, dict[str, Row]]] = {}
     harder: Counter[str] = Counter()
@@ -99,7 +82,12 @@ def across(every: Iterable[Results]) -> list[Across]:
             continue
         block = models.setdefault(model, {}).setdefault(row["data"], {})
         if row["method"] in block:
-            raise GraphTransplantError(_twice(block[row["method"]], row))
+            first = block[row["method"]]["layers"]
+            raise GraphTransplantError(
+                f"{row['method']} with {row['model']} on {row['data']} is given twice (layers: "
+                f"{first} and {row['layers']}): give each data set once, and rows of one number of "
+                "layers, or let validation select it"
+            )
         block[row["method"]] = row
     # Methods without a network are ranked beside those of every model.
     alone = models.pop("", {})
@@ -109,14 +97,10 @@ def across(every: Iterable[Results]) -> list[Across]:
     if alone and not models:
         models["no network"] = alone
     if not models:
-        reason = (
-            "all have wrong labels or fewer training graphs; a ranking needs trials with label "
-            "noise 0 and train fraction 1"
-            if harder
-            else "either there are no records, or selection could not choose among them ('nested' "
-            "needs all inner trials of a fold)"
+        raise GraphTransplantError(
+            "no finished trials to rank: a ranking needs trials with label noise 0 and train "
+            "fraction 1, and 'nested' all inner trials of a fold"
         )
-        raise GraphTransplantError(f"no finished trials to rank: {reason}")
     several = {model: blocks for model, blocks in models.items() if len(blocks) > 1}
     if not several:
         given = "; ".join(
@@ -126,16 +110,6 @@ def across(every: Iterable[Results]) -> list[Across]:
             f"methods are compared across at least 2 data sets with the same model, got {given}"
         )
     return [_across(model, several[model], harder[model]) for model in sorted(several)]
-
-
-def _twice(first: Row, second: Row) -> str:
-    where = f"{first['method']} with {first['model']} on {first['data']}"
-    if first["layers"] == second["layers"]:
-        return f"{where} is given twice: give each data set once"
-    return (
-        f"{where} has rows of several numbers of layers ({first['layers']} and "
-        f"{second['layers']}): give rows of one, or let validation select it"
-    )
 
 
 def _across(model: str, blocks: dict[str, dict[str, Row]], harder: int) -> Across:
@@ -201,7 +175,7 @@ def _against_baseline(
             wins=sum(gain > 0 for gain in column),
             ties=sum(gain == 0 for gain in column),
             losses=sum(gain < 0 for gain in column),
-            difference=_typical(column),
+            difference=median((a + b) / 2 for a, b in combinations_with_replacement(column, 2)),
             p_value=p_value,
             p_holm=p_holm,
         )
@@ -211,14 +185,10 @@ def _against_baseline(
     )
 
 
-def _typical(values: Sequence[float]) -> float:
-    return median((a + b) / 2 for a, b in combinations_with_replacement(values, 2))
-
-
 def _cliques(
     methods: Sequence[str], ranks: Sequence[float], distance: float
 ) -> tuple[tuple[str, ...], ...]:
-    """Find the runs of methods within the distance that no longer such run contains."""
+    """Runs of at least two methods within the distance that no longer such run contains."""
     found: list[tuple[str, ...]] = []
     reached = 0
     for start, first in enumerate(ranks):

@@ -20,36 +20,41 @@ from graph_transplant.classical import CLASSICAL
 from graph_transplant.classical import refusal as rival_refusal
 from graph_transplant.datasets import load
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.experiments.checks import (
-    automatic_model,
-    check_protocol,
-    check_training,
-    metric_for,
-    unused_edge_features,
+from graph_transplant.experiments.checks import check_protocol, check_training
+from graph_transplant.experiments.engines import (
+    CHECKPOINTS,
+    Run,
+    check_engine,
+    group_size,
+    run_trials,
 )
-from graph_transplant.experiments.engines import CHECKPOINTS, check_engine, group_size, run_trials
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import (
-    FOLD_SPLITS,
-    SCALES,
     Condition,
     Record,
-    Settings,
     Trial,
     all_trials,
     check_conditions,
-    scale_of,
 )
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import SELECTIONS
-from graph_transplant.experiments.trial import Own
+from graph_transplant.experiments.trial import Job, Own
 from graph_transplant.experiments.verdict import EQUAL_WITHIN
 from graph_transplant.files import write_atomically
 from graph_transplant.graphs import GraphStore
 from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.recipes import RECIPES
+from graph_transplant.settings import (
+    FOLD_SPLITS,
+    SCALES,
+    Settings,
+    automatic_model,
+    metric_for,
+    scale_of,
+    unused_edge_features,
+)
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 
@@ -104,55 +109,45 @@ def compare(
 ) -> Results:
     """Compare methods by stratified cross-validation on the same folds.
 
-    Trials whose record lies in ``out`` already are not run again, and those that were running keep
-    their state in ``out/checkpoints``, so that the same call after an interruption goes on where it
-    stopped. More methods, models, layers, repeats, shares of wrong labels or of training graphs may
-    be added to a directory; anything else that differs is refused. Methods and models of your own
-    are recognised by their names.
+    The same call after an interruption goes on where it stopped: records in ``out`` are not made
+    again. More methods, models, layers, repeats and conditions may be added to a directory;
+    anything else that differs is refused. Methods and models of your own go by their names.
 
     Args:
-        data: Anything that :func:`~graph_transplant.load` takes: a name, a path, a store, a data
-            frame, a list of SMILES, of PyG ``Data`` or of networkx graphs.
+        data: Anything that :func:`~graph_transplant.load` takes.
         methods: Names of methods, with parameters or without; or a mapping of names to
-            augmentations of your own (several in a list, none in an empty one) or to names.
-            Differences are taken to ``vanilla``. A named method that cannot serve the data is an
-            error; of ``all`` and ``paper`` it is left out, and the reporter is told why.
-            ``classical`` names all methods without a network, which run once per fold, whatever
-            ``model`` and ``layers`` are. (default: ``vanilla``, ``transplant-dp`` and
+            augmentations (several in a list, none in an empty one) or to names. Differences are
+            taken to ``vanilla``. ``all`` and ``paper`` are those that can serve the data;
+            ``classical`` are all without a network. (default: ``vanilla``, ``transplant-dp`` and
             ``transplant-ep``; for molecules read from SMILES also ``forest`` and ``majority``)
-        model: Names of convolutions; ``"auto"`` is ``"gine"`` for molecules with edge features and
-            ``"gcs"`` otherwise. Or a mapping of names to functions that make a model for the graphs
-            they are given.
+        model: Names of convolutions, or a mapping of names to functions that make a model for a
+            store; ``"auto"`` is ``"gine"`` for molecules with edge features, else ``"gcs"``.
         layers: Numbers of layers.
-        folds: Number of folds, at least 3.
+        folds: Number of folds, at least 3: one is tested on, the next one validated on.
         repeats: How often to repeat with another shuffle.
-        recipe: ``"paper"``, or ``"strong"``: a network with normalisation and residual connections,
-            trained by AdamW with warm-up and cosine (:mod:`graph_transplant.recipes`). Models of
-            your own are trained by it, not built.
-        epochs: Most epochs a trial trains. (default: 1000; 200 with the strong recipe)
+        recipe: ``"paper"``, or ``"strong"``: normalisation, residual connections, AdamW with
+            warm-up and cosine (:mod:`graph_transplant.recipes`).
+        epochs: Most epochs. (default: 1000; 200 with the strong recipe)
         batch_size: Graphs per training batch. (default: that of the recipe and the scale)
         seed: The one number that all randomness derives from.
         select: ``"validation"`` or ``"nested"`` runs each method named without parameters with
             every value of its search space and reports the candidate (number of layers, values)
-            with the best validation metric; see
-            :func:`~graph_transplant.experiments.selection.select`. ``"none"`` reports every one.
+            with the best validation metric, see
+            :func:`~graph_transplant.experiments.selection.select`; ``"none"`` reports every one.
         metric: ``"accuracy"``; ``"auroc"`` or ``"average_precision"`` for two classes or several
             labels; ``"r2"`` for numbers. (default: what suits the data)
         scale: The paper's patience and batch size for ``"small"``, ``"medium"`` or ``"large"`` data
             sets; ``"auto"`` goes by the number of graphs.
-        split: ``"folds"``; ``"scaffold-folds"``, folds that keep molecules of one Bemis-Murcko
-            scaffold together; or one split, where repeats differ in their seed alone:
-            ``"official"`` for the one that comes with the data set, ``"scaffold"`` for one that
-            keeps scaffolds together.
-        readout: How node embeddings become a graph embedding: mean, sum, max or mean-max.
-            (default: that of the recipe)
+        split: ``"folds"``; ``"scaffold-folds"``, which keep molecules of one Bemis-Murcko scaffold
+            together; or one split, where repeats differ in their seed alone: ``"official"`` or
+            ``"scaffold"``.
+        readout: Mean, sum, max or mean-max. (default: that of the recipe)
         balance: Draw training graphs so that all classes are equally likely.
         attack: Also measure the accuracy on test graphs attacked with these budgets, as shares of
-            the mean number of edges. Models that read edge features only lose edges.
-        label_noise: Shares of the training labels to make wrong, in [0, 1). Validation and test
-            graphs keep their true labels. What is wrong at 0.1 is wrong in the same way at 0.2.
-        train_fraction: Shares of the training graphs to use, in (0, 1], stratified; every share is
-            combined with every share of wrong labels.
+            the mean number of edges.
+        label_noise: Shares of the training labels to make wrong, in [0, 1).
+        train_fraction: Shares of the training graphs to use, in (0, 1]; every one is combined with
+            every share of wrong labels.
         group_duplicates: Keep graphs that are the same in one fold. (default: for molecules read
             from a table)
         ties: Which of several epochs with the same validation metric is the best: the ``"first"``,
@@ -161,8 +156,8 @@ def compare(
         equal_within: Methods are practically equal when the whole 95 % interval of their difference
             lies within this; 0.01 is one point.
         workers: How many trials run at once on this machine.
-        engine: What runs the trials: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``,
-            which gives all processes to one trial at a time.
+        engine: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``, which gives all
+            processes to one trial at a time.
         address: Address of the Ray cluster. (default: one is started on this machine)
         out: Directory for ``records.jsonl`` and ``summary.csv``. (default: nothing is kept on disk)
         fresh: Start anew; the records that are there are kept under another name.
@@ -170,13 +165,6 @@ def compare(
         reporter: Receives progress events.
         callbacks: Called after every epoch of a trial that runs in this process.
         **reading: How the data are read, such as ``target``; see :func:`~graph_transplant.load`.
-
-    Returns:
-        All results of the directory.
-
-    Raises:
-        GraphTransplantError: If an argument cannot be used or the directory holds other records.
-        TrialError: If a trial fails; finished trials are kept.
 
     Example:
         >>> import graph_transplant as gt
@@ -192,23 +180,11 @@ def compare(
     store = load(data, **reading)
     if methods is None:
         methods = (*(MOLECULE_RIVALS if store.has_structures else ()), *DEFAULT_METHODS)
-    if isinstance(model, Mapping):
-        for name, make in model.items():
-            if not callable(make):
-                raise GraphTransplantError(
-                    f"`model`: {name!r} must be a function that makes a model for a store; "
-                    f"got {make!r}"
-                )
-    own = Own(
-        methods=_own_methods(methods),
-        models=dict(model) if isinstance(model, Mapping) else {},
-        callbacks=tuple(callbacks),
-    )
+    own = Own(_own_methods(methods), _own_models(model), tuple(callbacks))
     names = _listed(methods)
     automatic = automatic_model(store)
     models = _unique([automatic if name == "auto" else name for name in _listed(model)])
     depths = _unique([layers] if isinstance(layers, int) else layers)
-    budgets = _shares(attack)
     for argument, given, choices in (("methods", names, METHODS), ("model", models, CONVOLUTIONS)):
         if not given:
             raise GraphTransplantError(
@@ -239,7 +215,7 @@ def compare(
         metric=metric or metric_for(store),
         split=split,
         shards=group_size() if engine == "torchrun" else 1,
-        attack=tuple(sorted(set(budgets))),
+        attack=tuple(sorted(set(_shares(attack)))),
         balance=balance,
         ties=ties,
         group_duplicates=store.has_structures if group_duplicates is None else group_duplicates,
@@ -253,23 +229,18 @@ def compare(
     unused = unused_edge_features(store, built_in)
     if unused:
         reporter.note(unused)
-    named = [name for name in names if name not in own.methods]
-    named, rivals = _without_rivals(named)
+    named, rivals = _without_rivals([name for name in names if name not in own.methods])
     rivals += [name for name in own.methods if own.rival(name)]
     for name in rivals:
         problem = rival_refusal(own.rival(name) or name, store)
         if problem is not None:
             raise GraphTransplantError(problem)
+    own_names = [name for name in own.methods if not own.rival(name)]
     wished = candidates(named, search=select != "none", scale=scale)
-    chosen = [*_that_serve(wished, built_in, store, reporter)]
-    aliases = {
-        given: True
-        for name, given in own.methods.items()
-        if isinstance(given, str) and not own.rival(name)
-    }
-    _that_serve(aliases, built_in, store, reporter)
-    # In the order they were named; those of the user's own are taken as they are.
-    chosen = [*(name for name in names if name in own.methods and not own.rival(name)), *chosen]
+    # Augmentations of the user's own are taken as they are; names must be able to serve the data.
+    aliases = [given for given in map(own.methods.get, own_names) if isinstance(given, str)]
+    _that_serve(dict.fromkeys(aliases, True), built_in, store, reporter)
+    chosen = [*own_names, *_that_serve(wished, built_in, store, reporter)]
     listing = partial(
         all_trials,
         repeats=repeats,
@@ -289,73 +260,66 @@ def compare(
     place = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
     with place as folder:
         records = _run(
-            store, wanted, settings, own, Path(folder),
-            workers=workers, engine=engine, address=address, fresh=fresh,
-            source=source or store.name, reporter=reporter,
-        )  # fmt: skip
+            Run(
+                store,
+                wanted,
+                Job(settings, store.fingerprint(), source or store.name, own=own),
+                reporter=reporter,
+                workers=workers,
+                scratch=Path(folder),
+                address=address,
+            ),
+            engine,
+            fresh,
+        )
     results = replace(results, records=records)
     if results.directory is not None:
         write_atomically(results.directory / "summary.csv", results.to_csv())
     return results
 
 
-def _run(
-    store: GraphStore,
-    wanted: Sequence[Trial],
-    settings: Settings,
-    own: Own,
-    directory: Path,
-    *,
-    workers: int,
-    engine: str,
-    address: str | None,
-    fresh: bool,
-    source: str,
-    reporter: Reporter,
-) -> list[Record]:
+def _run(run: Run, engine: str, fresh: bool) -> list[Record]:
     """Run the trials that have no record yet; return all records of the directory."""
-    fingerprint = store.fingerprint()
-    identity = {"data": store.name, "fingerprint": fingerprint}
-    shared = settings.as_record(__version__)
+    directory, reporter, job = run.scratch, run.reporter, run.job
+    identity = {"data": run.store.name, "fingerprint": job.fingerprint}
+    shared = job.settings.as_record(__version__)
     with RecordStore(directory).writing(identity, shared, fresh=fresh) as writer:
         if fresh:
             shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         if writer.notice:
             reporter.note(writer.notice)
         there = {Trial.of_record(record) for record in writer.records}
-        missing = [trial for trial in wanted if trial not in there]
-        if len(missing) < len(wanted):
-            reporter.note(
-                f"{len(wanted) - len(missing)} of {len(wanted)} trials are in {directory} already"
-            )
+        missing = [trial for trial in run.trials if trial not in there]
+        if len(missing) < len(run.trials):
+            done = len(run.trials) - len(missing)
+            reporter.note(f"{done} of {len(run.trials)} trials are in {directory} already")
         if missing:
 
             def finish(record: Record) -> None:
                 writer.append(record)
                 reporter.trial_finished(record)
 
-            reporter.start(trials=missing, finished=writer.records, workers=workers)
+            reporter.start(trials=missing, finished=writer.records, workers=run.workers)
+            workers = min(run.workers, len(missing))
             try:
-                run_trials(
-                    store,
-                    missing,
-                    settings,
-                    fingerprint=fingerprint,
-                    source=source,
-                    workers=min(workers, len(missing)),
-                    scratch=directory,
-                    finish=finish,
-                    reporter=reporter,
-                    engine=engine,
-                    address=address,
-                    own=own,
-                )
+                run_trials(replace(run, trials=missing, finish=finish, workers=workers), engine)
             finally:
                 reporter.stop()
         # A comparison that was killed may have left some of finished trials.
         shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         # Read back: results are made of what a later reader of the file will find.
         return sorted(RecordStore(directory).read(), key=Trial.of_record)
+
+
+def _own_models(model: Names | OwnModels) -> OwnModels:
+    if not isinstance(model, Mapping):
+        return {}
+    for name, make in model.items():
+        if not callable(make):
+            raise GraphTransplantError(
+                f"`model`: {name!r} must be a function that makes a model for a store; got {make!r}"
+            )
+    return dict(model)
 
 
 def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, ...] | str]:
@@ -390,17 +354,7 @@ def _shares(values: Any) -> tuple[float, ...]:
 
 
 def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str, bool]:
-    """Write out the methods of a comparison.
-
-    Returns:
-        Every method, and whether it was asked for by its own name and not as one of a group.
-
-    Example:
-        >>> candidates(["paper", "subgraph"], search=False, scale="small")["subgraph"]
-        True
-        >>> list(candidates(["drop-nodes", "transplant-dp"], search=True, scale="small"))
-        ['drop-nodes', 'drop-nodes:ratio=0.4', 'transplant-dp']
-    """
+    """Write out methods; each with whether it was named itself and not as one of a group."""
     found: dict[str, bool] = {}
     for text in methods:
         group = text in GROUPS

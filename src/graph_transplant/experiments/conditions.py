@@ -18,14 +18,12 @@ _SIZE, _NOISE = 1, 2
 def fewer_graphs(
     store: GraphStore, train: Tensor, fraction: float, *, repeat: int, seed: int, fold: int
 ) -> Tensor:
-    """Leave a part of the training graphs, with equal class proportions.
+    """Leave ``round(fraction * len(train))`` of the training graphs, with equal class proportions.
 
-    Exactly ``round(fraction * len(train))`` graphs are left. Those of a smaller fraction are among
-    those of a larger one: the graphs of each class are put in a random order, and the classes are
-    gone through at the same pace, which shares the graphs out among them by Webster's method.
-    Several labels are stratified by the rarest label, numbers by ten groups from low to high.
-
-    Method, model and validation fold do not enter: the order of two graphs is the same for all.
+    Those of a smaller fraction are among those of a larger one: the graphs of each class are put in
+    a random order, and the classes are gone through at the same pace, which shares the graphs out
+    among them by Webster's method. Several labels are stratified by the rarest label, numbers by
+    ten groups from low to high.
     """
     if fraction == 1:
         return train
@@ -70,10 +68,10 @@ def wrong_labels(
 ) -> Tensor:
     """Give the training labels with some of them wrong.
 
-    Of one class per graph, exactly ``round(noise * len(train))`` graphs get another one of the
-    classes that the training graphs have, each equally likely. Of several labels, exactly
-    ``round(noise * present)`` of the entries that are present are turned round. What is wrong at
-    some noise is wrong in the same way at any higher one.
+    Of one class per graph, ``round(noise * len(train))`` graphs get another one of the classes that
+    the training graphs have, each equally likely. Of several labels, ``round(noise * present)`` of
+    the entries that are present are turned round. What is wrong at some noise is wrong in the same
+    way at any higher one.
     """
     if store.task == "regression":
         raise GraphTransplantError(
@@ -103,7 +101,7 @@ def wrong_labels(
     first = np.argsort(place, kind="stable")[: round(noise * len(y))]
     wrong = torch.from_numpy(first).to(y.device)
     own = torch.searchsorted(classes, y[wrong])
-    # One to all but one steps further, round and round: never the class itself.
+    # One to all but one steps further, cyclically: never the class itself.
     y[wrong] = classes[(own + 1 + shift[wrong]) % len(classes)]
     return y
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,17 +32,16 @@ from torch import distributed
 
 from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.experiments.examples import with_ids
 from graph_transplant.experiments.progress import Reporter
-from graph_transplant.experiments.protocol import Record, Settings, Trial
-from graph_transplant.experiments.trial import Job, Own, checkpoint_of, split_of
+from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.trial import Job, checkpoint_of
 from graph_transplant.experiments.worker import set_up_worker
 from graph_transplant.graphs import GraphStore
 from graph_transplant.ranks import EndedElsewhereError
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 
-__all__ = ["ENGINES", "TrialError", "join_group", "lead_or_serve", "run_trials"]
+__all__ = ["ENGINES", "Run", "TrialError", "join_group", "lead_or_serve", "run_trials"]
 
 CHECKPOINTS = "checkpoints"
 """Folder, within that of a comparison, for the states of running trials."""
@@ -64,61 +63,40 @@ class TrialError(RuntimeError):
 
 @dataclass(frozen=True)
 class Run:
-    """Trials to run, and where their records go."""
+    """Trials to run, and where their records go.
+
+    ``scratch`` is for checkpoints and for the file that workers read the data from. A Ray cluster,
+    which ``address`` may name, uses all its processors, whatever ``workers`` says.
+    """
 
     store: GraphStore
     trials: Sequence[Trial]
     job: Job
-    workers: int
-    scratch: Path
-    finish: Callable[[Record], None]
-    reporter: Reporter
-    address: str | None
+    finish: Callable[[Record], None] = lambda record: None
+    reporter: Reporter = Reporter()  # noqa: RUF009 - it has no state
+    workers: int = 1
+    scratch: Path = Path()
+    address: str | None = None
 
 
-def run_trials(
-    store: GraphStore,
-    trials: Sequence[Trial],
-    settings: Settings,
-    *,
-    fingerprint: str,
-    source: str,
-    workers: int,
-    scratch: Path,
-    finish: Callable[[Record], None],
-    reporter: Reporter,
-    engine: str = "local",
-    address: str | None = None,
-    own: Own | None = None,
-) -> None:
+def run_trials(run: Run, engine: str = "local") -> None:
     """Run trials and hand over each record as soon as it is there.
 
     Every process uses one torch thread, so that records do not depend on the machine. A trial whose
-    worker was killed runs again from its checkpoint, twice at most.
-
-    ``finish`` is called in this process, in the order in which trials finish. ``scratch`` is for
-    checkpoints and for the file that workers read the data from. A Ray cluster uses all its
-    processors, whatever ``workers`` says. When a trial fails, the others are stopped.
+    worker was killed runs again from its checkpoint, twice at most; when a trial fails, the others
+    are stopped.
     """
-    check_engine(engine, address)
-    folder = (scratch / CHECKPOINTS).absolute()
+    check_engine(engine, run.address)
+    folder = (run.scratch / CHECKPOINTS).absolute()
     folder.mkdir(parents=True, exist_ok=True)
 
     def finished(record: Record) -> None:
-        trial = Trial.of_record(record)
-        if store.rows is not None and record.get("examples"):
-            # The files that workers read hold no ids.
-            split = split_of(store, trial, settings)
-            record = {**record, "examples": with_ids(record["examples"], store, split)}
-        finish(record)
-        checkpoint_of(folder, trial).unlink(missing_ok=True)
+        run.finish(record)
+        checkpoint_of(folder, Trial.of_record(record)).unlink(missing_ok=True)
 
-    own = own or Own()
-    # Not for networks alone: rows go to a worker with every trial.
-    rows = store.rows if any(own.rival(trial.method) for trial in trials) else None
-    job = Job(settings, fingerprint, source, folder, own, rows)
+    job = replace(run.job, checkpoints=folder, rows=run.store.rows)
     try:
-        ENGINES[engine].run(Run(store, trials, job, workers, scratch, finished, reporter, address))
+        ENGINES[engine](replace(run, job=job, finish=finished))
     finally:
         with suppress(OSError):  # not empty: it holds what the next run goes on from
             folder.rmdir()
@@ -131,7 +109,10 @@ def check_engine(engine: str, address: str | None) -> None:
         raise GraphTransplantError(
             f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
         )
-    ENGINES[engine].check(address)
+    if engine == "ray":
+        _check_ray(address)
+    elif engine == "torchrun":
+        group_size()
 
 
 def failure_of(trial: Trial, problem: Exception) -> TrialError:
@@ -150,25 +131,20 @@ def failure_of(trial: Trial, problem: Exception) -> TrialError:
     return TrialError(f"trial {trial} failed: {text.splitlines()[0]}", details)
 
 
-class Attempts:
-    """Counts how often trials were lost with their worker."""
+def run_again(lost: Counter[Trial], trials: Iterable[Trial], cause: str, run: Run) -> None:
+    """Count and report trials that were lost with their worker; raise if one was too often."""
+    again = list(trials)
+    lost.update(again)
+    for trial in again:
+        if lost[trial] > RETRIES:
+            raise TrialError(
+                f"{cause}, at attempt {lost[trial]} of {RETRIES + 1} to run trial {trial}; most "
+                "often memory ran out: fewer workers or smaller batches need less"
+            )
+    run.reporter.note(f"{cause}; running again: {'; '.join(map(str, again))}")
 
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._lost: Counter[Trial] = Counter()
 
-    def lost(self, trials: Iterable[Trial], cause: str) -> None:
-        """Report trials that run again; raise if one was lost too often."""
-        again = list(trials)
-        self._lost.update(again)
-        for trial in again:
-            if self._lost[trial] > RETRIES:
-                raise TrialError(
-                    f"{cause}, at attempt {self._lost[trial]} of {RETRIES + 1} to run trial "
-                    f"{trial}; most often memory ran out: fewer workers or smaller batches need "
-                    "less"
-                )
-        self._reporter.note(f"{cause}; running again: {'; '.join(map(str, again))}")
+# -------------------------------------------------------------------- workers
 
 
 @contextmanager
@@ -181,16 +157,15 @@ def store_file(store: GraphStore, scratch: Path) -> Iterator[Path]:
     folder = scratch / GRAPHS
     path = folder / "graphs.safetensors"
     try:
-        if folder.exists():
-            shutil.rmtree(folder)
-        store.save(path)
-    except OSError as problem:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise GraphTransplantError(
-            f"cannot write {path}, which the workers read the data from: {problem.strerror}; the "
-            "records are intact"
-        ) from problem
-    try:
+        try:
+            if folder.exists():
+                shutil.rmtree(folder)
+            store.save(path)
+        except OSError as problem:
+            raise GraphTransplantError(
+                f"cannot write {path}, which the workers read the data from: {problem.strerror}; "
+                "the records are intact"
+            ) from problem
         yield path
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # Windows keeps files that a worker has mapped
@@ -237,9 +212,9 @@ def run_in_worker(
 def _run_local(run: Run) -> None:
     if run.workers == 1:
         shutil.rmtree(run.scratch / GRAPHS, ignore_errors=True)  # of a killed comparison
-        _run_here(run.store, run.trials, run.job, run.finish, run.reporter)
+        _run_here(run)
         return
-    attempts = Attempts(run.reporter)
+    lost: Counter[Trial] = Counter()
     left = dict.fromkeys(run.trials)
     with store_file(run.store, run.scratch) as path:
         while left:
@@ -248,7 +223,7 @@ def _run_local(run: Run) -> None:
                 _run_in_workers(path, left, running, run)
             except TerminatedWorkerError:
                 # joblib ends all workers when one is gone: the trials of the others are lost too.
-                attempts.lost(running, "a worker process was ended from outside")
+                run_again(lost, running, "a worker process was ended from outside", run)
             except BrokenProcessPool as problem:
                 raise TrialError(f"the worker processes cannot go on: {problem}") from problem
 
@@ -287,29 +262,24 @@ def _run_in_workers(
                 outcomes.close()
 
 
-def _run_here(
-    store: GraphStore,
-    trials: Sequence[Trial],
-    job: Job,
-    finish: Callable[[Record], None],
-    reporter: Reporter,
-) -> None:
+def _run_here(run: Run) -> None:
     """Run trials one after another; under torchrun, every rank runs this loop."""
+    job = run.job
 
     def tell(log: EpochLog) -> None:
-        reporter.epoch_finished(log.epoch, job.settings.epochs, log.validation_score)
+        run.reporter.epoch_finished(log.epoch, job.settings.epochs, log.validation_score)
 
     with _one_thread():
-        for trial in trials:
-            reporter.trial_started(trial)
+        for trial in run.trials:
+            run.reporter.trial_started(trial)
             try:
                 with _group_errors():
-                    record = job.run(store, trial, callbacks=(tell, *job.own.callbacks))
+                    record = job.run(run.store, trial, callbacks=(tell, *job.own.callbacks))
             except EndedElsewhereError:
                 raise
             except Exception as problem:
                 raise failure_of(trial, problem) from problem
-            finish(record)
+            run.finish(record)
 
 
 @contextmanager
@@ -322,6 +292,8 @@ def _one_thread() -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
 
+
+# -------------------------------------------------------------------- Ray
 
 _RAY_ENVIRONMENT = {
     # Usage statistics would go to the makers of Ray.
@@ -347,7 +319,7 @@ def _run_on_ray(run: Run) -> None:
         # In a tuple, Ray does not fetch it for every task: a worker does, once.
         data = (ray.put(np.memmap(path, dtype=np.uint8, mode="r")),)
         task = ray.remote(num_cpus=1, max_retries=0)(run_in_worker)
-        attempts = Attempts(run.reporter)
+        lost: Counter[Trial] = Counter()
         waiting = list(reversed(run.trials))
         running: dict[Any, Trial] = {}
         try:
@@ -370,7 +342,8 @@ def _run_on_ray(run: Run) -> None:
                         str(problem),
                     ) from problem
                 except ray.exceptions.RayError as problem:
-                    attempts.lost([trial], f"a worker on Ray was lost ({type(problem).__name__})")
+                    cause = f"a worker on Ray was lost ({type(problem).__name__})"
+                    run_again(lost, [trial], cause, run)
                     waiting.append(trial)
                     continue
                 if isinstance(outcome, TrialError):
@@ -426,7 +399,7 @@ def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
         }
     try:
         ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as problem:
+    except Exception as problem:  # Ray raises plain ones, too
         where = "on this machine" if address is None else f"at {address}"
         raise GraphTransplantError(
             f"cannot use Ray {where}: {str(problem).strip().splitlines()[0]}"
@@ -437,15 +410,13 @@ def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
+# -------------------------------------------------------------------- torchrun
+
+
 def _run_on_ranks(run: Run) -> None:
     """Run trials on all ranks; called by the first, the others are in :func:`lead_or_serve`."""
-    size = group_size()
-    if run.job.settings.shards != size:
-        raise GraphTransplantError(
-            f"`shards` must be {size}, the number of processes, got {run.job.settings.shards}"
-        )
     _from_first((run.trials, run.job))
-    _run_here(run.store, run.trials, _on_common_disk(run.job), run.finish, run.reporter)
+    _run_here(replace(run, job=_on_common_disk(run.job)))
 
 
 def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> int:
@@ -465,19 +436,17 @@ def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> in
         store: GraphStore | None = None
         while (work := _from_first(None)) is not None:
             trials, job = work
-            if store is None:
-                store = prepare(
-                    load(),
-                    job.settings.split,
-                    group_duplicates=job.settings.group_duplicates,
-                )
+            settings = job.settings
+            store = store or prepare(
+                load(), settings.split, group_duplicates=settings.group_duplicates
+            )
             found = store.fingerprint()
             if found != job.fingerprint:
                 raise GraphTransplantError(
                     f"process {rank} has read other data than the first one: its fingerprint is "
                     f"{found[:12]}…, that of the first {job.fingerprint[:12]}…"
                 )
-            _run_here(store, trials, _on_common_disk(job), lambda record: None, Reporter())
+            _run_here(Run(store, trials, _on_common_disk(job)))
     finally:
         signal.signal(signal.SIGINT, before)
     return 0
@@ -487,8 +456,7 @@ def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> in
 def join_group() -> Iterator[int]:
     """Join the processes that ``torchrun`` has started; give the number of this one.
 
-    Each has one torch thread. When one leaves by an exception, the others get an
-    ``EndedElsewhereError`` as soon as they wait for it.
+    When one leaves by an exception, the others get an ``EndedElsewhereError`` when they wait.
     """
     variables = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     missing = [name for name in variables if not os.environ.get(name)]
@@ -530,10 +498,7 @@ def _group_errors() -> Iterator[None]:
         raise EndedElsewhereError(f"another process of the group has ended ({reason})") from problem
 
 
-Work = tuple[Sequence[Trial], Job]
-
-
-def _from_first(work: Work | None) -> Work | None:
+def _from_first(work: tuple[Sequence[Trial], Job] | None) -> Any:
     """Give every process what the first one passes; None ends the work."""
     box = [work]
     distributed.broadcast_object_list(box)
@@ -547,16 +512,9 @@ def _on_common_disk(job: Job) -> Job:
     return job if bool(seen) else replace(job, checkpoints=None)
 
 
-class Engine(NamedTuple):
-    """A way to run trials: ``check(address)`` raises if it cannot be used here."""
-
-    run: Callable[[Run], None]
-    check: Callable[[str | None], object]
-
-
-ENGINES = {
-    "local": Engine(_run_local, lambda address: None),
-    "ray": Engine(_run_on_ray, _check_ray),
-    "torchrun": Engine(_run_on_ranks, lambda address: group_size()),
+ENGINES: dict[str, Callable[[Run], None]] = {
+    "local": _run_local,
+    "ray": _run_on_ray,
+    "torchrun": _run_on_ranks,
 }
 """Processes of this machine, a Ray cluster, or torchrun, whose processes share every trial."""

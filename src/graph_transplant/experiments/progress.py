@@ -92,7 +92,7 @@ class Tally:
         return total / min(self._workers, max(1, len(self._left)))
 
     def best(self, most: int) -> list[tuple[str, float, int]]:
-        """Give name, mean score and number of trials of the best methods, best first."""
+        """Name, mean score and number of trials of the best methods, best first."""
         means = [(name, fmean(values), len(values)) for name, values in self._scores.items()]
         return sorted(means, key=lambda item: -item[1])[:most]
 

@@ -24,13 +24,13 @@ from graph_transplant.experiments.codec import from_record
 from graph_transplant.experiments.protocol import (
     Condition,
     Record,
-    Settings,
     Trial,
     check_conditions,
     metric_of,
 )
 from graph_transplant.files import try_lock
 from graph_transplant.metrics import METRICS
+from graph_transplant.settings import Settings
 
 # A number that is not finite is written as null.
 _MEASURED: Final = {"*": float | None}
@@ -199,10 +199,7 @@ class RecordStore:
 
 
 class RecordWriter:
-    """Appends finished trials; made by :meth:`RecordStore.writing`.
-
-    ``records`` are those in the file, ``notice`` says what was repaired or moved, if anything was.
-    """
+    """Appends finished trials; ``notice`` says what was repaired or moved, if anything was."""
 
     def __init__(
         self, path: Path, file: io.FileIO, records: list[Record], notice: str | None
@@ -263,7 +260,6 @@ def _difference(name: str, there: Any, here: Any) -> str:
 
 @contextmanager
 def _explained(what: str, state: str = "") -> Iterator[None]:
-    """Say what could not be done, and in what state the records are."""
     try:
         yield
     except OSError as problem:
@@ -278,14 +274,13 @@ def _append(path: Path, content: bytes) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    if sys.platform == "win32":  # Windows cannot open directories
-        return
-    with _explained(f"sync the directory {directory} to disk"):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    if sys.platform != "win32":  # Windows cannot open directories
+        with _explained(f"sync the directory {directory} to disk"):
+            descriptor = os.open(directory, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 @contextmanager
@@ -298,16 +293,13 @@ def _locked(directory: Path) -> Iterator[None]:
         file = open(path, "a+b", buffering=0)  # noqa: SIM115 - closed below, always
     with file:
         with _explained(f"lock {path}"):
-            free = try_lock(file)
-        if not free:
-            file.seek(1)
-            owner = file.read().decode(errors="replace").strip()
-            who = f" ({owner})" if owner else ""
-            raise GraphTransplantError(
-                f"another comparison is writing to {directory}{who}; wait for it, stop it, or "
-                "choose another directory"
-            )
-        with _explained(f"write in {directory}"):
+            if not try_lock(file):
+                file.seek(1)
+                owner = file.read().decode(errors="replace").strip()
+                raise GraphTransplantError(
+                    f"another comparison is writing to {directory}{f' ({owner})' if owner else ''}"
+                    "; wait for it, stop it, or choose another directory"
+                )
             file.truncate(0)
             # The first byte is what Windows locks, and nobody can read it meanwhile.
             file.write(f" process {os.getpid()}\n".encode())

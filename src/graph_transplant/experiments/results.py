@@ -1,8 +1,4 @@
-"""Results of a comparison as one table: a row a trial, and all that is computed from it.
-
-Everything is computed once per :class:`Results` and kept: the frame of trials, the summary of
-methods, all pairs of methods, the verdicts.
-"""
+"""Results of a comparison as one table: a row a trial, and all that is computed from it, once."""
 
 from __future__ import annotations
 
@@ -72,11 +68,6 @@ class Group(NamedTuple):
         return Condition(self.label_noise, self.train_fraction)
 
     @property
-    def place(self) -> tuple[str, Condition]:
-        """Data set and condition."""
-        return self.data, self.condition
-
-    @property
     def network(self) -> str:
         """Model and layers in short, as ``gcs-3``; empty for methods without a network."""
         if not self.model:
@@ -103,6 +94,7 @@ class Results:
         directory: Where the records lie, if anywhere.
         equal_within: Two methods are practically equal when the 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
+        group: What all trials belong to; by default they are put in groups.
 
     Example:
         >>> import graph_transplant as gt
@@ -119,6 +111,7 @@ class Results:
     reference: str = BASELINE
     directory: Path | None = None
     equal_within: float = EQUAL_WITHIN
+    group: Group | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.equal_within < 1:
@@ -138,28 +131,21 @@ class Results:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """One row a trial: what it is, its test metrics, its ``score`` by the deciding metric."""
-        return pd.DataFrame([_row(record) for record in self.chosen], columns=_columns(self.chosen))
+        return _table([_row(record) for record in self.chosen])
 
     def long(self, name: str) -> pd.DataFrame:
         """A list that trials record (``"curve"``, ``"attacked"``, …), one row an entry."""
-        if name not in self._long:
-            rows = [
-                {**_identity(record), **_flat(entry)}
-                for record in self.chosen
-                for entry in record.get(name) or ()
-            ]
-            columns = _keys([dict.fromkeys(TRIAL), *rows])
-            self._long[name] = pd.DataFrame(rows, columns=columns)
-        return self._long[name].copy()
-
-    @cached_property
-    def _long(self) -> dict[str, pd.DataFrame]:
-        return {}
+        return _table(
+            {**_identity(record), **_flat(entry)}
+            for record in self.chosen
+            for entry in record.get(name) or ()
+        )
 
     def wide(self, name: str) -> pd.DataFrame:
         """An object that trials record (``"saliency"``, ``"cost"``, …), one row a trial."""
-        rows = [{**_identity(r), **r[name]} for r in self.chosen if isinstance(r.get(name), dict)]
-        return pd.DataFrame(rows, columns=_keys([dict.fromkeys(TRIAL), *rows]))
+        return _table(
+            {**_identity(r), **r[name]} for r in self.chosen if isinstance(r.get(name), dict)
+        )
 
     @cached_property
     def groups(self) -> dict[Group, Results]:
@@ -167,11 +153,14 @@ class Results:
 
         Classical rivals, which have no network, stand beside the methods of every network.
         """
+        if self.group is not None:
+            return {self.group: self}
         parts: dict[Group, list[Record]] = {}
         for record in self.chosen:
             parts.setdefault(group_of(record), []).append(record)
         for group in [g for g in parts if all(is_classical(r["method"]) for r in parts[g])]:
-            beside = [g for g in parts if g.model and g.place == group.place]
+            place = group._replace(model=None, layers=None)
+            beside = [g for g in parts if g.model and g._replace(model=None, layers=None) == place]
             for other in beside:
                 parts[other] = parts[other] + parts[group]
             if beside:
@@ -183,8 +172,7 @@ class Results:
 
     def part(self, records: Sequence[Record], group: Group | None = None) -> Results:
         """Some of the trials, judged as all are; ``group`` makes them one group."""
-        given = (records, "none", self.reference, None, self.equal_within)
-        return Results(*given) if group is None else _Part(*given, group=group)
+        return Results(records, "none", self.reference, None, self.equal_within, group)
 
     @property
     def methods(self) -> list[str]:
@@ -204,9 +192,8 @@ class Results:
     @cached_property
     def _summary(self) -> pd.DataFrame:
         rows = [row for group, part in self.groups.items() for row in _summarised(group, part)]
-        names = [
-            name for name in METRICS if name in ALWAYS or any(f"{name}_mean" in r for r in rows)
-        ]
+        there = {key for row in rows for key in row}
+        names = [name for name in METRICS if name in ALWAYS or f"{name}_mean" in there]
         columns = [*_LEADING, *(f"{name}_mean" for name in names), *_COMPARED]
         table = pd.DataFrame(rows, columns=columns).astype({"layers": "Int64"})
         numbers = [name for name in columns if name not in (*_TEXT, "layers")]
@@ -232,20 +219,10 @@ class Results:
     def _tested(self, part: Results, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
         """Test pairs of methods, with Holm's correction over all of them."""
         tests = [paired(part, one, two) for one, two in pairs]
+        corrected = holm([test.p_value for test in tests])
         return [
-            {
-                "difference": test.difference,
-                "ci_low": test.low,
-                "ci_high": test.high,
-                "p_value": test.p_value,
-                "p_holm": p_holm,
-                "effect": test.effect,
-                "pairs": test.pairs,
-                "detectable": test.detectable,
-                "pairs_needed": test.needed,
-                "finding": finding(test, p_holm, self.equal_within),
-            }
-            for test, p_holm in zip(tests, holm([test.p_value for test in tests]), strict=True)
+            {**test._asdict(), "p_holm": p, "finding": finding(test, p, self.equal_within)}
+            for test, p in zip(tests, corrected, strict=True)
         ]
 
     def _rivals(self, part: Results) -> list[dict[str, Any]]:
@@ -340,17 +317,6 @@ class Results:
         return notebook_html(self)
 
 
-@dataclass(frozen=True, eq=False)
-class _Part(Results):
-    """The trials of one group."""
-
-    group: Group = field(kw_only=True)
-
-    @cached_property
-    def groups(self) -> dict[Group, Results]:
-        return {self.group: self}
-
-
 def read_results(
     path: str | Path, *, selection: str = "none", equal_within: float = EQUAL_WITHIN
 ) -> Results:
@@ -414,13 +380,9 @@ def _row(record: Record) -> dict[str, Any]:
     return row
 
 
-def _columns(records: Iterable[Record]) -> list[str]:
-    """Columns of the frame; those of trials without a network are there, too."""
-    return _keys([_row(record) for record in records]) or list(TRIAL)
-
-
-def _keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(key for row in rows for key in row))
+def _table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    found = list(rows)
+    return pd.DataFrame(found) if found else pd.DataFrame(columns=list(TRIAL))
 
 
 def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -472,8 +434,8 @@ def _summarised(group: Group, part: Results) -> Iterator[dict[str, Any]]:
             "trials": len(own),
             "score_mean": mean.difference,
             "score_std": pd.Series(scores).std() if len(scores) > 1 else None,
-            "score_low": mean.low,
-            "score_high": mean.high,
+            "score_low": mean.ci_low,
+            "score_high": mean.ci_high,
             "pairs": 0,
             "finding": "",
             **tests.get(name, {}),
@@ -500,10 +462,10 @@ def _whole_mean(frame: pd.DataFrame, method: str) -> float:
 
 
 def _overlap(trials: pd.DataFrame) -> float:
-    """Test graphs per training graph, which the correction for overlapping training sets asks for.
+    """Test graphs per training graph, for the correction for overlapping training sets.
 
-    Runs of one split share their training graphs and are independent seeds. Graphs left out of
-    training count: random parts of training sets overlap less, not more.
+    Runs of one split are independent. Graphs left out of training count: random parts of training
+    sets overlap less, not more.
     """
     if trials["folds"].iloc[0] == 1:
         return 0.0
@@ -531,27 +493,19 @@ def _choice(trials: pd.DataFrame) -> str:
         (int(row.chosen_layers), row.chosen_method.partition(":")[2])
         for row in trials.fillna({"chosen_layers": 0}).itertuples()
     )
-    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    words = [
+    words = {
         ", ".join(
-            [*([count(layers, "layer")] if layers else []), *(p for p in settings.split(":") if p)]
-        )
-        for (layers, settings), _ in ordered
-    ]
+            filter(None, [count(layers, "layer") if layers else "", *given.split(":")])
+        ): number
+        for (layers, given), number in sorted(found.items(), key=lambda i: (-i[1], i[0]))
+    }
     if len(words) == 1:
-        return words[0]
-    plain = not any(settings for _, settings in found)
-    if plain:
-        words[1:] = [str(layers) for (layers, _), _ in ordered[1:]]
-    said = [f"{text} in {n}" for text, (_, n) in zip(words, ordered, strict=True)]
-    said[0] += f" fold{'s' if ordered[0][1] != 1 else ''}"
-    return (", " if plain else "; ").join(said)
+        return next(iter(words))
+    return "; ".join(f"{text} in {count(number, 'fold')}" for text, number in words.items())
 
 
 def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of a table as plain objects, ``None`` where a number is missing."""
-    return [
-        {key: None if value is pd.NA or value is None or value != value else value
-         for key, value in row.items()}
-        for row in table.to_dict("records")
-    ]  # fmt: skip
+    rows: list[dict[str, Any]]
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    return rows

@@ -1,9 +1,8 @@
 """Which candidate stands for a method: number of layers and parameters, by validation alone.
 
 A *family* is one method with one model on one data set, in one condition of training; its
-*candidates* are the numbers of layers and the parameters that were tried. The methods are then
-compared family by family, each with the candidate that did best on validation graphs. Test scores
-are never read here.
+*candidates* are the numbers of layers and the parameters that were tried. Test scores are never
+read here.
 """
 
 from __future__ import annotations
@@ -33,10 +32,9 @@ Trials = Mapping[Setup, Mapping[tuple[int, int, int], Record]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One candidate of a family; ``validation`` is the mean score that the choice looks at.
+    """One candidate of a family; ``validation`` is the mean score that the choice looks at, if any.
 
-    It is ``None`` where that is nothing: the candidate takes no part, or those that do share no
-    finished fold. ``folds`` is the number of folds it was chosen for.
+    ``folds`` is the number of folds it was chosen for.
     """
 
     data: str
@@ -57,42 +55,30 @@ class Candidate:
 
 
 def method_key(name: str) -> str:
-    """The method without its parameters.
-
-    Example:
-        >>> method_key("drop-nodes:ratio=0.4"), method_key("vanilla")
-        ('drop-nodes', 'vanilla')
-    """
+    """The method without its parameters."""
     return name.partition(":")[0]
 
 
 def select(records: Iterable[Record], how: str) -> list[Record]:
     """Keep the trials of one candidate per method, chosen by validation scores.
 
-    ``"none"``: nothing is chosen, every candidate is a method of its own. Inner trials, which only
-    nested selection asks for, are left out.
+    ``"none"``: every candidate is a method of its own; inner trials are left out.
 
     ``"validation"``, the paper's rule: one candidate for all folds, the one with the highest mean
-    validation score over the folds that all candidates which take part have finished. This is
-    slightly optimistic: every graph is a validation graph in one fold and a test graph in another,
-    so that the graphs a candidate is tested on have had a say in its choice. On an official split
-    they have not.
+    validation score. This is slightly optimistic: every graph is a validation graph in one fold and
+    a test graph in another. On an official split it is not.
 
     ``"nested"``: one candidate for each fold, the one with the highest mean validation score when
-    the *other* folds are validated on in turn. The test graphs of the fold take no part, neither in
-    training nor in choosing, so that the test score is that of the whole procedure, its choice
-    included. It costs ``folds - 1`` trainings in place of one. A fold in which an inner trial of
-    a candidate that takes part is missing is left out.
+    the *other* folds are validated on in turn. The test graphs of the fold take no part, so that
+    the test score is that of the whole procedure; it costs ``folds - 1`` trainings instead of one.
 
-    A candidate takes part if none of its family has finished more folds (for ``"nested"``: folds
-    with all their inner trials); :func:`left_out` names the others. Ties go to fewer layers, then
-    to the shorter name, then to the alphabet. A fold in which a candidate has no validation score
-    (an AUROC without both classes) has no say.
+    A candidate takes part if none of its family has finished more folds (for ``"nested"``: with all
+    their inner trials); :func:`left_out` names the others. Only folds that all of them have
+    finished with a score have a say. Ties go to fewer layers, then to the shorter name.
 
     Returns:
-        For ``"none"`` the records as they are. Otherwise copies of the chosen candidates' records
-        in which ``method`` is the method without its parameters and ``chosen`` tells ``layers`` and
-        ``method`` of the candidate, ordered by family, repeat and fold.
+        For ``"none"`` the records as they are, else copies of the chosen ones in which ``method``
+        has no parameters and ``chosen`` tells ``layers`` and ``method`` of the candidate.
     """
     check_choice("select", how, SELECTIONS)
     if how == "none":
@@ -107,10 +93,7 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
 
 
 def selection_table(records: Iterable[Record], how: str) -> list[Candidate]:
-    """Every candidate, from the fewest layers up; none for ``"none"``.
-
-    For ``"nested"`` the mean is over all inner trials of the folds that are complete.
-    """
+    """Every candidate, from the fewest layers up; none for ``"none"``."""
     table = []
     for family in _families(records, how):
         choices = [*family.choices.values()]
@@ -240,39 +223,30 @@ class _Family:
         unit = "run" if official else "fold"
         expected = repeats if official else repeats * self.settings["folds"]
         who = f"{self.method} with {self.model}" if self.model else self.method
-        yield from self._without_part(f"{expected} {unit}s")
+        short = [
+            name if layers is None else f"{name} with {count(layers, 'layer')}"
+            for layers, name in self.trials
+            if (layers, name) not in self.entrants
+        ]
+        if short:
+            yield (
+                f"{self.model + ': ' if self.model else ''}{listed(short)} "
+                f"{'takes' if len(short) == 1 else 'take'} no part in the selection: fewer {unit}s "
+                "are finished than of other candidates."
+            )
         missing = expected - len(self.choices)
         if self.how == "nested" and missing:
-            verb, whose = ("is", "its") if missing == 1 else ("are", "their")
             yield (
-                f"{who}: {missing} of {expected} folds {verb} left out, {whose} inner trials are "
-                "not all finished."
+                f"{who}: {missing} of {expected} folds are left out, for lack of finished inner "
+                "trials."
             )
         elif not self.choices:
-            part = " that take part" if len(self.entrants) < len(self.trials) else ""
             yield (
                 f"{who} is left out: there is no {unit} that all of its {len(self.entrants)} "
-                f"candidates{part} have finished."
+                "candidates have finished."
             )
         elif self.how == "validation" and len(self.trials) > 1 and len(self.votes) < expected:
             yield f"{who} is chosen on {len(self.votes)} of {expected} {unit}s."
-
-    def _without_part(self, expected: str) -> Iterator[str]:
-        """Name the candidates that take no part, those with the same number of folds together."""
-        names: dict[int, list[str]] = {}
-        for setup in self.trials:
-            if setup not in self.entrants:
-                layers, name = setup
-                depth = "" if layers is None else f" with {count(layers, 'layer')}"
-                names.setdefault(len(self.covered[setup]), []).append(name + depth)
-        what = "all inner trials of " if self.how == "nested" else ""
-        where = f"{self.model}: " if self.model else ""
-        for number, those in sorted(names.items()):
-            have, take = ("have", "take") if len(those) > 1 else ("has", "takes")
-            yield (
-                f"{where}{listed(those)} {have} {what}{number} of {expected} and {take} no part in "
-                "the selection."
-            )
 
 
 def _best(votes: Mapping[Setup, list[float]]) -> Setup:

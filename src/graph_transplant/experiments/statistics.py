@@ -36,35 +36,25 @@ _TRIED = np.array([*range(2, 100), *range(100, 10_000, 10)])
 class Paired(NamedTuple):
     """What paired differences over folds say, before any correction for several tests.
 
-    ``difference`` is their mean, ``low`` and ``high`` its 95 % interval, ``effect`` Cohen's d with
-    Hedges' correction. ``detectable`` is the smallest difference that would have been found with a
-    probability of 80 %, ``needed`` the number of pairs at which this one would: infinite where only
-    more graphs help. All but the first and the number of pairs are ``None`` without a spread.
+    All but the difference and the number of pairs are ``None`` without a spread.
     """
 
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
+    difference: float | None = None  # the mean
+    ci_low: float | None = None
+    ci_high: float | None = None  # of its 95 % interval
     p_value: float | None = None
-    effect: float | None = None
+    effect: float | None = None  # Cohen's d with Hedges' correction
     pairs: int = 0
-    detectable: float | None = None
-    needed: float | None = None
+    detectable: float | None = None  # the least that would be found with a probability of 80 %
+    pairs_needed: float | None = None  # for this difference; infinite where only more graphs help
 
 
-def paired_test(
-    differences: Sequence[float], *, test_to_train: float, level: float = 0.95
-) -> Paired:
+def paired_test(differences: Sequence[float], *, test_to_train: float) -> Paired:
     r"""Corrected resampled t-test (Nadeau and Bengio, 2003) of paired differences.
 
     The variance of the mean is :math:`(\frac{1}{n} + \frac{n_\text{test}}{n_\text{train}}) s^2` in
     place of :math:`\frac{1}{n} s^2`, with :math:`n - 1` degrees of freedom. With
-    ``test_to_train=0`` it is the ordinary paired t-test.
-
-    Args:
-        differences: One per fold.
-        test_to_train: Number of test graphs per training graph.
-        level: Level of the confidence interval.
+    ``test_to_train=0``, graphs tested per graph trained on, it is the ordinary paired t-test.
 
     Example:
         >>> test = paired_test([0.01, 0.03, 0.02], test_to_train=1 / 3)
@@ -81,7 +71,7 @@ def paired_test(
     if spread <= 1e-12 * max(1.0, abs(mean)):
         return Paired(mean, pairs=pairs)
     error = spread * math.sqrt(1 / pairs + test_to_train)
-    half_width = float(stdtrit(pairs - 1, (1 + level) / 2)) * error
+    half_width = float(stdtrit(pairs - 1, 0.975)) * error
     return Paired(
         mean,
         mean - half_width,
@@ -95,11 +85,7 @@ def paired_test(
 
 
 def _effect(size: float, pairs: int) -> float | None:
-    r"""Hedges' correction for small samples.
-
-    It is :math:`J(m) = \Gamma(m / 2) / (\sqrt{m / 2}\, \Gamma((m - 1) / 2))`, with
-    :math:`m = n - 1`, without which few pairs exaggerate: :math:`J(4) = 0.80`, :math:`J(1) = 0`.
-    """
+    r"""Hedges' :math:`J(m) = \Gamma(m / 2) / (\sqrt{m / 2}\, \Gamma((m - 1) / 2))`, m = n - 1."""
     freedom = pairs - 1
     if freedom < 2:
         return None
@@ -110,8 +96,7 @@ def _effect(size: float, pairs: int) -> float | None:
 def _needed(size: float, test_to_train: float) -> float:
     """Pairs that find a difference of so many standard deviations with a probability of 80 %.
 
-    Training sets of folds overlap, so that the error of the mean does not fall below a floor,
-    whatever the number of repeats.
+    Training sets overlap: the error of the mean does not fall below a floor.
     """
     enough = size >= _tried_quantiles() * np.sqrt(1 / _TRIED + test_to_train)
     if enough.any():
@@ -153,12 +138,7 @@ def wilcoxon(differences: Sequence[float]) -> float | None:
     """Two-sided p-value of Wilcoxon's signed-rank test, ``None`` where all differences are zero.
 
     Differences of zero are dropped, ties share the mean of their ranks. Up to 25 pairs the p-value
-    is exact, ties or not: the share of all assignments of signs that are as extreme. Five pairs
-    have a smallest p-value of 0.0625: they cannot be significant.
-
-    Example:
-        >>> wilcoxon([1.0, 2.0, 3.0, 4.0, 5.0])
-        0.0625
+    is exact, ties or not; five pairs have a smallest one of 0.0625.
     """
     from scipy import stats
 
@@ -191,12 +171,7 @@ def _ranks(scores: Sequence[Sequence[float]]) -> np.ndarray[tuple[int, int], np.
 
 
 def average_ranks(scores: Sequence[Sequence[float]]) -> list[float]:
-    """Mean rank of each method over blocks (data sets), of scores ``[blocks, methods]``.
-
-    Example:
-        >>> average_ranks([[0.9, 0.8, 0.8], [0.7, 0.9, 0.5]])
-        [1.5, 1.75, 2.75]
-    """
+    """Mean rank of each method over blocks (data sets), of scores ``[blocks, methods]``."""
     return [float(rank) for rank in _ranks(scores).mean(axis=0)]
 
 
@@ -208,8 +183,7 @@ def friedman(scores: Sequence[Sequence[float]]) -> tuple[float, float] | None:
     :math:`(k - 1)(N - 1)` degrees of freedom; :math:`\chi^2` itself is too cautious. When all
     blocks rank the methods alike, :math:`F` is infinite and the p-value the chance of that.
 
-    Returns:
-        :math:`F` and its p-value, or ``None`` when all methods tie in every block.
+    It gives :math:`F` and its p-value, or ``None`` when all methods tie in every block.
     """
     ranks = _ranks(scores)
     blocks, methods = ranks.shape
@@ -231,10 +205,6 @@ def critical_difference(methods: int, blocks: int, level: float = 0.05) -> float
 
     It is :math:`q_\alpha \sqrt{k (k + 1) / (6 N)}` with :math:`q_\alpha` the quantile of the
     studentised range with infinitely many degrees of freedom, divided by :math:`\sqrt 2`.
-
-    Example:
-        >>> round(critical_difference(4, 14), 2)
-        1.25
     """
     from scipy.stats import studentized_range
 

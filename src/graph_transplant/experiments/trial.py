@@ -8,38 +8,36 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from graph_transplant import __version__
+from graph_transplant.analysis import calibration, robustness, saliency_quality, sample_quality
 from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.checkpoints import CheckpointError
 from graph_transplant.classical import CLASSICAL, fit_predict
 from graph_transplant.experiments.conditions import fewer_graphs, wrong_labels
-from graph_transplant.experiments.measurements import measurements, rival_measurements
-from graph_transplant.experiments.protocol import FOLD_SPLITS, Record, Settings, Trial
+from graph_transplant.experiments.examples import examples
+from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.graphs import GraphStore, Rows
+from graph_transplant.metrics import measure
 from graph_transplant.nn import GraphClassifier
+from graph_transplant.settings import FOLD_SPLITS, Settings, sampled_curve
 from graph_transplant.splits import Split, fold_indices, official_split, strata
-from graph_transplant.targets import TargetScale
-from graph_transplant.training import EpochLog, FitResult, fit
-
-CURVE_POINTS = 60
-"""Most points of a recorded learning curve."""
+from graph_transplant.structures import atoms_of, graph_id
+from graph_transplant.targets import TargetScale, as_targets
+from graph_transplant.training import EpochLog, FitResult, evaluate, fit
 
 
 def trial_seed(trial: Trial, seed: int) -> int:
     """Derive the seed of a trial from the seed of the comparison.
 
-    The method does not enter: all methods of a fold start from the same weights and see the same
-    batch order, so that their difference is the method's. Nor do label noise and training fraction:
-    all conditions of a fold start from the same weights, and with the same number of graphs batches
-    are drawn in the same order. (Without node features the first layer is as wide as the largest
-    degree of the graphs that are used, and a fraction of them may have other weights.)
+    Method and condition do not enter: all methods of a fold start from the same weights and see the
+    same batch order, so that their difference is the method's.
     """
     # Python's own hash of a string differs between processes.
     name = int.from_bytes(hashlib.sha256(trial.model.encode()).digest()[:4], "little")
@@ -50,37 +48,36 @@ def trial_seed(trial: Trial, seed: int) -> int:
 
 
 def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
-    """Give the training, validation and test graphs of a trial.
+    """The training, validation and test graphs of a trial.
 
     Where the trial asks for a fraction of the training graphs, the rest is in no part.
     """
+    place = {"repeat": trial.repeat, "seed": settings.seed, "fold": trial.fold}
     if settings.split not in FOLD_SPLITS:
         split = official_split(store)
     else:
         split = fold_indices(
             strata(store, settings.folds),
             folds=settings.folds,
-            repeat=trial.repeat,
-            seed=settings.seed,
-            fold=trial.fold,
             inner=trial.inner,
             groups=store.groups,
+            **place,
         )
-    train = fewer_graphs(
-        store,
-        split.train,
-        trial.train_fraction,
-        repeat=trial.repeat,
-        seed=settings.seed,
-        fold=trial.fold,
-    )
-    return replace(split, train=train)
+    return replace(split, train=fewer_graphs(store, split.train, trial.train_fraction, **place))
+
+
+def training_labels(store: GraphStore, split: Split, trial: Trial, settings: Settings) -> Tensor:
+    """The targets that a trial trains on, some of them wrong if it asks for that."""
+    if not trial.label_noise:
+        return store.y[split.train]
+    place = {"repeat": trial.repeat, "seed": settings.seed, "fold": trial.fold}
+    return wrong_labels(store, split.train, trial.label_noise, **place)
 
 
 def training_graphs(
     store: GraphStore, split: Split, trial: Trial, settings: Settings
 ) -> GraphStore:
-    """Give the graphs that a trial trains on, some with wrong labels if it asks for that."""
+    """The graphs that a trial trains on, some with wrong labels if it asks for that."""
     train = store.subset(split.train)
     if not trial.label_noise:
         return train
@@ -88,28 +85,12 @@ def training_graphs(
     return train.with_targets(labels, num_outputs=store.num_outputs)
 
 
-def training_labels(store: GraphStore, split: Split, trial: Trial, settings: Settings) -> Tensor:
-    """Give the targets that a trial trains on, some of them wrong if it asks for that."""
-    if not trial.label_noise:
-        return store.y[split.train]
-    return wrong_labels(
-        store,
-        split.train,
-        trial.label_noise,
-        repeat=trial.repeat,
-        seed=settings.seed,
-        fold=trial.fold,
-    )
-
-
 @dataclass(frozen=True)
 class Own:
     """Methods and models of the user's own, by name, and what is called after every epoch.
 
-    Attributes:
-        methods: Augmentations, or the name of a method that is called otherwise here.
-        models: Functions that make a model for some graphs.
-        callbacks: Called after every epoch of trials in this process.
+    ``methods`` are augmentations, or the name of a method that is called otherwise here; ``models``
+    are functions that make a model for some graphs.
     """
 
     methods: Mapping[str, tuple[Augmentation, ...] | str] = field(default_factory=dict)
@@ -122,7 +103,7 @@ class Own:
         return given if isinstance(given, str) and given in CLASSICAL else None
 
     def augmentations(self, name: str, model: nn.Module, seed: int) -> tuple[Augmentation, ...]:
-        """Augmentations of a method, as new as on the first day."""
+        """New augmentations of a method."""
         given = self.methods.get(name, name)
         if isinstance(given, str):
             return build_method(given, model, seed=seed)
@@ -135,173 +116,13 @@ def checkpoint_of(folder: Path, trial: Trial) -> Path:
     return folder / f"{re.sub(r'[^-.=A-Za-z0-9]', '_', key)}.pt"
 
 
-def run_trial(
-    store: GraphStore,
-    trial: Trial,
-    settings: Settings,
-    *,
-    fingerprint: str,
-    source: str,
-    callbacks: Sequence[Callable[[EpochLog], None]] = (),
-    checkpoint: Path | None = None,
-    own: Own | None = None,
-) -> Record:
-    """Train and evaluate one trial.
-
-    Selection looks at the validation graphs only; the test graphs are evaluated once, at the
-    selected checkpoint. Standardisation statistics come from training and validation graphs, those
-    of numbers to predict from the training graphs alone; predicted numbers are measured in the
-    units of the data. Label noise and training fraction change the training graphs alone:
-    validation and test graphs are all there and have their true labels, so that the choice of a
-    checkpoint sees no wrong label. The record depends on the arguments alone, apart from its times,
-    ``seconds`` and ``cost``.
-    """
-    own = own or Own()
-    start = time.perf_counter()
-    split = split_of(store, trial, settings)
-    seed = trial_seed(trial, settings.seed)
-    train = training_graphs(store, split, trial, settings)
-    validation = store.subset(split.validation)
-    found = partial(_record, store, trial, settings, split, train, seed, fingerprint, source)
-    rival = own.rival(trial.method)
-    if rival is not None:
-        processor = time.process_time()
-        test = store.subset(split.test)
-        outcome = fit_predict(
-            rival,
-            train,
-            validation,
-            test,
-            metric=settings.metric,
-            balance=settings.balance,
-            seed=seed,
-        )
-        processor = time.process_time() - processor
-        seconds = time.perf_counter() - start
-        return found(seconds, rival_measurements(outcome, validation, test, processor))
-    scale = TargetScale.of(train) if store.task == "regression" else None
-
-    def trained() -> tuple[FitResult, Sequence[Augmentation]]:
-        seen = store.subset(torch.cat([split.train, split.validation]))
-        if trial.model in own.models:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                model = own.models[trial.model](seen)
-        else:
-            model = GraphClassifier.for_data(
-                seen, conv=trial.model, layers=trial.layers, **settings.network(), seed=seed
-            )
-        augmentations = own.augmentations(trial.method, model, seed + 1)
-        result = fit(
-            model,
-            train if scale is None else scale.apply(train),
-            validation if scale is None else scale.apply(validation),
-            augmentations,
-            seed=seed,
-            **settings.fitting(),
-            progress=False,
-            callbacks=callbacks,
-            checkpoint=checkpoint,
-        )
-        return result, augmentations
-
-    begin, processor = time.perf_counter(), time.process_time()
-    try:
-        result, augmentations = trained()
-    except CheckpointError:
-        if checkpoint is not None:
-            checkpoint.unlink(missing_ok=True)
-        result, augmentations = trained()
-    processor = time.process_time() - processor
-    # What is measured afterwards is the same work for all methods, and no part of their training.
-    now = time.perf_counter()
-    # Epochs that were trained before the trial was killed count by the clock.
-    earlier = max(0.0, result.seconds - (now - begin))
-    seconds = now - start + earlier
-    measured = measurements(
-        result,
-        augmentations,
-        processor=processor + earlier,
-        store=store,
-        split=split,
-        train=train,
-        trial=trial,
-        settings=settings,
-        scale=scale,
-        seed=seed,
-    )
-    measured |= {
-        "epochs": result.epochs,
-        "best_epoch": result.best_epoch,
-        "stopped_early": result.stopped_early,
-        "curve": sampled_curve(result.history),
-    }
-    return found(seconds, measured)
-
-
-def _record(
-    store: GraphStore,
-    trial: Trial,
-    settings: Settings,
-    split: Split,
-    train: GraphStore,
-    seed: int,
-    fingerprint: str,
-    source: str,
-    seconds: float,
-    measured: Record,
-) -> Record:
-    """Put together what a trial is and what was measured of it."""
-    record: Record = {
-        "data": store.name,
-        "source": source,
-        "fingerprint": fingerprint,
-        "task": store.task,
-        "method": trial.method,
-        "model": trial.model or None,
-        "layers": trial.layers or None,
-        "repeat": trial.repeat,
-        "fold": trial.fold,
-        "inner": trial.inner,
-        "seed": seed,
-        "validation": measured["validation"],
-        "test": measured["test"],
-        "epochs": None,
-        "best_epoch": None,
-        "seconds": round(seconds, 3),
-        "sizes": {
-            "train": len(split.train),
-            "validation": len(split.validation),
-            "test": len(split.test),
-        },
-        "settings": settings.as_record(__version__),
-        **trial.condition.as_record(),
-    }
-    if trial.train_fraction != 1:
-        record["sizes"]["left_out"] = len(store) - sum(record["sizes"].values())
-    if store.task == "multiclass":
-        # What always saying the largest class of the training graphs would reach.
-        largest = torch.bincount(store.labels[split.train]).argmax()
-        record["majority"] = float(store.labels[split.test].eq(largest).double().mean())
-    if trial.label_noise:
-        true = store.y[split.train]
-        # What is missing is not wrong, though it does not equal itself.
-        record["wrong_labels"] = int(((train.y != true) & ~true.isnan()).sum())
-    return record | measured
-
-
 @dataclass(frozen=True)
 class Job:
     """What all trials of a comparison have in common, for whatever process runs them.
 
-    Args:
-        settings: The protocol.
-        fingerprint: Fingerprint of the data set.
-        source: How the data set was named by the user.
-        checkpoints: Folder for the states of trials. Where it is not there, as on another machine
-            without a common disk, trials keep none.
-        own: Methods and models of the user's own.
-        rows: What the graphs were read from, which the files that workers read do not hold.
+    ``source`` is how the user named the data. Where the folder ``checkpoints`` does not exist, as
+    on another machine without a common disk, trials keep no state. ``rows`` are what the graphs
+    were read from, which the files that workers read do not hold.
     """
 
     settings: Settings
@@ -335,24 +156,181 @@ class Job:
         )
 
 
-def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> list[Record]:
-    """Take at most ``points`` epochs from a history, evenly, the first and the last among them.
+def run_trial(
+    store: GraphStore,
+    trial: Trial,
+    settings: Settings,
+    *,
+    fingerprint: str,
+    source: str,
+    callbacks: Sequence[Callable[[EpochLog], None]] = (),
+    checkpoint: Path | None = None,
+    own: Own | None = None,
+) -> Record:
+    """Train and evaluate one trial.
 
-    Each point has the values of one epoch, not an average over several.
+    Selection looks at the validation graphs only; the test graphs are evaluated once, at the
+    selected checkpoint. Standardisation statistics come from training and validation graphs, those
+    of numbers to predict from the training graphs alone; predicted numbers are measured in the
+    units of the data. Label noise and training fraction change the training graphs alone. The
+    record depends on the arguments alone, apart from its times, ``seconds`` and ``cost``.
     """
-    if len(history) > points:
-        kept = np.unique(np.linspace(0, len(history) - 1, points).round().astype(int))
-        history = [history[number] for number in kept]
-    curve = []
-    for log in history:
-        point: Record = {
-            "epoch": log.epoch,
-            "train_loss": log.train_loss,
-            "validation_loss": log.validation_loss,
-            "validation_accuracy": log.validation_accuracy,
-            "validation_score": log.validation_score,
-        }
-        if log.measurements:
-            point["measurements"] = dict(log.measurements)
-        curve.append(point)
-    return curve
+    own = own or Own()
+    start = time.perf_counter()
+    split = split_of(store, trial, settings)
+    seed = trial_seed(trial, settings.seed)
+    train = training_graphs(store, split, trial, settings)
+    validation, test = store.subset(split.validation), store.subset(split.test)
+    record: Record = {
+        "data": store.name,
+        "source": source,
+        "fingerprint": fingerprint,
+        "task": store.task,
+        "method": trial.method,
+        "model": trial.model or None,
+        "layers": trial.layers or None,
+        "repeat": trial.repeat,
+        "fold": trial.fold,
+        "inner": trial.inner,
+        "seed": seed,
+        "validation": {},
+        "test": {},
+        "epochs": None,
+        "best_epoch": None,
+        "seconds": 0.0,
+        "sizes": {"train": len(train), "validation": len(validation), "test": len(test)},
+        "settings": settings.as_record(__version__),
+        **trial.condition.as_record(),
+    }
+    if trial.train_fraction != 1:
+        record["sizes"]["left_out"] = len(store) - sum(record["sizes"].values())
+    if store.task == "multiclass":
+        # What always saying the largest class of the training graphs would reach.
+        largest = torch.bincount(store.labels[split.train]).argmax()
+        record["majority"] = float(test.labels.eq(largest).double().mean())
+    if trial.label_noise:
+        true = store.y[split.train]
+        # What is missing is not wrong, though it does not equal itself.
+        record["wrong_labels"] = int(((train.y != true) & ~true.isnan()).sum())
+    rival = own.rival(trial.method)
+    if rival is not None:
+        options = {"metric": settings.metric, "balance": settings.balance, "seed": seed}
+        return record | _rival(rival, train, validation, test, **options)
+    scale = TargetScale.of(train) if store.task == "regression" else None
+
+    def scaled(part: GraphStore) -> GraphStore:
+        return part if scale is None else scale.apply(part)
+
+    def trained() -> tuple[FitResult, Sequence[Augmentation]]:
+        seen = store.subset(torch.cat([split.train, split.validation]))
+        if trial.model in own.models:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                model = own.models[trial.model](seen)
+        else:
+            model = GraphClassifier.for_data(
+                seen, conv=trial.model, layers=trial.layers, **settings.network(), seed=seed
+            )
+        augmentations = own.augmentations(trial.method, model, seed + 1)
+        result = fit(
+            model,
+            scaled(train),
+            scaled(validation),
+            augmentations,
+            seed=seed,
+            **settings.fitting(),
+            progress=False,
+            callbacks=callbacks,
+            checkpoint=checkpoint,
+        )
+        return result, augmentations
+
+    begin, processor = time.perf_counter(), time.process_time()
+    try:
+        result, augmentations = trained()
+    except CheckpointError:
+        if checkpoint is not None:
+            checkpoint.unlink(missing_ok=True)
+        result, augmentations = trained()
+    processor = time.process_time() - processor
+    # What is measured afterwards is the same work for all methods, and no part of their training.
+    now = time.perf_counter()
+    # Epochs that were trained before the trial was killed count by the clock.
+    earlier = max(0.0, result.seconds - (now - begin))
+    record |= {
+        "epochs": result.epochs,
+        "best_epoch": result.best_epoch,
+        "seconds": round(now - start + earlier, 3),
+        "stopped_early": result.stopped_early,
+        "curve": sampled_curve(result.history),
+    }
+    # Processor time, which trials beside it do not change; under torchrun that of the first rank.
+    record["cost"] = cost(processor + earlier, result.epochs, result.best_epoch)
+    record |= _measured(
+        [evaluate(result.model, part).logits for part in (validation, test)],
+        validation,
+        test,
+        scale,
+    )
+    if settings.attack:
+        record["attacked"] = robustness(
+            result.model, test, settings.attack, data=store, seed=settings.seed
+        )
+    record |= saliency_quality(result.model, test, seed=seed)
+    samples = sample_quality(
+        result.model,
+        augmentations,
+        scaled(train),
+        seed=seed,
+        atoms=lambda batch: atoms_of(batch, store),
+    )
+    if samples:
+        record["samples"] = samples
+    if (trial.repeat, trial.fold, trial.inner) == (0, 0, 0):
+        record["examples"] = examples(
+            result.model,
+            augmentations,
+            train,
+            test,
+            # Not the trial's: all methods, models and layers show the same graphs.
+            seed=settings.seed,
+            scale=scale,
+            name=lambda part, number: graph_id(store, int(getattr(split, part)[number])),
+        )
+    return record
+
+
+def _rival(
+    name: str, train: GraphStore, validation: GraphStore, test: GraphStore, **options: Any
+) -> Record:
+    """Fit a method without a network and measure what it says."""
+    start, processor = time.perf_counter(), time.process_time()
+    outcome = fit_predict(name, train, validation, test, **options)
+    spent = {"fit_seconds": round(time.process_time() - processor, 4)}
+    record = {"seconds": round(time.perf_counter() - start, 3), "cost": spent}
+    record |= _measured([outcome.validation, outcome.test], validation, test)
+    return record | ({"parameters": outcome.parameters} if outcome.parameters else {})
+
+
+def _measured(
+    outputs: Sequence[Tensor],
+    validation: GraphStore,
+    test: GraphStore,
+    scale: TargetScale | None = None,
+) -> Record:
+    """Measure what is said about validation and test graphs, and its calibration."""
+    pairs = zip(outputs, (validation, test), strict=True)
+    targets = [as_targets(part.y, said.shape[1]) for said, part in pairs]
+    said = outputs if scale is None else [scale.undo(part) for part in outputs]
+    record: Record = {
+        name: measure(part, wanted, test.task)
+        for name, part, wanted in zip(("validation", "test"), said, targets, strict=True)
+    }
+    return record | calibration(outputs[0], targets[0], outputs[1], targets[1], test.task)
+
+
+def cost(processor: float, epochs: int, best_epoch: int) -> dict[str, float]:
+    """What a training took; ``best_seconds`` is until the best epoch, by the mean of epochs."""
+    each = processor / epochs
+    spent = {"fit_seconds": processor, "epoch_seconds": each, "best_seconds": each * best_epoch}
+    return {name: round(value, 4) for name, value in spent.items()}

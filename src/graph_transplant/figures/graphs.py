@@ -17,9 +17,9 @@ import networkx as nx
 import numpy as np
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.shown import Structure
 from graph_transplant.figures.style import COLOURS, plain
 from graph_transplant.format import count, listed
+from graph_transplant.shown import Structure
 
 TRANSPLANTED, REMAINING, LEFT_OUT = PARTS = ("transplanted", "remaining", "left out")
 

@@ -17,13 +17,6 @@ from torch_geometric.data import Data
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.experiments.shown import Structure as Structure
-from graph_transplant.experiments.structures import (
-    graph_id,
-    label_words,
-    output_words,
-    structures,
-)
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 from graph_transplant.metrics import no_better_than_random
 from graph_transplant.models.model import LABEL_THRESHOLD, Predictions, TrainedModel
@@ -35,6 +28,8 @@ from graph_transplant.saliency import (
     read_saliency,
     within_graphs,
 )
+from graph_transplant.shown import Structure as Structure
+from graph_transplant.structures import graph_id, label_words, output_words, structures
 
 _AT_ONCE: Final = 256
 

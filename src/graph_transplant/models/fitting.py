@@ -23,13 +23,6 @@ from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.config import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.datasets import load
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.experiments.checks import (
-    automatic_model,
-    metric_for,
-    unused_edge_features,
-)
-from graph_transplant.experiments.protocol import Settings, scale_of
-from graph_transplant.experiments.trial import sampled_curve
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models.description import format_line, plain
@@ -37,6 +30,14 @@ from graph_transplant.models.measuring import data_figures, model_figures, salie
 from graph_transplant.models.model import TrainedModel, usable_device
 from graph_transplant.models.seen import packed
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
+from graph_transplant.settings import (
+    Settings,
+    automatic_model,
+    metric_for,
+    sampled_curve,
+    scale_of,
+    unused_edge_features,
+)
 from graph_transplant.splits import Split, missing_classes, split_for_training
 from graph_transplant.targets import TargetScale, as_targets
 from graph_transplant.training import EpochLog, evaluate, fit

@@ -15,16 +15,15 @@ from torch import Tensor
 from graph_transplant.augment import METHODS, CleanPass, GraphTransplant, MixedGraphs, build_method
 from graph_transplant.augment.base import random_numbers
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.experiments.checks import automatic_model
-from graph_transplant.experiments.examples import taken_apart, target_words
-from graph_transplant.experiments.shown import Mixture as Mixture
-from graph_transplant.experiments.shown import Part as Part
-from graph_transplant.experiments.structures import graph_id
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.methods import parse_method
 from graph_transplant.models.explanation import same_features
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.settings import automatic_model
+from graph_transplant.shown import Mixture as Mixture
+from graph_transplant.shown import Part as Part
+from graph_transplant.structures import graph_id, taken_apart, target_words
 from graph_transplant.targets import Loss, TargetScale, batch_targets
 from graph_transplant.training import fit
 

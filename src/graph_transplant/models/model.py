@@ -23,7 +23,6 @@ from torch import Tensor
 
 from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.experiments.structures import LABELLED
 from graph_transplant.files import replace_file
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.models.description import (
@@ -34,6 +33,7 @@ from graph_transplant.models.description import (
 )
 from graph_transplant.models.predict import prediction_frames
 from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.structures import LABELLED
 from graph_transplant.targets import TargetScale
 from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
 

@@ -19,15 +19,7 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_choic
 from graph_transplant.experiments.compare import compare
 from graph_transplant.experiments.engines import check_engine
 from graph_transplant.experiments.progress import Reporter, Tally
-from graph_transplant.experiments.protocol import (
-    BASELINE,
-    SCALES,
-    Record,
-    Settings,
-    Trial,
-    all_trials,
-    scale_of,
-)
+from graph_transplant.experiments.protocol import BASELINE, Record, Trial, all_trials
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.selection import method_key
 from graph_transplant.files import folder_name
@@ -35,6 +27,7 @@ from graph_transplant.format import count, duration
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.paper.published import data_sizes
+from graph_transplant.settings import SCALES, Settings, scale_of
 
 BUDGETS = {"quick": "smoke run, not a reproduction", "full": "the paper's protocol"}
 """How much of the paper's protocol is run, and what that is."""

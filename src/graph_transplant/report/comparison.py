@@ -14,7 +14,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from graph_transplant.classical import CLASSICAL
-from graph_transplant.experiments.protocol import Condition, Settings, one_split
+from graph_transplant.experiments.protocol import Condition, one_split
 from graph_transplant.experiments.results import Group, Results, plain_rows
 from graph_transplant.experiments.selection import method_key, selection_table
 from graph_transplant.experiments.verdict import Verdict, headline, is_classical
@@ -24,6 +24,7 @@ from graph_transplant.format import capital, count, duration, number, p_value, p
 from graph_transplant.report.gallery import Gallery, gallery
 from graph_transplant.report.page import Names, method_summary, render, slug
 from graph_transplant.report.tables import Ranking, ranking
+from graph_transplant.settings import Settings
 
 FOLDER = "figures"
 """Name of the folder beside a page that holds the files of its figures."""

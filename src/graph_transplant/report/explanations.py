@@ -21,8 +21,8 @@ from graph_transplant.format import count, percent
 from graph_transplant.report.page import class_word, method_summary, render, shortened
 
 if TYPE_CHECKING:
-    from graph_transplant.experiments.shown import Mixture
     from graph_transplant.models.explanation import ExplainedRows, Explanation, ModelView
+    from graph_transplant.shown import Mixture
 
 _SALIENT = 5
 _THIRD = 350  # width of a drawing when three stand in a row

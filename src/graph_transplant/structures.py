@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from torch import Tensor
 
+from graph_transplant.analysis.samples import edges_there
+from graph_transplant.augment import MixedGraphs
+from graph_transplant.datasets.molecules import bond_orders, node_names, one_hot_names
 from graph_transplant.errors import DataError
-from graph_transplant.experiments.shown import Structure
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import structure
-from graph_transplant.kernels.compiling import Bools
+from graph_transplant.kernels.compiling import Bools, Ints
+from graph_transplant.shown import Mixture, Part, Structure
 
 # What the columns of the two molecule sets mean whose readme says so; their files hold numbers.
 _TU_ELEMENTS: Final = {
@@ -30,6 +34,9 @@ NO_LABEL: Final = "none of the labels"
 
 LABELLED: Final = 0.5
 """The target of a given label, and its predicted probability, is at least this."""
+
+# Shares below this would be written as zero.
+_NOTHING: Final = 0.0005
 
 
 def graph_id(store: GraphStore, number: int) -> str:
@@ -65,16 +72,24 @@ def label_words(store: GraphStore, number: int) -> str | None:
     return None if all(map(math.isnan, values)) else output_words(store.task, names, values)
 
 
+def target_words(
+    store: GraphStore, row: Sequence[float]
+) -> tuple[str, tuple[tuple[str, float], ...]]:
+    """Write mixed targets in words, with the weight of every class or label, the largest first."""
+    names = store.output_names
+    if store.task == "regression":
+        return output_words(store.task, names, row) or "unknown", ()
+    # NaN, an entry that was not measured, is not above anything.
+    parts = [(name, share) for name, share in zip(names, row, strict=True) if share > _NOTHING]
+    parts.sort(key=lambda part: -part[1])
+    words = ", ".join(f"{100 * share:.0f} % {name}" for name, share in parts)
+    return words or NO_LABEL, tuple(parts)
+
+
 def structures(
     batch: GraphBatch, store: GraphStore, *, there: Bools | None = None
 ) -> list[Structure]:
-    """Take the graphs of a batch apart as they are drawn.
-
-    Args:
-        batch: Graphs of the store, or graphs with the same features.
-        store: Says how features were read and whether edges have directions.
-        there: Which edges of the batch are there at all, bool ``[edges]``. (default: all)
-    """
+    """Take graphs apart that have the features of a store; ``there`` marks edges that exist."""
     names, molecule = _node_names(batch, store)
     orders = _orders(batch, store) if molecule else None
     row, column = structure.rows_of(batch.row_ptr), batch.column
@@ -101,16 +116,54 @@ def structures(
     return found
 
 
+def taken_apart(
+    store: GraphStore,
+    shown: Tensor,
+    batch: GraphBatch,
+    mixed: MixedGraphs,
+    targets: Tensor,
+    name: Callable[[int], str],
+) -> list[Mixture]:
+    """Take mixed graphs apart again, with where everything comes from.
+
+    ``shown`` are the numbers of the graphs that were mixed, ``batch`` these graphs, ``targets``
+    those of the mixed ones in the units of the data; ``name`` gives what a graph is called.
+    """
+    plan, places = mixed.plan, shown.tolist()
+    originals = structures(batch, store)
+    joined = structures(mixed.batch, store, there=edges_there(mixed.batch))
+    from_source = np.split(mixed.node_from_source, mixed.batch.ptr[1:-1])
+
+    def part(graph: int, nodes: Ints, share: float) -> Part:
+        chosen = np.zeros(len(originals[graph].names), np.bool_)
+        chosen[nodes - batch.ptr[graph]] = True
+        label = label_words(store, places[graph]) or "unknown"
+        return Part(name(graph), label, originals[graph], tuple(chosen.tolist()), float(share))
+
+    found = []
+    for number, (graph, row) in enumerate(zip(joined, targets.tolist(), strict=True)):
+        taken = plan.taken[plan.taken_ptr[number] : plan.taken_ptr[number + 1]]
+        rest = plan.rest[plan.rest_ptr[number] : plan.rest_ptr[number + 1]]
+        given = tuple(from_source[number].tolist())
+        found.append(
+            Mixture(
+                source=part(int(mixed.source_of[number]), taken, mixed.source_share[number]),
+                destination=part(number, rest, mixed.destination_share[number]),
+                structure=graph,
+                from_source=given,
+                # Edges between the parts are new, all others are kept.
+                new_edges=tuple(n for n, (a, b) in enumerate(graph.edges) if given[a] != given[b]),
+                label=target_words(store, row)[0],
+                weight=float(mixed.label_weight[number]),
+            )
+        )
+    return found
+
+
 def atoms_of(batch: GraphBatch, store: GraphStore) -> tuple[list[str], list[float]] | None:
     """The element of every node and the bond order of every edge, 1 where that is not known.
 
     ``None`` if the graphs are not known to be molecules.
-
-    Example:
-        >>> from graph_transplant.datasets.molecules import from_smiles
-        >>> store = from_smiles(["C=O"])
-        >>> atoms_of(store.batch([0]), store)
-        (['C', 'O'], [2.0, 2.0])
     """
     names, molecule = _node_names(batch, store)
     if not molecule:
@@ -127,8 +180,6 @@ def _node_names(batch: GraphBatch, store: GraphStore) -> tuple[list[str], bool]:
     featurizer = store.featurizer
     if batch.x is None:
         return nameless
-    from graph_transplant.datasets.molecules import node_names, one_hot_names
-
     x = batch.x.cpu()
     if featurizer is not None and featurizer.kind == "molecules":
         try:
@@ -152,8 +203,6 @@ def _orders(batch: GraphBatch, store: GraphStore) -> list[float] | None:
         return None
     attr = attr.cpu()
     if store.featurizer is not None:
-        from graph_transplant.datasets.molecules import bond_orders
-
         try:
             return bond_orders(attr, store.featurizer)
         except DataError:  # as for the names

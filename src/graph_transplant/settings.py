@@ -1,0 +1,233 @@
+"""Settings of a comparison or a training, and what suits a data set; needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.format import listed
+from graph_transplant.metrics import deciding
+from graph_transplant.recipes import PATIENCE_UNITS, RECIPES, TIES
+
+if TYPE_CHECKING:
+    from graph_transplant.graphs import GraphStore
+    from graph_transplant.training import EpochLog
+
+FOLD_SPLITS = ("folds", "scaffold-folds")
+"""Splits that are cross-validation."""
+
+SPLITS = (*FOLD_SPLITS, "official", "scaffold")
+"""Cross-validation, also by whole scaffolds of molecules; or one split: that of the publishers of
+the data set, or one that keeps scaffolds together."""
+
+NUMERICS = 2
+"""Raised whenever the same settings give other numbers; records without it are of version 1."""
+
+IMBALANCED = 0.2
+"""Two classes are imbalanced when the smaller one has less than this share of the graphs."""
+
+CURVE_POINTS = 60
+"""Most points of a recorded learning curve."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that all trials of a comparison share; the defaults are the paper's protocol.
+
+    See :func:`~graph_transplant.compare` and :func:`~graph_transplant.fit` for what they mean.
+    ``shards`` is the number of processes that share every batch.
+
+    Example:
+        >>> Settings(folds=2)
+        Traceback (most recent call last):
+        graph_transplant.errors.GraphTransplantError: `folds` must be at least 3, got 2
+    """
+
+    folds: int = 5
+    epochs: int = 1000
+    batch_size: int = 128
+    seed: int = 0
+    learning_rate: float = 5e-4
+    stop_patience: int = 1500
+    decay_patience: int = 1000
+    clip_norm: float = 2.0
+    hidden: int = 128
+    readout: str = "mean"
+    dropout: float = 0.5
+    patience_unit: str = "iterations"
+    metric: str = "accuracy"
+    split: str = "folds"
+    shards: int = 1
+    attack: tuple[float, ...] = ()
+    balance: bool = False
+    ties: str = "first"
+    group_duplicates: bool = False
+    recipe: str = "paper"
+
+    def __post_init__(self) -> None:
+        least = {"folds": 3, "seed": 0}
+        counts = ("epochs", "batch_size", "stop_patience", "decay_patience", "hidden", "shards")
+        for name, smallest in {**least, **dict.fromkeys(counts, 1)}.items():
+            value = getattr(self, name)
+            if value < smallest:
+                raise GraphTransplantError(f"`{name}` must be at least {smallest}, got {value}")
+        for name in ("learning_rate", "clip_norm"):
+            value = getattr(self, name)
+            if not value > 0:
+                raise GraphTransplantError(f"`{name}` must be above 0, got {value}")
+        check_choice("metric", self.metric, deciding())
+        check_choice("split", self.split, SPLITS)
+        check_choice("patience_unit", self.patience_unit, PATIENCE_UNITS)
+        check_choice("ties", self.ties, TIES)
+        check_choice("recipe", self.recipe, RECIPES)
+        for budget in self.attack:
+            if not 0 < budget <= 1:
+                raise GraphTransplantError(f"`attack` must be shares in (0, 1], got {budget}")
+
+    @classmethod
+    def of(cls, recipe: str, scale: str, **given: Any) -> Settings:
+        """Settings of a recipe for data of a scale; what is given and not ``None`` comes first.
+
+        Example:
+            >>> Settings.of("strong", scale="small", epochs=50, readout=None).stop_patience
+            50
+            >>> Settings.of("paper", scale="large").batch_size
+            64
+        """
+        chosen = RECIPES[check_choice("recipe", recipe, RECIPES)]
+        size = SCALES[check_choice("scale", scale, SCALES)]
+        named = {name: value for name, value in given.items() if value is not None}
+        training = asdict(size) | chosen.fitting(named.get("epochs"))
+        if scale != "small":  # a small batch would take too many steps
+            training["batch_size"] = size.batch_size
+        names = {one.name for one in fields(cls)}
+        defaults = {
+            name: value for name, value in (training | chosen.network()).items() if name in names
+        }
+        return cls(**{**defaults, **named, "recipe": recipe})
+
+    def network(self) -> dict[str, Any]:
+        """Keyword arguments of :class:`~graph_transplant.GraphClassifier`."""
+        given = {"hidden": self.hidden, "readout": self.readout, "dropout": self.dropout}
+        return RECIPES[self.recipe].network() | given
+
+    def fitting(self) -> dict[str, Any]:
+        """Keyword arguments of :func:`~graph_transplant.fit`."""
+        names = (
+            "epochs", "batch_size", "learning_rate", "stop_patience", "decay_patience",
+            "patience_unit", "metric", "ties", "clip_norm", "balance",
+        )  # fmt: skip
+        chosen = RECIPES[self.recipe].fitting(self.epochs, self.learning_rate)
+        return chosen | {name: getattr(self, name) for name in names}
+
+    def as_record(self, version: str) -> dict[str, Any]:
+        """The settings as they stand in a record, with the library version."""
+        more = {"attack": list(self.attack), "numerics": NUMERICS, "version": version}
+        return asdict(self) | more
+
+    @staticmethod
+    def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Add to the settings of an older record what it lacks, which then had its default.
+
+        Example:
+            >>> Settings.complete({"folds": 3, "version": "0.1.0"})["metric"]
+            'accuracy'
+        """
+        complete = {**asdict(Settings()), "attack": [], "numerics": 1, **settings}
+        # Older records call `shards` parts, and have budgets in any order.
+        complete["shards"] = complete.pop("parts", complete["shards"])
+        complete["attack"] = sorted(set(complete["attack"]))
+        return complete
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the paper trains on data sets of at most ``most`` graphs ("Evaluation protocol")."""
+
+    most: float
+    batch_size: int
+    stop_patience: int
+    decay_patience: int
+    patience_unit: str
+
+
+SCALES = {
+    "small": Scale(9_999, 128, 1500, 1000, "iterations"),
+    "medium": Scale(99_999, 128, 50, 20, "epochs"),
+    "large": Scale(float("inf"), 64, 10, 5, "epochs"),
+}
+"""The paper's presets by the size of the data set, in ascending order."""
+
+
+def scale_of(graphs: int) -> str:
+    """Name the preset for a data set of so many graphs.
+
+    Example:
+        >>> scale_of(600), scale_of(40353), scale_of(158100)
+        ('small', 'medium', 'large')
+    """
+    return next(name for name, scale in SCALES.items() if graphs <= scale.most)
+
+
+def metric_for(store: GraphStore) -> str:
+    """Choose the metric that suits a data set.
+
+    Accuracy says little when one of two classes is rare: then, and for two classes in a table of
+    molecules, it is AUROC.
+
+    Deviation: metric-decides. The paper stops and selects by validation accuracy, also where it
+    reports AUROC; here the metric that is reported decides.
+
+    Example:
+        >>> from graph_transplant import load
+        >>> metric_for(load("motifs", graphs=12))
+        'accuracy'
+    """
+    if store.task != "multiclass":
+        return deciding(store.task)[0]
+    if store.num_outputs != 2:
+        return "accuracy"
+    # Named data sets of molecules have no columns, and keep the metric of their records.
+    how = store.featurizer
+    table = how is not None and how.kind == "molecules" and bool(how.targets)
+    rarest = min(store.labels.bincount(minlength=2).tolist())
+    return "auroc" if table or rarest < IMBALANCED * len(store) else "accuracy"
+
+
+def automatic_model(store: GraphStore) -> str:
+    """Choose the convolution: ``"gine"`` for molecules with edge features, else ``"gcs"``."""
+    molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
+    return "gine" if molecules and store.num_edge_features else "gcs"
+
+
+def unused_edge_features(store: GraphStore, models: Sequence[str]) -> str:
+    """Say which models do not use the edge features of a data set; empty where all do."""
+    from graph_transplant.nn import CONVOLUTIONS
+
+    blind = [name for name in models if not CONVOLUTIONS[name].takes_edge_attr]
+    count = store.num_edge_features
+    if not blind or not count:
+        return ""
+    able = [name for name, kind in CONVOLUTIONS.items() if kind.takes_edge_attr]
+    features = f"the {count} edge features" if count > 1 else "the edge feature"
+    return (
+        f"{listed(blind)} do{'es' if len(blind) == 1 else ''} not use {features} of {store.name}; "
+        f"{listed(able)} do"
+    )
+
+
+def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> list[dict[str, Any]]:
+    """Take at most ``points`` epochs from a history, evenly, the first and the last among them."""
+    if len(history) > points:
+        kept = np.unique(np.linspace(0, len(history) - 1, points).round().astype(int))
+        history = [history[number] for number in kept]
+    names = ("epoch", "train_loss", "validation_loss", "validation_accuracy", "validation_score")
+    return [
+        {name: getattr(log, name) for name in names}
+        | ({"measurements": dict(log.measurements)} if log.measurements else {})
+        for log in history
+    ]
