@@ -1,4 +1,4 @@
-"""The embedded data set: exact motifs, no trivial statistics, the same on every machine."""
+"""The generated data sets: exact motifs, no trivial statistics, the same on every machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from networkx.algorithms.isomorphism import GraphMatcher
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import cross_val_score
 
-from graph_transplant.datasets.motifs import MOTIFS, motifs
+from graph_transplant.datasets.motifs import MOTIFS, TYPED_MOTIFS, motifs, typed_motifs
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore
 
@@ -132,3 +132,24 @@ def test_a_smaller_data_set_is_the_beginning_of_a_larger_one() -> None:
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(GraphTransplantError, match=f"^{message}$"):
         motifs(**options)
+
+
+def test_typed_motifs() -> None:
+    """The marked nodes have the shape and the types of their class; sizes say nothing."""
+    store = typed_motifs(graphs=400, seed=1)
+    assert torch.bincount(store.labels).tolist() == [100] * 4
+    assert store.label_names == tuple(name for name, _, _ in TYPED_MOTIFS)
+    shapes = {"cycle": nx.cycle_graph(4), "star": nx.star_graph(3)}
+    for number, (graph, inside, name) in enumerate(as_networkx(store)):
+        types = store.batch([number]).to_pyg().x.argmax(1).tolist()
+        assert nx.is_connected(graph)
+        assert GraphMatcher(graph.subgraph(inside), shapes[name.split()[0]]).is_isomorphic()
+        wanted = [int(word) for word in name.split() if word.isdigit()]
+        assert sorted(types[node] for node in inside) == sorted(wanted * 2)
+        if name.startswith("cycle"):
+            assert all(types[u] != types[v] for u, v in graph.subgraph(inside).edges)
+    sizes = np.stack([store.node_counts.numpy(), store.edge_counts.numpy()], axis=1)
+    forest = RandomForestClassifier(50, random_state=0)
+    accuracy = cross_val_score(forest, sizes, store.labels.numpy(), cv=3).mean()
+    assert accuracy < 0.36  # a star has one edge less than a cycle, nothing else
+    assert store.subset(range(30)).fingerprint() == typed_motifs(graphs=30, seed=1).fingerprint()

@@ -59,6 +59,7 @@ _OGB: Final = "OGB"
 # of the others except for the edges of NCI1 (28.5 in the paper).
 KNOWN: Final = (
     DatasetInfo("motifs", 600, 23.92, 27.94, 6, "Synthetic", _GENERATED),
+    DatasetInfo("typed-motifs", 800, 22.53, 24.51, 4, "Synthetic", _GENERATED),
     DatasetInfo("COLLAB", 5000, 74.49, 2457.22, 3, "Social networks", _TU),
     DatasetInfo("NCI1", 4110, 29.87, 32.30, 2, "Molecules", _TU),
     DatasetInfo("ENZYMES", 600, 32.63, 62.14, 6, "Bioinformatics", _TU),

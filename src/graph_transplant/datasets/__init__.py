@@ -47,7 +47,10 @@ __all__ = ["Chunk", "DatasetInfo", "catalogue", "duplicate_groups", "load", "str
 
 log = logging.getLogger(__name__)
 
-GENERATORS: Final[dict[str, Callable[..., GraphStore]]] = {"motifs": motifs.motifs}
+GENERATORS: Final[dict[str, Callable[..., GraphStore]]] = {
+    "motifs": motifs.motifs,
+    "typed-motifs": motifs.typed_motifs,
+}
 """The data sets that are made, not read."""
 
 

@@ -1,22 +1,28 @@
-"""The embedded data set: find the motif that was grafted on a random graph.
+"""Generated data sets: find the motif that was grafted on a random graph.
 
-Every graph is a random base graph, half of them random trees and half of them grown by preferential
-attachment, on which one of six motifs is grafted; the motif is the class. Noise edges run within
-the base graph and between it and the motif, never within the motif: its nodes induce it exactly.
+``motifs``: a random base graph, half of the time a random tree and half of the time grown by
+preferential attachment, on which one of six motifs is grafted; the motif is the class. Noise edges
+run within the base graph and between it and the motif, never within the motif: its nodes induce it
+exactly.
 
 Numbers of nodes and edges say nothing about the class: both are drawn first, and the base graph and
-the noise edges make up for what the motif brings along. Nodes have no features. The nodes of the
-motif are known (``motif_mask``), so that a saliency map can be scored.
+the noise edges make up for what the motif brings along. Nodes have no features.
+
+``typed-motifs``: random trees with a few further edges and nodes of five types. A motif of four
+nodes, told by its shape and its types together, makes the class; the rest is context.
+
+The nodes of the motif are known (``motif_mask``), so that a saliency map can be scored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from operator import index
-from typing import Final, SupportsIndex
+from typing import Final, NamedTuple, SupportsIndex
 
 import numpy as np
 import torch
+from torch.nn.functional import one_hot
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore
@@ -38,8 +44,18 @@ MOTIFS: Final[tuple[tuple[str, int, Edges], ...]] = (
     ("clique", 4, tuple((one, other) for one in range(4) for other in range(one))),
 )
 
+# Number of node types of the typed motifs; name, types and edges of every class.
+TYPES: Final = 5
+TYPED_MOTIFS: Final[tuple[tuple[str, tuple[int, ...], Edges], ...]] = (
+    ("cycle of 0 and 1", (0, 1, 0, 1), _cycle(4)),
+    ("star of 0 and 1", (0, 1, 0, 1), ((0, 1), (0, 2), (0, 3))),
+    ("cycle of 2 and 3", (2, 3, 2, 3), _cycle(4)),
+    ("star of 2 and 3", (2, 3, 2, 3), ((0, 1), (0, 2), (0, 3))),
+)
+
 # Smallest and largest graph.
 _NODES: Final = (16, 32)
+_TYPED_NODES: Final = (15, 30)
 # Fewest and most independent cycles, edges - nodes + 1. The grid alone has four.
 _CYCLES: Final = (4, 6)
 
@@ -59,8 +75,16 @@ def _uniform(seed: int, number: int) -> Callable[[int], int]:
     return below
 
 
-def _grow(motif: int, below: Callable[[int], int]) -> tuple[int, list[tuple[int, int]], list[bool]]:
-    """Make one graph: number of nodes, undirected edges, and which nodes are the motif's."""
+class _Graph(NamedTuple):
+    """Undirected edges, which nodes are the motif's, and types of the nodes where they have any."""
+
+    edges: list[tuple[int, int]]
+    mask: list[bool]
+    types: list[int]
+
+
+def _grow(motif: int, below: Callable[[int], int]) -> _Graph:
+    """Make a graph of ``motifs``."""
     _, size, motif_edges = MOTIFS[motif]
     nodes = _NODES[0] + below(_NODES[1] - _NODES[0] + 1)
     cycles = _CYCLES[0] + below(_CYCLES[1] - _CYCLES[0] + 1)
@@ -81,15 +105,44 @@ def _grow(motif: int, below: Callable[[int], int]) -> tuple[int, list[tuple[int,
         one, other = base_node(base), below(nodes)
         if one != other:
             edges.add((min(one, other), max(one, other)))
+    return _shuffled(edges, base, nodes, [], below)
 
+
+def _grow_typed(motif: int, below: Callable[[int], int]) -> _Graph:
+    """Make a graph of ``typed-motifs``."""
+    _, motif_types, motif_edges = TYPED_MOTIFS[motif]
+    nodes = _TYPED_NODES[0] + below(_TYPED_NODES[1] - _TYPED_NODES[0] + 1)
+    base = nodes - len(motif_types)
+    edges = {(base + min(e), base + max(e)) for e in motif_edges}
+    edges |= {(below(node), node) for node in range(1, base)}
+    edges.add((below(base), base + below(len(motif_types))))
+    wanted = len(edges) + 1 + below(4)
+    while len(edges) < wanted:
+        one, other = sorted((below(base), below(base)))
+        if one != other:
+            edges.add((one, other))
+    types = [below(TYPES) for _ in range(base)] + list(motif_types)
+    return _shuffled(edges, base, nodes, types, below)
+
+
+def _shuffled(
+    edges: set[tuple[int, int]],
+    base: int,
+    nodes: int,
+    types: list[int],
+    below: Callable[[int], int],
+) -> _Graph:
+    """Give the nodes other numbers, so that these say nothing."""
     place = list(range(nodes))
     for last in range(nodes - 1, 0, -1):
         other = below(last + 1)
         place[last], place[other] = place[other], place[last]
-    mask = [False] * nodes
-    for node in range(base, nodes):
-        mask[place[node]] = True
-    return nodes, [(place[one], place[other]) for one, other in sorted(edges)], mask
+    before = sorted(range(nodes), key=place.__getitem__)
+    return _Graph(
+        [(place[one], place[other]) for one, other in sorted(edges)],
+        [node >= base for node in before],
+        [types[node] for node in before] if types else [],
+    )
 
 
 def _at_least(argument: str, value: SupportsIndex, least: int) -> int:
@@ -129,29 +182,45 @@ def motifs(*, graphs: int = 600, seed: int = 0) -> GraphStore:
         >>> store.batch([0]).nodes["motif_mask"].sum()
         tensor(5)
     """
-    graphs = _at_least("graphs", graphs, len(MOTIFS))
+    return _generate("motifs", [name for name, *_ in MOTIFS], _grow, graphs, seed)
+
+
+def typed_motifs(*, graphs: int = 800, seed: int = 0) -> GraphStore:
+    """Generate graphs of typed nodes whose class lies in four of them.
+
+    A graph depends on ``seed`` and its number alone, and classes take turns, as with
+    :func:`motifs`.
+
+    Example:
+        >>> typed_motifs(graphs=8)
+        GraphStore('typed-motifs': 8 graphs, 4 classes, ...)
+    """
+    names = [name for name, *_ in TYPED_MOTIFS]
+    return _generate("typed-motifs", names, _grow_typed, graphs, seed)
+
+
+def _generate(
+    name: str,
+    classes: list[str],
+    grow: Callable[[int, Callable[[int], int]], _Graph],
+    graphs: int,
+    seed: int,
+) -> GraphStore:
+    graphs = _at_least("graphs", graphs, len(classes))
     seed = _at_least("seed", seed, 0)
-    node_counts: list[int] = []
-    edge_counts: list[int] = []
-    rows: list[int] = []
-    columns: list[int] = []
-    mask: list[bool] = []
-    for number in range(graphs):
-        nodes, edges, inside = _grow(number % len(MOTIFS), _uniform(seed, number))
-        node_counts.append(nodes)
-        edge_counts.append(2 * len(edges))
-        for one, other in edges:
-            rows += (one, other)
-            columns += (other, one)
-        mask += inside
+    made = [grow(number % len(classes), _uniform(seed, number)) for number in range(graphs)]
+    pairs = torch.tensor([pair for graph in made for pair in graph.edges])
+    types = torch.tensor([kind for graph in made for kind in graph.types], dtype=torch.long)
+    mask = [inside for graph in made for inside in graph.mask]
     return GraphStore(
-        x=None,
-        edge_index=torch.tensor([rows, columns]),
-        y=torch.arange(graphs) % len(MOTIFS),
-        node_counts=torch.tensor(node_counts),
-        edge_counts=torch.tensor(edge_counts),
-        name="motifs",
-        num_outputs=len(MOTIFS),
-        label_names=[name for name, _, _ in MOTIFS],
+        x=one_hot(types, TYPES).float() if len(types) else None,
+        # Each edge in both directions, one after the other.
+        edge_index=torch.stack((pairs, pairs.flip(1)), 1).view(-1, 2).T.contiguous(),
+        y=torch.arange(graphs) % len(classes),
+        node_counts=torch.tensor([len(graph.mask) for graph in made]),
+        edge_counts=torch.tensor([2 * len(graph.edges) for graph in made]),
+        name=name,
+        num_outputs=len(classes),
+        label_names=classes,
         node_fields={"motif_mask": torch.tensor(mask)},
     )
