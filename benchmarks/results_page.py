@@ -160,7 +160,7 @@ def claims_table() -> str:
         if verdict == "not tested":
             cells += ["", "", "", str(paired.pairs or "")]
         else:
-            low, high = (difference(end, claim.measure) for end in (paired.low, paired.high))
+            low, high = (difference(end, claim.measure) for end in (paired.ci_low, paired.ci_high))
             cells += [
                 difference(paired.difference, claim.measure),
                 f"{low} to {high}",
@@ -232,7 +232,7 @@ def draw() -> None:
     figure = Figure(figsize=(7.2, 0.9 + 0.3 * len(rows)), layout="constrained")
     axes = figure.subplots()
     for place, (claim, paired) in enumerate(reversed(rows)):
-        centre, low, high = (100 * v for v in (paired.difference, paired.low, paired.high))
+        centre, low, high = (100 * v for v in (paired.difference, paired.ci_low, paired.ci_high))
         axes.plot([low, high], [place, place], color="#35618f", linewidth=1.6)
         axes.plot(centre, place, "o", color="#35618f", label="measured, 95 % interval")
         if claim.published is not None:
