@@ -36,7 +36,7 @@ def render(template: str, /, **content: object) -> str:
     page = environment.get_template(template).render(
         script=Markup(script), script_hash=f"sha256-{digest}", **content
     )
-    return plain(page)
+    return plain(page, lines=True)
 
 
 def shortened(text: str, most: int) -> str:
