@@ -294,8 +294,11 @@ def molecule_svg(
 
     block = rdBase.BlockLogs()
     try:
-        text = isinstance(molecule, str)
-        mol: Any = Chem.MolFromSmiles(molecule) if text else _atoms(Chem, molecule, new_edges)
+        mol: Any
+        if isinstance(molecule, str):
+            mol = Chem.MolFromSmiles(molecule)
+        else:
+            mol = _atoms(Chem, molecule, new_edges)
         if mol is None or not mol.GetNumAtoms():
             return None
         if any(v is not None and len(v) != mol.GetNumAtoms() for v in (saliency, parts)):
@@ -308,7 +311,7 @@ def molecule_svg(
         options.padding = 0.0
         options.additionalAtomLabelPadding = 0.08
         options.updateAtomPalette({atom: _rgb(name) for atom, name in _ELEMENTS.items()})
-        ready = rdMolDraw2D.PrepareMolForDrawing(mol, kekulize=text)
+        ready = rdMolDraw2D.PrepareMolForDrawing(mol, kekulize=isinstance(molecule, str))
         options.prepareMolsBeforeDrawing = False
         drawer.DrawMolecule(ready)
         drawer.FinishDrawing()

@@ -181,10 +181,12 @@ def _draw_mean(
 ) -> None:
     mean, low, high = (float(row.get(name, np.nan)) for name in ("mean", "low", "high"))
     if np.isfinite(low) and np.isfinite(high):
-        line = {"color": colour, "lw": px(2)} if kind == "dot" else {"color": INK, "lw": px(1.2)}
-        ax.plot([low, high], [y, y], zorder=3, **line)
+        line: dict[str, Any] = {"color": INK, "linewidth": px(1.2), "zorder": 3}
+        if kind == "dot":
+            line |= {"color": colour, "linewidth": px(2)}
+        ax.plot([low, high], [y, y], **line)
         for end in (low, high):
-            ax.plot([end, end], [y - half / 2, y + half / 2], zorder=3, **line)
+            ax.plot([end, end], [y - half / 2, y + half / 2], **line)
     if kind == "stroke":
         ax.plot([mean, mean], [y - half, y + half], color=colour, lw=px(3), zorder=4,
                 solid_capstyle="butt")  # fmt: skip
@@ -341,7 +343,7 @@ def panels(
     outer.axis("off")
     each = (wide - left - 14 - (across - 1) * 26) / across
     shown = short(titles, each)
-    found = []
+    found: list[Axes] = []
     for place, title in enumerate(titles):
         row, column = divmod(place, across)
         x, y = left + column * (each + 26), 24 + head + row * step

@@ -196,8 +196,8 @@ class Run:
         """All trials of all candidates."""
         folds = 1 if self.split == "official" else self.folds
         methods = expand_methods(self.methods)
-        given = {"models": self.models, "layers": self.layers, "repeats": self.repeats}
-        return list(all_trials(methods=methods, folds=folds, **given))
+        given: dict[str, Any] = {"models": self.models, "layers": self.layers}
+        return list(all_trials(methods=methods, repeats=self.repeats, folds=folds, **given))
 
     def records(self, out: Path) -> list[Record]:
         """The records of its trials in ``out``."""

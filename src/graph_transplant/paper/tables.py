@@ -299,7 +299,7 @@ def _rows(request: Request, one: Run, model: str, results: Results) -> Iterator[
             "reason": request.reasons.get((one.data, name), ""),
         }
         if request.budget == "full" and name != baseline:
-            complete = all(finished[own] == planned[own] for own in (name, baseline))
+            complete = all(finished[own] == planned[own] for own in (name, baseline or name))
             row["reproduced"] = _reproduced(row, complete)
         yield row
 
