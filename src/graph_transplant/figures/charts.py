@@ -37,9 +37,6 @@ FLOOR = -1.0
 
 KEYS = ["repeat", "fold"]
 
-ALONG = ("epoch", "budget", "share", "label_noise", "train_fraction")
-"""Columns that lines are drawn along."""
-
 
 def word(results: Results) -> str:
     """The deciding metric within a sentence."""
