@@ -121,8 +121,8 @@ def row_chart(
     lift, before, after = (0.0, px(-12), px(behind + 14)) if beside else (-0.42, 0.0, 0.0)
     for (name, place), text in zip(places.items(), texts, strict=True):
         colour = SOFT if colours[name] == REFERENCE else colours[name]
-        look = {"color": colour, "weight": 700}
-        _write(ax, 0, place + lift, shown[name], before, "right" if beside else "left", **look)
+        side = "right" if beside else "left"
+        _write(ax, 0, place + lift, shown[name], before, side, color=colour, weight=700)
         _write(ax, 1, place + lift, text, after, "right")
     _write(ax, 1, -0.5, heading, after, "right", up=px(14), size=px(12), color=SOFT)
     ax.grid(axis="x", color=RULE, linewidth=px(1))
