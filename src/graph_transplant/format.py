@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 NOTHING = "-"
 """Stands for a number that is not defined."""
@@ -86,9 +86,13 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def plain(text: str) -> str:
-    """Replace control characters and halves of surrogate pairs, which no page or table can hold."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+def plain(text: str, *, lines: bool = False) -> str:
+    """Replace control characters and halves of surrogate pairs, which no page or drawing can hold.
+
+    ``lines`` keeps tabs and line breaks.
+    """
+    kept = "\t\n\r" if lines else ""
+    return _UNPRINTABLE.sub(lambda found: found[0] if found[0] in kept else "\ufffd", text)
 
 
 def capital(text: str) -> str:

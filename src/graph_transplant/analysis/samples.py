@@ -68,7 +68,7 @@ def sample_quality(
         seed: Determines all choices.
         graphs: At most so many graphs of the store are taken, evenly.
         atoms: For molecules, which elements and bonds a batch has; see
-            :func:`graph_transplant.experiments.structures.atoms_of`.
+            :func:`graph_transplant.structures.atoms_of`.
 
     Returns:
         Nothing for methods that make no graphs. Else, where ``…_original`` is the same of the

@@ -51,7 +51,6 @@ def paper(
 
     from graph_transplant.experiments.results import read_results
     from graph_transplant.paper.experiments import run
-    from graph_transplant.paper.figures import write_figures
     from graph_transplant.paper.tables import paper_table
 
     def work() -> int:
@@ -70,8 +69,6 @@ def paper(
         )
         table = paper_table(request)
         files = dict.fromkeys(table.write(out), "this table")
-        for path in write_figures(table, out):
-            files[path] = "a chart"
         selection = "validation" if budget == "full" else "none"
         for directory in table.directories:
             # The table may have rows of which nothing is measured yet.
@@ -80,7 +77,7 @@ def paper(
                 files[page] = "the report of the comparison"
         console = output()
         console.print()
-        console.print(table.to_text(), soft_wrap=True, markup=False)
+        console.print(table.to_markdown(), soft_wrap=True, markup=False, highlight=False)
         print_files(console, files)
         return 0
 

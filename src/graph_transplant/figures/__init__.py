@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.results import Group, Results
 from graph_transplant.figures import charts, studies
 from graph_transplant.figures.charts import Drawing, fold_word, word
-from graph_transplant.figures.parts import exact_share
-from graph_transplant.figures.style import NARROW, WIDE, plain, standalone, style, svg
+from graph_transplant.figures.style import NARROW, WIDE, standalone, style, svg
 from graph_transplant.files import write_atomically
-from graph_transplant.format import capital, listed, number, points, units
+from graph_transplant.format import capital, listed, plain, units
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.across import Across
@@ -36,17 +34,11 @@ __all__ = ["FIGURES", "Chart", "Drawn", "Plots", "drawn", "networks", "shown", "
 class Chart:
     """A kind of chart.
 
-    Attributes:
-        title: Its heading.
-        caption: How to read it, or a function of the results and the numbers that says so.
-        draw: Takes results, the numbers and axes (``None`` for a new figure); returns the axes, or
-            ``None`` where there is too little to draw.
-        data: The numbers that are drawn; none for nothing to draw.
-        group: Heading under which it stands on a page; none for the main charts.
-        every: What it is drawn for: every ``"group"`` of results (data, model, layers and
-            condition), every ``"network"`` (all conditions of one), or all ``"data sets"``.
-        value: Column of the numbers in words.
-        form: How these are written.
+    ``caption`` says how to read it, or is a function of the results and the numbers that does.
+    ``draw`` takes results, the numbers and axes (``None`` for a new figure); it returns the axes,
+    or ``None`` where there is too little to draw. ``data`` gives the numbers, ``group`` is the
+    heading under which it stands on a page. It is drawn for ``every`` group of results (data,
+    model, layers and condition), every network (all conditions of one), or all data sets.
     """
 
     title: str
@@ -55,13 +47,14 @@ class Chart:
     data: Callable[[Any], pd.DataFrame]
     group: str = ""
     every: Literal["group", "network", "data sets"] = "group"
-    value: str = "mean"
-    form: Callable[[float], str] = exact_share
 
     def plot(self, results: Any, ax: Axes | None = None) -> Drawing:
         """Draw it, or give ``None`` where the results have no numbers for it."""
         table = self.data(results)
         return None if table.empty else self.draw(results, table, ax)
+
+
+_BAND = "Mean over trials, the band is one standard deviation."
 
 
 def _forest_caption(results: Results, table: pd.DataFrame) -> str:
@@ -86,51 +79,39 @@ def _scores_caption(results: Results, table: pd.DataFrame) -> str:
     )
 
 
-_BAND = "Mean over trials, the band is one standard deviation."
-_MOTIF = (
-    "mean over trials with one standard deviation; saliency as training reads it: the gradient of "
-    "the loss at the true class. Hollow: chance."
-)
-
-
 def _reliability_caption(results: Results, table: pd.DataFrame) -> str:
-    several = any(record.get("task") == "multilabel" for record in results.chosen)
-    what = (
-        "labels that are predicted correctly, each label of a test graph by itself,"
-        if several
-        else "test graphs that are classified correctly"
-    )
+    what = "test graphs that are classified correctly"
+    if any(record.get("task") == "multilabel" for record in results.chosen):
+        what = "labels that are predicted correctly, each label of a test graph by itself,"
+    ece = "ECE is the calibration error, mean over trials."
+    if table["stage"].nunique() > 1:
+        ece = (
+            "Hollow dots: after temperature scaling on the validation graphs. ECE is the "
+            "calibration error before → after, mean over trials."
+        )
     return (
         f"Share of {what} against the confidence stated, in 15 bins pooled over trials; on the "
         "dashed diagonal confidence is honest, below it the model is too sure. Larger dots are "
-        "more predictions, the columns below count them. "
-        + (
-            "Hollow dots: after temperature scaling on the validation graphs. ECE is the "
-            "calibration error before → after, mean over trials."
-            if table["stage"].nunique() > 1
-            else "ECE is the calibration error, mean over trials."
-        )
+        f"more predictions, the columns below count them. {ece}"
     )
 
 
 def _robustness_caption(results: Results, table: pd.DataFrame) -> str:
     rows = results.long("attacked")
-    models = rows["model"][rows["removals_only"].eq(True)] if "removals_only" in rows else ()
-    series = set(table["series"])
-    return (
+    models = set(rows["model"][rows["removals_only"].eq(True)] if "removals_only" in rows else ())
+    text = (
         "Test accuracy after GradArgmax, which here spends its whole budget on changes (stronger "
         "than the paper’s wording), against its budget, the share of the mean number of edges "
         f"that it may change. {_BAND}"
-        + (" Dashed: after as many random changes." if "random" in series else "")
-        + (" Dotted: the attack to the letter of the paper." if "as stated" in series else "")
-        + (
-            f" With {listed(sorted(set(models)))} edges are only removed: new ones would lack the "
-            "features that it reads."
-            if len(models)
-            else ""
-        )
-        + charts.grey(results, table)
     )
+    if "random" in set(table["series"]):
+        text += " Dashed: after as many random changes."
+    if "as stated" in set(table["series"]):
+        text += " Dotted: the attack to the letter of the paper."
+    if models:
+        text += f" With {listed(sorted(models))} edges are only removed: new ones would lack the "
+        text += "features that it reads."
+    return text + charts.grey(results, table)
 
 
 def _saliency(title: str, kind: str, done: str, moves: str) -> Chart:
@@ -175,16 +156,8 @@ FIGURES: dict[str, Chart] = {
         _forest_caption,
         charts.forest,
         charts.forest_data,
-        value="difference",
-        form=lambda value: f"{points(value)} points",
     ),
-    "scores": Chart(
-        "Every trial",
-        _scores_caption,
-        charts.strip,
-        partial(charts.trials, column="score"),
-        value="score",
-    ),
+    "scores": Chart("Every trial", _scores_caption, charts.scores, charts.scores_data),
     "learning": Chart(
         "Learning",
         lambda results, table: (
@@ -195,26 +168,12 @@ FIGURES: dict[str, Chart] = {
         partial(charts.lines, x="epoch", title="Epoch", value="Validation {}"),
         charts.learning_data,
     ),
-    "calibration": Chart(
-        "Can its confidence be trusted?",
-        lambda results, table: (
-            "Expected calibration error on the test graphs, one dot per "
-            f"{fold_word(results)}; further left is better."
-        ),
-        partial(charts.strip, axis="Expected calibration error", form="number"),
-        partial(charts.trials, column="ece"),
-        "Calibration",
-        value="ece",
-        form=number,
-    ),
     "reliability": Chart(
         "Is it as sure as it is right?",
         _reliability_caption,
         studies.reliability,
         studies.reliability_data,
         "Calibration",
-        value="ece",
-        form=number,
     ),
     "robustness": Chart(
         "Under attack",
@@ -227,31 +186,22 @@ FIGURES: dict[str, Chart] = {
     "insertion": _saliency("Putting salient nodes back", "insertion", "put back", "rises"),
     "motif": Chart(
         "Does saliency find the motif?",
-        f"How well node saliency ranks the nodes of the true motif above the others, {_MOTIF}",
-        partial(studies.motif, axis="AUROC of node saliency against the motif"),
-        partial(studies.motif_data, kind="auroc"),
-        "Saliency",
-    ),
-    "motif_precision": Chart(
-        "How much of what is salient is motif?",
-        "Of as many most salient nodes as the true motif has, the share that belongs to it, "
-        f"{_MOTIF}",
-        partial(studies.motif, axis="Precision of the salient nodes"),
-        partial(studies.motif_data, kind="precision"),
+        "How well node saliency ranks the nodes of the true motif above the others, mean over "
+        "trials with one standard deviation; saliency as training reads it: the gradient of the "
+        "loss at the true class. Hollow: chance.",
+        studies.motif,
+        studies.motif_data,
         "Saliency",
     ),
     "samples": Chart(
         "Do virtual graphs look like real ones?",
-        "Means over trials; shorter bars are closer to the real graphs. Degree distance: how far "
-        "node degrees are from those of the graphs they are made of (Wasserstein distance, in "
-        "edges per node). Not connected: share of graphs in several parts. Label gap: mean gap "
-        "between the weight of a part’s label and its share of the nodes. Hollow: the same of the "
-        "real graphs; for degrees, of two random halves of them.",
+        "Bars: how far node degrees are from those of the graphs they are made of (Wasserstein "
+        "distance), mean over trials with one standard deviation; shorter is closer. Hollow: the "
+        "same of two random halves of the real graphs. Split: share of graphs in several parts. "
+        "Label gap: mean gap between the weight of a part’s label and its share of the nodes.",
         studies.samples,
         studies.samples_data,
         "Virtual graphs",
-        value="degree_distance",
-        form=number,
     ),
     "cost": Chart(
         "What does it cost?",
@@ -259,8 +209,6 @@ FIGURES: dict[str, Chart] = {
         studies.cost,
         studies.cost_data,
         "Cost",
-        value="epoch_ratio",
-        form=lambda value: f"× {number(value, 1)}",
     ),
     "edge_predictor": Chart(
         "The edge predictor",
@@ -290,8 +238,8 @@ FIGURES: dict[str, Chart] = {
         "How much do parameters matter?",
         lambda results, table: (
             f"Test {word(results)} for each value of a parameter, the others at their defaults: "
-            "mean over trials with one standard deviation. The filled dot is the default, the "
-            "dashed line its mean."
+            "mean over trials with one standard deviation. A filled dot is the default, the dashed "
+            "line its mean."
         ),
         studies.sensitivity,
         studies.sensitivity_data,
@@ -300,14 +248,12 @@ FIGURES: dict[str, Chart] = {
     ),
     "ranks": Chart(
         "Average ranks",
-        "Average rank of each method over the data sets; 1 is best. A bar joins methods whose "
-        "ranks lie closer than the critical difference: these do not differ significantly "
-        "(Nemenyi’s test, 5 %).",
+        "Average rank of each method over the data sets; 1 is best. Bars are as long as the "
+        "critical difference: methods whose bars overlap do not differ significantly (Nemenyi’s "
+        "test, 5 %).",
         studies.ranks,
         studies.ranks_data,
         every="data sets",
-        value="rank",
-        form=lambda value: number(value, 2),
     ),
 }
 """All charts, by their names in ``results.plot``, in the order of the pages."""
@@ -317,8 +263,7 @@ FIGURES: dict[str, Chart] = {
 class Drawn:
     """A chart as a page shows it: ``svg`` elements for a desk and for a phone.
 
-    ``name`` is the stem of its files, ``group`` the heading under which it stands, ``label`` its
-    numbers in words.
+    ``name`` is the stem of its files, ``group`` the heading under which it stands.
     """
 
     name: str
@@ -328,7 +273,6 @@ class Drawn:
     wide: str = field(repr=False)
     narrow: str = field(repr=False)
     data: pd.DataFrame = field(repr=False)
-    label: str = field(repr=False)
 
 
 def drawn(
@@ -345,7 +289,7 @@ def drawn(
         name=f"{prefix}{name.replace('_', '-')}",
         title=chart.title,
         caption=lambda: caption if isinstance(caption, str) else caption(results, data),
-        label=f"{chart.title} {_words(data, chart)}",
+        label=chart.title,
         data=data,
         group=chart.group,
         methods=methods,
@@ -370,9 +314,12 @@ def shown(
             axes = draw()
         if axes is None:
             return None
-        found.append(svg(_figure_of(axes), label, f"{name}-{kind}"))
+        one = axes if isinstance(axes, Axes) else axes[0]
+        figure = one.get_figure(root=True)
+        assert figure is not None
+        found.append(svg(figure, label, f"{name}-{kind}"))
     wide, narrow = found
-    return Drawn(name, title, caption(), group, wide, narrow, data, plain(label))
+    return Drawn(name, title, caption(), group, wide, narrow, data)
 
 
 def write(drawing: Drawn, folder: str | Path) -> list[Path]:
@@ -380,9 +327,7 @@ def write(drawing: Drawn, folder: str | Path) -> list[Path]:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     numbers = drawing.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-    # Control characters of names are replaced, line ends stay.
-    lines = "\n".join(plain(line) for line in numbers.split("\n"))
-    contents = {"svg": standalone(drawing.wide), "csv": lines}
+    contents = {"svg": standalone(drawing.wide), "csv": plain(numbers, lines=True)}
     for ending, text in contents.items():
         write_atomically(target / f"{drawing.name}.{ending}", text)
     return [target / f"{drawing.name}.{ending}" for ending in contents]
@@ -441,28 +386,3 @@ class Plots:
 
     def __repr__(self) -> str:
         return f"Plots({', '.join(dir(self))})"
-
-
-def _figure_of(axes: Axes | list[Axes]) -> Figure:
-    one = axes if isinstance(axes, Axes) else axes[0]
-    figure = one.get_figure(root=True)
-    assert isinstance(figure, Figure)
-    return figure
-
-
-def _words(data: pd.DataFrame, chart: Chart) -> str:
-    """The numbers of a chart: a mean per method, or the first, middle and last value of a line."""
-    keys = [key for key in ("method", "series", "stage", "parameter") if key in data]
-    if chart.value not in data or not keys:
-        return ""
-    parts = []
-    for names, own in data.dropna(subset=chart.value).groupby(keys, sort=False):
-        title = " ".join(str(name) for name in names if name)
-        along = next((key for key in charts.ALONG if key in own), None)
-        if along is None:
-            parts.append(f"{title} {chart.form(own[chart.value].mean())}")
-            continue
-        few = own.iloc[sorted({0, len(own) // 2, len(own) - 1})] if len(own) > 6 else own
-        said = [f"{chart.form(row[chart.value])} at {row[along]:g}" for _, row in few.iterrows()]
-        parts.append(f"{title} {', '.join(said)}")
-    return "; ".join(parts)

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 
 from graph_transplant.figures.parts import MANY, Form, line_chart, share, short_number, ticks
 from graph_transplant.figures.studies import draw_reliability
-from graph_transplant.figures.style import FAINT, RULE, SERIES, SOFT, canvas, plain, px, room, short
+from graph_transplant.figures.style import FAINT, RULE, SERIES, SOFT, canvas, px, room, short
+from graph_transplant.format import plain
 
 _SQUARE = 380  # pixels
 

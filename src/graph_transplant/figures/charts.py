@@ -13,13 +13,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant.figures.parts import (
-    MANY,
+    crowded,
     exact_share,
     line_chart,
     point,
     row_chart,
     share,
-    short_number,
 )
 from graph_transplant.figures.style import palette
 from graph_transplant.format import number, p_words, points
@@ -38,9 +37,6 @@ FLOOR = -1.0
 
 KEYS = ["repeat", "fold"]
 
-ALONG = ("epoch", "budget", "share", "label_noise", "train_fraction")
-"""Columns that lines are drawn along."""
-
 
 def word(results: Results) -> str:
     """The deciding metric within a sentence."""
@@ -54,9 +50,8 @@ def fold_word(results: Results) -> str:
 
 def grey(results: Results, table: pd.DataFrame) -> str:
     """What grey is, where each method has a panel."""
-    names = set(table["method"])
-    crowded = len(names) > MANY or (table["series"].nunique() > 1 and len(names) > 2)
-    return f" Grey is {results.reference}." if crowded and results.reference in names else ""
+    there = results.reference in set(table["method"])
+    return f" Grey is {results.reference}." if there and crowded(table) else ""
 
 
 def ranked(results: Results, table: pd.DataFrame, *, reference_first: bool = True) -> pd.DataFrame:
@@ -104,38 +99,30 @@ def forest(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
         heading="mean, p",
         dots=dots.assign(key=0),
         at=0.0,
-        zero=True,
         band=results.equal_within,
     )
 
 
-def trials(results: Results, column: str) -> pd.DataFrame:
-    """One test measurement of every trial, the methods by rank."""
-    if column not in results.frame:
-        return pd.DataFrame(columns=["method", *KEYS, column])
-    table = results.frame[["method", *KEYS, column]].dropna()
+def scores_data(results: Results) -> pd.DataFrame:
+    """The test score of every trial, the methods by rank."""
+    table = results.frame[["method", *KEYS, "score"]].dropna()
     return ranked(results, table, reference_first=False)
 
 
-def strip(
-    results: Results, table: pd.DataFrame, ax: Axes | None, *, axis: str = "", form: str = "share"
-) -> Drawing:
-    """A measurement of every fold; lines join the same fold where shares are drawn."""
-    value = table.columns[-1]
-    means = table.groupby("method", sort=False)[value].mean()
-    short, exact = (share, exact_share) if form == "share" else (short_number, number)
+def scores(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
+    """The score of every trial; lines join the same fold."""
+    means = table.groupby("method", sort=False)["score"].mean()
     key = table["repeat"].astype(str) + "/" + table["fold"].astype(str)
     return row_chart(
-        pd.DataFrame({"method": means.index, "mean": means.to_numpy()}),
+        means.rename("mean").reset_index(),
         ax,
         colours=colours(results),
-        axis=axis or f"Test {word(results)}",
-        form=short,
+        axis=f"Test {word(results)}",
+        form=share,
         kind="stroke",
-        texts=[exact(mean) for mean in means],
+        texts=[exact_share(mean) for mean in means],
         heading="mean",
-        dots=table.assign(value=table[value], key=key),
-        joined=form == "share",
+        dots=table.assign(value=table["score"], key=key),
         at=means.get(results.reference),
     )
 

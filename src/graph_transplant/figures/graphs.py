@@ -17,8 +17,8 @@ import networkx as nx
 import numpy as np
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.figures.style import COLOURS, plain
-from graph_transplant.format import count, listed
+from graph_transplant.figures.style import COLOURS
+from graph_transplant.format import count, listed, plain
 from graph_transplant.shown import Structure
 
 TRANSPLANTED, REMAINING, LEFT_OUT = PARTS = ("transplanted", "remaining", "left out")
@@ -30,72 +30,57 @@ _MOST_NAMED = 60
 _BY_STRESS = 100  # larger components are laid out by forces: stress takes cubic time
 _EDGE, _BOND, _MARGIN = 38.0, 30.0, 20.0  # pixels
 _LARGEST = 1.3  # molecules of few atoms are drawn larger, up to this
-_LOOKS = {
+_NODES = {
     "": "fill:var(--paper);stroke:var(--ink);stroke-width:1.4",
     TRANSPLANTED: "fill:var(--grafted);fill-opacity:.42;stroke:var(--grafted);stroke-width:1.6",
     REMAINING: "fill:var(--kept);fill-opacity:.2;stroke:var(--kept);stroke-width:1.6",
     LEFT_OUT: "fill:var(--paper);stroke:var(--faint);stroke-width:1",
 }
+_EDGES = {
+    "lost": "fill:none;stroke:var(--faint);stroke-opacity:.55;stroke-width:1.5",
+    "usual": "fill:none;stroke:var(--ink);stroke-width:1.5",
+    "new": "fill:none;stroke:var(--ink);stroke-width:2.2;stroke-dasharray:5 4",
+}
 
 Places = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def _check(structure: Structure, *values: Sequence[Any] | None) -> None:
-    for given in values:
-        if given is not None and len(given) != len(structure.names):
-            raise GraphTransplantError(
-                f"a graph of {count(len(structure.names), 'node')} needs a value for each, got "
-                f"{len(given)}"
-            )
+def graph_svg(
+    structure: Structure,
+    *,
+    smiles: str = "",
+    saliency: Sequence[float] | None = None,
+    parts: Sequence[str] | None = None,
+    new_edges: Collection[int] = (),
+    signed: bool = False,
+    width: float = 480,
+    title: str = "",
+) -> str:
+    """A graph or molecule as an ``svg`` element for a page.
 
-
-@lru_cache(maxsize=64)
-def layout(nodes: int, edges: tuple[tuple[int, int], ...]) -> Places:
-    """Places of nodes, the same for the same graph; edges are about 1 long.
-
-    Kept, because a page shows a graph once per model.
+    Args:
+        structure: The graph.
+        smiles: Of a molecule: it is then drawn with charges and stereo.
+        saliency: Of every node, at most 1; the larger, the larger and stronger its disc.
+        parts: One of :data:`PARTS` for every node.
+        new_edges: Numbers of the edges that join the two parts: they are dashed.
+        signed: Saliency may be negative: what speaks against is a blue ring.
+        width: Most pixels it takes across.
+        title: What it is; a description follows it.
     """
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(range(nodes))
-    graph.add_edges_from(edges)
-    found = np.zeros((nodes, 2))
-    x = y = tall = 0.0
-    wide = 1.6 * np.sqrt(max(nodes, 1))  # components stand in rows about so long
-    for component in sorted(nx.connected_components(graph), key=lambda c: (-len(c), min(c))):
-        members = sorted(component)
-        points = _component(graph.subgraph(members), members)
-        size = np.ptp(points, axis=0)
-        if x > 0 and x + size[0] > wide:
-            x, y, tall = 0.0, y + tall + 1.3, 0.0
-        found[members] = points - points.min(axis=0) + (x, y)
-        x, tall = x + size[0] + 1.3, max(tall, float(size[1]))
-    found.flags.writeable = False
-    return found
-
-
-def _component(graph: nx.Graph[int], members: Sequence[int]) -> Places:
-    if len(members) == 1:
-        return np.zeros((1, 2))
-    # Built anew in order: a subgraph view may give its nodes in any order.
-    ordered: nx.Graph[int] = nx.Graph()
-    ordered.add_nodes_from(members)
-    ordered.add_edges_from(sorted((min(edge), max(edge)) for edge in graph.edges))
-    if len(members) <= _BY_STRESS:
-        places = nx.kamada_kawai_layout(ordered)
-    else:
-        places = nx.spring_layout(ordered, seed=0, iterations=80)
-    points = np.array([places[node] for node in members])
-    # The longer side lies across.
-    _, _, axes = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
-    points = (points - points.mean(axis=0)) @ axes.T * np.sign(axes[:, :1].T + 1e-9)
-    index = {node: number for number, node in enumerate(members)}
-    lengths = [
-        np.linalg.norm(points[index[a]] - points[index[b]]) for a, b in ordered.edges if a != b
-    ]
-    return np.asarray(points / max(float(np.median(lengths)), 1e-9))
-
-
-# -------------------------------------------------------------------- in words, for pages
+    for given in (saliency, parts):
+        if given is not None and len(given) != len(structure.names):
+            nodes = count(len(structure.names), "node")
+            raise GraphTransplantError(
+                f"a graph of {nodes} needs a value for each, got {len(given)}"
+            )
+    label = describe(structure, saliency=saliency, parts=parts, new_edges=new_edges)
+    look: dict[str, Any] = {"saliency": saliency, "parts": parts, "new_edges": new_edges}
+    look |= {"signed": signed, "width": width, "label": f"{title}: {label}" if title else label}
+    drawn = None
+    if structure.molecule and len(structure.names) <= MOST_NODES:
+        drawn = (smiles and molecule_svg(smiles, **look)) or molecule_svg(structure, **look)
+    return drawn or _plain_svg(structure, **look)
 
 
 def describe(
@@ -123,39 +108,51 @@ def describe(
     return text
 
 
-def graph_svg(
-    structure: Structure,
-    *,
-    smiles: str = "",
-    saliency: Sequence[float] | None = None,
-    parts: Sequence[str] | None = None,
-    new_edges: Collection[int] = (),
-    signed: bool = False,
-    width: float = 480,
-    title: str = "",
-) -> str:
-    """A graph or molecule as an ``svg`` element for a page.
+# -------------------------------------------------------------------- layout
 
-    Args:
-        structure: The graph.
-        smiles: Of a molecule: it is then drawn with charges and stereo.
-        saliency: Of every node, at most 1; the larger, the larger and stronger its disc.
-        parts: One of :data:`PARTS` for every node.
-        new_edges: Numbers of the edges that join the two parts: they are dashed.
-        signed: Saliency may be negative: what speaks against is a blue ring.
-        width: Most pixels it takes across.
-        title: What it is; a description follows it.
+
+@lru_cache(maxsize=64)
+def layout(nodes: int, edges: tuple[tuple[int, int], ...]) -> Places:
+    """Places of nodes, the same for the same graph; edges are about 1 long.
+
+    Kept, because a page shows a graph once per model.
     """
-    _check(structure, saliency, parts)
-    label = describe(structure, saliency=saliency, parts=parts, new_edges=new_edges)
-    label = f"{title}: {label}" if title else label
-    given: dict[str, Any] = {"saliency": saliency, "parts": parts, "new_edges": new_edges}
-    given |= {"signed": signed, "width": width, "label": label}
-    if structure.molecule and len(structure.names) <= MOST_NODES:
-        drawn = (smiles and molecule_svg(smiles, **given)) or molecule_svg(structure, **given)
-        if drawn:
-            return drawn
-    return _plain_svg(structure, **given)
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(nodes))
+    graph.add_edges_from(edge for edge in edges if edge[0] != edge[1])
+    found = np.zeros((nodes, 2))
+    x = y = tall = 0.0
+    wide = 1.6 * np.sqrt(max(nodes, 1))  # components stand in rows about so long
+    for component in sorted(nx.connected_components(graph), key=lambda c: (-len(c), min(c))):
+        members = sorted(component)
+        points = _component(graph, members)
+        size = np.ptp(points, axis=0)
+        if x > 0 and x + size[0] > wide:
+            x, y, tall = 0.0, y + tall + 1.3, 0.0
+        found[members] = points - points.min(axis=0) + (x, y)
+        x, tall = x + size[0] + 1.3, max(tall, float(size[1]))
+    found.flags.writeable = False
+    return found
+
+
+def _component(graph: nx.Graph[int], members: Sequence[int]) -> Places:
+    if len(members) == 1:
+        return np.zeros((1, 2))
+    # Built anew in order: a subgraph view may give its nodes in any order.
+    ordered: nx.Graph[int] = nx.Graph()
+    ordered.add_nodes_from(members)
+    ordered.add_edges_from(sorted((min(e), max(e)) for e in graph.subgraph(members).edges))
+    if len(members) <= _BY_STRESS:
+        places = nx.kamada_kawai_layout(ordered)
+    else:
+        places = nx.spring_layout(ordered, seed=0, iterations=80)
+    points = np.array([places[node] for node in members])
+    # The longer side lies across.
+    _, _, axes = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
+    points = (points - points.mean(axis=0)) @ axes.T * np.sign(axes[:, :1].T + 1e-9)
+    one, two = np.searchsorted(members, np.array(ordered.edges)).T
+    lengths = np.linalg.norm(points[one] - points[two], axis=1)
+    return np.asarray(points / max(float(np.median(lengths)), 1e-9))
 
 
 # -------------------------------------------------------------------- graphs
@@ -172,8 +169,8 @@ def _plain_svg(
     label: str,
 ) -> str:
     names = structure.names[:MOST_NODES]
-    edges = [(n, edge) for n, edge in enumerate(structure.edges) if max(edge) < len(names)]
-    places = layout(len(names), tuple(edge for _, edge in edges))
+    edges = {n: edge for n, edge in enumerate(structure.edges) if max(edge) < len(names)}
+    places = layout(len(names), tuple(edges.values()))
     named = any(names) and len(names) <= _MOST_NAMED
     inside = named and max(map(len, names)) <= 3
     margin = 36.0 if named and not inside else _MARGIN  # names below nodes need room
@@ -185,10 +182,19 @@ def _plain_svg(
     root = _root(f"0 0 {whole[0]:.0f} {whole[1]:.0f}", whole[0], whole[1], label)
     for (x, y), value in zip(points, saliency or (), strict=False):
         _disc(root, x, y, value, signed, radius, radius + 9)
-    _draw_edges(root, structure, edges, points, parts, new_edges, radius)
+    lines: dict[str, list[str]] = {kind: [] for kind in _EDGES}
+    for number, (one, two) in edges.items():
+        lost = parts is not None and LEFT_OUT in (parts[one], parts[two])
+        kind = "new" if number in new_edges else "lost" if lost else "usual"
+        lines[kind].append(_line(points[one], points[two], radius, structure.directed))
+    for kind, own in lines.items():
+        if own:
+            ElementTree.SubElement(root, "path", {"d": "".join(own), "style": _EDGES[kind]})
     for number, (x, y) in enumerate(points):
         part = parts[number] if parts is not None else ""
-        _node(root, x, y, part, radius, over=True)
+        if part in (TRANSPLANTED, REMAINING):  # these are tinted: hide the edges below
+            _circle(root, x, y, radius, "fill:var(--paper)")
+        _node(root, x, y, part, radius)
         if named and part != LEFT_OUT and (radius >= 6 or not inside):
             _name(root, x, y, names[number], radius, inside)
     return ElementTree.tostring(root, encoding="unicode")
@@ -200,45 +206,19 @@ def _root(view: str, width: float, height: float, label: str) -> ElementTree.Ele
     return ElementTree.Element("svg", {**words, **size})
 
 
-def _draw_edges(
-    root: ElementTree.Element, structure: Structure,
-    edges: Sequence[tuple[int, tuple[int, int]]], points: Places,
-    parts: Sequence[str] | None, new_edges: Collection[int], radius: float,
-) -> None:  # fmt: skip
-    looks = {
-        "lost": "stroke:var(--faint);stroke-opacity:.55;stroke-width:1.5",
-        "usual": "stroke:var(--ink);stroke-width:1.5",
-        "new": "stroke:var(--ink);stroke-width:2.2;stroke-dasharray:5 4",
-    }
-    lines: dict[str, list[str]] = {kind: [] for kind in looks}
-    arrows: dict[str, list[str]] = {kind: [] for kind in looks}
-    for number, (one, two) in edges:
-        lost = parts is not None and LEFT_OUT in (parts[one], parts[two])
-        kind = "new" if number in new_edges else "lost" if lost else "usual"
-        (x, y), (u, v) = points[one], points[two]
-        if one == two:
-            lines[kind].append(f"M{x:.1f},{y:.1f}a{radius:.1f},{1.3 * radius:.1f} 0 1 1 .1,0")
-            continue
-        lines[kind].append(f"M{x:.1f},{y:.1f}L{u:.1f},{v:.1f}")
-        if structure.directed:
-            arrows[kind].append(_arrow(points[one], points[two], radius))
-    for kind, look in looks.items():
-        if lines[kind]:
-            given = {"d": "".join(lines[kind]), "style": f"fill:none;{look}"}
-            ElementTree.SubElement(root, "path", given)
-        if arrows[kind]:
-            fill = "var(--faint)" if kind == "lost" else "var(--ink)"
-            given = {"d": "".join(arrows[kind]), "style": f"fill:{fill}"}
-            ElementTree.SubElement(root, "path", given)
-
-
-def _arrow(start: Places, end: Places, radius: float) -> str:
-    """The head of an arrow that ends at the edge of a node."""
-    along = (end - start) / max(float(np.linalg.norm(end - start)), 1e-9)
-    tip = end - (radius + 1) * along
-    side = 3.2 * np.array([-along[1], along[0]])
-    (a, b), (c, d) = tip - 8 * along + side, tip - 8 * along - side
-    return f"M{tip[0]:.1f},{tip[1]:.1f}L{a:.1f},{b:.1f}L{c:.1f},{d:.1f}Z"
+def _line(start: Places, end: Places, radius: float, arrow: bool) -> str:
+    """The path of an edge: a line, perhaps with an arrow at the edge of its node, or a loop."""
+    (x, y), (u, v) = start, end
+    if np.array_equal(start, end):
+        return f"M{x:.1f},{y:.1f}a{radius:.1f},{1.3 * radius:.1f} 0 1 1 .1,0"
+    path = f"M{x:.1f},{y:.1f}L{u:.1f},{v:.1f}"
+    if arrow:
+        along = (end - start) / np.linalg.norm(end - start)
+        tip = end - (radius + 1) * along
+        side = 3.2 * np.array([-along[1], along[0]])
+        (a, b), (c, d) = tip - 8 * along + side, tip - 8 * along - side
+        path += f"M{a:.1f},{b:.1f}L{tip[0]:.1f},{tip[1]:.1f}L{c:.1f},{d:.1f}"
+    return path
 
 
 def _disc(
@@ -257,19 +237,15 @@ def _disc(
     _circle(root, x, y, least + (most - least) * strength, look)
 
 
-def _node(
-    root: ElementTree.Element, x: float, y: float, part: str, radius: float, *, over: bool = False
-) -> None:
-    """A node by its part; ``over`` hides the edges below one that is tinted."""
-    if over and part in (TRANSPLANTED, REMAINING):
-        _circle(root, x, y, radius, "fill:var(--paper)")
+def _node(root: ElementTree.Element, x: float, y: float, part: str, radius: float) -> None:
+    """A node by its part."""
     if part == REMAINING:
         side = 1.8 * radius
         corner = {"x": f"{x - side / 2:.1f}", "y": f"{y - side / 2:.1f}"}
-        size = {"width": f"{side:.1f}", "height": f"{side:.1f}", "style": _LOOKS[part]}
+        size = {"width": f"{side:.1f}", "height": f"{side:.1f}", "style": _NODES[part]}
         ElementTree.SubElement(root, "rect", {**corner, **size})
     else:
-        _circle(root, x, y, 0.6 * radius if part == LEFT_OUT else radius, _LOOKS[part])
+        _circle(root, x, y, 0.6 * radius if part == LEFT_OUT else radius, _NODES[part])
 
 
 def _circle(root: ElementTree.Element, x: float, y: float, radius: float, look: str) -> None:
@@ -290,9 +266,10 @@ def _name(
 
 # -------------------------------------------------------------------- molecules
 
-_ELEMENTS = {6: "ink", 7: "atom-n", 8: "atom-o", 16: "atom-s", 15: "atom-p"} | dict.fromkeys(
-    (9, 17, 35, 53), "atom-x"
-)
+_ELEMENTS = {-1: "ink", 0: "ink", 6: "ink", 7: "atom-n", 8: "atom-o", 16: "atom-s", 15: "atom-p"}
+_ELEMENTS |= dict.fromkeys((9, 17, 35, 53), "atom-x")
+_THEMES = {colour.upper(): f"var(--{name})" for name, colour in reversed(COLOURS.items())}
+_DRAWN = ("d", "x", "y", "cx", "cy", "rx", "ry", "width", "height", "points")
 
 
 def molecule_svg(
@@ -333,21 +310,27 @@ def molecule_svg(
         options.bondLineWidth = 1.5
         options.padding = 0.0
         options.additionalAtomLabelPadding = 0.08
-        options.updateAtomPalette(
-            {-1: _rgb("ink"), 0: _rgb("ink"), **{n: _rgb(c) for n, c in _ELEMENTS.items()}}
-        )
+        options.updateAtomPalette({atom: _rgb(name) for atom, name in _ELEMENTS.items()})
         ready = rdMolDraw2D.PrepareMolForDrawing(mol, kekulize=isinstance(molecule, str))
         options.prepareMolsBeforeDrawing = False
         drawer.DrawMolecule(ready)
         drawer.FinishDrawing()
-        places = [drawer.GetDrawCoords(n) for n in range(mol.GetNumAtoms())]
-        return _page_svg(
-            drawer, [(p.x, p.y) for p in places], saliency, signed, parts, width, label
-        )
     except (ValueError, RuntimeError):
         return None  # no drawing of what RDKit does not understand: the plain graph serves
     finally:
         del block
+    wide, high = drawer.Width() + 24, drawer.Height() + 24
+    scale = min(_LARGEST, width / wide)
+    root = _root(f"-12 -12 {wide:g} {high:g}", scale * wide, scale * high, label)
+    for number in range(mol.GetNumAtoms()):
+        place = drawer.GetDrawCoords(number)
+        if saliency is not None:
+            _disc(root, place.x, place.y, saliency[number], signed, 4, 13.5)
+        if parts is not None and parts[number] != LEFT_OUT:
+            _node(root, place.x, place.y, parts[number], 10)
+    for element in ElementTree.fromstring(drawer.GetDrawingText()).iter():
+        _themed(root, element, parts)
+    return ElementTree.tostring(root, encoding="unicode")
 
 
 def _atoms(chem: Any, structure: Structure, new_edges: Collection[int]) -> Any:
@@ -366,11 +349,11 @@ def _atoms(chem: Any, structure: Structure, new_edges: Collection[int]) -> Any:
     for number, ((one, two), order) in enumerate(zip(structure.edges, orders, strict=True)):
         if one != two and mol.GetBondBetweenAtoms(one, two) is None:
             # RDKit draws a bond of order zero dashed.
-            kind = chem.BondType.ZERO if number in new_edges else types.get(order)
-            mol.AddBond(one, two, kind or chem.BondType.SINGLE)
+            new = number in new_edges
+            kind = chem.BondType.ZERO if new else types.get(order, chem.BondType.SINGLE)
+            mol.AddBond(one, two, kind)
             if kind == chem.BondType.AROMATIC:
-                bond = mol.GetBondBetweenAtoms(one, two)
-                bond.SetIsAromatic(True)
+                mol.GetBondBetweenAtoms(one, two).SetIsAromatic(True)
                 for end in (one, two):
                     mol.GetAtomWithIdx(end).SetIsAromatic(True)
     whole = mol.GetMol()
@@ -384,47 +367,23 @@ def _rgb(name: str) -> tuple[float, ...]:
     return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
 
 
-def _page_svg(
-    drawer: Any, places: Sequence[tuple[float, float]], saliency: Sequence[float] | None,
-    signed: bool, parts: Sequence[str] | None, width: float, label: str,
-) -> str:  # fmt: skip
-    """RDKit's drawing in the page's colours, over discs of saliency and marks of parts."""
-    root = ElementTree.fromstring(drawer.GetDrawingText())
-    pad = 12.0
-    wide, high = drawer.Width() + 2 * pad, drawer.Height() + 2 * pad
-    scale = min(_LARGEST, width / wide)
-    view = f"{-pad:g} {-pad:g} {wide:g} {high:g}"
-    new = _root(view, scale * wide, scale * high, label)
-    for number, (x, y) in enumerate(places):
-        if saliency is not None:
-            _disc(new, x, y, saliency[number], signed, 4, 13.5)
-        if parts is not None and parts[number] != LEFT_OUT:
-            _node(new, x, y, parts[number], 10)
-    themes = {colour.upper(): f"var(--{name})" for name, colour in reversed(COLOURS.items())}
-
-    def theme(value: str) -> str:
-        return re.sub(r"#[0-9A-Fa-f]{6}", lambda m: themes.get(m[0].upper(), "var(--ink)"), value)
-
-    for element in root.iter():
-        tag = element.tag.rpartition("}")[2]
-        if tag not in ("path", "text", "ellipse", "rect", "polygon") or not isinstance(tag, str):
-            continue
-        text = ";".join(
-            [f"{key}:{element.attrib[key]}" for key in ("fill", "stroke") if key in element.attrib]
-            + [element.get("style", "")]
-        )
-        if "fill" in element.attrib:  # a letter: discs must not swallow it
-            text += (
-                f"paint-order:stroke;stroke:{COLOURS['paper']};stroke-width:3;stroke-opacity:.85"
-            )
-        atoms = [int(n) for n in re.findall(r"\batom-(\d+)", element.get("class", ""))]
-        if parts is not None and any(parts[n] == LEFT_OUT for n in atoms):
-            text += ";opacity:.35"
-        copy = ElementTree.SubElement(new, tag, {"style": theme(text).rstrip(";")})
-        copy.text = element.text
-        copy.attrib |= {
-            key: value
-            for key, value in element.attrib.items()
-            if key in ("d", "x", "y", "cx", "cy", "rx", "ry", "width", "height", "points")
-        }
-    return ElementTree.tostring(new, encoding="unicode")
+def _themed(
+    root: ElementTree.Element, element: ElementTree.Element, parts: Sequence[str] | None
+) -> None:
+    """Add an element that RDKit drew, in the page's colours."""
+    tag = element.tag.rpartition("}")[2]
+    if tag not in ("path", "text", "ellipse", "rect", "polygon"):
+        return
+    look = [f"{key}:{element.attrib[key]}" for key in ("fill", "stroke") if key in element.attrib]
+    look.append(element.get("style", "").rstrip(";"))
+    if "fill" in element.attrib:  # a letter: discs must not swallow it
+        look.append(f"paint-order:stroke;stroke:{COLOURS['paper']};stroke-width:3")
+        look.append("stroke-opacity:.85")
+    atoms = [int(n) for n in re.findall(r"\batom-(\d+)", element.get("class", ""))]
+    if parts is not None and any(parts[n] == LEFT_OUT for n in atoms):
+        look.append("opacity:.35")
+    style = ";".join(part for part in look if part)
+    style = re.sub(r"#[0-9A-Fa-f]{6}", lambda m: _THEMES.get(m[0].upper(), "var(--ink)"), style)
+    copy = ElementTree.SubElement(root, tag, {"style": style})
+    copy.text = element.text
+    copy.attrib |= {key: value for key, value in element.attrib.items() if key in _DRAWN}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,28 +12,15 @@ from matplotlib.axes import Axes
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.figures.charts import Drawing, colours, ranked, word
 from graph_transplant.figures.parts import (
-    bar_columns,
+    DASHED,
     exact_share,
-    is_phone,
+    hollow,
     panels,
     row_chart,
-    same_limits,
     share,
     short_number,
-    ticks,
 )
-from graph_transplant.figures.style import (
-    FAINT,
-    INK,
-    PAPER,
-    SOFT,
-    canvas,
-    palette,
-    px,
-    room,
-    short,
-    text_width,
-)
+from graph_transplant.figures.style import SOFT, palette, px
 from graph_transplant.format import number
 from graph_transplant.methods import METHODS, parse_method
 
@@ -46,45 +33,33 @@ if TYPE_CHECKING:
 
 def reliability_data(results: Results) -> pd.DataFrame:
     """Reliability bins pooled over trials, before and after temperature scaling."""
-    errors = {
-        "as trained": _trial_means(results.frame, "ece"),
-        "temperature": _trial_means(results.wide("calibrated"), "ece"),
-    }
     found = []
-    for stage, name in (("as trained", ""), ("temperature", "_calibrated")):
-        bins = results.long(f"reliability{name}")
+    for stage, ending, trials in (
+        ("as trained", "", results.frame),
+        ("temperature", "_calibrated", results.wide("calibrated")),
+    ):
+        bins = results.long(f"reliability{ending}")
         if bins.empty:
             continue
         bins = bins[bins["count"] > 0]
-        for column in ("confidence", "accuracy"):
-            bins[column] *= bins["count"]
-        table = bins.groupby(["method", "bin"], as_index=False)[
-            ["count", "confidence", "accuracy"]
-        ].sum()
-        for column in ("confidence", "accuracy"):
-            table[column] /= table["count"]
+        sums = ["confidence", "accuracy"]
+        bins[sums] = bins[sums].mul(bins["count"], axis=0)
+        table = bins.groupby(["method", "bin"], as_index=False)[["count", *sums]].sum()
+        table[sums] = table[sums].div(table["count"], axis=0)
         table.insert(1, "stage", stage)
-        found.append(table.assign(ece=table["method"].map(errors[stage])))
+        errors = trials.groupby("method")["ece"].mean()
+        found.append(table.assign(ece=table["method"].map(errors)))
     if not found:
         return pd.DataFrame(columns=["method", "stage", "bin", "count", "confidence", "accuracy"])
     return ranked(results, pd.concat(found))
-
-
-def _trial_means(table: pd.DataFrame, column: str) -> dict[Any, float]:
-    if column not in table:
-        return {}
-    means: dict[Any, float] = table.groupby("method")[column].mean().dropna().to_dict()
-    return means
 
 
 def reliability(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Accuracy by stated confidence; hollow after temperature scaling."""
     shades = colours(results)
     names = list(dict.fromkeys(table["method"]))
-    phone = is_phone(ax)
-    across = min(2 if phone else 4, len(names))
     found = panels(
-        names, ax, columns=(4, 2), high=134, head=42, pad=23, left=50,
+        names, ax, columns=(4, 2), high=134, head=41, left=50,
         axes=("Stated confidence", "Share that is right"), colours=[shades[n] for n in names],
     )  # fmt: skip
     for panel, name in zip(found, names, strict=True):
@@ -93,67 +68,76 @@ def reliability(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawi
         said = [number(one["ece"].iloc[0]) for _, one in own.groupby("stage", sort=False)]
         panel.text(0, 1.05, f"ECE {' → '.join(said)}", transform=panel.transAxes,
                    size=px(11), color=SOFT)  # fmt: skip
-    same_limits(found, across)
     return found
 
 
 def draw_reliability(panel: Axes, bins: pd.DataFrame, colour: str) -> None:
     """Draw bins by stage: the first filled, the second hollow, the numbers as columns below."""
-    panel.plot([0, 1], [0, 1], color=FAINT, linewidth=px(1), linestyle=(0, (3, 3)), zorder=1)
+    panel.plot([0, 1], [0, 1], zorder=1, **DASHED)
     # Few sizes keep the SVG small.
     most = bins["count"].max()
-    bins = bins.assign(size=px(3) + px(7) * np.sqrt(np.ceil(4 * bins["count"] / most) / 4))
-    for number_, (_, own) in enumerate(bins.groupby("stage", sort=False)):
-        first = number_ == 0
+    bins = bins.assign(size=3 + 7 * np.sqrt(np.ceil(4 * bins["count"] / most) / 4))
+    for place, (_, own) in enumerate(bins.groupby("stage", sort=False)):
+        first = place == 0
         panel.plot(own["confidence"], own["accuracy"], color=colour, linewidth=px(1.2), alpha=0.7,
                    linestyle="solid" if first else (0, (4, 3)), zorder=3)  # fmt: skip
         for size, some in own.groupby("size"):
-            panel.plot(some["confidence"], some["accuracy"], "o", markersize=size, zorder=4,
-                       markeredgewidth=px(1.4), color=colour, alpha=0.6 if first else 1,
-                       markerfacecolor=colour if first else PAPER, clip_on=False)  # fmt: skip
+            panel.plot(some["confidence"], some["accuracy"], alpha=0.6 if first else 1,
+                       clip_on=False, **hollow(first, colour, float(size)))  # fmt: skip
         if first:
             panel.bar((own["bin"] + 0.5) / 15, 0.17 * own["count"] / most, width=0.058,
                       bottom=-0.22, color=colour, alpha=0.68, linewidth=0)  # fmt: skip
-    panel.set_xlim(-0.03, 1.03)
-    panel.set_ylim(-0.22, 1.03)
+    panel.set(xlim=(-0.03, 1.03), ylim=(-0.22, 1.03))
     for axis in (panel.xaxis, panel.yaxis):
         axis.set_ticks([0, 0.5, 1], [share(value) for value in (0, 0.5, 1)])
-    labels = panel.get_xticklabels()
-    labels[0].set_horizontalalignment("left")
-    labels[-1].set_horizontalalignment("right")
+    for place, label in enumerate(panel.get_xticklabels()[::2]):
+        label.set_horizontalalignment("right" if place else "left")
 
 
-# -------------------------------------------------------------------- lines over conditions
+# -------------------------------------------------------------------- lines
 
 
-def _lines(table: pd.DataFrame, keys: Sequence[str], value: str) -> pd.DataFrame:
+def _means(table: pd.DataFrame, keys: Sequence[str], value: str) -> pd.DataFrame:
     """Mean, standard deviation and number of trials."""
     grouped = table.dropna(subset=value).groupby([*keys], sort=True)[value]
     return grouped.agg(mean="mean", std="std", trials="count").reset_index()
 
 
-def robustness_data(results: Results) -> pd.DataFrame:
-    """Accuracy by budget of the attack; 0 is without."""
-    table = results.long("attacked")
-    columns = ["method", "series", "budget", "mean", "std", "trials"]
-    found = []
-    for column, series in (
-        ("accuracy", "attacked"),
-        ("random", "random"),
-        ("as_stated", "as stated"),
-    ):
-        if column not in table or table[column].isna().all():
-            continue
-        own = table.dropna(subset=column)
-        clean = results.frame[results.frame["method"].isin(own["method"])].assign(budget=0.0)
-        both = pd.concat([
-            clean[["method", "budget", "accuracy"]].rename(columns={"accuracy": "value"}),
-            own[["method", "budget", column]].rename(columns={column: "value"}),
-        ])  # fmt: skip
-        found.append(_lines(both, ["method", "budget"], "value").assign(series=series))
+def _series(
+    results: Results, table: pd.DataFrame, along: str, series: Mapping[str, str]
+) -> pd.DataFrame:
+    """Means of several columns, each a series along another column."""
+    found = [
+        _means(table, ["method", along], column).assign(series=title)
+        for column, title in series.items()
+        if column in table and table[column].notna().any()
+    ]
+    columns = ["method", "series", along, "mean", "std", "trials"]
     if not found:
         return pd.DataFrame(columns=columns)
     return ranked(results, pd.concat(found)[columns])
+
+
+def robustness_data(results: Results) -> pd.DataFrame:
+    """Accuracy by budget of the attack; 0 is without."""
+    table = results.long("attacked")
+    series = {"accuracy": "attacked", "random": "random", "as_stated": "as stated"}
+    clean = results.frame[["method"]].assign(budget=0.0)
+    for column in series:
+        if column in table:
+            # Each series starts at the accuracy without an attack.
+            measured = clean["method"].isin(table.dropna(subset=column)["method"])
+            clean[column] = results.frame["accuracy"].where(measured)
+    return _series(results, pd.concat([clean, table]), "budget", series)
+
+
+def saliency_data(results: Results, kind: str) -> pd.DataFrame:
+    """Probability of the predicted class as nodes are removed or put back."""
+    table = results.long("saliency_curve")
+    if kind in table:
+        table["share"] = table["share"].round(6)
+    series = {kind: "salient first", f"{kind}_random": "random"}
+    return _series(results, table, "share", series)
 
 
 def condition_data(results: Results, column: str, other: str, usual: float) -> pd.DataFrame:
@@ -163,71 +147,42 @@ def condition_data(results: Results, column: str, other: str, usual: float) -> p
     if rest[column].nunique() < 2:
         counts = frame.groupby(other)[column].nunique()
         rest = frame[frame[other] == counts.idxmax()]
-    table = _lines(rest.assign(series=""), ["method", "series", column], "score")
-    return ranked(results, table)
+    return _series(results, rest, column, {"score": ""})
 
 
-# -------------------------------------------------------------------- saliency
+# -------------------------------------------------------------------- bars
 
 
-def saliency_data(results: Results, kind: str) -> pd.DataFrame:
-    """Probability of the predicted class as nodes are removed or put back."""
-    table = results.long("saliency_curve")
-    columns = ["method", "series", "share", "mean", "std", "trials"]
-    if kind not in table:
-        return pd.DataFrame(columns=columns)
-    table["share"] = table["share"].round(6)
-    found = [
-        _lines(table, ["method", "share"], column).assign(series=series)
-        for column, series in ((kind, "salient first"), (f"{kind}_random", "random"))
-        if column in table
-    ]
-    return ranked(results, pd.concat(found)[columns])
+def bars(
+    results: Results, table: pd.DataFrame, ax: Axes | None, *, mark: str, **given: Any
+) -> Drawing:
+    """A bar per method with its standard deviation, and ``mark`` as a hollow dot."""
+    shown = table.assign(
+        low=table["mean"] - table["std"], high=table["mean"] + table["std"], mark=table[mark]
+    )
+    return row_chart(shown, ax, colours=colours(results), kind="bar", **given)
 
 
-def motif_data(results: Results, kind: str) -> pd.DataFrame:
-    """AUROC or precision of saliency against the known motif, with what chance gives."""
+def motif_data(results: Results) -> pd.DataFrame:
+    """AUROC of saliency against the known motif; 0.5 is chance."""
     table = results.wide("saliency")
-    if kind not in table:
+    if "auroc" not in table:
         return pd.DataFrame(columns=["method", "mean", "std", "trials", "chance"])
-    found = _lines(table, ["method"], kind)
-    # An AUROC of one half is chance; the precision of chance depends on the graphs.
-    if kind == "auroc":
-        found["chance"] = 0.5
-    else:
-        found["chance"] = found["method"].map(_trial_means(table, "chance"))
-    return ranked(results, found)
+    return ranked(results, _means(table, ["method"], "auroc").assign(chance=0.5))
 
 
-def motif(results: Results, table: pd.DataFrame, ax: Axes | None, *, axis: str) -> Drawing:
+def motif(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """How well saliency finds the known motif."""
-    return row_chart(
-        _with_std(table, "chance"),
+    return bars(
+        results,
+        table,
         ax,
-        colours=colours(results),
-        axis=axis,
+        mark="chance",
+        axis="AUROC of node saliency against the motif",
         form=share,
-        kind="bar",
         texts=[exact_share(value) for value in table["mean"]],
         heading="mean",
     )
-
-
-def _with_std(table: pd.DataFrame, mark: str) -> pd.DataFrame:
-    return table.assign(
-        low=table["mean"] - table["std"], high=table["mean"] + table["std"], mark=table[mark]
-    )
-
-
-# -------------------------------------------------------------------- virtual graphs and cost
-
-MEASURES = {
-    "degree_distance": ("Degree distance", "degree_distance_control", number),
-    "disconnected": ("Not connected", "disconnected_original", exact_share),
-    "isolated": ("Isolated nodes", "isolated_original", exact_share),
-    "label_gap": ("Label gap", "", exact_share),
-}
-"""Measurements of virtual graphs: title, what they are seen against, how they are written."""
 
 
 def samples_data(results: Results) -> pd.DataFrame:
@@ -236,19 +191,29 @@ def samples_data(results: Results) -> pd.DataFrame:
     numbers = [name for name in table.select_dtypes("number") if name not in results.frame]
     if "degree_distance" not in numbers:
         return pd.DataFrame(columns=["method", "degree_distance"])
+    table = table.dropna(subset="degree_distance")
+    spread = table.groupby("method")["degree_distance"].std()
     means = table.groupby("method", as_index=False)[numbers].mean()
-    means = means.dropna(subset="degree_distance")
-    return ranked(results, means)
+    return ranked(results, means.assign(std=means["method"].map(spread)))
 
 
 def samples(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """How virtual graphs differ from those they are made of."""
-    shown = {
-        title: (table[name], table.get(mark), form)
-        for name, (title, mark, form) in MEASURES.items()
-        if name in table and table[name].notna().any()
-    }
-    return bar_columns(table["method"].tolist(), shown, ax, colours=colours(results))
+    shares = {"disconnected": "split", "label_gap": "label gap"}
+    shown = [name for name in shares if name in table]
+    return bars(
+        results,
+        table.assign(mean=table["degree_distance"]),
+        ax,
+        mark="degree_distance_control",
+        axis="Degree distance, edges per node",
+        form=short_number,
+        texts=[
+            ", ".join([number(row["degree_distance"]), *(exact_share(row[name]) for name in shown)])
+            for _, row in table.iterrows()
+        ],
+        heading=", ".join(["mean", *(shares[name] for name in shown)]),
+    )
 
 
 def cost_data(results: Results) -> pd.DataFrame:
@@ -281,17 +246,16 @@ def cost(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     if len(table) < 2 or table["epoch_ratio"].isna().all():
         return None
     plain = table.loc[table["method"] == results.reference, "epoch_seconds"].iloc[0]
-    shown = table.assign(mean=table["epoch_ratio"], std=table["epoch_std"] / plain)
     time = "Processor time" if _timed(results) else "Time"
-    return row_chart(
-        _with_std(shown, "best_ratio"),
+    return bars(
+        results,
+        table.assign(mean=table["epoch_ratio"], std=table["epoch_std"] / plain),
         ax,
-        colours=colours(results),
+        mark="best_ratio",
         axis=f"{time}, compared with {results.reference}",
         form=lambda value: f"× {short_number(value)}",
-        kind="bar",
         texts=[
-            ", ".join(f"× {number(value, 1)}" for value in (row.epoch_ratio, row.best_ratio))
+            f"× {number(row.epoch_ratio, 1)}, × {number(row.best_ratio, 1)}"
             for row in table.itertuples()
         ],
         heading="epoch, best",
@@ -299,82 +263,57 @@ def cost(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     )
 
 
-# -------------------------------------------------------------------- parameters
+# -------------------------------------------------------------------- parameters, data sets
 
 
 def sensitivity_data(results: Results) -> pd.DataFrame:
     """Score by the value of each parameter that was varied by itself."""
-    columns = ["method", "parameter", "value", "default", "mean", "std", "trials"]
     frame = results.frame
     frame = frame[(frame["label_noise"] == 0) & (frame["train_fraction"] == 1)]
-    if not frame["method"].str.contains(":", regex=False).any():
-        return pd.DataFrame(columns=columns)
-    means = _lines(frame, ["method"], "score").set_index("method")
+    means = _means(frame, ["method"], "score").set_index("method")
     rows: list[dict[str, Any]] = []
-    for text in results.methods:
+    for text in (method for method in means.index if ":" in method):
         try:
             name, changed = parse_method(text)
         except GraphTransplantError:
             continue  # records of another version, whose methods have other parameters
-        if len(changed) == 1 and text in means.index:
+        if len(changed) == 1 and name in means.index:
             ((parameter, value),) = changed.items()
-            given = {"method": name, "parameter": parameter, "value": value, "default": False}
-            rows.append({**given, **means.loc[text]})
-    varied = dict.fromkeys((row["method"], row["parameter"]) for row in rows)
-    for name, parameter in varied:
-        if name in means.index:
-            value = METHODS[name].parameters[parameter]
-            given = {"method": name, "parameter": parameter, "value": value, "default": True}
-            rows.append({**given, **means.loc[name]})
-    order = list(varied)
-    rows.sort(key=lambda row: (order.index((row["method"], row["parameter"])), _rank(row["value"])))
-    table = pd.DataFrame(rows, columns=columns)
-    return table[table.groupby(["method", "parameter"])["mean"].transform("count") > 1]
-
-
-def _rank(value: Any) -> tuple[float, str]:
-    return (0.0, str(value)) if isinstance(value, str) else (float(value), "")
+            usual = METHODS[name].parameters[parameter]
+            for one, key in ((value, text), (usual, name)):
+                given = {"method": name, "parameter": parameter, "value": one}
+                rows.append({**given, "default": one == usual, **means.loc[key]})
+    columns = ["method", "parameter", "value", "default", "mean", "std", "trials"]
+    table = pd.DataFrame(rows, columns=columns).drop_duplicates(columns[:3])
+    # Numbers in their order, words before them.
+    rank = pd.to_numeric(table["value"], errors="coerce").fillna(-1)
+    return table.assign(rank=rank).sort_values(["method", "parameter", "rank"])[columns]
 
 
 def sensitivity(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Score by the value of each parameter; the default is filled."""
-    parts = list(table.groupby(["method", "parameter"], sort=False))
-    several = table["method"].nunique() > 1
-    titles = [f"{name}: {parameter}" if several else parameter for (name, parameter), _ in parts]
     shades = colours(results)
-    paints = [shades.get(name, SOFT) for (name, _), _ in parts]
-    across = 1 if is_phone(ax) else min(2 if len(parts) in (2, 4) else 3, len(parts))
-    lines = max(value.count("-") + 1 if isinstance(value, str) else 1 for value in table["value"])
-    found = panels(
-        titles, ax, columns=(across, across), high=120, left=48, colours=paints,
-        axes=("", f"Test {word(results)}"), gap=(26, 26 + 14 * lines),
-    )  # fmt: skip
-    for panel, (_, own), paint in zip(found, parts, paints, strict=True):
-        own = own.reset_index(drop=True)
-        panel.errorbar(own.index, own["mean"], own["std"].fillna(0), color=paint,
-                       linewidth=px(1.6), elinewidth=px(1.2), zorder=3)  # fmt: skip
-        for place, row in own.iterrows():
-            panel.plot(place, row["mean"], "o", color=paint, markersize=px(8), zorder=4,
-                       markeredgewidth=px(1.6),
-                       markerfacecolor=paint if row["default"] else PAPER)  # fmt: skip
-        for mean in own.loc[own["default"], "mean"]:
-            panel.axhline(mean, color=FAINT, linewidth=px(1.2), linestyle=(0, (3, 3)), zorder=2)
-        each = (room(ax) - 62) / across / len(own) - 8
-        panel.set_xticks(own.index, [_value_lines(value, each) for value in own["value"]])
-        panel.set_xlim(-0.5, len(own) - 0.5)
-        ticks(panel.yaxis, share, 4)
-    same_limits(found, across, sides=["y"])
-    return found
-
-
-def _value_lines(value: Any, most: float) -> str:
-    """A value of a parameter; a long word has a line for each of its parts."""
-    if not isinstance(value, str):
-        return short_number(value)
-    return "\n".join(short([part], most, 12, 400)[part] for part in value.split("-"))
-
-
-# -------------------------------------------------------------------- several data sets
+    several = table["method"].nunique() > 1
+    names = [
+        f"{row.method + ' ' if several else ''}{row.parameter} = {row.value}"
+        for row in table.itertuples()
+    ]
+    return row_chart(
+        table.assign(
+            method=names,
+            low=table["mean"] - table["std"],
+            high=table["mean"] + table["std"],
+            filled=table["default"],
+        ),
+        ax,
+        colours=dict(zip(names, table["method"].map(shades), strict=True)),
+        axis=f"Test {word(results)}",
+        form=share,
+        kind="dot",
+        texts=[exact_share(mean) for mean in table["mean"]],
+        heading="mean",
+        at=None if several else table.loc[table["default"], "mean"].iloc[0],
+    )
 
 
 def ranks_data(found: Across) -> pd.DataFrame:
@@ -383,63 +322,15 @@ def ranks_data(found: Across) -> pd.DataFrame:
 
 
 def ranks(found: Across, table: pd.DataFrame, ax: Axes | None) -> Drawing:
-    """Critical-difference diagram (Demšar, 2006): bars join methods that do not differ."""
-    names = list(found.methods)
-    shades = palette(names, "vanilla")
-    wide = room(ax)
-    phone = is_phone(ax)
-    shown = short(names, (0.6 if phone else 0.38) * wide - 50)
-    lanes = _lanes(found)
-    half = len(names) if phone else -(-len(names) // 2)
-    top = 74 + 12 * (max(lanes, default=-1) + 1)
-    height = top + 26 * half + 14
-    side = max(text_width(text, weight=700) for text in shown.values()) + 50
-    side = max(side, 180) if phone else side
-    ax = canvas(ax, height, left=side, right=16 if phone else side)
-    ax.set_ylim(height, 0)
-    last = max(len(names), 2)
-    ax.set_xlim(1, last)
-    ax.axis("off")
-    ax.plot([1, last], [48, 48], color=FAINT, linewidth=px(1.2), clip_on=False)
-    each = (wide - side - (16 if phone else side)) / (last - 1)
-    step = next(n for n in (1, 2, 5, 10, last) if n * each >= 20 or n == last)
-    for mark in range(1, last + 1):
-        ax.plot([mark, mark], [44, 48], color=FAINT, linewidth=px(1.2), clip_on=False)
-        if mark == 1 or mark % step == 0:
-            ax.text(mark, 38, number(mark, 0), ha="center", color=SOFT, size=px(12))
-    difference = min(found.critical_difference, last - 1)
-    ax.plot([1, 1 + difference], [12, 12], color=INK, linewidth=px(1.6), clip_on=False)
-    for end in (1, 1 + difference):
-        ax.plot([end, end], [8, 16], color=INK, linewidth=px(1.6), clip_on=False)
-    said = f"critical difference {number(found.critical_difference, 2)}"
-    ax.annotate(said, (1 if phone else 1 + difference, 12), xytext=(px(-8 if phone else 8), 0),
-                textcoords="offset points", ha="right" if phone else "left", color=SOFT,
-                va="center_baseline", size=px(12), annotation_clip=False)  # fmt: skip
-    for lane, clique in zip(lanes, found.cliques, strict=True):
-        ends = [found.ranks[names.index(name)] for name in (clique[0], clique[-1])]
-        y = 62 + 12 * lane
-        ax.plot(ends, [y, y], color=INK, linewidth=px(5), clip_on=False, zorder=4)
-    for place, (name, rank) in enumerate(zip(names, found.ranks, strict=True)):
-        left = place < half
-        y = top + 26 * (place if left else len(names) - 1 - place)
-        edge = 1 if left else last
-        ax.plot([rank, rank, edge], [48, y, y], color=shades[name], linewidth=px(1.4),
-                clip_on=False)  # fmt: skip
-        text = f"{shown[name]} {number(rank, 2)}" if left else f"{number(rank, 2)} {shown[name]}"
-        ax.annotate(text, (edge, y), xytext=(px(-8 if left else 8), 0),
-                    textcoords="offset points", ha="right" if left else "left", weight=700,
-                    va="center_baseline", color=shades[name], annotation_clip=False)  # fmt: skip
-    return ax
-
-
-def _lanes(found: Across) -> list[int]:
-    """The line each bar is drawn on, so that bars that overlap lie apart."""
-    place = {method: number for number, method in enumerate(found.methods)}
-    ends: list[int] = []
-    lanes = []
-    for clique in found.cliques:
-        first, last = place[clique[0]], place[clique[-1]]
-        lane = next((lane for lane, end in enumerate(ends) if end < first), len(ends))
-        ends[lane : lane + 1] = [last]
-        lanes.append(lane)
-    return lanes
+    """Average ranks in intervals that overlap where methods do not differ (Demšar, 2006)."""
+    half = found.critical_difference / 2
+    return row_chart(
+        table.assign(mean=table["rank"], low=table["rank"] - half, high=table["rank"] + half),
+        ax,
+        colours=palette(found.methods, "vanilla"),
+        axis=f"Average rank; critical difference {number(found.critical_difference, 2)}",
+        form=short_number,
+        kind="dot",
+        texts=[number(rank, 2) for rank in table["rank"]],
+        heading="rank",
+    )

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any, Final
 from xml.etree import ElementTree
 
@@ -22,6 +21,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
+
+from graph_transplant.format import plain
 
 WIDE: Final = 720
 NARROW: Final = 350
@@ -44,7 +45,6 @@ REFERENCE: Final = COLOURS["c0"]
 _SANS = ["DejaVu Sans", "Segoe UI", "Roboto", "Helvetica Neue", "Arial"]
 _PER_INCH = 100.0
 _VARIABLES = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _SVG = "{http://www.w3.org/2000/svg}"
 _PAGE: ContextVar[tuple[str, ...]] = ContextVar("methods of the page", default=())
 
@@ -141,63 +141,71 @@ def text_width(text: str, size: float = 13, weight: int = 400) -> float:
     return float(width)
 
 
-def plain(text: str) -> str:
-    """Replace control characters, which no SVG can hold."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def short(names: Sequence[str], most: float, size: float = 13, weight: int = 700) -> dict[str, str]:
+def short(names: Sequence[str], most: float) -> dict[str, str]:
     """Names cut in the middle to so many pixels, no two alike."""
     found: dict[str, str] = {}
     for name in names:
-        text = plain(name)
         number = 1
-        while True:
-            tail = "" if number == 1 else f" ({number})"
-            shown = _cut(text, most, tail, size, weight)
-            if shown not in found.values():
-                break
+        while (shown := _cut(plain(name), most, number)) in found.values():
             number += 1
         found[name] = shown
     return found
 
 
-def _cut(text: str, most: float, tail: str, size: float, weight: int) -> str:
-    if len(text) <= 200 and text_width(text + tail, size, weight) <= most:
-        return text + tail
-    # The end of a name holds the value of its parameter, so whole words of the end are kept.
-    for word in re.finditer(r"[-:_,= ]", text[-200:]):
-        shown = f"…{text[-200:][word.end() :]}{tail}"
-        if len(shown) > 4 and text_width(shown, size, weight) <= most:
-            return shown
-    for kept in range(min(len(text), 200) - 1, 3, -1):
-        head = kept // 3
-        shown = f"{text[:head]}…{text[len(text) - (kept - head) :]}{tail}"
-        if text_width(shown, size, weight) <= most:
-            return shown
+def _cut(text: str, most: float, number: int) -> str:
+    tail = f" ({number})" if number > 1 else ""
+    # The end holds the value of a parameter: whole words of it are best, then most of it.
+    last = text[-200:]
+    ends = (f"…{last[word.end() :]}" for word in re.finditer(r"[-:_,= ]", last[:-2]))
+    sizes = range(min(len(text), 200) - 1, 2, -1)
+    cuts = (f"{text[: kept // 3]}…{text[len(text) - kept + kept // 3 :]}" for kept in sizes)
+    for shown in (*([text] if len(text) <= 200 else []), *ends, *cuts):
+        if text_width(shown + tail, weight=700) <= most:
+            return shown + tail
     return f"{text[:1]}…{text[-2:]}{tail}"
 
 
 # -------------------------------------------------------------------- SVG
 
 
-def svg(figure: Figure, label: str, prefix: str = "") -> str:
+def svg(figure: Figure, label: str, prefix: str = "chart") -> str:
     """The figure as an element of a page, in the page's colours and fonts.
 
-    ``label`` says what it shows to people who cannot see it; ids begin with ``prefix``.
+    ``label`` says what it shows to people who cannot see it; ids are hashes with ``prefix``.
     """
-    root = _tree(figure)
-    start = prefix or "f" + sha256(ElementTree.tostring(root)).hexdigest()[:8]
-    _rename(root, start)
+    text = io.StringIO()
+    with style(), rc_context({"svg.hashsalt": prefix}):
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(text, format="svg", metadata=nothing, transparent=True)
+    root = ElementTree.fromstring(text.getvalue())
+    for child in list(root):
+        if child.tag == f"{_SVG}metadata" or child.find(f"{_SVG}style") is not None:
+            root.remove(child)
+        else:
+            child.set("style", "stroke-linejoin: round")
     for element in root.iter():
-        if "style" in element.attrib:
-            element.set("style", _themed(element.attrib["style"]))
+        element.tag = element.tag.removeprefix(_SVG)
+        element.tail = None
+        if element.tag != "text":
+            element.text = None
+        if element.tag == "g":
+            element.attrib.pop("id", None)
+        element.attrib = {
+            name.rpartition("}")[2]: _themed(value) for name, value in element.attrib.items()
+        }
     width, height = (pixels * _PER_INCH for pixels in figure.get_size_inches())
-    view = root.attrib["viewBox"]
-    root.attrib.clear()
-    given = {"class": "chart", "viewBox": view, "width": f"{width:g}", "height": f"{height:g}"}
-    root.attrib.update({**given, "role": "img", "aria-label": plain(label)})
+    given = {"class": "chart", "viewBox": root.attrib["viewBox"], "role": "img"}
+    root.attrib = {
+        **given, "width": f"{width:g}", "height": f"{height:g}", "aria-label": plain(label),
+    }  # fmt: skip
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def _themed(text: str) -> str:
+    """The page's variables for colours and fonts, and numbers with two digits."""
+    text = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text)
+    text = re.sub(r"'DejaVu Sans'[^;]*", "var(--sans, sans-serif)", text)
+    return re.sub(r"#[0-9a-f]{6}", lambda found: _VARIABLES.get(found[0], found[0]), text)
 
 
 def standalone(element: str) -> str:
@@ -206,57 +214,3 @@ def standalone(element: str) -> str:
     text = text.replace("var(--sans, sans-serif)", ", ".join([*_SANS, "sans-serif"]))
     paper = f"<svg xmlns='{_SVG[1:-1]}' style='background: {PAPER}'"
     return text.replace("<svg", paper, 1) + "\n"
-
-
-def _tree(figure: Figure) -> ElementTree.Element:
-    """What matplotlib writes, without metadata, style sheet and namespaces, numbers rounded."""
-    text = io.StringIO()
-    with style():
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(text, format="svg", metadata=nothing, transparent=True)
-    root = ElementTree.fromstring(text.getvalue())
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag in (f"{_SVG}metadata", f"{_SVG}style") or (
-                child.tag == f"{_SVG}defs" and child.find(f"{_SVG}style") is not None
-            ):
-                parent.remove(child)
-    for element in root.iter():
-        element.tag = element.tag.removeprefix(_SVG)
-        element.tail = None
-        element.attrib = {
-            name.rpartition("}")[2]: re.sub(r"\d+\.\d{3,}", _rounded, value)
-            for name, value in element.attrib.items()
-        }
-        if element.tag != "text":
-            element.text = None
-    for child in root:
-        child.set("style", "stroke-linejoin: round")
-    return root
-
-
-def _rounded(found: re.Match[str]) -> str:
-    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
-
-
-def _rename(root: ElementTree.Element, prefix: str) -> None:
-    """Keep only ids that are referred to, and number them behind a prefix."""
-    written = " ".join(value for element in root.iter() for value in element.attrib.values())
-    used = set(re.findall(r"#([\w-]+)\)?", written))
-    names: dict[str, str] = {}
-    for element in root.iter():
-        own = element.attrib.pop("id", None)
-        if own is not None and own in used:
-            names.setdefault(own, f"{prefix}-{len(names)}")
-            element.set("id", names[own])
-    for element in root.iter():
-        for key in ("href", "clip-path"):
-            value = element.get(key)
-            if value:
-                element.set(key, re.sub(r"#([\w-]+)", lambda m: f"#{names[m[1]]}", value))
-
-
-def _themed(text: str) -> str:
-    """The style of an element with the page's variables for colours and fonts."""
-    text = re.sub(r"'DejaVu Sans'[^;]*", "var(--sans, sans-serif)", text)
-    return re.sub(r"#[0-9a-f]{6}", lambda found: _VARIABLES.get(found[0], found[0]), text)

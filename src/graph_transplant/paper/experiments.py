@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from graph_transplant.format import count, duration
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.paper.published import data_sizes
-from graph_transplant.settings import SCALES, Settings, scale_of
+from graph_transplant.settings import SCALES, scale_of
 
 BUDGETS = {"quick": "smoke run, not a reproduction", "full": "the paper's protocol"}
 """How much of the paper's protocol is run, and what that is."""
@@ -55,14 +55,10 @@ _ABLATIONS = (
     "transplant-random",
 )
 
+_STEP_SECONDS = 0.1  # rough time of a step with its share of validation, on one core
+
 # Training graphs of the official splits, of data sets with this many graphs.
 _OFFICIAL_TRAINING = {("ogbg-ppa", 158_100): 78_200, ("ogbg-molhiv", 41_127): 32_901}
-
-# Rough seconds of a plain step with its share of validation, one core, GCS with three layers.
-_STEP_SECONDS = {"COLLAB": 0.1, "ogbg-ppa": 0.1, "COIL-DEL": 0.07}
-_STEP_SECONDS_ELSE = 0.05
-_STEP_RATIOS = {BASELINE: 1, "manifold-mixup": 1, "transplant-ep": 3} | dict.fromkeys(_ABLATIONS, 3)
-_STEP_RATIO_ELSE = 2
 
 
 @dataclass(frozen=True)
@@ -165,7 +161,7 @@ class Run:
     """One comparison of an experiment: the directory of its records, and how ``compare`` is called.
 
     ``directory`` is below the directory of all experiments; ``metric`` is ``None`` where the data
-    decide it.
+    decide it; ``steps`` are those of an epoch.
     """
 
     data: str
@@ -190,55 +186,18 @@ class Run:
         given = {**self.__dict__, "model": self.models}
         return {k: v for k, v in given.items() if k not in ("data", "directory", "models", "steps")}
 
-    def settings(self) -> dict[str, Any]:
-        """Settings that its records must have; the metric too unless the data decide it."""
-        made = Settings.of(
-            "paper",
-            self.scale,
-            folds=self.folds,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            readout=self.readout,
-            metric=self.metric,
-            split=self.split,
-        )
-        free = {"attack", "shards"} | (set() if self.metric else {"metric"})
-        return {name: value for name, value in asdict(made).items() if name not in free}
-
     def trials(self) -> list[Trial]:
         """All trials of all candidates."""
-        return list(
-            all_trials(
-                methods=expand_methods(self.methods),
-                models=self.models,
-                layers=self.layers,
-                repeats=self.repeats,
-                folds=1 if self.split == "official" else self.folds,
-            )
-        )
+        folds = 1 if self.split == "official" else self.folds
+        methods = expand_methods(self.methods)
+        given: dict[str, Any] = {"models": self.models, "layers": self.layers}
+        return list(all_trials(methods=methods, repeats=self.repeats, folds=folds, **given))
 
-    def records(self, out: Path) -> tuple[list[Record], str]:
-        """The records of its trials in ``out``, and why others are not used."""
-        found = RecordStore(out / self.directory).read()
-        settings = Settings.complete(found[0]["settings"]) if found else {}
-        for name, value in self.settings().items():
-            if found and settings[name] != value:
-                return [], (
-                    f"The records in {self.directory} are not shown: their `{name}` is "
-                    f"{settings[name]}, not {value}."
-                )
+    def records(self, out: Path) -> list[Record]:
+        """The records of its trials in ``out``."""
         wanted = set(self.trials())
-        return [record for record in found if Trial.of_record(record) in wanted], ""
-
-    def rough_seconds(self, trial: Trial) -> float:
-        """Rough duration of a trial; training is assumed to stop after twice its patience."""
-        scale = SCALES[self.scale]
-        patience = scale.stop_patience
-        patience *= self.steps if scale.patience_unit == "epochs" else 1
-        steps = min(self.epochs * self.steps, 2 * patience)
-        ratio = _STEP_RATIOS.get(method_key(trial.method), _STEP_RATIO_ELSE)
-        seconds = _STEP_SECONDS.get(self.data, _STEP_SECONDS_ELSE)
-        return steps * seconds * ratio * trial.layers / 3
+        found = RecordStore(out / self.directory).read()
+        return [record for record in found if Trial.of_record(record) in wanted]
 
 
 def plan(
@@ -265,17 +224,11 @@ def plan(
         >>> [(run.directory, run.epochs) for run in plan("gcn", data=["NCI1", "COLLAB"])]
         [('quick/NCI1', 60), ('quick/COLLAB', 26)]
     """
-    check_choice("experiment", experiment, EXPERIMENTS)
+    chosen = EXPERIMENTS[check_choice("experiment", experiment, EXPERIMENTS)]
     check_choice("budget", budget, BUDGETS)
-    chosen = EXPERIMENTS[experiment]
-    for argument, names, known in (("data", data, chosen.data), ("models", models, chosen.models)):
-        if names is not None and not names:
-            raise GraphTransplantError(
-                f"`{argument}` must name at least one of {', '.join(known)}; got none"
-            )
     graphs = {**data_sizes(), **(sizes or {})}
     runs = []
-    for name in dict.fromkeys(data or chosen.data):
+    for name in dict.fromkeys(chosen.data if data is None else data):
         if name not in graphs:
             raise GraphTransplantError(
                 f"`data` of {experiment}: the paper has {', '.join(chosen.data)}; the number of "
@@ -287,13 +240,9 @@ def plan(
 
 
 def _run(
-    experiment: Experiment,
-    data: str,
-    models: tuple[str, ...],
-    budget: str,
-    graphs: int,
+    experiment: Experiment, data: str, models: tuple[str, ...], budget: str, graphs: int,
     readout: str,
-) -> Run:
+) -> Run:  # fmt: skip
     full = budget == "full"
     own = data in data_sizes()
     scale = scale_of(graphs)
@@ -362,23 +311,17 @@ def run(
 ) -> Request:
     """Run or resume an experiment; records go to ``out/BUDGET/DATA``.
 
-    Arguments are checked before data are loaded, and all data sets are loaded before the first
-    trial. The reporter is told how many trials are missing and roughly how long they will take.
-
-    ``data`` are by default the paper's data sets, as far as they can be had, and ``root`` is the
-    folder where they are looked for; other arguments are those of :func:`plan` and of ``compare``.
-    Gives what :func:`~graph_transplant.paper.tables.paper_table` makes the table of.
+    All data sets are loaded before the first trial. ``data`` are by default the paper's, as far as
+    they can be had, and ``root`` is the folder where they are looked for; other arguments are those
+    of :func:`plan` and of ``compare``. Gives what
+    :func:`~graph_transplant.paper.tables.paper_table` makes the table of.
     """
     plan(experiment, models=models, budget=budget)
     for name in models or ():
         check_choice("models", name, CONVOLUTIONS)
-    if workers < 1:
-        raise GraphTransplantError(f"`workers` must be at least 1, got {workers}")
-    check_choice("engine", engine, ("local", "ray"))
     check_engine(engine, address)
-    reporter = reporter or Reporter()
-    names = list(dict.fromkeys(EXPERIMENTS[experiment].data if data is None else data))
-    stores, notes = _load(experiment, names, data is not None, root, reporter)
+    out, reporter = Path(out), reporter or Reporter()
+    stores, notes = _load(experiment, data, root, reporter)
     sizes = {name: len(store) for name, store in stores.items()}
     notes += [
         f"{name} has {size:,} graphs here, {data_sizes()[name]:,} in the paper."
@@ -388,35 +331,28 @@ def run(
     reasons: dict[tuple[str, str], str] = {}
     runs = []
     for one in plan(experiment, data=list(stores), models=models, budget=budget, sizes=sizes):
-        refused = _refused(one, stores[one.data])
-        reasons |= {(one.data, method_key(name)): reason for name, reason in refused.items()}
-        runs.append(replace(one, methods=tuple(m for m in one.methods if m not in refused)))
-    reporter.note(f"{experiment}, {BUDGETS[budget]}: {_missing(runs, Path(out), workers, fresh)}")
+        store = stores[one.data]
+        model = GraphClassifier.for_data(store, layers=1, hidden=8, seed=0)
+        found = {name: refusal(method_key(name), model, store) for name in one.methods}
+        reasons |= {(one.data, method_key(name)): why for name, why in found.items() if why}
+        runs.append(replace(one, methods=tuple(m for m in one.methods if not found[m])))
+    reporter.note(f"{experiment}, {BUDGETS[budget]}: {_missing(runs, out, workers, fresh)}")
+    given: dict[str, Any] = {"workers": workers, "engine": engine, "address": address}
+    given |= {"fresh": fresh, "reporter": reporter}
     for one in runs:
-        directory = Path(out) / one.directory
+        directory = out / one.directory
         reporter.note(f"{experiment}: {one.data} in {directory}")
-        compare(
-            stores[one.data],
-            **one.arguments(),
-            workers=workers,
-            engine=engine,
-            address=address,
-            out=directory,
-            fresh=fresh,
-            source=one.data,
-            reporter=reporter,
-        )
+        compare(stores[one.data], **one.arguments(), **given, out=directory, source=one.data)
     asked = {one.data: one.models for one in runs}
-    return Request(experiment, budget, Path(out), asked, sizes, reasons, notes)
+    return Request(experiment, budget, out, asked, sizes, reasons, notes)
 
 
 def _load(
-    experiment: str, names: Sequence[str], named: bool, root: str | Path | None, reporter: Reporter
+    experiment: str, data: Sequence[str] | None, root: str | Path | None, reporter: Reporter
 ) -> tuple[dict[str, GraphStore], list[str]]:
     """Load the data sets; those that were not asked for by name may be missing."""
-    known = ", ".join(EXPERIMENTS[experiment].data)
-    if not names:
-        raise DataError(f"`data` must name at least one of {known}; got none")
+    known = EXPERIMENTS[experiment].data
+    names = list(dict.fromkeys(known if data is None else data))
     reporter.note(f"{experiment}: reading {', '.join(names)}")
     stores: dict[str, GraphStore] = {}
     notes = []
@@ -424,9 +360,9 @@ def _load(
         try:
             stores[name] = load(name, root)
         except DataError as problem:
-            if named:
+            if data is not None:
                 raise DataError(
-                    f"{problem} (the paper's data for {experiment}: {known})"
+                    f"{problem} (the paper's data for {experiment}: {', '.join(known)})"
                 ) from problem
             notes.append(f"{name} is left out: {problem}")
     if not stores:
@@ -436,32 +372,23 @@ def _load(
     return stores, notes
 
 
-def _refused(one: Run, store: GraphStore) -> dict[str, str]:
-    """Methods that cannot serve the data, with the reasons."""
-    model = GraphClassifier.for_data(store, layers=1, hidden=8, seed=0)
-    found = {name: refusal(method_key(name), model, store) for name in one.methods}
-    return {name: reason for name, reason in found.items() if reason is not None}
-
-
 def _missing(runs: Sequence[Run], out: Path, workers: int, fresh: bool) -> str:
     """How many trials will run, and roughly how long that takes."""
     seconds, planned, missing = 0.0, 0, 0
-    bases = {}
     for one in runs:
-        records, _ = one.records(out)
+        records, trials = one.records(out), one.trials()
         there = set() if fresh else {Trial.of_record(record) for record in records}
-        left = [trial for trial in one.trials() if trial not in there]
-        planned, missing = planned + len(one.trials()), missing + len(left)
-        if not left:
-            continue
-        known = Tally(left, records, workers).seconds_left()
-        bases["finished trials" if known else "typical times of a step"] = True
-        rough = sum(map(one.rough_seconds, left)) / min(workers, len(left))
-        seconds += known or rough
+        left = [trial for trial in trials if trial not in there]
+        planned, missing = planned + len(trials), missing + len(left)
+        scale = SCALES[one.scale]
+        patience = scale.stop_patience * (one.steps if scale.patience_unit == "epochs" else 1)
+        # Training is assumed to stop after twice its patience.
+        steps = min(one.epochs * one.steps, 2 * patience)
+        rough = len(left) * steps * _STEP_SECONDS / max(1, min(workers, len(left)))
+        seconds += Tally(left, records, workers).seconds_left() or rough
     if not missing:
         return f"all {count(planned, 'trial')} are finished"
     return (
         f"{missing:,} of {count(planned, 'trial')} are missing; they will take about "
-        f"{duration(seconds)} with {count(workers, 'worker')} (a rough estimate from "
-        f"{' and '.join(bases)})"
+        f"{duration(seconds)} with {count(workers, 'worker')} (a rough estimate)"
     )

@@ -28,11 +28,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Published:
-    """One result of the paper.
+    """One result of the paper; ``None`` stands for what it does not name or has no number for.
 
-    ``data`` and ``model`` are ``None`` where a chart does not name them, ``mean`` and ``std`` where
-    there is no number; ``status`` is ``"empty"`` for a dash, ``"chart"`` for a chart without
-    numbers.
+    ``status`` is ``"empty"`` for a dash and ``"chart"`` for a chart without numbers.
 
     Example:
         >>> figure = published("table1", "ENZYMES", "gcs", "transplant-ep")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +33,12 @@ from graph_transplant.paper.experiments import (
 )
 from graph_transplant.paper.published import published
 from graph_transplant.report.page import slug
-from graph_transplant.report.tables import (
-    latex_frame,
-    latex_row,
-    latex_text,
-    markdown_row,
-    markdown_text,
-)
+from graph_transplant.report.tables import latex_table, latex_text, markdown_table, markdown_text
 
 COLUMNS = (
     *("experiment", "budget", "protocol", "data", "model", "readout", "method", "metric"),
     *("published_mean", "published_std", "published_status", "source"),
-    *("mean", "std", "trials", "finished", "planned", "lacking", "difference"),
+    *("mean", "std", "trials", "finished", "planned", "difference"),
     *("gain", "published_gain", "p_value", "p_holm", "reproduced", "chosen", "reason"),
 )
 """Columns of the table as a frame and as CSV."""
@@ -55,15 +49,10 @@ _OUTCOMES = {
     "no": "not reproduced",
     "opposite": "significantly the other way",
 }
-_NAMES = {
+_WORDS = {
     "robust_accuracy": "accuracy under attack",
     "edge_predictor_accuracy": "accuracy of ψ",
-}
-_OTHER_ATTACKS = {
-    "random": "accuracy when as many pairs are changed at random",
-    "accuracy": "accuracy under the stronger attack, which spends its whole budget on changes",
-}
-_NAN = math.nan
+} | {name: metric.word for name, metric in METRICS.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,32 +79,18 @@ class PaperTable:
         title = EXPERIMENTS[self.experiment].title
         return title if self.budget == "full" else f"{title} ({BUDGETS[self.budget]})"
 
-    def to_text(self) -> str:
-        """The table for a terminal, with its verdict and remarks."""
-        heads, rows = self._cells()
-        widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-        lines = [self.title, ""]
-        for before, cells in pairwise([[], heads, *rows]):
-            if cells[:2] != before[:2] and before not in ([], heads):
-                lines.append("")
-            padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-            lines.append("  ".join(padded).rstrip())
-        commands = [f"  {command}" for command in self.commands]
-        return "\n".join([*lines, "", self.verdict, *self.remarks, "", *commands]) + "\n"
-
     def to_markdown(self) -> str:
-        """The table as a Markdown page."""
+        """The table as a Markdown page, which is also readable as it is."""
         heads, rows = self._cells()
+        cells = [[markdown_text(cell) for cell in row] for row in rows]
         sources = [text for text in self.frame["source"].unique() if text]
+        remarks = [*self.remarks, *(f"Published: {text}." for text in sources)]
         # Each command on one line, so that no name can end the block.
         commands = [f"$ {' '.join(command.splitlines())}" for command in self.commands]
         lines = [
             *(f"# {markdown_text(self.title)}", "", markdown_text(self.verdict), ""),
-            markdown_row(heads),
-            markdown_row(["---"] * len(heads)),
-            *(markdown_row([markdown_text(cell) for cell in cells]) for cells in rows),
-            *("", *(f"- {markdown_text(remark)}" for remark in self.remarks)),
-            *(f"- Published: {markdown_text(text)}." for text in sources),
+            markdown_table(heads, cells, heads.index("ours")),
+            *(f"- {markdown_text(remark)}" for remark in remarks),
             *("", "Made from the records by", "", "```console", *commands, "```"),
         ]
         return "\n".join(lines) + "\n"
@@ -123,18 +98,11 @@ class PaperTable:
     def to_latex(self) -> str:
         """The table in LaTeX; needs the package ``booktabs``."""
         heads, rows = self._cells()
-        words = heads.index("ours")
-        body = []
-        for before, cells in pairwise([[], *rows]):
-            body += [r"\midrule"] if cells[:2] != before[:2] else []
-            body.append(latex_row([latex_text(cell) for cell in cells]))
-        return latex_frame(
-            f"{self.title}. {' '.join(self.remarks)}",
-            slug(self.experiment, self.budget),
-            "l" * words + "r" * (len(heads) - words),
-            heads,
-            body,
-        )
+        cells = [[latex_text(cell) for cell in row] for row in rows]
+        groups = [list(own) for _, own in groupby(cells, key=lambda row: row[:2])]
+        label = slug(self.experiment, self.budget)
+        caption = f"{self.title}. {' '.join(self.remarks)}"
+        return latex_table(caption, label, heads, groups, heads.index("ours"))
 
     def to_csv(self) -> str:
         """The frame as CSV; a number that is not defined is an empty cell."""
@@ -153,51 +121,41 @@ class PaperTable:
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Headings and rows as people read them."""
         experiment = EXPERIMENTS[self.experiment]
+        several = len(experiment.readouts) > 1
         frame = self.frame
-        columns: dict[str, Any] = {"data": "data", "model": "model"}
-        if len(experiment.readouts) > 1:
-            columns["readout"] = "readout"
-        columns["method"] = "method"
+        columns: dict[str, Any] = {"data": frame["data"], "model": frame["model"]}
+        columns |= {"readout": frame["readout"]} if several else {}
+        columns["method"] = frame["method"]
         if frame["metric"].nunique() > 1:
-            columns["measure"] = lambda row: word(row["metric"])
-        columns |= {
-            "ours": _ours,
-            "published": _theirs,
-            "difference": lambda row: number(row["difference"], sign=True),
-        }
+            columns["measure"] = frame["metric"].map(_WORDS)
+        rows = frame.to_dict("records")
+        columns["ours"] = [_ours(row) for row in rows]
+        columns["published"] = [_theirs(row) for row in rows]
+        columns["difference"] = [number(row["difference"], sign=True) for row in rows]
         if experiment.baseline is not None:
-            columns["gain (published)"] = lambda row: _gains(row, experiment)
-            columns["p (Holm)"] = lambda row: p_value(row["p_holm"])
+            columns["gain (published)"] = [
+                _gain(experiment, row["gain"], row["published_gain"]) for row in rows
+            ]
+            columns["p (Holm)"] = [p_value(row["p_holm"]) for row in rows]
             if self.budget == "full":
-                columns["reproduced"] = "reproduced"
+                columns["reproduced"] = frame["reproduced"]
         if frame["chosen"].any():
-            columns["chosen"] = "chosen"
-        cells = [
-            [str(row[how] if isinstance(how, str) else how(row)) or NOTHING
-             for how in columns.values()]
-            for row in frame.to_dict("records")
-        ]  # fmt: skip
-        return list(columns), cells
+            columns["chosen"] = frame["chosen"]
+        cells = zip(*columns.values(), strict=True)
+        return list(columns), [[str(cell) or NOTHING for cell in row] for row in cells]
 
 
-def word(metric: str) -> str:
-    """A measure within a sentence."""
-    return METRICS[metric].word if metric in METRICS else _NAMES[metric]
+def _higher(experiment: Experiment) -> bool:
+    return experiment.measure not in METRICS or METRICS[experiment.measure].higher
 
 
-def _higher(measure: str) -> bool:
-    return measure not in METRICS or METRICS[measure].higher
-
-
-def _gain(value: float, experiment: Experiment) -> str:
-    higher = _higher(experiment.measure)
-    return points(value) if higher else number(value, sign=True)
-
-
-def _gains(row: Mapping[str, Any], experiment: Experiment) -> str:
-    text = _gain(row["gain"], experiment)
-    theirs = _gain(row["published_gain"], experiment)
-    return text if theirs == NOTHING else f"{text} ({theirs})"
+def _gain(experiment: Experiment, gain: float, theirs: float = math.nan) -> str:
+    """A gain, and the published one in parentheses: in points, or as a difference of errors."""
+    ours, other = (
+        points(value) if _higher(experiment) else number(value, sign=True)
+        for value in (gain, theirs)
+    )
+    return ours if other == NOTHING else f"{ours} ({other})"
 
 
 def _ours(row: Mapping[str, Any]) -> str:
@@ -209,9 +167,8 @@ def _ours(row: Mapping[str, Any]) -> str:
 
 
 def _theirs(row: Mapping[str, Any]) -> str:
-    if row["published_status"] == "chart":
-        return "chart"
-    return _spelled(row["published_mean"], row["published_std"])
+    chart = row["published_status"] == "chart"
+    return "chart" if chart else _spelled(row["published_mean"], row["published_std"])
 
 
 def _spelled(mean: float, std: float) -> str:
@@ -229,39 +186,36 @@ def _dash(row: Mapping[str, Any]) -> bool:
 def paper_table(request: Request) -> PaperTable:
     """Make the table of an experiment from records alone; nothing is run."""
     experiment = EXPERIMENTS[request.experiment]
-    notes, attacks = list(request.notes), list[str]()
     rows: list[dict[str, Any]] = []
     runs: list[Run] = []
     for data in dict.fromkeys((*experiment.data, *request.models)):
         asked = tuple(request.models.get(data, ()))
         possible = tuple(dict.fromkeys((*experiment.models_for(data), *asked)))
-        planned = plan(
-            request.experiment,
-            data=[data],
-            models=possible,
-            budget=request.budget,
-            sizes=request.sizes,
-        )
+        given: dict[str, Any] = {"budget": request.budget, "sizes": request.sizes}
+        planned = plan(request.experiment, data=[data], models=possible, **given)
         found = [one.records(request.out) for one in planned]
-        notes += [note for _, note in found if note]
-        records = [record for own, _ in found for record in own]
+        records = [record for own in found for record in own]
         models = tuple(m for m in possible if m in asked or _begun(experiment, records, m))
-        for one, (own, _) in zip(planned, found, strict=True):
+        for one, own in zip(planned, found, strict=True):
             runs += [replace(one, models=models)] if models else []
             for model in models:
-                results = _measured([r for r in own if r["model"] == model], one, experiment)
-                rows += _rows(request, one, model, results)
-                if experiment.measure == "robust_accuracy":
-                    attacks += _other_attacks(results, f"{data}, {model}", experiment.methods)
+                measured = [
+                    {**record, "test": {**record["test"], "measured": _value(record, experiment)}}
+                    for record in own
+                    if record["model"] == model
+                ]
+                rows += _rows(request, one, model, Results(measured, one.select))
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    notes += [experiment.note] if experiment.note else []
+    notes = [*request.notes, *([experiment.note] if experiment.note else [])]
+    start = ["graph-transplant", "paper", request.experiment, "--budget", request.budget]
+    shown = {one.data: ",".join(one.models) for one in runs}
     return PaperTable(
         request.experiment,
         request.budget,
         frame,
         _verdict(request, frame),
-        [*_remarks(request, runs, frame), *notes, *attacks],
-        _commands(request, runs),
+        [*_remarks(request, runs, frame), *notes],
+        [shlex.join([*start, "--data", data, "--models", names]) for data, names in shown.items()],
         list(dict.fromkeys(request.out / one.directory for one in runs)),
     )
 
@@ -271,30 +225,19 @@ def _begun(experiment: Experiment, records: Sequence[Record], model: str) -> boo
 
     One method alone may have been trained for another experiment, unless it is plain training.
     """
-    there: Set[str] = {method_key(r["method"]) for r in records if r["model"] == model}
+    there = {method_key(r["method"]) for r in records if r["model"] == model}
     own = there & set(experiment.methods)
     plain = experiment.baseline == BASELINE and BASELINE in own
     return plain or len(own) >= min(2, len(experiment.methods))
 
 
-def _measured(records: Sequence[Record], one: Run, experiment: Experiment) -> Results:
-    """Results with a column ``measured``: what the experiment reports."""
-    values = [_value(record, experiment.measure) for record in records]
-    return Results(
-        [
-            {**record, "test": {**record["test"], "measured": value}}
-            for record, value in zip(records, values, strict=True)
-        ],
-        one.select,
-    )
-
-
-def _value(record: Record, measure: str) -> float:
+def _value(record: Record, experiment: Experiment) -> float:
     """What a trial measured; NaN where it did not.
 
     Deviation: psi-on-validation. The paper measures ψ on pairs of nodes of test graphs while it
     trains. Here it is measured on validation graphs: test graphs are looked at once, at the end.
     """
+    measure = experiment.measure
     if measure == "robust_accuracy":
         rows = [r for r in record.get("attacked", ()) if math.isclose(r["budget"], ATTACK)]
         found = [row.get("as_stated") for row in rows]
@@ -303,37 +246,31 @@ def _value(record: Record, measure: str) -> float:
         found = [point[measure] for point in curve if measure in point]
     else:
         found = [record["test"].get(metric_of(record) if measure == "score" else measure)]
-    return float(found[-1]) if found and isinstance(found[-1], int | float) else _NAN
+    return float(found[-1]) if found and isinstance(found[-1], int | float) else math.nan
 
 
 def _rows(request: Request, one: Run, model: str, results: Results) -> Iterator[dict[str, Any]]:
     """The rows of one data set, readout and model."""
     experiment = EXPERIMENTS[request.experiment]
     baseline, frame = experiment.baseline, results.frame
-    sign = 1 if _higher(experiment.measure) else -1
+    sign = 1 if _higher(experiment) else -1
     names = [method_key(name) for name in one.methods]
     metric = experiment.measure
     if metric == "score":
         metric = results.metric if results.records else one.metric or "accuracy"
     planned = Counter(method_key(trial.method) for trial in one.trials() if trial.model == model)
-    finished = Counter(method_key(record["method"]) for record in results.records)
-    lacking = Counter(
-        method_key(r["method"]) for r in results.records if math.isnan(r["test"]["measured"])
-    )
-    choices = dict(zip(*(results.summary()[key] for key in ("method", "chosen")), strict=True))
+    measured = [r for r in results.records if not math.isnan(r["test"]["measured"])]
+    finished = Counter(method_key(record["method"]) for record in measured)
+    choices = results.summary().set_index("method")["chosen"]
     tests = [
         paired(results, name, baseline, "measured") if baseline not in (None, name) else Paired()
         for name in names
     ]
-    complete = {name for name in names if finished[name] == planned[name]}
     for name, test, p_holm in zip(names, tests, holm([t.p_value for t in tests]), strict=True):
         values = frame.loc[frame["method"] == name, "measured"].dropna() if len(frame) else []
         values = pd.Series(values, dtype=float)
         figure = published(request.experiment, one.data, model, name)
         theirs = _number(figure.mean if figure else None)
-        std = _number(figure.std if figure else None)
-        gain = sign * _number(test.difference)
-        theirs_gain = sign * _published_gain(request.experiment, one.data, model, name)
         row = {
             "experiment": request.experiment,
             "budget": request.budget,
@@ -344,7 +281,7 @@ def _rows(request: Request, one: Run, model: str, results: Results) -> Iterator[
             "method": name,
             "metric": metric,
             "published_mean": theirs,
-            "published_std": std,
+            "published_std": _number(figure.std if figure else None),
             "published_status": figure.status if figure else "",
             "source": str(figure.source) if figure else "",
             "mean": values.mean(),
@@ -352,10 +289,9 @@ def _rows(request: Request, one: Run, model: str, results: Results) -> Iterator[
             "trials": len(values),
             "finished": finished[name],
             "planned": planned[name],
-            "lacking": lacking[name],
             "difference": values.mean() - theirs,
-            "gain": gain,
-            "published_gain": theirs_gain,
+            "gain": sign * _number(test.difference),
+            "published_gain": sign * _published_gain(request.experiment, one.data, model, name),
             "p_value": _number(test.p_value),
             "p_holm": _number(p_holm),
             "reproduced": "",
@@ -363,21 +299,22 @@ def _rows(request: Request, one: Run, model: str, results: Results) -> Iterator[
             "reason": request.reasons.get((one.data, name), ""),
         }
         if request.budget == "full" and name != baseline:
-            row["reproduced"] = _reproduced(row, {name, baseline} <= complete)
+            complete = all(finished[own] == planned[own] for own in (name, baseline or name))
+            row["reproduced"] = _reproduced(row, complete)
         yield row
 
 
 def _number(value: float | None) -> float:
-    return _NAN if value is None else value
+    return math.nan if value is None else value
 
 
 def _published_gain(experiment: str, data: str, model: str, method: str) -> float:
     baseline = EXPERIMENTS[experiment].baseline
     if baseline is None or method == baseline:
-        return _NAN
+        return math.nan
     own, other = (published(experiment, data, model, name) for name in (method, baseline))
     if own is None or other is None or own.mean is None or other.mean is None:
-        return _NAN
+        return math.nan
     # Published with three digits: their difference has no more.
     return round(own.mean - other.mean, 3)
 
@@ -405,49 +342,22 @@ def _reproduced(row: Mapping[str, Any], complete: bool) -> str:
 # -------------------------------------------------------------------- in words
 
 
-def _other_attacks(results: Results, where: str, methods: Sequence[str]) -> list[str]:
-    """What random changes and the stronger attack leave of the accuracy."""
-    table = results.long("attacked")
-    notes = []
-    for how, words in _OTHER_ATTACKS.items():
-        if how in table:
-            own = table[(table["budget"] - ATTACK).abs() < 1e-9].groupby("method")[how].mean()
-            parts = [f"{m} {number(own[m])}" for m in methods if not math.isnan(own.get(m, _NAN))]
-            notes += [f"{where}: {words}: {', '.join(parts)}."] if parts else []
-    return notes
-
-
 def _remarks(request: Request, runs: Sequence[Run], frame: pd.DataFrame) -> list[str]:
     experiment = EXPERIMENTS[request.experiment]
-    remarks = []
-    if request.budget == "full":
-        remarks.append("The paper's protocol; nothing is cut.")
-    else:
-        remarks.append(f"{capital(BUDGETS[request.budget])}: {_cuts(runs)}")
+    protocol = "The paper's protocol; nothing is cut."
+    if request.budget != "full":
+        epochs = ", ".join(dict.fromkeys(f"{one.epochs} epochs on {one.data}" for one in runs))
+        protocol = (
+            f"{capital(BUDGETS[request.budget])}: one repeat, 3 layers, default parameters and "
+            f"about {STEPS:,} optimiser steps a trial {f'({epochs}) ' if epochs else ''}in place "
+            "of the paper's protocol."
+        )
+    remarks = [protocol]
     if experiment.baseline is not None:
-        higher = _higher(experiment.measure)
-        unit = "in points" if higher else "with the sign turned, so that less error is +"
+        turned = "with the sign turned, so that less error is +"
+        unit = "in points" if _higher(experiment) else turned
         remarks.append(f"Gain: difference to {experiment.baseline} on the same folds, {unit}.")
     return [*remarks, *(f"{reason}." for reason in dict.fromkeys(frame["reason"]) if reason)]
-
-
-def _cuts(runs: Sequence[Run]) -> str:
-    """What the quick budget does in place of the paper's protocol."""
-    epochs = ", ".join(dict.fromkeys(f"{one.epochs} epochs on {one.data}" for one in runs))
-    return (
-        f"one repeat, 3 layers, default parameters and about {STEPS:,} optimiser steps a trial "
-        f"{f'({epochs}) ' if epochs else ''}in place of the paper's protocol."
-    )
-
-
-def _commands(request: Request, runs: Sequence[Run]) -> list[str]:
-    """One command for each data set."""
-    start = ["graph-transplant", "paper", request.experiment, "--budget", request.budget]
-    shown = {one.data: one.models for one in runs}
-    return [
-        shlex.join([*start, "--data", data, "--models", ",".join(models)])
-        for data, models in shown.items()
-    ]
 
 
 def _verdict(request: Request, frame: pd.DataFrame) -> str:
@@ -459,9 +369,8 @@ def _verdict(request: Request, frame: pd.DataFrame) -> str:
     sentences = []
     if finished < planned:
         sentences.append(f"{planned - finished:,} of {count(planned, 'trial')} are missing.")
-    if lacking := int(frame["lacking"].sum()):
-        sentences.append(f"{lacking:,} of {finished:,} finished trials lack this number.")
-    sentences += _judged(request, frame)
+    if request.budget == "full":
+        sentences += _judged(request, frame)
     sentences += [_gained(request, row) for row in frame.to_dict("records")
                   if row["method"] == "transplant-ep" and not math.isnan(row["gain"])]  # fmt: skip
     if (frame["published_status"] == "chart").all():
@@ -472,9 +381,7 @@ def _verdict(request: Request, frame: pd.DataFrame) -> str:
 
 
 def _judged(request: Request, frame: pd.DataFrame) -> Iterator[str]:
-    """How many published means and gains were found again; only full runs are judged."""
-    if request.budget != "full":
-        return
+    """How many published means and gains were found again."""
     both = frame[frame["difference"].notna() & frame["published_std"].notna()]
     if len(both):
         # The published spread includes its ends.
@@ -490,11 +397,11 @@ def _judged(request: Request, frame: pd.DataFrame) -> Iterator[str]:
 def _gained(request: Request, row: Mapping[str, Any]) -> str:
     experiment = EXPERIMENTS[request.experiment]
     readout = f" and {row['readout']} readout" if len(experiment.readouts) > 1 else ""
-    unit = " points" if _higher(experiment.measure) else ""
+    unit = " points" if _higher(experiment) else ""
     test = "not tested" if math.isnan(row["p_holm"]) else f"{p_words(row['p_holm'])} after Holm"
-    theirs = _gain(row["published_gain"], experiment)
+    theirs = _gain(experiment, row["published_gain"])
     return (
         f"transplant-ep on {row['data']} with {row['model']}{readout}: "
-        f"{_gain(row['gain'], experiment)}{unit} over {experiment.baseline} "
+        f"{_gain(experiment, row['gain'])}{unit} over {experiment.baseline} "
         f"({test}{'' if theirs == NOTHING else f'; published {theirs}'})."
     )

@@ -19,6 +19,7 @@ from graph_transplant.experiments.results import Group, Results, plain_rows
 from graph_transplant.experiments.selection import method_key, selection_table
 from graph_transplant.experiments.verdict import Verdict, headline, is_classical
 from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
+from graph_transplant.figures.style import style
 from graph_transplant.files import write_atomically
 from graph_transplant.format import capital, count, duration, number, p_value, percent, points
 from graph_transplant.report.gallery import Gallery, gallery
@@ -56,12 +57,6 @@ class Section:
     pairs: list[dict[str, str]]
     candidates: list[dict[str, str]]
 
-    @property
-    def figures(self) -> list[Drawn]:
-        """Every figure of the section."""
-        grouped = [one for group in self.folded for one in group.figures]
-        return [*([self.forest] if self.forest else []), *grouped]
-
 
 def write_report(results: Results, path: Path, *, figures: bool = True) -> Path:
     """Write the page of a comparison, and its figures as SVG and CSV in a folder beside it."""
@@ -69,8 +64,9 @@ def write_report(results: Results, path: Path, *, figures: bool = True) -> Path:
     folder = figures_folder(path)
     write_atomically(path, _render(results, sections, axes, folder.name if figures else ""))
     if figures:
-        every = [one for section in sections for one in section.figures]
-        every += [one for group in axes for one in group.figures]
+        groups = [*axes, *(group for section in sections for group in section.folded)]
+        every = [section.forest for section in sections if section.forest]
+        every += [one for group in groups for one in group.figures]
         _remove_stale(folder, path.stem, {one.name for one in every})
         for one in every:
             write(one, folder)
@@ -92,8 +88,7 @@ def _remove_stale(folder: Path, page: str, names: set[str]) -> None:
 
 def render_report(results: Results) -> str:
     """The page of a comparison; the same records give the same page."""
-    sections, axes = _sections(results)
-    return _render(results, sections, axes, FOLDER)
+    return _render(results, *_sections(results), FOLDER)
 
 
 def figures_folder(page: Path) -> Path:
@@ -107,11 +102,10 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     found = [_section(results, group, names) for group in results.groups]
     # The plain condition first, and what is compared before what stands alone.
     found.sort(key=lambda one: (one.group.condition != Condition(), not one.verdict.compared))
-    across = [name for name, one in FIGURES.items() if one.every == "network"]
     axes = [
         group
-        for number, part in enumerate(networks(results).values(), 1)
-        for group in _folded(part, names, f"axes-{number}", across, results.methods)
+        for place, part in enumerate(networks(results).values(), 1)
+        for group in _folded(part, names, f"axes-{place}", "network", results.methods)
     ]
     return found, axes
 
@@ -119,7 +113,6 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
 def _section(results: Results, group: Group, names: Names) -> Section:
     part = results.groups[group]
     stem = names.claim(slug(group.network or "no network", group.condition.short, most=40))
-    single = [name for name, one in FIGURES.items() if one.every == "group" and name != "forest"]
     plain = group.condition == Condition()
     return Section(
         id=stem,
@@ -128,7 +121,7 @@ def _section(results: Results, group: Group, names: Names) -> Section:
         ranking=ranking(group, part),
         forest=drawn(part, "forest", prefix=f"{stem}-", methods=results.methods),
         # Harder conditions are told in short: table and differences.
-        folded=_folded(part, names, stem, single, results.methods) if plain else [],
+        folded=_folded(part, names, stem, "group", results.methods) if plain else [],
         gallery=gallery(part) if plain else Gallery(),
         pairs=[_pair(row) for row in plain_rows(part.pairs)] if len(part.methods) > 2 else [],
         candidates=_candidates(results, group),
@@ -136,12 +129,14 @@ def _section(results: Results, group: Group, names: Names) -> Section:
 
 
 def _folded(
-    results: Results, names: Names, stem: str, wanted: Sequence[str], methods: Sequence[str]
+    results: Results, names: Names, stem: str, every: str, methods: Sequence[str]
 ) -> list[FigureGroup]:
+    """The charts that are drawn for ``every`` such part, by their headings."""
     groups: dict[str, list[Drawn]] = {}
-    for name in wanted:
-        one = drawn(results, name, prefix=f"{stem}-", methods=methods)
-        if one is not None:
+    for name, chart in FIGURES.items():
+        if chart.every != every or name == "forest":
+            continue
+        if one := drawn(results, name, prefix=f"{stem}-", methods=methods):
             groups.setdefault(one.group or one.title, []).append(one)
     return [
         FigureGroup(names.claim(f"{stem}--{slug(title)}"), title, own)
@@ -172,22 +167,18 @@ def _candidates(results: Results, group: Group) -> list[dict[str, str]]:
             "chosen": "" if not one.chosen else f"in {count(one.folds, 'fold')}",
         }
         for one in selection_table(results.records, results.selection)
-        if (one.data, one.model, one.label_noise, one.train_fraction)
-        == (group.data, group.model, group.label_noise, group.train_fraction)
+        if Group(one.data, one.model, None, one.label_noise, one.train_fraction) == group
     ]
 
 
 def _render(
     results: Results, sections: Sequence[Section], axes: Sequence[FigureGroup], folder: str
 ) -> str:
-    first = results.chosen[0]
+    first, lead = results.chosen[0], sections[0]
     colours = colour_classes(results.methods, results.reference)
     compared = {one.group: one.verdict for one in sections}
     plain = {group: one for group, one in compared.items() if group.condition == Condition()}
-    lead = sections[0]
-    definitions = {
-        column.title: column.definition for one in sections for column in one.ranking.columns
-    }
+    commands = _commands(results)
     return render(
         "report.html",
         data=first["data"],
@@ -198,12 +189,14 @@ def _render(
         axes=axes,
         facts=_facts(results),
         notes=results.notes,
-        next=_next(results, lead),
-        commands=_commands(results),
+        next=_next(results, lead, commands),
+        commands=commands,
         settings=_settings(first["settings"]),
         colours=colours,
         methods=[(name, method_summary(name), colours[name]) for name in results.methods],
-        definitions=definitions,
+        definitions={
+            column.title: column.definition for one in sections for column in one.ranking.columns
+        },
         folder=folder,
         version=first["settings"].get("version", ""),
         fingerprint=first["fingerprint"],
@@ -216,34 +209,29 @@ def _beyond(verdict: Verdict) -> str:
     return verdict.sentence if rest == verdict.sentence else capital(rest.lstrip(" :;,"))
 
 
-def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
+def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tuple[str, str]]:
     """What to do next: a sentence and perhaps a command, each."""
-    source = shlex.quote(str(results.chosen[0].get("source", lead.group.data)))
-    commands = _commands(results)
+    verdict = lead.verdict
+    source = results.chosen[0].get("source", lead.group.data)
+    train = f"graph-transplant train {shlex.quote(str(source))}"
     steps: list[tuple[str, str]] = []
-    if lead.verdict.next:
-        repeats = re.search(r"About (\d+) (?:repeats|runs)", lead.verdict.next)
+    if verdict.next:
+        repeats = re.search(r"About (\d+) (?:repeats|runs)", verdict.next)
         command = ""
         if repeats and commands:
             command = re.sub(r" --repeats \S+", "", commands[-1]) + f" --repeats {repeats[1]}"
-        steps.append((lead.verdict.next, command))
-    winner = lead.verdict.winner
-    if winner and is_classical(winner):
-        rival = capital(CLASSICAL[method_key(winner)].words)
+        steps.append((verdict.next, command))
+    if verdict.winner and is_classical(verdict.winner):
+        rival = capital(CLASSICAL[method_key(verdict.winner)].words)
         steps.append((f"{rival} is the simplest choice: nothing that was tried beats it.", ""))
-    elif lead.verdict.best:
-        method = shlex.quote(lead.verdict.best)
-        steps.append(
-            (
-                f"Train one model with {lead.verdict.best}, calibrate and keep it:",
-                f"graph-transplant train {source} --method {method}",
-            )
-        )
-    elif lead.verdict.kind in ("none", "worse", "equal"):
-        until = "Until that is settled, plain" if lead.verdict.next else "Plain"
-        command = f"graph-transplant train {source} --method {results.reference}"
-        steps.append((f"{until} training is the simplest choice:", command))
-    if not lead.verdict.compared:
+    elif verdict.best:
+        text = f"Train one model with {verdict.best}, calibrate and keep it:"
+        steps.append((text, f"{train} --method {shlex.quote(verdict.best)}"))
+    elif verdict.kind in ("none", "worse", "equal"):
+        until = "Until that is settled, plain" if verdict.next else "Plain"
+        text = f"{until} training is the simplest choice:"
+        steps.append((text, f"{train} --method {results.reference}"))
+    if not verdict.compared:
         steps.append((f"Add {results.reference} and another method to compare.", ""))
     return steps
 
@@ -254,23 +242,20 @@ def _commands(results: Results) -> list[str]:
     return path.read_text("utf-8").splitlines() if path is not None and path.is_file() else []
 
 
-def _facts(results: Results) -> list[tuple[str, str]]:
+def _facts(results: Results) -> list[tuple[str, object]]:
     frame, first = results.frame, results.chosen[0]
     sizes, settings = first["sizes"], first["settings"]
     repeats = int(frame["repeat"].max()) + 1
-    place = (
-        "folds",
-        str(settings["folds"]) if repeats == 1 else f"{settings['folds']} × {repeats}",
-    )
+    place = ("folds", f"{settings['folds']} × {repeats}" if repeats > 1 else settings["folds"])
     if one_split(settings):
-        place = (f"runs of the {settings['split']} split", str(repeats))
+        place = (f"runs of the {settings['split']} split", repeats)
     timed = frame["processor_seconds"].notna().all()
     seconds = frame["processor_seconds" if timed else "seconds"].sum()
-    parts = ("train", "validation", "test")
+    parts = [str(sizes[part]) for part in ("train", "validation", "test")]
     return [
         ("graphs", f"{sum(sizes.values()):,}"),
         place,
-        ("train : validation : test", " : ".join(str(sizes[part]) for part in parts)),
+        ("train : validation : test", " : ".join(parts)),
         ("trials", f"{len(frame):,}"),
         ("training time", duration(float(seconds))),
     ]
@@ -299,19 +284,21 @@ def colour_classes(methods: Sequence[str], reference: str) -> dict[str, str]:
 
 def notebook_html(results: Results) -> str:
     """Verdict, table and forest plot for a notebook."""
-    parts = []
-    for group, part in results.groups.items():
-        forest = drawn(part, "forest")
-        picture = (forest.label, _png(part)) if forest else None
-        parts.append((results.verdicts[group], ranking(group, part), picture))
-    return render("notebook.html", parts=parts)
+    parts = [
+        (results.verdicts[group], ranking(group, part), _picture(part))
+        for group, part in results.groups.items()
+    ]
+    return render("notebook.html", title=FIGURES["forest"].title, parts=parts)
 
 
-def _png(part: Results) -> str:
-    axes = part.plot.forest()
-    assert isinstance(axes, Axes)
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
+def _picture(part: Results) -> str:
+    """The forest plot as a PNG in base64; empty where there is nothing to compare."""
+    with style():
+        axes = FIGURES["forest"].plot(part)
+        if not isinstance(axes, Axes):
+            return ""
+        buffer = BytesIO()
+        figure = axes.get_figure(root=True)
+        assert figure is not None
+        figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
     return base64.b64encode(buffer.getvalue()).decode()

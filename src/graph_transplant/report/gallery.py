@@ -26,12 +26,9 @@ View = dict[str, str]
 class Gallery:
     """The graphs that one section of a page shows.
 
-    Attributes:
-        maps: Test graphs as several models see them: graph, truth and views.
-        made: What methods made: method, label, weight of the source's label, and drawings.
-        left_out: Methods whose maps are in the records and are not drawn.
-        damaged: What could not be drawn, and why.
-        molecules: Whether they are molecules.
+    ``maps`` are test graphs as several models see them: graph, truth and views. ``made`` is what
+    methods made: method, label, weight of the source's label, and drawings. Maps of the methods
+    ``left_out`` are not drawn, and what is ``damaged`` could not be.
     """
 
     maps: list[tuple[str, str, list[View]]] = field(default_factory=list)
@@ -67,12 +64,9 @@ def gallery(results: Results) -> Gallery:
     every = [one.structure for row in salient.values() for one in row.values()]
     every += [one.structure for examples in made.values() for one in examples]
     each = 2 if len(made) <= 2 else 1
+    maps = {g: {name: row[name] for name in shown if name in row} for g, row in salient.items()}
     return Gallery(
-        maps=[
-            _map(graph, {name: row[name] for name in shown if name in row})
-            for graph, row in salient.items()
-            if any(name in row for name in shown)
-        ],
+        maps=[_map(graph, models) for graph, models in maps.items() if models],
         made=[_made(name, one) for name in ranked for one in made.get(name, [])[:each]],
         left_out=[name for name in seen if name not in shown],
         damaged=damaged,
@@ -115,14 +109,10 @@ def _made(method: str, one: Mixture | Made) -> tuple[str, str, str, list[tuple[s
         size = count(len(one.structure.names), node)
         drawing = graph_svg(one.structure, width=_SMALL, title=f"Graph made by {method}")
         return method, one.label, "", [("Made", size, drawing)]
-    drawings = draw_mixture(one, _SMALL)
-    return (
-        method,
-        one.label,
-        f"{one.weight:.2f}",
-        [
-            ("Source", class_word(one.source.label), drawings.source),
-            ("Destination", class_word(one.destination.label), drawings.destination),
-            ("Mixed", count(len(one.new_edges), f"new {edge}"), drawings.mixed),
-        ],
-    )
+    drawn = draw_mixture(one, _SMALL)
+    drawings = [
+        ("Source", class_word(one.source.label), drawn.source),
+        ("Destination", class_word(one.destination.label), drawn.destination),
+        ("Mixed", count(len(one.new_edges), f"new {edge}"), drawn.mixed),
+    ]
+    return method, one.label, f"{one.weight:.2f}", drawings

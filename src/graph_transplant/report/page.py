@@ -36,7 +36,7 @@ def render(template: str, /, **content: object) -> str:
     page = environment.get_template(template).render(
         script=Markup(script), script_hash=f"sha256-{digest}", **content
     )
-    return plain(page)
+    return plain(page, lines=True)
 
 
 def shortened(text: str, most: int) -> str:
@@ -45,12 +45,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def brief(text: str, most: int = 60) -> Markup:
-    """A text from data: kept apart from the writing direction around it, cut when it is long.
-
-    Example:
-        >>> brief("<b>"), brief("abcdef", 4)
-        (Markup('<bdi>&lt;b&gt;</bdi>'), Markup('<bdi title="abcdef">abc…</bdi>'))
-    """
+    """A text from data: kept apart from the writing direction around it, cut when it is long."""
     text = plain(text)
     if len(text) <= most:
         return Markup("<bdi>{}</bdi>").format(text)
@@ -67,24 +62,14 @@ _NAME = re.compile(r"\b\w+(?:[-:=.]\w+)*-\w+(?:[-:=.]\w+)*")
 
 
 def tied(text: str) -> Markup:
-    """Keep "p = 0.03" and "4.1 points" on one line, and names with a hyphen where they fit.
-
-    Example:
-        >>> tied("so does drop-nodes:ratio=0.4")
-        Markup('so does <span class="whole">drop-nodes:ratio=0.4</span>')
-    """
+    """Keep "p = 0.03" and "4.1 points" on one line, and names with a hyphen where they fit."""
     text = re.sub(r"(?<=\bp) ([=<]) (?=\d)", "\u00a0\\1\u00a0", text)
     text = re.sub(r"(?<=\d) (?=points|folds|methods|repeats|%)", "\u00a0", text)
     return Markup(_NAME.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
 def class_word(label: str, target: str = "") -> str:
-    """A class for a sentence: a number alone would be read as a quantity.
-
-    Example:
-        >>> class_word("1", "Class"), class_word("1"), class_word("toxic", "Class")
-        ('Class = 1', 'class 1', 'toxic')
-    """
+    """A class for a sentence, as ``Class = 1``: a number alone would be read as a quantity."""
     if not re.fullmatch(r"-?\d+", label):
         return label
     return f"{shortened(target, 40)} = {label}" if target else f"class {label}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +80,32 @@ def ranking(group: Group, part: Results) -> Ranking:
         for name in METRICS
         if name != part.metric and any(row.get(f"{name}_mean") is not None for row in rows)
     ]
-    columns = [
+    plain = next((row for row in rows if row["method"] == part.reference), None)
+    top = max((row["score_mean"] for row in rows if row["score_mean"] is not None), default=None)
+    ranked = []
+    for row in rows:
+        cells = [
+            _score(row),
+            Cell(points(row["difference"]), row["difference"], below=_range(row)),
+            Cell(p_value(row["p_holm"]), row["p_holm"]),
+            Cell(duration(row["seconds_mean"]), row["seconds_mean"], below=_ratio(row, plain)),
+            Cell(number(row["effect"], 2, sign=True), row["effect"]),
+            Cell(p_value(row["p_value"]), row["p_value"]),
+        ]
+        for name in others:
+            value = row.get(f"{name}_mean")
+            cells.append(Cell(METRICS[name].form(value), value))
+        best = row["finding"] == "better" and row["score_mean"] == top
+        ranked.append(
+            Ranked(row["method"], row["chosen"] or "", row["finding"], best, tuple(cells))
+        )
+    columns = (*_columns(part), *map(_metric_column, others))
+    return Ranking(group, main.word, part.reference, columns, tuple(ranked))
+
+
+def _columns(part: Results) -> list[Column]:
+    main = METRICS[part.metric]
+    return [
         Column(
             f"{main.title}, %",
             f"{main.definition} Mean over trials ± standard deviation; below it the 95 % "
@@ -113,29 +138,10 @@ def ranking(group: Group, part: Results) -> Ranking:
             more=True,
         ),
         Column("p alone", "The p-value before Holm’s correction.", low=True, more=True),
-        *(_column(name) for name in others),
     ]
-    plain = next((row for row in rows if row["method"] == part.reference), None)
-    top = max((row["score_mean"] for row in rows if row["score_mean"] is not None), default=None)
-    ranked = []
-    for row in rows:
-        direction = row["finding"]
-        cells = (
-            _score(row),
-            Cell(points(row["difference"]), row["difference"], below=_range(row)),
-            Cell(p_value(row["p_holm"]), row["p_holm"]),
-            Cell(duration(row["seconds_mean"]), row["seconds_mean"], below=_ratio(row, plain)),
-            Cell(number(row["effect"], 2, sign=True), row["effect"]),
-            Cell(p_value(row["p_value"]), row["p_value"]),
-            *(Cell(METRICS[name].form(row.get(f"{name}_mean")), row.get(f"{name}_mean"))
-              for name in others),
-        )  # fmt: skip
-        best = direction == "better" and row["score_mean"] == top
-        ranked.append(Ranked(row["method"], row["chosen"] or "", direction, best, cells))
-    return Ranking(group, main.word, part.reference, tuple(columns), tuple(ranked))
 
 
-def _column(name: str) -> Column:
+def _metric_column(name: str) -> Column:
     metric = METRICS[name]
     unit = ", %" if metric.form is percent else ""
     return Column(f"{metric.title}{unit}", metric.definition, low=not metric.higher, more=True)
@@ -171,40 +177,28 @@ def _ratio(row: Row, plain: Row | None) -> str:
 
 def markdown(results: Results) -> str:
     """Ranking tables in Markdown, all columns."""
-    return "\n".join(_markdown(one) for one in rankings(results))
+    texts = []
+    for one in rankings(results):
+        heads = [markdown_text(column.title) for column in one.columns]
+        every = range(len(one.columns))
+        rows = [_cells(row, every, markdown_text, "**{}**".format) for row in one.rows]
+        title = markdown_text(f"{one.group.data}: {one.group.title}")
+        reading = markdown_text(_reading(one))
+        texts.append(f"### {title}\n\n{markdown_table(['Method', *heads], rows)}")
+        texts += [f"{reading}\n"] if reading else []
+    return "\n".join(texts)
 
 
 def latex(results: Results) -> str:
     """Ranking tables in LaTeX, with the columns that are always shown; needs ``booktabs``."""
-    return "\n".join(_latex(one) for one in rankings(results))
-
-
-def _markdown(one: Ranking) -> str:
-    heads = ["Method", *(column.title for column in one.columns)]
-    every = range(len(one.columns))
-    lines = [
-        f"### {markdown_text(one.group.data)}: {markdown_text(one.group.title)}",
-        "",
-        markdown_row([markdown_text(head) for head in heads]),
-        markdown_row(["---", *["---:"] * len(one.columns)]),
-        *(markdown_row(_cells(row, every, markdown_text, "**{}**".format)) for row in one.rows),
-    ]
-    reading = _reading(one)
-    return "\n".join([*lines, "", *([markdown_text(reading), ""] if reading else [])])
-
-
-def _latex(one: Ranking) -> str:
-    heads = ["Method", *(one.columns[place].title for place in one.few)]
-    caption = f"{one.group.data}: mean test {one.word}, {one.group.title}. {_reading(one)}"
-    label = re.sub(r"[^a-z0-9]+", "-", f"{one.group.data} {one.group.title}".lower()).strip("-")
-    bold = r"\textbf{{{}}}".format
-    return latex_frame(
-        caption.strip(),
-        label,
-        "l" + "r" * len(one.few),
-        heads,
-        [r"\midrule", *(latex_row(_cells(row, one.few, latex_text, bold)) for row in one.rows)],
-    )
+    texts = []
+    for one in rankings(results):
+        heads = ["Method", *(one.columns[place].title for place in one.few)]
+        caption = f"{one.group.data}: mean test {one.word}, {one.group.title}. {_reading(one)}"
+        label = re.sub(r"[^a-z0-9]+", "-", f"{one.group.data} {one.group.title}".lower()).strip("-")
+        rows = [_cells(row, one.few, latex_text, r"\textbf{{{}}}".format) for row in one.rows]
+        texts.append(latex_table(caption.strip(), label, heads, [rows]))
+    return "\n".join(texts)
 
 
 def _reading(one: Ranking) -> str:
@@ -220,7 +214,7 @@ def _reading(one: Ranking) -> str:
 
 
 def _cells(
-    row: Ranked, places: Sequence[int], escape: Callable[[str], str], bold: Callable[[str], str]
+    row: Ranked, places: Iterable[int], escape: Callable[[str], str], bold: Callable[[str], str]
 ) -> list[str]:
     texts = [escape(row.method + (f" ({row.chosen})" if row.chosen else ""))]
     for place in places:
@@ -233,35 +227,41 @@ def _cells(
     return texts
 
 
-def latex_frame(
-    caption: str, label: str, columns: str, heads: Sequence[str], body: Sequence[str]
-) -> str:
-    """A whole table in LaTeX; ``body`` is escaped already."""
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A table in Markdown of escaped cells, columns aligned; the first ``left`` are words."""
+    rule = ["---" if place < left else "---:" for place in range(len(heads))]
+    widths = [max(map(len, column)) for column in zip(heads, rule, *rows, strict=True)]
     lines = [
-        r"\begin{table}[tb]",
-        r"\centering",
-        r"\small",
-        rf"\caption{{{latex_text(caption)}}}",
-        rf"\label{{tab:{label}}}",
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        latex_row([latex_text(head) for head in heads]),
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
+        " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        for cells in (heads, rule, *rows)
     ]
-    return "\n".join(lines) + "\n"
+    return "".join(f"| {line} |\n" for line in lines)
 
 
-def latex_row(cells: Sequence[str]) -> str:
-    """A row of escaped cells in LaTeX."""
-    return " & ".join(cells) + r" \\"
-
-
-def markdown_row(cells: Sequence[str]) -> str:
-    """A row of escaped cells in Markdown."""
-    return f"| {' | '.join(cells)} |"
+def latex_table(
+    caption: str, label: str, heads: Sequence[str], groups: Iterable[Sequence[Sequence[str]]],
+    left: int = 1,
+) -> str:  # fmt: skip
+    """A whole table in LaTeX; the cells of groups of rows are escaped already."""
+    rows = [" & ".join(map(latex_text, heads)) + r" \\"]
+    for group in groups:
+        rows += [r"\midrule", *(" & ".join(cells) + r" \\" for cells in group)]
+    return "\n".join(
+        [
+            r"\begin{table}[tb]",
+            r"\centering",
+            r"\small",
+            rf"\caption{{{latex_text(caption)}}}",
+            rf"\label{{tab:{label}}}",
+            rf"\begin{{tabular}}{{{'l' * left}{'r' * (len(heads) - left)}}}",
+            r"\toprule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
 
 
 def markdown_text(text: str) -> str:
@@ -269,42 +269,22 @@ def markdown_text(text: str) -> str:
     return re.sub(r"([\\|*_`<>\[\]#&~])", r"\\\1", _one_line(text))
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
+_LATEX = str.maketrans(
+    {sign: rf"\{sign}" for sign in "{}&%$#_"}
     # After the end of a row these would be read as its options.
-    "[": "{[}",
-    "]": "{]}",
-    "*": "{*}",
+    | {sign: f"{{{sign}}}" for sign in "[]*"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''"}
     # Most signs beyond ASCII are unknown to pdfTeX.
-    "−": "$-$",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "²": "$^2$",
-    "ψ": r"$\psi$",
-    "’": "'",
-    "…": r"\ldots{}",
-    "\N{NO-BREAK SPACE}": "~",
-}
+    | {"−": "$-$", "±": r"$\pm$", "×": r"$\times$", "²": "$^2$", "ψ": r"$\psi$", "’": "'"}
+    | {"…": r"\ldots{}", "\N{NO-BREAK SPACE}": "~"}
+)
 
 
 def latex_text(text: str) -> str:
     """Escape a text for LaTeX."""
-    escaped = "".join(_LATEX.get(sign, sign) for sign in _one_line(text))
     # Two hyphens would become a dash.
-    return re.sub(r"-(?=-)", "-{}", escaped)
+    return re.sub(r"-(?=-)", "-{}", _one_line(text).translate(_LATEX))
 
 
 def _one_line(text: str) -> str:
