@@ -35,7 +35,8 @@ from graph_transplant.saliency import KINDS
 from made_up import judged_by, made_up
 from test_first_use import SLOW
 
-QUICK = ["--methods", "vanilla", "--epochs", "1", "--folds", "3", "--batch-size", "256"]
+SHORT = ["--epochs", "1", "--folds", "3", "--batch-size", "256"]
+QUICK = ["--methods", "vanilla", *SHORT]
 
 Captured = pytest.CaptureFixture[str]
 
@@ -70,7 +71,7 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
     tmp_path: Path, capfd: Captured
 ) -> None:
     out = tmp_path / "out"
-    command = ["compare", *QUICK, "--methods", "vanilla,transplant-dp", "--out", str(out)]
+    command = ["compare", *SHORT, "--methods", "vanilla,transplant-dp", "--out", str(out)]
     status = main(command)
     printed = capfd.readouterr()
     assert status == 0
@@ -265,7 +266,7 @@ def test_all_methods_run_but_those_that_cannot(
     small = datasets.load("motifs", graphs=24)
     monkeypatch.setattr(datasets, "load", lambda data: small)
     out = tmp_path / "out"
-    assert main(["compare", *QUICK, "--methods", "all", "--out", str(out)]) == 0
+    assert main(["compare", *SHORT, "--methods", "all", "--out", str(out)]) == 0
     assert "mask-nodes is left out: mask-nodes needs node features" in capfd.readouterr().err
     assert set(pd.read_csv(out / "summary.csv")["method"]) == set(METHODS) - {"mask-nodes"}
 

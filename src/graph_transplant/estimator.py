@@ -184,8 +184,10 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} needs at least {_FEWEST} graphs, one of which is held out "
                 f"for validation; got n_samples = {graphs}"
             )
-        own = y is None and isinstance(X, GraphStore) and X.task == "multiclass"
-        store = self._with_targets(store, targets, X.output_names if own else _columns(y))
+        names = [str(name) for name in y.columns] if hasattr(y, "columns") else None
+        if y is None and isinstance(X, GraphStore) and X.task == "multiclass":
+            names = X.output_names
+        store = self._with_targets(store, targets, names)
         config, parts = self._config(store), None
         if judged:
             parts = np.arange(graphs), np.arange(graphs, len(store))
@@ -193,8 +195,9 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             whole = GroupShuffleSplit(1, test_size=config.validation, random_state=config.seed)
             parts = next(whole.split(np.zeros(graphs), groups=np.asarray(groups)[kept]))
         if parts is not None:
-            split = Split(*map(torch.from_numpy, parts), torch.empty(0, dtype=torch.long))
-            config = replace(config, split=split)
+            trained_on, validated_on = map(torch.from_numpy, parts)
+            nothing = torch.empty(0, dtype=torch.long)
+            config = replace(config, split=Split(trained_on, validated_on, nothing))
         weights = None
         if sample_weight is not None and np.ptp(sample_weight[kept]):
             weights = np.concatenate((sample_weight[kept], np.ones(judged)))
@@ -235,7 +238,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if fitting:
             for name in ("n_features_in_", "feature_names_in_"):
                 # Of a table that was fitted before.
-                vars(self).pop(name, None)
+                self.__dict__.pop(name, None)
         if kind == "store" and more is None:
             return items  # type: ignore[no-any-return]
         if more is not None:
@@ -243,18 +246,18 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             if other != kind:
                 raise DataError("`eval_set` must hold graphs of the same kind as `X`")
             items = [*items, *further]
+        store: GraphStore | None
+        problems: Mapping[int, str]
         if fitting and kind == "SMILES":
             store = from_smiles(items, features=self.features)
             problems = {skipped.row: skipped.reason for skipped in store.skipped}
         else:
-            model = None if fitting else self.model_
-            featurizer = None if model is None else model.featurizer
-            if kind == "SMILES" and featurizer is None:
-                raise DataError("`X` holds SMILES, but the model was not trained on molecules")
-            widths = None if model is None else model.widths
-            (chunk,) = stream(
-                items, featurizer=featurizer, widths=widths, rows_per_chunk=sys.maxsize
-            )
+            like: dict[str, Any] = {}
+            if not fitting:
+                like = {"featurizer": self.model_.featurizer, "widths": self.model_.widths}
+                if kind == "SMILES" and like["featurizer"] is None:
+                    raise DataError("`X` holds SMILES, but the model was not trained on molecules")
+            (chunk,) = stream(items, rows_per_chunk=sys.maxsize, **like)
             store, problems = chunk.store, chunk.problems
         for row, reason in problems.items():
             text = f", {items[row - 1][:60]!r}" if kind == "SMILES" else ""
@@ -579,11 +582,6 @@ def _from_table(table: Array) -> GraphStore:
 # -------------------------------------------------------------------- targets
 
 
-def _columns(y: Any) -> list[str] | None:
-    """Return what the columns of a data frame are called."""
-    return [str(name) for name in y.columns] if hasattr(y, "columns") else None
-
-
 def _check_length(graphs: int, targets: int) -> None:
     if graphs != targets:
         raise DataError(
@@ -604,9 +602,11 @@ def _values(targets: Array) -> Array:
         input_name="y",
         copy=True,
     )
-    empty = np.flatnonzero(np.isnan(values).all(axis=1)) if several else ()
-    if len(empty):
-        raise DataError(f"Input y contains NaN: all targets of graph {empty[0]} are missing")
+    missing = np.isnan(values).all(axis=-1) if several else np.zeros(1, dtype=bool)
+    if missing.any():
+        raise DataError(
+            f"Input y contains NaN: all targets of graph {missing.argmax()} are missing"
+        )
     return values
 
 

@@ -83,7 +83,11 @@ def attack(
         raise GraphTransplantError(
             f"`model` must predict one class per graph, but the task of {model} is {loaded.task}"
         )
-    store, skipped = labelled(loaded, data, target, columns)
+    try:
+        store, skipped = labelled(loaded, data, target, columns)
+    except DataError as problem:
+        hint = " (an attack needs the true classes)" if "`target`" in str(problem) else ""
+        raise DataError(f"{problem}{hint}") from problem
     tell_rows(skipped, len(store))
     seen = store.fingerprint() == loaded.description["data"]["fingerprint"]
     if seen:
@@ -162,22 +166,23 @@ def labelled(
         data,
         featurizer=model.featurizer,
         widths=model.widths,
+        # One chunk, or none of an empty file: the mean number of edges is that of all graphs.
         rows_per_chunk=sys.maxsize,
         targets=True,
         codec=TargetCodec("multiclass", tuple(named) or ("y",), model.label_names),
         **options,
     )
-    # One chunk, or none of an empty file: the mean number of edges is that of all graphs.
-    for chunk in chunks:
-        skipped = [
-            Skipped(row, chunk.ids[row - chunk.first], reason)
-            for row, reason in sorted(chunk.problems.items())
-        ]
-        check_readable(data, len(chunk), skipped)
-        if chunk.store is not None:
-            model.check(chunk.store)
-            return as_model_names(model, chunk.store), skipped
-    raise DataError(f"{data}: there are no graphs")
+    chunk = next(chunks, None)
+    if chunk is None:
+        raise DataError(f"{data}: there are no graphs")
+    skipped = [
+        Skipped(row, chunk.ids[row - chunk.first], reason)
+        for row, reason in sorted(chunk.problems.items())
+    ]
+    check_readable(data, len(chunk), skipped)
+    assert chunk.store is not None
+    model.check(chunk.store)
+    return as_model_names(model, chunk.store), skipped
 
 
 def as_model_names(model: TrainedModel, store: GraphStore) -> GraphStore:
