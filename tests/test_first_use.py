@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -292,41 +293,49 @@ def test_07_python_takes_what_the_command_line_takes(table: Path) -> None:
         loss_of(Foreign(), batch)
 
 
-@pytest.mark.parametrize("kind", ["xlsx", "parquet", "smi", "comma", "latin-1", "headless"])
-def test_08_spreadsheets_are_read_as_people_have_them(kind: str, tmp_path: Path) -> None:
-    pytest.importorskip("rdkit")
-    frame = pd.DataFrame(CHAINS, columns=["smiles", "toxic"])
-    expected = gt.load(frame, target="toxic")
-    path, target, note = tmp_path / f"mine.{kind}", "toxic", ""
-    if kind == "xlsx":
-        pytest.importorskip("openpyxl")
-        frame.to_excel(path, index=False)
-    elif kind == "parquet":
-        pytest.importorskip("pyarrow")
-        frame.to_parquet(path)
-    elif kind == "smi":
-        frame.insert(1, "id", "x")
-        frame.to_csv(path, sep="\t", index=False, header=False)
-        target = "column 3"
-    else:
-        path = path.with_suffix(".csv")
-    if kind == "comma":
-        path.write_text("smiles;size\n" + "".join(f"{s};{len(s)},5\n" for s, _ in CHAINS))
-        expected = expected.with_targets(
-            torch.tensor([[len(s) + 0.5] for s, _ in CHAINS]), task="regression"
-        )
-        target, note = "size", "have decimal commas: '2,5' was read as 2.5"
-    elif kind == "latin-1":
-        text = "smiles,gift für\n" + "".join(f"{s},{t}\n" for s, t in CHAINS)
-        path.write_bytes(text.encode("latin-1"))
-        target, note = "gift für", "Latin-1"
-    elif kind == "headless":
-        path.write_text("".join(f"{n},{s},{t}\n" for n, (s, t) in enumerate(CHAINS)))
-        target, note = "column 3", "no header"
-    store = gt.load(path, target=target)
-    assert torch.equal(store.y, expected.y)
-    assert torch.equal(store.x, expected.x)
-    assert any(note in text for text in store.notes) or not note
+FRAME = pd.DataFrame(CHAINS, columns=["smiles", "toxic"])
+SIZES = FRAME.assign(size=FRAME["smiles"].str.len() + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "target", "note"),
+    [
+        ("mine.xlsx", partial(FRAME.to_excel, index=False), "toxic", ""),
+        ("mine.parquet", FRAME.to_parquet, "toxic", ""),
+        (
+            "mine.smi",
+            partial(FRAME.iloc[:, [0, 1, 1]].to_csv, sep="\t", header=False, index=False),
+            "column 3",
+            "",
+        ),
+        (
+            "commas.csv",
+            partial(SIZES.to_csv, sep=";", decimal=",", index=False),
+            "size",
+            "have decimal commas: '2,5' was read as 2.5",
+        ),
+        (
+            "latin.csv",
+            partial(
+                FRAME.set_axis(["smiles", "für"], axis=1).to_csv, index=False, encoding="latin-1"
+            ),
+            "für",
+            "Latin-1",
+        ),
+        ("headless.csv", partial(FRAME.to_csv, header=False, index=False), "column 2", "no header"),
+    ],
+)
+def test_08_spreadsheets_are_read_as_people_have_them(
+    name: str, write: Any, target: str, note: str, tmp_path: Path
+) -> None:
+    extras = {"mine.xlsx": "openpyxl", "mine.parquet": "pyarrow"}
+    for module in ("rdkit", extras.get(name, "rdkit")):
+        pytest.importorskip(module)
+    write(tmp_path / name)
+    store = gt.load(tmp_path / name, target=target)
+    assert store.y.flatten().tolist() == SIZES["size" if target == "size" else "toxic"].tolist()
+    assert torch.equal(store.x, gt.load(FRAME, target="toxic").x)
+    assert note in " ".join(store.notes)
 
 
 WRONG = [
