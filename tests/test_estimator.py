@@ -16,7 +16,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.ensemble import VotingClassifier
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.metrics import r2_score
 from sklearn.model_selection import (
     GridSearchCV,
@@ -262,6 +262,11 @@ def test_names_of_labels_and_values_are_kept() -> None:
     assert regressor(epochs=1).fit(graphs, frame).model_.label_names == ("star", "size")
     labels = frame.assign(size=frame["size"] > 5)
     assert classifier(epochs=1).fit(graphs, labels).model_.label_names == ("star", "size")
+    with pytest.warns(DataConversionWarning):
+        one_column = classifier(epochs=1).fit(graphs, pd.DataFrame({"kind": names}))
+    assert one_column.model_.label_names == ("ring", "star")
+    of_classes = regressor(epochs=1).fit(store)
+    assert of_classes.model_.label_names == ("value 1",)
     series = pd.Series(names)
     assert classifier(epochs=1).fit(graphs, series).classes_.tolist() == ["ring", "star"]
 

@@ -46,6 +46,7 @@ from graph_transplant.models.model import LABEL_THRESHOLD, TrainedModel
 from graph_transplant.splits import Split
 
 Array = npt.NDArray[Any]
+Names = Sequence[str] | None
 
 # Fields of TrainConfig that scikit-learn calls otherwise, and those it decides itself.
 _RENAMED: Final = {"method": "augment", "validation": "validation_fraction", "seed": "random_state"}
@@ -184,10 +185,9 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} needs at least {_FEWEST} graphs, one of which is held out "
                 f"for validation; got n_samples = {graphs}"
             )
-        names = [str(name) for name in y.columns] if hasattr(y, "columns") else None
-        if y is None and isinstance(X, GraphStore) and X.task == "multiclass":
-            names = X.output_names
-        store = self._with_targets(store, targets, names)
+        columns = [str(name) for name in y.columns] if hasattr(y, "columns") else None
+        own = y is None and isinstance(X, GraphStore) and X.task == "multiclass"
+        store = self._with_targets(store, targets, columns, X.label_names if own else None)
         config, parts = self._config(store), None
         if judged:
             parts = np.arange(graphs), np.arange(graphs, len(store))
@@ -221,9 +221,9 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _with_targets(
-        self, store: GraphStore, targets: Array, names: Sequence[str] | None
+        self, store: GraphStore, targets: Array, columns: Names, classes: Names
     ) -> GraphStore:
-        """Return the graphs with what is to be predicted of them."""
+        """Return the graphs with what is to be predicted, and names of its columns or classes."""
         raise NotImplementedError
 
     def _read(self, X: Any, *, fitting: bool, more: Any = None) -> GraphStore:  # noqa: N803
@@ -381,13 +381,13 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         return tags
 
     def _with_targets(
-        self, store: GraphStore, targets: Array, names: Sequence[str] | None
+        self, store: GraphStore, targets: Array, columns: Names, classes: Names
     ) -> GraphStore:
         if targets.ndim == 2 and targets.shape[1] > 1:
             labels = _label_matrix(targets)
             self.classes_ = np.arange(labels.shape[1])
             return store.with_targets(
-                torch.from_numpy(labels).float(), task="multilabel", label_names=names
+                torch.from_numpy(labels).float(), task="multilabel", label_names=columns
             )
         labels = column_or_1d(targets, warn=True)
         if labels.dtype.kind == "f":
@@ -400,17 +400,17 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
             raise DataError(
                 f"the labels in `y` must be of one type, none missing; got {', '.join(kinds)}"
             ) from None
-        classes = self.classes_.tolist()
-        if len(classes) < 2:
+        found = self.classes_.tolist()
+        if len(found) < 2:
             raise DataError(
                 f"{type(self).__name__} needs at least two classes to tell apart; got one "
-                f"class, {classes[0]!r}"
+                f"class, {found[0]!r}"
             )
         return store.with_targets(
             torch.from_numpy(numbers),
             task="multiclass",
-            num_outputs=len(classes),
-            label_names=[str(label if names is None else names[label]) for label in classes],
+            num_outputs=len(found),
+            label_names=[str(label if classes is None else classes[label]) for label in found],
         )
 
     def _config(self, store: GraphStore) -> TrainConfig:
@@ -477,10 +477,10 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
         return tags
 
     def _with_targets(
-        self, store: GraphStore, targets: Array, names: Sequence[str] | None
+        self, store: GraphStore, targets: Array, columns: Names, classes: Names
     ) -> GraphStore:
         values = torch.from_numpy(_values(targets))
-        return store.with_targets(values, task="regression", label_names=names)
+        return store.with_targets(values, task="regression", label_names=columns)
 
     def predict(self, X: Any) -> Array:  # noqa: N803
         """Return the predicted numbers in the units of ``y``, ``[graphs]`` or several columns."""
