@@ -109,7 +109,6 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
         ("compare --methods mask-nodes", "mask-nodes needs node features, but motifs has"),
         ("compare motifs --folds 500", "but class house has only 100 graphs"),
         ("compare motifs --split scaffold", "--split is by scaffold, which needs"),
-        ("compare --engine torchrun", "start it with `torchrun --nproc-per-node 2 ...`"),
         ("compare motifs --epochs many", "many"),
         ("no-such-command", "no-such-command"),
     ],

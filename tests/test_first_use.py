@@ -369,6 +369,7 @@ WRONG = [
     ("compare --metric auc", "got 'auc' (did you mean 'auroc'?)"),
     ("compare --recipe weak", "--recipe must be one of paper, strong"),
     ("compare --engine spark", "--engine must be one of local, ray, torchrun; got 'spark'"),
+    ("compare --engine torchrun", "run `torchrun --nproc-per-node 2 -m graph_transplant ...`"),
     ("compare --address HEAD:6379", "--address names a Ray cluster and needs the engine ray"),
     ("compare --folds 2", "--folds must be at least 3, got 2"),
     ("compare --layers 3,x", "--layers must be whole numbers separated by"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from inspect import BoundArguments
@@ -87,6 +88,11 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
     if given.get("address") and engine != "ray":
         raise GraphTransplantError(
             f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
+        )
+    if engine == "torchrun" and not os.environ.get("RANK"):
+        raise GraphTransplantError(
+            "the engine torchrun needs the processes that torchrun starts: run "
+            "`torchrun --nproc-per-node 2 -m graph_transplant ...`"
         )
     if not given.get("validation", 0) + given.get("test", 0) < 1:
         raise GraphTransplantError(
