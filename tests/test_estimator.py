@@ -584,7 +584,7 @@ GRAPHS, NAMES = rings_and_stars(4)
         ([*GRAPHS[:3], "CCO"], NAMES[:4], "it holds networkx graphs, but item 3 is a str"),
         ("CCO", ["a"], "must be a sequence of graphs; got one str"),
         (as_data(GRAPHS[0]), ["a"], "must be a sequence of graphs; got one Data"),
-        (GRAPHS, NAMES[:-1], "there are 8 graphs, but 7 entries"),
+        (GRAPHS, NAMES[:-1], "inconsistent numbers of samples"),
         (GRAPHS, None, r"requires y to be passed.*item 0 of `X` has none of its own"),
         (MOLECULES, None, "requires y to be passed"),
         (GRAPHS, ["a"] * 8, "two classes to tell apart; got one class, 'a'"),
@@ -647,7 +647,7 @@ def test_graphs_that_the_model_does_not_fit() -> None:
     wide = [as_data(graph, x=torch.rand(len(graph), 5)) for graph in GRAPHS]
     with pytest.raises(DataError, match="item 0: it has 5 node features; expected are 2"):
         fitted.predict(wide)
-    with pytest.raises(DataError, match="there are 8 graphs, but 7 entries"):
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fitted.score(data, NAMES[:7])
     elements = classifier(epochs=1, features="elements").fit(MOLECULES, ATOMS)
     with pytest.raises(DataError, match=r"item 1, 'C\.CS': .*element S"):
