@@ -31,12 +31,7 @@ def with_soft_labels(graphs: gt.GraphStore) -> gt.GraphStore:
 
 
 def mixtures(graphs: gt.GraphStore, seed: int) -> Iterator[gt.GraphStore]:
-    """Yield mixed graphs, a batch at a time.
-
-    Args:
-        graphs: The originals, with class probabilities as targets.
-        seed: Determines everything.
-    """
+    """Yield mixed graphs, a batch at a time."""
     transplant = gt.GraphTransplant(connect="degree")
     generator = torch.Generator().manual_seed(seed)
     for _ in range(COPIES):
@@ -50,12 +45,7 @@ def mixtures(graphs: gt.GraphStore, seed: int) -> Iterator[gt.GraphStore]:
 
 
 def as_line(number: int, graph: Data) -> str:
-    """Return a graph as a line of node-link JSON.
-
-    Args:
-        number: What to call it.
-        graph: The graph, undirected.
-    """
+    """Return a graph as a line of node-link JSON."""
     first, second = graph.edge_index
     ends = graph.edge_index[:, first <= second].t().tolist()
     return json.dumps(
@@ -69,11 +59,7 @@ def as_line(number: int, graph: Data) -> str:
 
 
 def main(out: Path) -> None:
-    """Write ``augmented.safetensors`` and ``augmented.jsonl``, and read both again.
-
-    Args:
-        out: The folder to write into.
-    """
+    """Write ``augmented.safetensors`` and ``augmented.jsonl``, and read both again."""
     out.mkdir(parents=True, exist_ok=True)
     originals = gt.load("motifs", graphs=120)
     soft = with_soft_labels(originals)

@@ -20,11 +20,7 @@ def show(log: EpochLog) -> None:
 
 
 def main(epochs: int) -> None:
-    """Train for some epochs; the first process prints how it goes.
-
-    Args:
-        epochs: Number of epochs.
-    """
+    """Train for some epochs; the first process prints how it goes."""
     # Every process has the whole data set and builds the same model from the same seed.
     graphs = gt.load("motifs")
     order = torch.randperm(len(graphs), generator=torch.Generator().manual_seed(0))

@@ -39,12 +39,7 @@ def molecules() -> list[Data]:
 
 
 class Categories(nn.Module):
-    """Sums one learned vector per category, as OGB's encoders do.
-
-    Args:
-        sizes: Number of categories of every column.
-        width: Width of the vectors.
-    """
+    """Sums one learned vector per category, as OGB's encoders do."""
 
     def __init__(self, sizes: list[int], width: int) -> None:
         super().__init__()
@@ -56,12 +51,7 @@ class Categories(nn.Module):
 
 
 class GINE(nn.Module):
-    """Three GINE convolutions, a mean and a linear head.
-
-    Args:
-        classes: Number of classes.
-        width: Width of the layers.
-    """
+    """Three GINE convolutions, a mean and a linear head."""
 
     def __init__(self, classes: int, width: int = 64) -> None:
         super().__init__()
@@ -100,11 +90,7 @@ def accuracy(model: GINE, batch: Batch) -> float:
 
 
 def main(epochs: int) -> None:
-    """Train for some epochs and print how it goes.
-
-    Args:
-        epochs: Number of epochs.
-    """
+    """Train for some epochs and print how it goes."""
     torch.manual_seed(0)
     graphs = molecules()
     order = torch.randperm(len(graphs)).tolist()

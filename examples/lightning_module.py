@@ -24,11 +24,7 @@ LARGEST_DEGREE = 16
 
 
 class Net(nn.Module):
-    """Two graph convolutions on degrees, a mean and a linear head.
-
-    Args:
-        classes: Number of classes.
-    """
+    """Two graph convolutions on degrees, a mean and a linear head."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -41,11 +37,7 @@ class Net(nn.Module):
     ) -> Tensor:
         """Return logits; the arguments are filled from the batch by their names.
 
-        Args:
-            edge_index: int64 ``[2, edges]``.
-            batch: Graph of every node, int64 ``[nodes]``.
-            batch_size: Number of graphs.
-            edge_weight: What the edge predictor learns through, float ``[edges]``.
+        The edge predictor learns through ``edge_weight``.
         """
         count = degree(edge_index[0], batch.numel(), dtype=torch.long).clamp(max=LARGEST_DEGREE)
         x = nn.functional.one_hot(count, LARGEST_DEGREE + 1).float()
@@ -55,11 +47,7 @@ class Net(nn.Module):
 
 
 class Classifier(lightning.LightningModule):
-    """Trains any graph classifier with Graph Transplant.
-
-    Args:
-        classes: Number of classes.
-    """
+    """Trains any graph classifier with Graph Transplant."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -95,11 +83,7 @@ class Printer(lightning.Callback):
 
 
 def main(epochs: int) -> None:
-    """Train for some epochs.
-
-    Args:
-        epochs: Number of epochs.
-    """
+    """Train for some epochs."""
     # Advice on hardware and on loading data, which a small example has no use for.
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")

@@ -21,12 +21,7 @@ from graph_transplant.models.export import to_onnx
 
 
 def main(out: Path, epochs: int) -> None:
-    """Train a small model, export it and compare both.
-
-    Args:
-        out: The file to write.
-        epochs: Number of epochs.
-    """
+    """Train a small model, export it and compare both."""
     graphs = gt.load("motifs", graphs=240)
     model = train(
         graphs, method="transplant-dp", hidden=32, epochs=epochs, learning_rate=5e-3, progress=False

@@ -20,11 +20,7 @@ LARGEST_DEGREE = 16
 
 
 class Net(nn.Module):
-    """A GIN of PyG on degrees, a readout and a linear head.
-
-    Args:
-        classes: Number of classes.
-    """
+    """A GIN of PyG on degrees, a readout and a linear head."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -32,13 +28,7 @@ class Net(nn.Module):
         self.head = nn.Linear(64, classes)
 
     def forward(self, edge_index: Tensor, batch: Tensor, batch_size: int) -> Tensor:
-        """Return logits; the arguments are filled from the batch by their names.
-
-        Args:
-            edge_index: int64 ``[2, edges]``.
-            batch: Graph of every node, int64 ``[nodes]``.
-            batch_size: Number of graphs.
-        """
+        """Return logits; the arguments are filled from the batch by their names."""
         # Degrees are counted here, not stored with the graphs: mixed graphs have their own.
         count = degree(edge_index[0], batch.numel(), dtype=torch.long).clamp(max=LARGEST_DEGREE)
         x = nn.functional.one_hot(count, LARGEST_DEGREE + 1).float()
@@ -57,11 +47,7 @@ def accuracy(model: Net, loader: DataLoader) -> float:
 
 
 def main(epochs: int) -> None:
-    """Train for some epochs and print how it goes.
-
-    Args:
-        epochs: Number of epochs.
-    """
+    """Train for some epochs and print how it goes."""
     torch.manual_seed(0)
     graphs = gt.load("motifs")
     order = torch.randperm(len(graphs)).tolist()

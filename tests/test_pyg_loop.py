@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, distributed, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
-from torch.nn.parallel import DataParallel, DistributedDataParallel
-from torch.utils.data import Subset
-from torch_geometric.data import Batch, Data, HeteroData
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GATConv, GCNConv, global_mean_pool
 
@@ -82,16 +80,6 @@ def test_models_of_any_signature_train(kind: type[nn.Module]) -> None:
     assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
 
 
-def test_edge_weights_that_the_data_has_not_are_ones() -> None:
-    batch, model, plain = batch_of(), Weighted(), Foreign()
-    for augment in ((), gt.GraphTransplant()):
-        losses = [
-            gt.augmented_loss(each, batch, augment, generator=generator(1))
-            for each in (model, plain)
-        ]
-        torch.testing.assert_close(*losses)
-
-
 def test_the_edge_predictor_learns_in_a_loop_of_the_users_own() -> None:
     loader = DataLoader(batch_of(graphs=12).to_data_list(), batch_size=6)
     model, transplant = Weighted(), gt.GraphTransplant("predict", embedding_size=8)
@@ -114,14 +102,6 @@ def test_the_edge_predictor_learns_in_a_loop_of_the_users_own() -> None:
         (lambda self, x, edge_index: self.one(x, edge_index), r"\[4, outputs\]; got \[.*`output`"),
         (lambda self, x, edge_index: {"a": 1}, r"\[4, outputs\]; got dict"),
         (lambda self, x, pos: None, "forward needs `pos`, which the batch does not have"),
-        (
-            lambda self, x, batch: global_mean_pool(x, batch).softmax(1),
-            "returns probabilities, but the loss expects logits: leave out the softmax",
-        ),
-        (
-            lambda self, x, batch: global_mean_pool(x, batch)[:, :1],
-            "gives one output per graph, but classes need one logit each",
-        ),
     ],
 )
 def test_models_that_do_not_fit_are_told_why(forward: Callable[..., Any], message: str) -> None:
@@ -130,65 +110,7 @@ def test_models_that_do_not_fit_are_told_why(forward: Callable[..., Any], messag
         gt.augmented_loss(model, batch_of(), ())
 
 
-def test_data_that_does_not_fit_is_told_why() -> None:
-    with pytest.raises(DataError, match=r"HeteroData.*to_homogeneous"):
-        gt.augmented_loss(Foreign(), HeteroData(), gt.GraphTransplant())  # type: ignore[arg-type]
-    without = batch_of()
-    del without.y
-    with pytest.raises(DataError, match="the batch has no targets: give every graph a `y`"):
-        gt.augmented_loss(Foreign(), without, gt.GraphTransplant())
-
-
 # ------------------------------------------------------------------ wrapped models
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[None]:
-    """A process group of this process alone."""
-    distributed.init_process_group(
-        "gloo", init_method=(tmp_path / "meeting").as_uri(), rank=0, world_size=1
-    )
-    yield
-    distributed.destroy_process_group()
-
-
-@pytest.mark.usefixtures("group")
-@pytest.mark.parametrize("kind", [Foreign, gt.GraphClassifier])
-@pytest.mark.parametrize("wrapper", [DataParallel, DistributedDataParallel])
-def test_wrapped_models_give_what_they_give_alone(
-    wrapper: type[nn.Module], kind: type[nn.Module]
-) -> None:
-    batch, results = batch_of(), []
-    for wrap in (lambda model: model, wrapper):
-        model = (
-            Foreign()
-            if kind is Foreign
-            else gt.GraphClassifier(3, 3, hidden=8, dropout=0.0, seed=0)
-        )
-        loss = gt.augmented_loss(wrap(model), batch, gt.GraphTransplant(), generator=generator(1))
-        loss.backward()
-        results.append((loss.detach(), gradients(model)))
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other)
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's own, while it compiles
-def test_a_compiled_model_runs_compiled_on_virtual_graphs() -> None:
-    compiled: list[torch.fx.GraphModule] = []
-
-    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        compiled.append(graph)
-        return graph.forward
-
-    batch, model, plain = batch_of(), Foreign(), Foreign()
-    wrapped = torch.compile(model, backend=backend)
-    gt.augmented_loss(wrapped, batch, ()).backward()  # its layers are looked at
-    assert not compiled
-    model.zero_grad()
-    for each in (wrapped, plain):
-        gt.augmented_loss(each, batch, gt.GraphTransplant(), generator=generator(1)).backward()
-    assert compiled
-    torch.testing.assert_close(gradients(model), gradients(plain))
 
 
 def _averaged(rank: int) -> tuple[list[float], list[float]]:
@@ -210,27 +132,6 @@ def test_gradients_of_several_processes_are_averaged() -> None:
 
 
 # ------------------------------------------------------------------ targets
-
-
-def test_the_task_of_float_targets_is_never_guessed() -> None:
-    batch = batch_of()
-    # Values that look like labels, like numbers, and like both, from batch to batch.
-    for values in ([0.0, 1.0, 1.0, 0.0], [0.0, 1.0, 2.0, 0.5], [0.0, 0.0, 0.0, 0.0]):
-        batch.y = torch.tensor(values)
-        model = Foreign(1)
-        with pytest.raises(
-            GraphTransplantError, match=r"pass task='multilabel' or task='regression'"
-        ):
-            gt.augmented_loss(model, batch, gt.GraphTransplant())
-        logits = model(batch.x, batch.edge_index, batch.batch, 4)[:, 0]
-        for task, loss in (
-            ("regression", mse_loss),
-            ("multilabel", binary_cross_entropy_with_logits),
-        ):
-            for y in (batch.y, batch.y.long()):  # whole numbers are numbers
-                batch.y = y
-                found = gt.augmented_loss(model, batch, (), task=task)
-                torch.testing.assert_close(found, loss(logits, y.float()))
 
 
 def test_rows_of_labels_may_lie_end_to_end() -> None:
@@ -306,21 +207,3 @@ def test_logits_are_picked_out_of_what_the_model_returns(
     result = gt.fit(Wrapped(), store, store, OriginalGraphs(), seed=0, epochs=2, output=output)
     assert result.epochs == 2
     assert gt.evaluate(result.model, store, output=output).logits.shape == (12, 3)
-
-
-# ------------------------------------------------------------------ data
-
-
-def test_a_subset_is_a_data_set_and_mixed_graphs_lie_beside_originals() -> None:
-    items = batch_of(graphs=6).to_data_list()
-    store = gt.GraphStore.from_pyg(Subset(items, [4, 1, 3]), num_outputs=3)
-    assert store.y.tolist() == [1, 1, 0]
-    batch = Batch.from_data_list(items)
-    mixed = gt.GraphTransplant().mix(batch, num_outputs=3)
-    originals = gt.transforms.soft_targets(batch, 3)
-    both = Batch.from_data_list(originals.to_data_list() + mixed.batch.to_pyg().to_data_list())
-    assert both.num_graphs == 12
-    assert torch.equal(both.y[:6], torch.eye(3)[batch.y])
-    assert torch.equal(both.y[6:], mixed.targets)
-    logits = Foreign()(both.x, both.edge_index, both.batch, 12)
-    cross_entropy(logits, both.y).backward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from golden.make import unpack
 from graph_transplant.augment import build_method
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.records import RecordStore
-from graph_transplant.tensorboard import TensorBoard, write_record
+from graph_transplant.tensorboard import TensorBoard, check_directory, write_record
 from graph_transplant.training import EpochLog
 
 
@@ -45,20 +46,9 @@ def hyperparameters(folder: Path) -> dict[str, str | float]:
 
 
 def log(epoch: int, **fields: Any) -> EpochLog:
-    values: dict[str, Any] = dict.fromkeys(
-        (
-            "train_loss",
-            "clean_loss",
-            "virtual_loss",
-            "auxiliary_loss",
-            "validation_loss",
-            "validation_accuracy",
-            "learning_rate",
-            "seconds",
-        ),
-        0.5,
-    )
-    return EpochLog(epoch=epoch, iterations=epoch, **{**values, "measurements": {}, **fields})
+    names = [one.name for one in dataclasses.fields(EpochLog)]
+    whole = {"epoch": epoch, "iterations": epoch, "measurements": {}}
+    return EpochLog(**{**dict.fromkeys(names, 0.5), **whole, **fields})
 
 
 def record(**fields: Any) -> dict[str, Any]:
@@ -91,28 +81,15 @@ def test_every_epoch_of_a_training_is_drawn(tmp_path: Path) -> None:
     train, validation = store.subset(range(24)), store.subset(range(24, 36))
     model = gt.GraphClassifier.for_data(train, hidden=8, seed=0)
     method = build_method("transplant-ep", model, seed=1)
-    on_disk = []
-    with TensorBoard(tmp_path / "runs" / "mine") as board:
-        result = gt.fit(
-            model,
-            train,
-            validation,
-            method,
-            seed=0,
-            epochs=3,
-            callbacks=[
-                board,
-                lambda _: on_disk.append(len(scalars(board.directory)["loss/train"])),
-            ],
-        )
+    board, on_disk = TensorBoard(tmp_path / "runs" / "mine"), []
+    callbacks = [board, lambda _: on_disk.append(len(scalars(board.directory)["loss/train"]))]
+    assert not board.directory.exists()
+    with board:
+        result = gt.fit(model, train, validation, method, seed=0, epochs=3, callbacks=callbacks)
     assert on_disk == [1, 2, 3]
-    found = scalars(tmp_path / "runs" / "mine")
-    wanted = {
-        "loss/train": "train_loss",
-        "loss/clean": "clean_loss",
-        "loss/virtual": "virtual_loss",
-        "loss/auxiliary": "auxiliary_loss",
-        "loss/validation": "validation_loss",
+    found = scalars(board.directory)
+    losses = ("train", "clean", "virtual", "auxiliary", "validation")
+    wanted = {f"loss/{part}": f"{part}_loss" for part in losses} | {
         "validation/accuracy": "validation_accuracy",
         "validation/score": "validation_score",
         "learning_rate": "learning_rate",
@@ -121,67 +98,34 @@ def test_every_epoch_of_a_training_is_drawn(tmp_path: Path) -> None:
         assert found[tag] == [
             (one.epoch, pytest.approx(getattr(one, name), rel=1e-6)) for one in result.history
         ]
-    assert found["measurements/edge_predictor_accuracy"] == [
-        (one.epoch, pytest.approx(one.measurements["edge_predictor_accuracy"], rel=1e-6))
-        for one in result.history
+    measured = "edge_predictor_accuracy"
+    assert found[f"measurements/{measured}"] == [
+        (one.epoch, pytest.approx(one.measurements[measured], rel=1e-6)) for one in result.history
     ]
-    assert set(found) == {*wanted, "measurements/edge_predictor_accuracy"}
-
-
-def test_what_is_not_a_number_has_no_point(tmp_path: Path) -> None:
-    with TensorBoard(tmp_path) as board:
-        board(log(1, validation_accuracy=math.nan, validation_loss=math.inf, validation_score=-0.5))
-    found = scalars(tmp_path)
-    assert "validation/accuracy" not in found
-    assert found["loss/validation"] == [(1, math.inf)]
-    assert found["validation/score"] == [(1, -0.5)]
+    assert set(found) == {*wanted, f"measurements/{measured}"}
 
 
 def test_a_training_that_goes_on_replaces_what_was_cut_short(tmp_path: Path) -> None:
     first = TensorBoard(tmp_path)
     for epoch in (1, 2, 3):
-        first(log(epoch, train_loss=float(epoch)))
+        first(log(epoch, train_loss=float(epoch), validation_accuracy=math.nan))
     first.close()
     first.close()
     time.sleep(1.1)  # TensorBoard orders the files of a run by the second of their names
     with TensorBoard(tmp_path) as second:
         for epoch in (3, 4):
             second(log(epoch, train_loss=10.0 * epoch))
-    assert scalars(tmp_path)["loss/train"] == [(1, 1.0), (2, 2.0), (3, 30.0), (4, 40.0)]
-
-
-def test_nothing_is_made_before_the_first_epoch(tmp_path: Path) -> None:
-    with TensorBoard(tmp_path / "run"):
-        pass
-    assert list(tmp_path.iterdir()) == []
+    found = scalars(tmp_path)
+    assert found["loss/train"] == [(1, 1.0), (2, 2.0), (3, 30.0), (4, 40.0)]
+    # What is not a number has no point.
+    assert [step for step, _ in found["validation/accuracy"]] == [3, 4]
 
 
 def test_a_record_becomes_a_run(tmp_path: Path) -> None:
-    folder = write_record(record(), tmp_path)
-    assert folder == tmp_path / "motifs" / "gcs-3" / "transplant-ep" / "repeat0-fold1"
-    assert scalars(folder) == {
-        "loss/train": [(1, 1.5), (2, 1.25)],
-        "loss/validation": [(2, 1.0)],
-        "validation/score": [(1, 0.25), (2, 0.5)],
-        "measurements/edge_predictor_accuracy": [(2, 0.875)],
-        "test/accuracy": [(2, 0.75)],
-        "selected/accuracy": [(2, 0.5)],
-    }
-    assert hyperparameters(folder) == {
-        "data": "motifs",
-        "method": "transplant-ep",
-        "model": "gcs",
-        "layers": 3.0,
-        "repeat": 0.0,
-        "fold": 1.0,
-    }
-
-
-def test_newer_fields_of_a_record_are_final_numbers(tmp_path: Path) -> None:
     full = record(
-        calibrated={"temperature": 2.0, "ece": 0.125},
+        calibrated={"temperature": 2.0, "ece": None},
         cost={"epoch_seconds": 0.5},
-        saliency={"graphs": 12, "deletion": 0.25},
+        saliency={"graphs": 12},
         samples={"isolated": 0.0},
         attacked=[
             {"budget": 0.05, "edges": 3, "accuracy": 0.5, "as_stated": 0.625, "random": 0.75},
@@ -193,26 +137,26 @@ def test_newer_fields_of_a_record_are_final_numbers(tmp_path: Path) -> None:
         train_fraction=1.0,
     )
     folder = write_record(full, tmp_path)
-    assert folder.name == "repeat0-fold1-inner2-label_noise0.2"
-    found = scalars(folder)
-    expected = {
-        "calibrated/temperature": 2.0,
-        "calibrated/ece": 0.125,
-        "cost/epoch_seconds": 0.5,
-        "saliency/graphs": 12.0,
-        "saliency/deletion": 0.25,
-        "samples/isolated": 0.0,
-        "attacked/0.05": 0.5,
-        "attacked-as-stated/0.05": 0.625,
-        "changed-at-random/0.05": 0.75,
+    run = folder.relative_to(tmp_path).as_posix()
+    assert run == "motifs/gcs-3/transplant-ep/repeat0-fold1-inner2-label_noise0.2"
+    assert scalars(folder) == {
+        "loss/train": [(1, 1.5), (2, 1.25)],
+        "loss/validation": [(2, 1.0)],
+        "validation/score": [(1, 0.25), (2, 0.5)],
+        "measurements/edge_predictor_accuracy": [(2, 0.875)],
+        "test/accuracy": [(2, 0.75)],
+        "selected/accuracy": [(2, 0.5)],
+        "calibrated/temperature": [(2, 2.0)],
+        "cost/epoch_seconds": [(2, 0.5)],
+        "saliency/graphs": [(2, 12.0)],
+        "samples/isolated": [(2, 0.0)],
+        "attacked/0.05": [(2, 0.5)],
+        "attacked-as-stated/0.05": [(2, 0.625)],
+        "changed-at-random/0.05": [(2, 0.75)],
     }
-    assert {tag: found[tag] for tag in expected} == {
-        tag: [(2, value)] for tag, value in expected.items()
-    }
-    assert "attacked/0.2" not in found
-    shown = hyperparameters(folder)
-    assert (shown["label_noise"], shown["inner"]) == (0.2, 2.0)
-    assert "train_fraction" not in shown
+    words = {"data": "motifs", "method": "transplant-ep", "model": "gcs"}
+    numbers = {"layers": 3, "repeat": 0, "fold": 1, "inner": 2, "label_noise": 0.2}
+    assert hyperparameters(folder) == words | numbers
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -231,16 +175,6 @@ def test_the_same_record_is_not_doubled_and_another_replaces_it(tmp_path: Path) 
     assert files(folder).keys() != before.keys()
     assert scalars(folder)["test/accuracy"] == [(2, 0.25)]
     assert scalars(folder)["loss/train"] == [(1, 1.5), (2, 1.25)]
-
-
-def test_other_files_of_the_folder_stay(tmp_path: Path) -> None:
-    folder = write_record(record(), tmp_path)
-    with TensorBoard(folder) as board:
-        board(log(7))
-    (folder / "notes.txt").write_text("mine")
-    write_record(record(best_epoch=1), tmp_path)
-    assert len(files(folder)) == 3
-    assert (folder / "notes.txt").read_text() == "mine"
 
 
 def test_a_comparison_has_one_run_for_each_trial(tmp_path: Path) -> None:
@@ -277,29 +211,19 @@ def test_names_of_data_and_methods_stay_in_the_directory(tmp_path: Path, name: s
         assert folder.resolve().is_relative_to(inside.resolve())
         assert hyperparameters(folder)[field] == name
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
-
-
-def test_names_that_look_alike_are_different_runs(tmp_path: Path) -> None:
     names = ("a/b", "a_b", "a b", "x" * 100, "x" * 101)
-    assert len({write_record(record(method=name), tmp_path) for name in names}) == len(names)
-
-
-def test_what_is_no_record_of_a_trial_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        GraphTransplantError, match="`record` must be that of a trial; it lacks model, fold"
-    ):
-        write_record(
-            {"data": "d", "layers": 3, "method": "vanilla", "repeat": 0, "test": {}}, tmp_path
-        )
-    assert list(tmp_path.iterdir()) == []
+    assert len({write_record(record(method=one), inside) for one in names}) == len(names)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    with pytest.raises(GraphTransplantError, match=r"cannot write to .*taken"):
-        TensorBoard(tmp_path / "taken" / "run")(log(1))
-    with pytest.raises(GraphTransplantError, match=r"cannot write to .*taken"):
-        write_record(record(), tmp_path / "taken")
+    for write in (
+        lambda: TensorBoard(tmp_path / "taken" / "run")(log(1)),
+        lambda: write_record(record(), tmp_path / "taken"),
+        lambda: check_directory(tmp_path / "taken"),
+    ):
+        with pytest.raises(GraphTransplantError, match=r"cannot write to .*taken"):
+            write()
     assert (tmp_path / "taken").read_text() == "a file"
 
 

@@ -26,31 +26,22 @@ if TYPE_CHECKING:
     from graph_transplant.tensorboard import TensorBoard
     from graph_transplant.training import augmented_loss, evaluate, fit
 
-_MODULES = {
-    "METHODS": "augment",
-    "Augmentation": "augment",
-    "DataError": "errors",
-    "GraphClassifier": "nn",
-    "GraphStore": "graphs",
-    "GraphTransplant": "augment",
-    "GraphTransplantClassifier": "estimator",
-    "GraphTransplantError": "errors",
-    "GraphTransplantRegressor": "estimator",
-    "NodeSaliency": "saliency",
-    "Results": "experiments.results",
-    "TensorBoard": "tensorboard",
-    "TrainConfig": "config",
-    "TrainedModel": "models",
-    "augmented_loss": "training",
-    "compare": "experiments.compare",
-    "evaluate": "training",
-    "explain": "models",
-    "fit": "training",
-    "load": "datasets",
-    "read_results": "experiments.results",
-    "stream": "datasets",
-    "train": "models",
+_NAMES = {
+    "augment": "METHODS Augmentation GraphTransplant",
+    "config": "TrainConfig",
+    "datasets": "load stream",
+    "errors": "DataError GraphTransplantError",
+    "estimator": "GraphTransplantClassifier GraphTransplantRegressor",
+    "experiments.compare": "compare",
+    "experiments.results": "Results read_results",
+    "graphs": "GraphStore",
+    "models": "TrainedModel explain train",
+    "nn": "GraphClassifier",
+    "saliency": "NodeSaliency",
+    "tensorboard": "TensorBoard",
+    "training": "augmented_loss evaluate fit",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _SUBPACKAGES = ("augment", "datasets", "figures", "transforms")
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Training curves and finished trials for TensorBoard: event files, one run per folder.
 
-The package ``tensorboard`` is an extra and is imported when something is written. TensorFlow is not
-needed. To look: ``tensorboard --logdir runs``.
+The package ``tensorboard`` is an extra and is imported when something is written. To look:
+``tensorboard --logdir runs``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from graph_transplant.errors import GraphTransplantError
@@ -24,40 +23,31 @@ if TYPE_CHECKING:
 
     from graph_transplant.training import EpochLog
 
+# What is drawn of an epoch, with its name in TensorBoard; a record's curve has some of it.
 _LOGGED: Final = {
-    "train_loss": "loss/train",
-    "clean_loss": "loss/clean",
-    "virtual_loss": "loss/virtual",
-    "auxiliary_loss": "loss/auxiliary",
+    **{f"{part}_loss": f"loss/{part}" for part in ("train", "clean", "virtual", "auxiliary")},
     "validation_loss": "loss/validation",
     "validation_accuracy": "validation/accuracy",
     "validation_score": "validation/score",
     "learning_rate": "learning_rate",
 }
-"""What is drawn of an epoch, with its name in TensorBoard; a record's curve has some of it."""
 
+# Fields of a record that hold numbers of the finished model, with the group that shows them. Those
+# of the validation graphs have a name of their own: `validation` is the curve.
 _FINAL: Final = {
-    "test": "test",
     "validation": "selected",
-    "calibrated": "calibrated",
-    "cost": "cost",
-    "saliency": "saliency",
-    "samples": "samples",
+    **{name: name for name in ("test", "calibrated", "cost", "saliency", "samples")},
 }
-"""Fields of a record that hold numbers of the finished model, with the group that shows them. Those
-of the validation graphs have a name of their own: ``validation`` is the curve."""
 
+# Accuracies under attack, with the group that shows them.
 _ATTACKED: Final = {
     "accuracy": "attacked",
     "as_stated": "attacked-as-stated",
     "random": "changed-at-random",
 }
-"""Accuracies under attack, with the group that shows them."""
 
 _NEEDED: Final = ("data", "model", "layers", "method", "repeat", "fold")
-_WHERE_GIVEN: Final = {"inner": 0, "label_noise": 0.0, "train_fraction": 1.0}
-"""What tells trials apart only where it is not as usual."""
-
+_UNUSUAL: Final = {"inner": 0, "label_noise": 0.0, "train_fraction": 1.0}
 _LONGEST: Final = 80
 
 
@@ -65,11 +55,8 @@ class TensorBoard:
     """Writes every epoch of a training for TensorBoard; a callback of :func:`graph_transplant.fit`.
 
     Losses, the validation accuracy and score, the learning rate and what augmentations measure are
-    drawn over epochs. What is not a number has no point. Every epoch is on disk when the next one
-    begins. A training that goes on from a checkpoint, and another one in the same directory, take
-    the place of what was written from their first epoch on.
-
-    The directory is made with the first epoch.
+    drawn over epochs. A training that goes on from a checkpoint, and another one in the same
+    directory, take the place of what was written from their first epoch on.
 
     Example:
         >>> import tempfile
@@ -88,15 +75,13 @@ class TensorBoard:
         _writer_class()
 
     def __call__(self, log: EpochLog) -> None:
-        """Write one epoch."""
+        """Write one epoch; it is on disk when the next one begins."""
         with _writing(self.directory):
             if self._writer is None:
                 # Earlier points from this epoch on are those of a run that was cut short.
                 self._writer = _writer_class()(str(self.directory), purge_step=log.epoch)
-            points = {tag: getattr(log, name) for name, tag in _LOGGED.items()}
-            for tag, value in {**points, **_measured(log.measurements)}.items():
-                if not math.isnan(value):
-                    self._writer.add_scalar(tag, value, log.epoch)
+            for tag, value in _epoch(vars(log)):
+                self._writer.add_scalar(tag, value, log.epoch)
             self._writer.flush()
 
     def close(self) -> None:
@@ -108,12 +93,7 @@ class TensorBoard:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -127,17 +107,10 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
     summary_writer = _writer_class()
     from torch.utils.tensorboard.summary import hparams
 
-    described: Any = hparams  # torch gives it no types
-    missing = [name for name in _NEEDED if name not in record]
-    if missing:
-        raise GraphTransplantError(
-            f"`record` must be that of a trial; it lacks {', '.join(missing)}"
-        )
-    unusual = {name: record[name] for name, usual in _WHERE_GIVEN.items()
+    unusual = {name: record[name] for name, usual in _UNUSUAL.items()
                if record.get(name, usual) != usual}  # fmt: skip
     # A trial without a network has neither model nor layers.
-    known = {name: record[name] for name in _NEEDED if record[name] is not None}
-    identity = {**known, **unusual}
+    identity = {name: record[name] for name in _NEEDED if record[name] is not None} | unusual
     number = {"repeat": record["repeat"], "fold": record["fold"], **unusual}
     parts = (
         str(record["data"]),
@@ -146,20 +119,22 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
         "-".join(f"{name}{value}" for name, value in number.items()),
     )
     folder = Path(directory).joinpath(*map(_safe, parts))
-    points, final = list(_points(record)), dict(_final(record))
     step = int(record.get("best_epoch") or 0)
+    final = dict(_final(record))
+    points = [(*point, row["epoch"]) for row in record.get("curve", ()) for point in _epoch(row)]
+    points += [(tag, value, step) for tag, value in final.items()]
     # The name of the file says what is in it: a record that was written before is known by it.
-    content = json.dumps([identity, points, final, step]).encode()
+    content = json.dumps([identity, points]).encode()
     ending = f".{hashlib.sha256(content).hexdigest()[:16]}.trial"
     with _writing(folder):
         before = [*folder.glob("*.trial"), *folder.glob("*.partial")]
         if [path.name.endswith(ending) for path in before] == [True]:
             return folder
         writer: Any = summary_writer(str(folder), filename_suffix=f"{ending}.partial")
-        for tag, epoch, value in [*points, *((tag, step, value) for tag, value in final.items())]:
-            writer.add_scalar(tag, value, epoch)
+        for point in points:
+            writer.add_scalar(*point)
         # Not `add_hparams`, which would write a file of its own.
-        for summary in described(identity, final):
+        for summary in hparams(identity, final):  # type: ignore[no-untyped-call]
             writer.file_writer.add_summary(summary)
         writer.close()
         for path in before:
@@ -169,36 +144,37 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
     return folder
 
 
-def _points(record: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
-    """Name, epoch and value of every point of the curve."""
-    for point in record.get("curve", ()):
-        values = {tag: point.get(name) for name, tag in _LOGGED.items()}
-        for tag, value in _numbers(values | _measured(point.get("measurements", {}))).items():
-            yield tag, int(point["epoch"]), value
+def check_directory(directory: Path) -> None:
+    """Raise where nothing can be written for TensorBoard, before hours of training."""
+    _writer_class()
+    with _writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError("permission denied")
+
+
+def _epoch(log: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Name and value of every point of an epoch."""
+    yield from _numbers({tag: log.get(name) for name, tag in _LOGGED.items()})
+    measured = log.get("measurements", {})
+    yield from _numbers({f"measurements/{name}": value for name, value in measured.items()})
 
 
 def _final(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Numbers of the finished model by name."""
     for field, group in _FINAL.items():
-        for name, value in _numbers(record.get(field, {})).items():
-            yield f"{group}/{name}", value
+        measured = record.get(field, {})
+        yield from _numbers({f"{group}/{name}": value for name, value in measured.items()})
     for row in record.get("attacked", ()):
         named = {f"{name}/{row['budget']:g}": row.get(field) for field, name in _ATTACKED.items()}
-        yield from _numbers(named).items()
+        yield from _numbers(named)
 
 
-def _measured(measurements: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what augmentations measured under the names that TensorBoard shows."""
-    return {f"measurements/{name}": value for name, value in measurements.items()}
-
-
-def _numbers(figures: Mapping[str, Any]) -> dict[str, float]:
+def _numbers(figures: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Keep what is a finite number; records have null for others."""
-    return {
-        name: float(value)
-        for name, value in figures.items()
-        if isinstance(value, int | float) and math.isfinite(value)
-    }
+    for name, value in figures.items():
+        if isinstance(value, int | float) and math.isfinite(value):
+            yield name, float(value)
 
 
 def _safe(name: str) -> str:
@@ -207,11 +183,6 @@ def _safe(name: str) -> str:
     if kept and kept == name:
         return kept
     return f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-
-
-def check_installed() -> None:
-    """Raise where the package ``tensorboard`` is missing, before hours of training."""
-    _writer_class()
 
 
 def _writer_class() -> type[SummaryWriter]:

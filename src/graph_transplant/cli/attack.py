@@ -10,13 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from rich.table import Table
 from rich.text import Text
 
-from graph_transplant.cli.common import cell, output, print_files, split_list, split_numbers
-from graph_transplant.cli.data import NO_INPUT_OPTIONS, SHOWN_REASONS, InputOptions
-from graph_transplant.cli.models import note
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.cli.common import (
+    cell,
+    note,
+    output,
+    plain_table,
+    print_files,
+    split_list,
+    split_numbers,
+)
+from graph_transplant.cli.data import NO_INPUT_OPTIONS, InputOptions, tell_rows
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,9 +30,6 @@ if TYPE_CHECKING:
     from graph_transplant.analysis.attack import Attacked
     from graph_transplant.graphs import GraphStore, Skipped
     from graph_transplant.models import TrainedModel
-
-SHOWN_CLASSES = 10
-"""So many names of classes are given in a message."""
 
 
 def attack(
@@ -66,13 +69,6 @@ def attack(
         device: cpu, cuda, cuda:1, mps ...
         columns: How the data are read.
     """
-    budgets = list(dict.fromkeys(split_numbers("budget", budget, float)))
-    for share in budgets:
-        if not 0 < share <= 1:
-            raise GraphTransplantError(f"`budget` must be shares in (0, 1], got {share:g}")
-    if hops < 1:
-        raise GraphTransplantError(f"`hops` must be at least 1, got {hops}")
-
     from graph_transplant.analysis.attack import (
         attack_edges,
         mean_edges,
@@ -87,11 +83,16 @@ def attack(
         raise GraphTransplantError(
             f"`model` must predict one class per graph, but the task of {model} is {loaded.task}"
         )
-    store, skipped = labelled(loaded, data, target, columns)
-    tell_left_out(skipped, len(store))
+    try:
+        store, skipped = labelled(loaded, data, target, columns)
+    except DataError as problem:
+        hint = " (an attack needs the true classes)" if "`target`" in str(problem) else ""
+        raise DataError(f"{problem}{hint}") from problem
+    tell_rows(skipped, len(store))
     seen = store.fingerprint() == loaded.description["data"]["fingerprint"]
     if seen:
         note("the model was trained on most of these graphs: others may tell more")
+    budgets = list(dict.fromkeys(split_numbers("budget", budget, float)))
     edges = [attack_edges(store, share) for share in budgets]
     note(f"attacking {len(store)} graphs, at most {max(edges)} changes in each")
     only_removed = removals_only(loaded.network, store)
@@ -101,55 +102,47 @@ def attack(
     clean = evaluate(loaded.network, store)
     if len(set(clean.logits.argmax(1).tolist())) == 1:
         note("the model says the same of every graph: there is little that an attack could show")
-    kinds = ("strong", "random", "as-stated") if as_stated else ("strong", "random")
-    found: dict[str, list[Attacked]] = {}
+    found: dict[str, Sequence[Attacked]] = {}
     seconds: dict[str, float] = {}
-    for kind in kinds:
+    for kind in ("strong", "random", *(["as-stated"] if as_stated else [])):
         begin = time.perf_counter()
         found[kind] = nested_attacks(loaded.network, store, edges, kind=kind, hops=hops, seed=seed)
-        seconds[kind] = time.perf_counter() - begin
-    rows = [row_of(share, place, found) for place, share in enumerate(budgets)]
-
-    def write_table() -> None:
-        if out is not None:
-            write_graphs(out, loaded.label_names, store, clean.logits, found["strong"], budgets)
-
-    if as_json:
-        document = {
-            "model": str(model),
-            "trained_on": loaded.name,
-            "data": store.name,
-            "graphs": len(store),
-            "skipped": len(skipped),
-            "seen": seen,
-            "mean_edges": mean_edges(store),
-            "hops": hops,
-            "removals_only": only_removed,
-            "seed": seed,
-            "clean": clean.accuracy,
-            "budgets": rows,
-            "seconds": {kind.replace("-", "_"): spent for kind, spent in seconds.items()},
-        }
-        json.dump(document, sys.stdout, indent=1, allow_nan=False)
-        print()
-        write_table()
-        return 0
-    console = output()
-    console.print()
-    console.print(attack_table(rows, clean.accuracy))
-    console.print(
-        Text(
-            f"{len(store)} graphs of {mean_edges(store):.1f} edges on average; "
-            f"{'edges only removed' if only_removed else f'pairs at most {hops} steps apart'}; "
-            f"the attack took {seconds['strong']:.1f} s",
-            style="dim",
-        )
-    )
-    console.print()
+        seconds[kind.replace("-", "_")] = time.perf_counter() - begin
+    document = {
+        "model": str(model),
+        "trained_on": loaded.name,
+        "data": store.name,
+        "graphs": len(store),
+        "skipped": len(skipped),
+        "seen": seen,
+        "mean_edges": mean_edges(store),
+        "hops": hops,
+        "removals_only": only_removed,
+        "seed": seed,
+        "clean": clean.accuracy,
+        "budgets": [
+            {
+                "budget": share,
+                "edges": strong.edges,
+                "accuracy": strong.accuracy,
+                "as_stated": found["as-stated"][place].accuracy if as_stated else None,
+                "random": found["random"][place].accuracy,
+                "added": int(strong.added.sum()),
+                "removed": int(strong.removed.sum()),
+            }
+            for place, (share, strong) in enumerate(zip(budgets, found["strong"], strict=True))
+        ],
+        "seconds": seconds,
+    }
     # What was found is told first: a table that cannot be written does not take it away.
-    write_table()
+    if as_json:
+        print(json.dumps(document, indent=1, allow_nan=False))
+    else:
+        print_attack(document)
     if out is not None:
-        print_files(console, {out: "what became of every graph"})
+        write_graphs(out, loaded.label_names, store, clean.logits, found["strong"], budgets)
+        if not as_json:
+            print_files(output(), {out: "what became of every graph"})
     return 0
 
 
@@ -169,92 +162,65 @@ def labelled(
         raise GraphTransplantError(
             f"`target` must be one column, that of the classes; got {', '.join(named)}"
         )
-    codec = TargetCodec("multiclass", tuple(named) or ("y",), model.label_names)
     chunks = stream(
         data,
         featurizer=model.featurizer,
         widths=model.widths,
+        # One chunk, or none of an empty file: the mean number of edges is that of all graphs.
         rows_per_chunk=sys.maxsize,
         targets=True,
-        codec=codec,
+        codec=TargetCodec("multiclass", tuple(named) or ("y",), model.label_names),
         **options,
     )
-    # One chunk, or none of an empty file: the mean number of edges is that of all graphs.
-    for chunk in chunks:
-        skipped = [
-            Skipped(row, chunk.ids[row - chunk.first], reason)
-            for row, reason in sorted(chunk.problems.items())
-        ]
-        check_readable(data, len(chunk), skipped)
-        if chunk.store is not None:
-            model.check(chunk.store)
-            return as_model_names(model, chunk.store), skipped
-    raise DataError(f"{data}: there are no graphs")
+    chunk = next(chunks, None)
+    if chunk is None:
+        raise DataError(f"{data}: there are no graphs")
+    skipped = [
+        Skipped(row, chunk.ids[row - chunk.first], reason)
+        for row, reason in sorted(chunk.problems.items())
+    ]
+    check_readable(data, len(chunk), skipped)
+    assert chunk.store is not None
+    model.check(chunk.store)
+    return as_model_names(model, chunk.store), skipped
 
 
 def as_model_names(model: TrainedModel, store: GraphStore) -> GraphStore:
     """Number the classes of a store as the model does, by their names."""
     import torch
 
-    classes = store.labels
+    classes, names = store.labels, store.output_names
     if store.num_outputs < 2 and store.label_names is None:
         raise DataError(f"{store.name} has no classes: an attack needs the true ones")
-    names = store.output_names
+    for number in torch.unique(classes).tolist():
+        check_choice(f"class of {store.name}", names[number], model.label_names)
     places = {name: place for place, name in enumerate(model.label_names)}
-    unknown = [names[k] for k in torch.unique(classes).tolist() if names[k] not in places]
-    if unknown:
-        known = ", ".join(model.label_names[:SHOWN_CLASSES])
-        more = ", …" if len(model.label_names) > SHOWN_CLASSES else ""
-        raise DataError(
-            f"{store.name} has the class {unknown[0]!r}; the model, trained on {model.name}, knows "
-            f"{known}{more}"
-        )
     numbers = torch.tensor([places.get(name, 0) for name in names])
     return store.with_targets(
         numbers[classes], num_outputs=len(model.label_names), label_names=model.label_names
     )
 
 
-def tell_left_out(skipped: Sequence[Skipped], graphs: int) -> None:
-    """Say which rows are not attacked."""
-    if not skipped:
-        return
-    note(f"{len(skipped)} of {len(skipped) + graphs} rows are left out")
-    for row in skipped[:SHOWN_REASONS]:
-        note(f"  row {row.row}: {row.reason}")
-    if len(skipped) > SHOWN_REASONS:
-        note(f"  and {len(skipped) - SHOWN_REASONS} more")
-
-
-def row_of(
-    budget: float, place: int, found: Mapping[str, Sequence[Attacked]]
-) -> dict[str, float | None]:
-    """Say what the attacks of one budget did."""
-    strong = found["strong"][place]
-    return {
-        "budget": budget,
-        "edges": strong.edges,
-        "accuracy": strong.accuracy,
-        "as_stated": found["as-stated"][place].accuracy if "as-stated" in found else None,
-        "random": found["random"][place].accuracy,
-        "added": int(strong.added.sum()),
-        "removed": int(strong.removed.sum()),
-    }
-
-
-def attack_table(rows: Sequence[Mapping[str, Any]], clean: float) -> Table:
-    """Lay out the accuracies by budget."""
-    stated = any(row["as_stated"] is not None for row in rows)
-    headings = ["budget", "changes", "added", "removed", "clean", "random", "attacked"]
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in (*headings, *(["as stated"] if stated else [])):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        cells = [f"{row['budget']:g}", f"{row['edges']}", f"{row['added']}", f"{row['removed']}"]
-        accuracies = [clean, row["random"], row["accuracy"]]
-        accuracies += [row["as_stated"]] if stated else []
-        table.add_row(*cells, *(cell(value, ".3f") for value in accuracies))
-    return table
+def print_attack(found: Mapping[str, Any]) -> None:
+    """Print the accuracies by budget."""
+    columns = {"budget": "g", "edges": "d", "added": "d", "removed": "d", "clean": ".3f"}
+    columns |= {"random": ".3f", "accuracy": ".3f", "as_stated": ".3f"}
+    if found["budgets"][0]["as_stated"] is None:
+        del columns["as_stated"]
+    heads = {"edges": "changes", "accuracy": "attacked", "as_stated": "as stated"}
+    table = plain_table(numbers=[heads.get(name, name) for name in columns])
+    for row in found["budgets"]:
+        row = {**row, "clean": found["clean"]}
+        table.add_row(*(cell(row[name], form) for name, form in columns.items()))
+    how = f"pairs at most {found['hops']} steps apart"
+    text = (
+        f"{found['graphs']} graphs of {found['mean_edges']:.1f} edges on average; "
+        f"{'edges only removed' if found['removals_only'] else how}; "
+        f"the attack took {found['seconds']['strong']:.1f} s"
+    )
+    console = output()
+    console.print()
+    console.print(table, Text(text, style="dim"), "", sep="\n")
 
 
 def write_graphs(
@@ -266,21 +232,20 @@ def write_graphs(
     budgets: Sequence[float],
 ) -> None:
     """Write what became of every graph at every budget; ``names`` are those of the classes."""
+    import numpy as np
     import pandas as pd
 
     from graph_transplant.files import write_atomically
     from graph_transplant.structures import graph_id
 
-    def named(classes: Tensor) -> list[str]:
-        return [names[number] for number in classes.tolist()]
-
+    named = np.asarray(names, dtype=object)
     parts = [
         pd.DataFrame({
             "budget": f"{share:g}",
             "id": [graph_id(store, number) for number in range(len(store))],
-            "class": named(store.labels),
-            "clean": named(clean.argmax(1)),
-            "attacked": named(one.logits.argmax(1)),
+            "class": named[store.labels],
+            "clean": named[clean.argmax(1)],
+            "attacked": named[one.logits.argmax(1)],
             "added": one.added.tolist(),
             "removed": one.removed.tolist(),
         })

@@ -1,15 +1,16 @@
-"""Checks of names and paths that need no torch: a misspelt one is answered at once."""
+"""Checks of names, numbers and paths that need no torch: a mistyped one is answered at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from inspect import BoundArguments
 from pathlib import Path
 from typing import Any
 
 from graph_transplant.classical import CLASSICAL
-from graph_transplant.cli.common import split_list
+from graph_transplant.cli.common import split_list, split_numbers
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.known import SUFFIXES, check_data
 from graph_transplant.methods import GROUPS, METHODS
@@ -17,38 +18,98 @@ from graph_transplant.metrics import TASKS, deciding
 from graph_transplant.recipes import MODELS, READOUTS, RECIPES, TIES, TRAINING_SPLITS
 from graph_transplant.settings import SCALES, SPLITS
 
+# Of modules that import torch; a test holds that these are all.
+ENGINES = ("local", "ray", "torchrun")
+EXPERIMENTS = (
+    *("table1", "table2", "table3-robustness", "table4-calibration"),
+    *("gcn", "ablation", "readout", "edge-predictor"),
+)
+
+LISTS = {
+    "layers": int,
+    "rows": int,
+    "attack": float,
+    "budget": float,
+    "label_noise": float,
+    "train_fraction": float,
+}
+"""Options that take several numbers, separated by commas."""
+
+LIMITS: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "folds": (lambda value: value >= 3, "at least 3"),
+    "seed": (lambda value: value >= 0, "at least 0"),
+    **dict.fromkeys(
+        ("batch_size", "count", "ensemble", "epochs", "hidden", "hops", "layers", "repeats",
+         "rows", "workers"),
+        (lambda value: value >= 1, "at least 1"),
+    ),
+    "learning_rate": (lambda value: value > 0, "above 0"),
+    **dict.fromkeys(
+        ("attack", "budget", "train_fraction"), (lambda value: 0 < value <= 1, "shares in (0, 1]")
+    ),
+    **dict.fromkeys(
+        ("label_noise", "equal_within", "dropout", "test"),
+        (lambda value: 0 <= value < 1, "in [0, 1)"),
+    ),
+    "validation": (lambda value: 0 < value < 1, "in (0, 1)"),
+}  # fmt: skip
+"""Which numbers an option takes, and the words for it."""
+
 
 def check_arguments(command: str, bound: BoundArguments) -> None:
-    """Raise for a name or path among the arguments of a command that cannot be right."""
+    """Raise for an argument of a command that cannot be right, whatever the data are."""
     given: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         given |= vars(value) if is_dataclass(value) else {name: value}
     choices = choices_of(command)
     for name, value in given.items():
-        if name == "data":
+        if name == "data" and value is not None:
             for data in split_list(name, value) if command == "paper" else [value]:
                 # What these are given may also be a SMILES.
                 if command not in ("predict", "explain") or data.lower().endswith(SUFFIXES):
                     check_data(data, given.get("root"))
         elif name in ("model", "against", "trained") and isinstance(value, Path):
             check_model(value)
-        elif name == "directory":
-            check_records(value)
-        elif name == "directories":
-            for directory in value:
+        elif name in ("directory", "directories"):
+            for directory in [value] if name == "directory" else value:
                 check_records(directory)
         elif name in choices and isinstance(value, str):
             # A method may be followed by its parameters, of which others know.
             for item in split_list(name, value) if name in ("methods", "models") else [value]:
                 key = item.partition(":")[0] if name in ("method", "methods") else item
                 check_choice(name, key, choices[name])
+        elif name in LIMITS and value is not None:
+            fits, words = LIMITS[name]
+            several = isinstance(value, str)
+            for number in split_numbers(name, value, LISTS[name]) if several else [value]:
+                if not fits(number):
+                    raise GraphTransplantError(f"`{name}` must be {words}, got {number:g}")
+    engine = given.get("engine", ENGINES[0])
+    if given.get("address") and engine != "ray":
+        raise GraphTransplantError(
+            f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
+        )
+    if engine == "torchrun" and not os.environ.get("RANK"):
+        raise GraphTransplantError(
+            "the engine torchrun needs the processes that torchrun starts: run "
+            "`torchrun --nproc-per-node 2 -m graph_transplant ...`"
+        )
+    if not given.get("validation", 0) + given.get("test", 0) < 1:
+        raise GraphTransplantError(
+            "`validation` and `test` must leave graphs to train on: together they must be below 1"
+        )
+    if command == "across" and not given.get("directories"):
+        raise GraphTransplantError(
+            "name the directories of comparisons on at least two data sets; got none"
+        )
 
 
 def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
     """The names that options of a command take."""
-    return {
+    transplants = tuple(name for name in METHODS if name.startswith("transplant-"))
+    found: dict[str, tuple[str, ...]] = {
         "methods": (*GROUPS, "classical", *METHODS, *CLASSICAL),
-        "method": tuple(METHODS),
+        "method": transplants if command == "show" else tuple(METHODS),
         "models": MODELS if command == "paper" else ("auto", *MODELS),
         "model": ("auto", *MODELS),
         "metric": tuple(deciding()),
@@ -58,7 +119,14 @@ def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
         "readout": READOUTS,
         "ties": TIES,
         "task": TASKS,
+        "features": ("ogb", "elements"),
+        "class_weight": ("balanced",),
+        "saliency": ("gradient-x-activation", "gradient"),
+        "format": ("html", "markdown", "latex", "csv"),
+        "experiment": EXPERIMENTS,
+        "engine": ENGINES[:2] if command == "paper" else ENGINES,
     }
+    return found | ({"budget": ("quick", "full")} if command == "paper" else {})
 
 
 def check_model(folder: Path) -> None:

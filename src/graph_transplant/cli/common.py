@@ -19,17 +19,11 @@ from graph_transplant.experiments.progress import Display, Plain, Reporter
 
 Number = TypeVar("Number", bound=float)
 
-BAD_INPUT = 2
-"""Exit status when the user can mend it."""
-
-FAILED = 1
-"""Exit status when a trial or the machine failed."""
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+# Exit status: of what the user can mend, when a trial or the machine failed, after Ctrl-C.
+BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
 PIPE_WIDTH = 120
-"""Columns to print when the output is not a terminal, which would tell its own."""
+"""Columns to print where the output is not a terminal."""
 
 
 # ------------------------------------------------------------------ the command that runs
@@ -57,34 +51,20 @@ def repeated_command() -> str:
     if "torchrun" not in words or not processes:
         return shlex.join(["graph-transplant", *words])
     count = os.environ.get("LOCAL_WORLD_SIZE", processes)
-    start = ["torchrun", "--nproc-per-node", count]
-    if count != processes:
-        start += ["--nnodes", str(int(processes) // int(count))]
-    return shlex.join([*start, "-m", "graph_transplant", *words])
+    nodes = ["--nnodes", str(int(processes) // int(count))] if count != processes else []
+    return shlex.join(
+        ["torchrun", "--nproc-per-node", count, *nodes, "-m", "graph_transplant", *words]
+    )
 
 
-def in_options(message: str, options: Mapping[str, str] | None = None) -> str:
-    """Call parameters of Python as the command line does, and leave other quoted words alone.
-
-    By default those of the command that runs.
-
-    Example:
-        >>> in_options("`model` and `x` differ by `train_fraction`",
-        ...            {"models": "--models", "train_fraction": "--train-fraction"})
-        '--models and `x` differ by --train-fraction'
-    """
-    known = _options if options is None else options
+def in_options(message: str) -> str:
+    """Call parameters of Python as the command that runs does; leave other quoted words alone."""
 
     def called(match: re.Match[str]) -> str:
         # What takes one name in Python may take several here.
-        return known.get(match[1]) or known.get(f"{match[1]}s") or match[0]
+        return _options.get(match[1]) or _options.get(f"{match[1]}s") or match[0]
 
     return re.sub("`([a-z_]+)`", called, message)
-
-
-def print_error(message: str) -> None:
-    """Print an error as one line, in the words of the command line."""
-    print("error: " + " ".join(in_options(message).split()), file=sys.stderr)
 
 
 def resumable(
@@ -92,10 +72,7 @@ def resumable(
 ) -> int:
     """Run trials; when they fail or are stopped, say what is kept and how to go on.
 
-    Args:
-        work: What runs them and gives the exit status.
-        directories: Finds where their records lie.
-        quiet: Say nothing of it, because another process does.
+    ``directories`` finds where their records are. ``quiet`` leaves the talking to another process.
     """
     from graph_transplant.experiments.engines import TrialError
     from graph_transplant.experiments.records import RecordStore
@@ -157,6 +134,16 @@ def selection(select: bool, nested: bool) -> str:
 # ------------------------------------------------------------------ printing
 
 
+def print_error(message: str) -> None:
+    """Print an error as one line, in the words of the command line."""
+    print("error: " + " ".join(in_options(message).split()), file=sys.stderr)
+
+
+def note(text: str, style: str = "yellow") -> None:
+    """Say something besides the results."""
+    Console(stderr=True, highlight=False).print(Text(in_options(text), style), soft_wrap=True)
+
+
 def progress_display() -> Reporter:
     """Make what shows a running comparison: live on a terminal, line by line elsewhere."""
     errors = Console(stderr=True, highlight=False)
@@ -169,9 +156,14 @@ def output() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
 
 
-def plain_table() -> Table:
-    """Make a table without lines."""
-    return Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+def plain_table(words: Sequence[str] = (), numbers: Sequence[str] = ()) -> Table:
+    """Make a table without lines: columns of words, then columns of numbers."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in words:
+        table.add_column(name, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
 
 
 def print_files(console: Console, files: Mapping[Path, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,6 @@ from graph_transplant.cli.data import (
     tell_skipped,
     write_skipped,
 )
-from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.progress import Reporter, Reporters
 from graph_transplant.files import write_atomically
 from graph_transplant.format import capital, listed, p_value
@@ -40,6 +39,7 @@ from graph_transplant.metrics import deciding
 if TYPE_CHECKING:
     from graph_transplant.experiments.protocol import Record, Trial
     from graph_transplant.experiments.results import Results
+    from graph_transplant.graphs import GraphStore
 
 
 def compare(
@@ -134,71 +134,42 @@ def compare(
         out: Directory for records, tables and report. [default: comparisons/DATA]
         columns: How the data are read.
     """
-    # Checked before the slow imports: a mistyped number should not cost seconds.
-    names = None if methods is None else split_list("methods", methods)
-    convolutions = split_list("models", models)
-    depths = split_numbers("layers", layers, int)
-    budgets = split_numbers("attack", attack, float) if attack else []
-    noises = split_numbers("label_noise", label_noise, float)
-    fractions = split_numbers("train_fraction", train_fraction, float)
+    asked = dict(locals())
+    for name in ("data", "models", "nested", "tensorboard", "columns"):
+        del asked[name]
+    asked |= {
+        "methods": None if methods is None else split_list("methods", methods),
+        "model": split_list("models", models),
+        "layers": split_numbers("layers", layers, int),
+        "select": selection(select, nested),
+        "attack": split_numbers("attack", attack, float) if attack else [],
+        "label_noise": split_numbers("label_noise", label_noise, float),
+        "train_fraction": split_numbers("train_fraction", train_fraction, float),
+        "source": data,
+    }
 
     from graph_transplant.experiments.compare import compare as run
     from graph_transplant.experiments.engines import TrialError, join_group, lead_or_serve
     from graph_transplant.files import folder_name
-    from graph_transplant.tensorboard import write_record
+    from graph_transplant.tensorboard import check_directory
 
     directories: list[Path] = []
 
     def work() -> int:
-        logged = [] if tensorboard is None else [Logged(tensorboard)]
+        if tensorboard is not None:
+            check_directory(tensorboard)
         store = load_data(data, columns)
         directory = out or Path("comparisons") / folder_name(store.name)
         directories.append(directory)
-        skipped = directory / "skipped.csv"
-        tell_skipped(store, skipped)
-
-        def begin() -> None:
-            write_skipped(store, skipped)
-            note_command(directory)
-
-        # Not before it is clear that this is the comparison that the directory holds.
-        reporter = Reporters(Beginning(begin), progress_display(), *logged)
+        tell_skipped(store, directory / SKIPPED)
+        files = Files(store, directory, tensorboard)
         results = run(
-            store,
-            out=directory,
-            methods=names,
-            model=convolutions,
-            layers=depths,
-            folds=folds,
-            repeats=repeats,
-            recipe=recipe,
-            epochs=epochs,
-            batch_size=batch_size,
-            seed=seed,
-            select=selection(select, nested),
-            metric=metric,
-            scale=scale,
-            split=split,
-            readout=readout,
-            balance=balance,
-            attack=budgets,
-            label_noise=noises,
-            train_fraction=fractions,
-            group_duplicates=group_duplicates,
-            ties=ties,
-            equal_within=equal_within,
-            workers=workers,
-            engine=engine,
-            address=address,
-            fresh=fresh,
-            source=data,
-            reporter=reporter,
+            store, **asked | {"out": directory, "reporter": Reporters(files, progress_display())}
         )
-        if tensorboard is not None:
-            # Those too that were there before; what is logged already is not logged again.
-            for record in results.records:
-                write_record(record, tensorboard)
-        begin()
+        files.begin()
+        # Those too that were there before; what is logged already is not logged again.
+        for record in results.records:
+            files.trial_finished(record)
         results.report()
         print_results(results)
         return 0
@@ -222,6 +193,36 @@ def compare(
 # The registry knows which metrics methods can be judged by.
 compare.__doc__ = (compare.__doc__ or "").replace("METRIC_NAMES", listed(deciding(), "or"))
 
+SKIPPED = "skipped.csv"
+
+
+class Files(Reporter):
+    """Writes what a comparison leaves beside its records: skipped rows, commands, event files."""
+
+    def __init__(self, store: GraphStore, directory: Path, tensorboard: Path | None) -> None:
+        self._store, self._directory, self._tensorboard = store, directory, tensorboard
+
+    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
+        """Write nothing before it is clear that this is the comparison that the directory holds."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Write the skipped rows, and the command for the page."""
+        from graph_transplant.report.comparison import COMMANDS
+
+        write_skipped(self._store, self._directory / SKIPPED)
+        path, command = self._directory / COMMANDS, repeated_command()
+        known = path.read_text("utf-8").splitlines() if path.is_file() else []
+        if command not in known:
+            write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
+
+    def trial_finished(self, record: Record) -> None:
+        """Log a finished trial to TensorBoard."""
+        if self._tensorboard is not None:
+            from graph_transplant.tensorboard import write_record
+
+            write_record(record, self._tensorboard)
+
 
 def across(
     *directories: Path, select: bool = False, nested: bool = False, out: Path = Path("across.html")
@@ -241,19 +242,13 @@ def across(
     from graph_transplant.experiments.verdict import join_verdicts
     from graph_transplant.report import write_across
 
-    if not directories:
-        raise GraphTransplantError(
-            "name the directories of comparisons on at least two data sets; got none"
-        )
     every = [read_results(one, selection=selection(select, nested)) for one in directories]
     ranked = rank(every)
     write_across(ranked, every, out)
     console = output()
+    figures = ("mean rank", "wins", "ties", "losses", "p (Wilcoxon)", "p (Holm)")
     for result in ranked:
-        table = plain_table()
-        table.add_column(f"method ({result.model})", overflow="fold")
-        for name in ("mean rank", "wins", "ties", "losses", "p (Wilcoxon)", "p (Holm)"):
-            table.add_column(name, justify="right", no_wrap=True)
+        table = plain_table([f"method ({result.model})"], figures)
         against = {row.method: row for row in result.wilcoxon}
         for name, place in zip(result.methods, result.ranks, strict=True):
             row = against.get(name)
@@ -272,57 +267,11 @@ def across(
     verdicts = {group: one for results in every for group, one in results.verdicts.items()}
     console.print(Text(f"{capital(join_verdicts(verdicts))}.", style="bold"))
     for results in every:
-        for note in results.notes:
-            console.print(Text(f"{results.directory}: {note}", style="yellow"))
+        for text in results.notes:
+            console.print(Text(f"{results.directory}: {text}", style="yellow"))
     console.print()
     print_files(console, {out: "the page"})
     return 0
-
-
-class Beginning(Reporter):
-    """Calls a function when a comparison has been accepted and begins."""
-
-    def __init__(self, begin: Callable[[], None]) -> None:
-        self._begin = begin
-
-    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
-        """The trials that will run, the records there are already, and how many run at once."""
-        self._begin()
-
-
-class Logged(Reporter):
-    """Logs finished trials to TensorBoard; raises if the directory cannot be written to."""
-
-    def __init__(self, directory: Path) -> None:
-        from graph_transplant.tensorboard import check_installed
-
-        check_installed()
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise GraphTransplantError(
-                f"cannot log to {directory}: {problem.strerror or problem}"
-            ) from problem
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise GraphTransplantError(f"cannot log to {directory}: Permission denied")
-        self._directory = directory
-
-    def trial_finished(self, record: Record) -> None:
-        """A trial is finished and its record is on disk."""
-        from graph_transplant.tensorboard import write_record
-
-        write_record(record, self._directory)
-
-
-def note_command(directory: Path) -> None:
-    """Keep the command that makes records beside them, for the page."""
-    from graph_transplant.report.comparison import COMMANDS
-
-    path = directory / COMMANDS
-    known = path.read_text("utf-8").splitlines() if path.is_file() else []
-    command = repeated_command()
-    if command not in known:
-        write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
 
 
 def print_results(results: Results) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
-from rich.console import Console
-from rich.text import Text
 
-from graph_transplant.cli.common import in_options, split_list
+from graph_transplant.cli.common import note, split_list
 
 if TYPE_CHECKING:
-    from graph_transplant.graphs import GraphStore
+    from graph_transplant.graphs import GraphStore, Skipped
 
 SHOWN_REASONS = 3
 """So many reasons for skipped rows are printed; the rest stand in the file."""
@@ -38,8 +35,7 @@ class InputOptions:
 
     def given(self) -> dict[str, Any]:
         """Give what was set, as ``stream`` takes it."""
-        named = {"smiles": self.smiles, "id": self.id, "root": self.root}
-        return {name: value for name, value in named.items() if value is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @Parameter(name="*")
@@ -68,61 +64,53 @@ class DataOptions:
     largest_fragment: bool = False
     root: Path | None = None
 
-    def of_table(self) -> dict[str, Any]:
-        """Give what was set of the options of tables, as ``load`` takes them."""
-        given = {
-            "smiles": self.smiles,
-            "target": None if self.target is None else split_list("target", self.target),
-            "id": self.id,
-            "features": self.features,
-            "task": self.task,
-            "largest_fragment": self.largest_fragment or None,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+    def given(self) -> dict[str, Any]:
+        """Give what was set, as ``load`` takes it."""
+        found = {name: value for name, value in vars(self).items() if value}
+        if self.target is not None:
+            found["target"] = split_list("target", self.target)
+        return found
 
 
 NO_OPTIONS = DataOptions()
-"""What commands that train assume when nothing is given."""
-
 NO_INPUT_OPTIONS = InputOptions()
-"""What commands with a trained model assume when nothing is given."""
 
 
 def load_data(data: str, options: DataOptions) -> GraphStore:
     """Load a data set as the options say."""
     from graph_transplant.datasets import load
 
-    return load(data, options.root, **options.of_table())
+    return load(data, **options.given())
 
 
 def write_skipped(store: GraphStore, path: Path) -> None:
     """Write the rows that were left out to a table, or remove the table where there are none."""
+    import pandas as pd
+
     from graph_transplant.files import write_atomically
 
     if not store.skipped:
         # One of an earlier run would tell of other data.
         path.unlink(missing_ok=True)
         return
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "id", "reason"])
-    writer.writerows(store.skipped)
+    table = pd.DataFrame(store.skipped, columns=["row", "id", "reason"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text.getvalue())
+    write_atomically(path, table.to_csv(index=False, lineterminator="\n"))
 
 
 def tell_skipped(store: GraphStore, path: Path) -> None:
     """Print the notes, and how many rows were left out and why; ``path`` lists them."""
-    errors = Console(stderr=True, highlight=False)
-    for note in store.notes:
-        errors.print(Text(in_options(note), style="yellow"), soft_wrap=True)
-    if not store.skipped:
+    for text in store.notes:
+        note(text)
+    tell_rows(store.skipped, len(store), f", see {path}")
+
+
+def tell_rows(skipped: Sequence[Skipped], read: int, where: str = "") -> None:
+    """Say how many rows were left out beside those that were read, and why the first were."""
+    if not skipped:
         return
-    count, rows = len(store.skipped), len(store.skipped) + len(store)
-    errors.print(
-        Text(f"{count} of {rows} rows skipped, see {path}", style="yellow"), soft_wrap=True
-    )
-    for row in store.skipped[:SHOWN_REASONS]:
-        errors.print(Text(f"  row {row.row}: {row.reason}", style="dim"), soft_wrap=True)
-    if count > SHOWN_REASONS:
-        errors.print(Text(f"  and {count - SHOWN_REASONS} more", style="dim"))
+    note(f"{len(skipped)} of {len(skipped) + read} rows skipped{where}")
+    for row in skipped[:SHOWN_REASONS]:
+        note(f"  row {row.row}: {row.reason}", "dim")
+    if len(skipped) > SHOWN_REASONS:
+        note(f"  and {len(skipped) - SHOWN_REASONS} more", "dim")

@@ -1,0 +1,527 @@
+"""What first-time users stumbled over, one test for each: it does what they did."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.utils.data import Subset
+from torch_geometric.data import Batch, HeteroData
+from torch_geometric.nn import GCNConv, global_mean_pool
+
+import graph_transplant as gt
+from graph_transplant.cli import main
+from graph_transplant.report.card import write_card
+from graph_transplant.splits import Split
+from page_samples import Page
+from strategies import generator, random_batch
+
+SLOW = (
+    *("torch", "torch_geometric", "numpy", "numba", "scipy", "sklearn", "matplotlib", "joblib"),
+    *("networkx", "pandas"),
+)
+CHAINS = [(f"{'C' * size}{end}", "ON".index(end)) for size in range(1, 15) for end in "ON"]
+
+
+def run(*words: object) -> SimpleNamespace:
+    """Run a command; return its exit status and what it printed."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main([str(word) for word in words])
+    return SimpleNamespace(status=status, out=out.getvalue(), err=err.getvalue())
+
+
+def text_of(page: Path) -> str:
+    return Page(page.read_text(encoding="utf-8")).text
+
+
+# ------------------------------------------------------------------ a chemist's table and model
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Alcohols and amines; one twice, one salt, one broken, one not measured."""
+    pytest.importorskip("rdkit", reason="molecules need RDKit")
+    path = tmp_path_factory.mktemp("chemist") / "assay.csv"
+    rows = [*CHAINS, ("OCC", 0), ("CC[O-].[Na+]", 0), ("C1CC((", 1), ("CCCl", "")]
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("Canonical_Smiles", "toxic"), *rows])
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(table: Path) -> SimpleNamespace:
+    """What `train` printed, and the folder of the model."""
+    folder = table.parent / "model"
+    words = ("--target", "toxic", "--method", "vanilla", "--hidden", 8, "--epochs", 2)
+    done = run("train", table, *words, "--split", "random", "--out", folder)
+    assert done.status == 0, done.err
+    return SimpleNamespace(folder=folder, out=done.out, err=done.err)
+
+
+@pytest.fixture(scope="module")
+def comparison(table: Path) -> Path:
+    """Folder of a comparison under attack, with the methods and the model of the default."""
+    out = table.parent / "comparison"
+    words = ("--target", "toxic", "--epochs", 1, "--layers", 1, "--folds", 3, "--attack", 0.2)
+    done = run("compare", table, *words, "--out", out)
+    assert done.status == 0, done.err
+    return out
+
+
+# ------------------------------------------------------------------ a PyG user's model
+
+
+class Foreign(nn.Module):
+    """Two message-passing layers of PyG."""
+
+    def __init__(self, outputs: int = 3) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.one, self.two = GCNConv(3, 8), GCNConv(8, 8)
+        self.out = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, batch_size: int) -> Tensor:
+        h = self.two(self.one(x, edge_index).relu(), edge_index).relu()
+        return self.out(global_mean_pool(h, batch, batch_size))
+
+
+def batch_of(graphs: int = 4) -> Batch:
+    batch = random_batch(generator(4), graphs=graphs, edge_attr=True)
+    batch.y = torch.arange(graphs) % 3
+    return batch
+
+
+def loss_of(model: Any, batch: Any, augment: Any = (), **settings: Any) -> Tensor:
+    return gt.augmented_loss(model, batch, augment, generator=generator(1), **settings)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[None]:
+    """A process group of this process alone."""
+    distributed.init_process_group(
+        "gloo", init_method=(tmp_path / "meeting").as_uri(), rank=0, world_size=1
+    )
+    yield
+    distributed.destroy_process_group()
+
+
+# ------------------------------------------------------------------ the sixteen
+
+
+def test_01_float_targets_never_switch_the_loss_between_batches() -> None:
+    batch, model = batch_of(), Foreign(1)
+    # Values that look like labels, like numbers, and like both, from batch to batch.
+    for values in ([0.0, 1.0, 1.0, 0.0], [0.0, 1.0, 2.0, 0.5], [0.0, 0.0, 0.0, 0.0]):
+        batch.y = torch.tensor(values)
+        with pytest.raises(ValueError, match="pass task='multilabel' or task='regression'"):
+            loss_of(model, batch, gt.GraphTransplant())
+        logits = model(batch.x, batch.edge_index, batch.batch, 4)[:, 0]
+        for task, loss in (
+            ("regression", mse_loss),
+            ("multilabel", binary_cross_entropy_with_logits),
+        ):
+            for y in (batch.y, batch.y.long()):  # whole numbers are numbers
+                batch.y = y
+                torch.testing.assert_close(
+                    loss_of(model, batch, task=task), loss(logits, y.float())
+                )
+
+
+def gradients(model: nn.Module) -> Tensor:
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.parametrize("kind", [Foreign, gt.GraphClassifier])
+@pytest.mark.parametrize("wrapper", [DataParallel, DistributedDataParallel])
+def test_02_wrapped_models_give_what_they_give_alone(
+    wrapper: type[nn.Module], kind: type[nn.Module]
+) -> None:
+    found = []
+    for wrap in (lambda model: model, wrapper):
+        own = kind is Foreign
+        model = Foreign() if own else gt.GraphClassifier(3, 3, hidden=8, dropout=0.0, seed=0)
+        loss = loss_of(wrap(model), batch_of(), gt.GraphTransplant())
+        loss.backward()
+        found.append((loss.detach(), gradients(model)))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's own, while it compiles
+def test_02_a_compiled_model_runs_compiled_on_virtual_graphs() -> None:
+    compiled: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    batch, model, plain = batch_of(), Foreign(), Foreign()
+    wrapped = torch.compile(model, backend=backend)
+    loss_of(wrapped, batch).backward()  # its layers are looked at
+    assert not compiled
+    model.zero_grad()
+    for each in (wrapped, plain):
+        loss_of(each, batch, gt.GraphTransplant()).backward()
+    assert compiled
+    torch.testing.assert_close(gradients(model), gradients(plain))
+
+
+def test_03_the_card_says_its_worst_news_in_words(tmp_path: Path, comparison: Path) -> None:
+    # Trained on amines that are toxic; in the test part, of another class mix, alcohols are.
+    known = [(f"{'C' * n}O", 0) for n in range(2, 10)]
+    known += [(f"{head}{'C' * n}N", 1) for head in ("", "F", "Cl") for n in range(2, 10)]
+    new = [(f"CC(C){'C' * n}{end}", "NO".index(end)) for n in range(1, 9) for end in "ON"]
+    frame = pd.DataFrame([*known, *new], columns=["smiles", "toxic"])
+    validation = torch.arange(0, 32, 4)
+    training = torch.tensor([place for place in range(32) if place % 4])
+    model = gt.train(
+        frame, target="toxic", split=Split(training, validation, torch.arange(32, 48)),
+        method="vanilla", hidden=16, layers=1, epochs=20, learning_rate=0.01,
+    )  # fmt: skip
+    write_card(model.description, tmp_path / "card.html")
+    card = text_of(tmp_path / "card.html")
+    for words in (
+        "It does worse on the test molecules than on the validation ones: AUROC 0.",
+        "Calibration made confidence worse on the test molecules: the calibration error rose",
+        "75 % of the training molecules are toxic = 1, 75 % of the validation ones and 50 % of the",
+        "always saying the largest class would be right in 50.0 % of the test molecules",
+    ):
+        assert words in card, words
+    # A comparison has the majority, and the random forest, beside the networks.
+    report = text_of(comparison / "report.html")
+    for method in ("majority", "forest", "vanilla", "transplant-dp"):
+        assert method in report
+
+
+def test_04_explanations_no_better_than_random_are_not_to_be_relied_on(
+    trained: SimpleNamespace, tmp_path: Path
+) -> None:
+    shutil.copytree(trained.folder, tmp_path / "model")
+    path = tmp_path / "model" / "model.json"
+    description = json.loads(path.read_text())
+    areas = {"deletion": 0.548, "deletion_random": 0.516}
+    for insertion, doubtful in ((0.454, True), (0.6, False)):
+        measured = areas | {"insertion": insertion, "insertion_random": 0.512}
+        description["saliency"] |= measured
+        path.write_text(json.dumps(description))
+        assert run("explain", path.parent, "CCO", "--out", tmp_path / "page.html").status == 0
+        assert ("Do not rely on these" in text_of(tmp_path / "page.html")) == doubtful
+        write_card(description, tmp_path / "card.html")
+        assert ("Do not rely on its expl" in text_of(tmp_path / "card.html")) == doubtful
+
+
+def test_05_own_loss_class_weights_and_own_model() -> None:
+    batch, model, weight = batch_of(), Foreign(), torch.tensor([0.5, 1.0, 4.0])
+    logits = model(batch.x, batch.edge_index, batch.batch, 4)
+
+    def focal(logits: Tensor, targets: Tensor) -> Tensor:
+        loss = cross_entropy(logits, targets, reduction="none")
+        return (1 - (-loss).exp()).square() * loss
+
+    one_hot = torch.eye(3)[batch.y]
+    weighted = cross_entropy(logits, one_hot, weight, reduction="none").mean()
+    torch.testing.assert_close(loss_of(model, batch, class_weight=weight), weighted)
+    torch.testing.assert_close(loss_of(model, batch, loss_fn=focal), focal(logits, one_hot).mean())
+    graphs = batch_of(24).to_data_list()
+    results = gt.compare(
+        graphs,
+        methods={"vanilla": [], "mine": gt.GraphTransplant(anchor_ratio=0.3)},
+        model={"foreign": lambda store: Foreign(store.num_outputs)},
+        epochs=1,
+        folds=3,
+    )
+    assert set(results.frame["method"]) == {"vanilla", "mine"}
+    assert set(results.frame["model"]) == {"foreign"}
+
+
+def test_06_the_default_model_of_molecules_can_be_attacked(
+    table: Path, trained: SimpleNamespace, comparison: Path
+) -> None:
+    done = run("attack", trained.folder, table, "--json")
+    assert done.status == 0
+    found = json.loads(done.out)
+    (row,) = found["budgets"]
+    assert found["removals_only"] is True
+    assert row["removed"] > row["added"] == 0
+    assert "edges are only removed: gine reads edge features" in done.err
+    assert "2 of 32 rows skipped" in done.err
+    assert "row 31: the SMILES cannot be parsed" in done.err
+    records = gt.read_results(comparison).records
+    attacked = [record["attacked"] for record in records if record["model"]]
+    assert attacked
+    assert all(row["removals_only"] for (row,) in attacked)
+
+
+def test_07_python_takes_what_the_command_line_takes(table: Path) -> None:
+    frame = pd.read_csv(table)
+    smiles, y = frame["Canonical_Smiles"].tolist(), frame["toxic"].tolist()
+    stores = [gt.load(frame, target="toxic"), gt.load(smiles, y=y), gt.load(table, target="toxic")]
+    assert len({store.fingerprint() for store in stores}) == 1
+    quick = {"epochs": 1, "layers": 1}
+    results = gt.compare(frame, target="toxic", methods=["vanilla", "majority"], folds=3, **quick)
+    assert set(results.frame["method"]) == {"vanilla", "majority"}
+    assert "<table" in results._repr_html_()
+    method = gt.GraphTransplant(anchor_ratio=0.2)
+    model = gt.train(frame, target="toxic", method=method, hidden=8, split="random", **quick)
+    assert model.description["training"]["model"] == "gine"
+    found = model.predict(["CCO", "C1CC(("])
+    assert isinstance(found, pd.DataFrame)
+    assert (found["error"] == "").tolist() == [True, False]
+    batch = batch_of()
+    del batch.y
+    with pytest.raises(gt.DataError, match="the batch has no targets: give every graph a `y`"):
+        loss_of(Foreign(), batch)
+
+
+FRAME = pd.DataFrame(CHAINS, columns=["smiles", "toxic"])
+SIZES = FRAME.assign(size=FRAME["smiles"].str.len() + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "target", "note"),
+    [
+        ("mine.xlsx", partial(FRAME.to_excel, index=False), "toxic", ""),
+        ("mine.parquet", FRAME.to_parquet, "toxic", ""),
+        (
+            "mine.smi",
+            partial(FRAME.iloc[:, [0, 1, 1]].to_csv, sep="\t", header=False, index=False),
+            "column 3",
+            "",
+        ),
+        (
+            "commas.csv",
+            partial(SIZES.to_csv, sep=";", decimal=",", index=False),
+            "size",
+            "have decimal commas: '2,5' was read as 2.5",
+        ),
+        (
+            "latin.csv",
+            partial(
+                FRAME.set_axis(["smiles", "für"], axis=1).to_csv, index=False, encoding="latin-1"
+            ),
+            "für",
+            "Latin-1",
+        ),
+        ("headless.csv", partial(FRAME.to_csv, header=False, index=False), "column 2", "no header"),
+    ],
+)
+def test_08_spreadsheets_are_read_as_people_have_them(
+    name: str, write: Any, target: str, note: str, tmp_path: Path
+) -> None:
+    extras = {"mine.xlsx": "openpyxl", "mine.parquet": "pyarrow"}
+    for module in ("rdkit", extras.get(name, "rdkit")):
+        pytest.importorskip(module)
+    write(tmp_path / name)
+    store = gt.load(tmp_path / name, target=target)
+    assert store.y.flatten().tolist() == SIZES["size" if target == "size" else "toxic"].tolist()
+    assert torch.equal(store.x, gt.load(FRAME, target="toxic").x)
+    assert note in " ".join(store.notes)
+
+
+WRONG = [
+    ("compare nosuch.csv", "DATA: there is no file or folder 'nosuch.csv'"),
+    ("train no/such", "DATA: there is no file or folder 'no/such'"),
+    ("compare ENZIMES", "unknown data set 'ENZIMES' (did you mean 'ENZYMES'?)"),
+    ("paper table1 --data NCI2", "unknown data set 'NCI2' (did you mean 'NCI1'?)"),
+    ("paper table9", "EXPERIMENT must be one of table1, table2"),
+    ("paper table1 --budget huge", "--budget must be one of quick, full; got 'huge'"),
+    ("paper table1 --engine torchrun", "--engine must be one of local, ray; got 'torchrun'"),
+    ("predict nomodel x.csv", "there is no folder nomodel: a model is a folder"),
+    ("predict {folder} CCO", "holds no model: there is no file model.json"),
+    ("predict {model} x.csv", "DATA: there is no file or folder 'x.csv'"),
+    ("explain {model} motifs --against nomodel", "there is no folder nomodel"),
+    ("explain {model} CCO --count 0", "--count must be at least 1, got 0"),
+    ("explain {model} CCO --saliency lime", "--saliency must be one of gradient-x-activation"),
+    ("attack nomodel motifs", "there is no folder nomodel"),
+    ("attack {model} motifs --budget much", "--budget must be numbers separated by commas"),
+    ("attack {model} motifs --budget 0.2,0", "--budget must be shares in (0, 1], got 0"),
+    ("show motifs --trained nomodel", "there is no folder nomodel"),
+    ("show motifs --method drop-nodes", "--method must be one of transplant-dp"),
+    ("report nodir", "there is no directory nodir"),
+    ("report {folder}", "there are no records in"),
+    ("report {folder} --format pdf", "there are no records in"),
+    ("across {folder} nodir", "there are no records in"),
+    ("across", "at least two data sets"),
+    ("compare --methods vanila", "--methods must be one of"),
+    ("compare --methods vanilla,", "--methods must be names separated by single commas"),
+    ("compare --models gcx", "--models must be one of auto, gcn, gcs, gin, gat"),
+    ("compare --split fold", "--split must be one of folds, scaffold-folds, official"),
+    ("compare --metric auc", "got 'auc' (did you mean 'auroc'?)"),
+    ("compare --recipe weak", "--recipe must be one of paper, strong"),
+    ("compare --engine spark", "--engine must be one of local, ray, torchrun; got 'spark'"),
+    ("compare --engine torchrun", "run `torchrun --nproc-per-node 2 -m graph_transplant ...`"),
+    ("compare --address HEAD:6379", "--address names a Ray cluster and needs the engine ray"),
+    ("compare --folds 2", "--folds must be at least 3, got 2"),
+    ("compare --layers 3,x", "--layers must be whole numbers separated by"),
+    ("compare --layers 3,0", "--layers must be at least 1, got 0"),
+    ("compare --train-fraction 1,2", "--train-fraction must be shares in (0, 1], got 2"),
+    ("compare --label-noise 1", "--label-noise must be in [0, 1), got 1"),
+    ("compare --task class", "--task must be one of multiclass"),
+    ("train motifs --method forest", "--method must be one of vanilla"),
+    ("train motifs --model gcx", "--model must be one of auto, gcn"),
+    ("train motifs --readout median", "--readout must be one of mean, sum"),
+    ("train motifs --validation 0.95", "--validation and --test must leave graphs"),
+    ("train motifs --learning-rate -1", "--learning-rate must be above 0, got -1"),
+    ("compare --no-such-option 1", "(see graph-transplant compare --help)"),
+]
+
+
+def test_09_what_is_wrong_is_said_before_torch_is_imported(tmp_path: Path) -> None:
+    folder, model = tmp_path / "folder", tmp_path / "model"
+    folder.mkdir()
+    model.mkdir()
+    (model / "model.json").write_text("{}")
+    commands = [words.format(folder=folder, model=model).split() for words, _ in WRONG]
+    code = (
+        "import sys\n"
+        "from graph_transplant.cli import main\n"
+        f"for words in {commands!r}:\n"
+        f"    print(main(words), [name for name in {SLOW!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["2 []"] * len(WRONG)
+    for line, (words, message) in zip(done.stderr.splitlines(), WRONG, strict=True):
+        assert line.startswith("error: "), words
+        assert message in line, (words, line)
+
+
+def test_10_drawings_show_hydrogens_charges_stereo_and_signs(
+    trained: SimpleNamespace, tmp_path: Path
+) -> None:
+    drawings = {}
+    for smiles in ("CCO", "CC[O-]", "COC", "C[C@H](N)O", "CC(N)O"):
+        assert run("explain", trained.folder, smiles, "--out", tmp_path / "p.html").status == 0
+        page = (tmp_path / "p.html").read_text()
+        drawings[smiles] = re.findall(r'<svg class="graph".*?</svg>', page, re.DOTALL)[0]
+        assert "against" in Page(page).text
+    letters = {smiles: svg.count("fill:var(--atom-o)") for smiles, svg in drawings.items()}
+    # O and H, O and its charge, O alone.
+    assert (letters["CCO"], letters["CC[O-]"], letters["COC"]) == (2, 2, 1)
+    assert drawings["C[C@H](N)O"].count("<path") > drawings["CC(N)O"].count("<path")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("compare m.csv", "name the columns to learn with --target; there are id, y, v"),
+        ("compare m.csv --target z", "--target must be one of the columns smiles, id, y, v"),
+        ("compare m.csv --target y --smiles s", "--smiles must be one of the columns"),
+        ("train m.csv --target y", "m.csv: the target 'y' has one class only, '1'"),
+    ],
+)
+def test_11_messages_of_the_command_line_speak_its_language(
+    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rdkit")
+    (tmp_path / "m.csv").write_text("smiles,id,y,v\nCCO,a,1,low\nCCN,b,1,high\nCCC,c,1,low\n")
+    monkeypatch.chdir(tmp_path)
+    done = run(*words.split())
+    assert (done.status, done.out) == (2, "")
+    assert message in done.err.splitlines()[-1]
+    assert not re.search("`(target|smiles|task|data)`", done.err)
+
+
+def test_12_duplicates_salts_and_giants_are_told(
+    trained: SimpleNamespace, comparison: Path
+) -> None:
+    assert "1 of 30 graphs repeat another (the same canonical SMILES)." in trained.err
+    assert "1 of 30 molecules have several fragments (salts, mixtures)" in trained.err
+    assert "--largest-fragment" in trained.err
+    card = text_of(trained.folder / "card.html")
+    assert "2 molecules occur more than once; all copies of one are in the same part." in card
+    records = gt.read_results(comparison).records
+    assert all(record["settings"]["group_duplicates"] for record in records)
+    done = run("predict", trained.folder, "C" * 321, "CCO")
+    giant, small = done.out.splitlines()[1:]
+    assert "larger than any training graph" in giant
+    assert "larger" not in small
+
+
+def test_13_edge_weights_that_the_data_have_not_are_ones() -> None:
+    class Weighted(Foreign):
+        def forward(  # type: ignore[override]
+            self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor
+        ) -> Tensor:
+            h = self.one(x, edge_index, edge_weight).relu()
+            return self.out(global_mean_pool(self.two(h, edge_index, edge_weight).relu(), batch))
+
+    for augment in ((), gt.GraphTransplant()):
+        losses = [loss_of(model, batch_of(), augment) for model in (Weighted(), Foreign())]
+        torch.testing.assert_close(*losses)
+
+
+def test_14_odd_models_and_data_are_told_why_or_work() -> None:
+    class Probabilities(Foreign):
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, batch_size: int) -> Tensor:
+            return super().forward(x, edge_index, batch, batch_size).softmax(1)
+
+    batch = batch_of(6)
+    with pytest.raises(ValueError, match="one output per graph, but classes need one logit each"):
+        loss_of(Foreign(1), batch)
+    with pytest.raises(ValueError, match=r"returns probabilities, .* leave out the softmax"):
+        loss_of(Probabilities(), batch)
+    with pytest.raises(gt.DataError, match=r"HeteroData.*to_homogeneous"):
+        loss_of(Foreign(), HeteroData(), gt.GraphTransplant())
+    items = batch.to_data_list()
+    assert gt.load(Subset(items, [4, 1, 3]), num_outputs=3).y.tolist() == [1, 1, 0]
+    mixed = gt.GraphTransplant().mix(batch, num_outputs=3)
+    originals = gt.transforms.soft_targets(batch, 3)
+    both = Batch.from_data_list(originals.to_data_list() + mixed.batch.to_pyg().to_data_list())
+    assert torch.equal(both.y, torch.cat((torch.eye(3)[batch.y], mixed.targets)))
+    cross_entropy(Foreign()(both.x, both.edge_index, both.batch, 12), both.y).backward()
+
+
+def test_15_a_smiles_a_guessed_column_and_three_rows(
+    trained: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = run("predict", trained.folder, "CCO")
+    assert done.status == 0
+    assert done.out.splitlines()[1].split()[0] == "CCO"
+    # The table has no column called smiles.
+    assert "Canonical_Smiles" in trained.err
+    (tmp_path / "three.csv").write_text("smiles,y\nCCO,1\nc1ccccc1,0\nC1CC1,1\n")
+    monkeypatch.chdir(tmp_path)
+    for words in ("train three.csv --target y", "train three.csv --target y --split scaffold"):
+        done = run(*words.split())
+        assert done.status == 2
+        assert "at least 4 are needed" in done.err or "random split needs no scaffolds" in done.err
+
+
+def test_16_the_papers_experiments_tell_a_log_file_how_long_they_take(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    words = ["paper", "edge-predictor", "--data", "motifs", "--out", str(tmp_path / "out")]
+    with log.open("w") as file, subprocess.Popen(
+        [sys.executable, "-u", "-m", "graph_transplant", *words], stderr=subprocess.PIPE, text=True
+    ) as child:  # fmt: skip
+        assert child.stderr is not None
+        for line in child.stderr:
+            file.write(line)
+            if "they will take about" in line:
+                child.send_signal(signal.SIGINT)
+    assert child.returncode == 130
+    first, *others = [line for line in log.read_text().splitlines() if "compiling" not in line]
+    assert first == "edge-predictor: reading motifs"
+    assert re.search(r"\d+ of \d+ trials are missing; they will take about \d+", others[0])
+    assert "The same command goes on from there" in log.read_text()
