@@ -6,7 +6,7 @@ import numpy as np
 
 from graph_transplant.kernels.choice import below, share_of
 from graph_transplant.kernels.compiling import Floats, Ints, compiled
-from graph_transplant.kernels.structure import sort_by
+from graph_transplant.kernels.structure import compress, sort_by
 
 RESTART = 0.15  # α of SubMix: how likely a walk stops at each step
 ROUNDS = 16  # steps of a walk; nodes further from the root are never taken
@@ -14,12 +14,6 @@ TIE = 1e-6  # scores this close, relatively, count as a tie
 LEAST = 1e-30  # share of an edge, so that a mean of attributes is defined in any case
 
 # ------------------------------------------------------------------ SubMix
-
-
-@compiled
-def ascending(codes: Ints) -> None:
-    """Sort in place."""
-    codes.sort()
 
 
 @compiled
@@ -62,7 +56,7 @@ def list_by_score(
             level = TIE * rng.random() - np.log2(score[i])
             codes[size] = int(level * 2**30) * score.size + i
             size += 1
-    ascending(codes[:size])
+    codes[:size].sort()
     for i in range(size):
         listed[i] = first + codes[i] % score.size
     return size
@@ -115,44 +109,35 @@ def swap_subgraphs(
     Returns ``row_ptr``, ``column``, the origin of every edge, and the share of the edges of every
     graph that come from its source: of its nodes, where it has no edges.
     """
-    partner, place = np.full(ptr[-1], -1), np.full(ptr[-1], -1)
+    inside, place = np.zeros(ptr[-1], np.bool_), np.full(ptr[-1], -1)
     bound = column.size
     for i in range(replaced.size):
-        partner[replaced[i]] = brought[i]
+        inside[replaced[i]] = True
         bound += row_ptr[brought[i] + 1] - row_ptr[brought[i]]
-    new_row_ptr, share = np.zeros_like(row_ptr), np.empty(ptr.size - 1)
-    new_column, edge = np.empty(bound, np.int64), np.empty(bound, np.int64)
-    codes = np.empty(bound, np.int64)
+    sender, receiver = np.empty(bound, np.int64), np.empty(bound, np.int64)
+    edge, share = np.empty(bound, np.int64), np.empty(ptr.size - 1)
     size = 0
     for g in range(ptr.size - 1):
-        for i in range(chosen_ptr[g], chosen_ptr[g + 1]):
-            place[brought[i]] = replaced[i]
-        start, moved = size, 0
+        start = size
         for v in range(ptr[g], ptr[g + 1]):
-            entries = 0
             for e in range(row_ptr[v], row_ptr[v + 1]):
-                if partner[v] < 0:
-                    new_column[size], edge[size] = column[e], e
+                if not (inside[v] and inside[column[e]]):
+                    sender[size], receiver[size], edge[size] = column[e], v, e
                     size += 1
-                elif partner[column[e]] < 0:
-                    codes[entries] = column[e] * column.size + e
-                    entries += 1
-            if partner[v] >= 0:
-                for e in range(row_ptr[partner[v]], row_ptr[partner[v] + 1]):
-                    if place[column[e]] >= 0:
-                        codes[entries] = place[column[e]] * column.size + e
-                        entries += 1
-                        moved += 1
-                ascending(codes[:entries])
-            for i in range(entries):
-                new_column[size], edge[size] = codes[i] // column.size, codes[i] % column.size
-                size += 1
-            new_row_ptr[v + 1] = size
-        for i in range(chosen_ptr[g], chosen_ptr[g + 1]):
+        mine, kept = range(chosen_ptr[g], chosen_ptr[g + 1]), size - start
+        for i in mine:
+            place[brought[i]] = replaced[i]
+        for i in mine:
+            for e in range(row_ptr[brought[i]], row_ptr[brought[i] + 1]):
+                if place[column[e]] >= 0:
+                    sender[size], receiver[size], edge[size] = place[column[e]], replaced[i], e
+                    size += 1
+        for i in mine:
             place[brought[i]] = -1
-        count, nodes = chosen_ptr[g + 1] - chosen_ptr[g], ptr[g + 1] - ptr[g]
-        share[g] = moved / (size - start) if size > start else count / nodes
-    return new_row_ptr, new_column[:size], edge[:size], share
+        edges, nodes = size - start, ptr[g + 1] - ptr[g]
+        share[g] = (edges - kept) / edges if edges else len(mine) / nodes
+    new_row_ptr, new_column, order = compress(sender[:size], receiver[:size], ptr[-1])
+    return new_row_ptr, new_column, edge[order], share
 
 
 # ------------------------------------------------------------------ ifMixup
