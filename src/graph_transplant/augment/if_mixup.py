@@ -44,9 +44,8 @@ def interpolate(
             )
     weight = batch.edge_weight
     ptr, row_ptr, column, whole, *parts = kernel.overlay(
-        source_of, label_weight, batch.ptr, batch.row_ptr, batch.column,
-        weight is not None or attributes is not None,
-    )  # fmt: skip
+        source_of, label_weight, batch.ptr, batch.row_ptr, batch.column
+    )
     nodes, edges = {}, {}
     node, onto, node_share, edge, entry, edge_share = (batch.on_device(part) for part in parts)
     if x is not None:

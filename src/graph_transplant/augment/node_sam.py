@@ -45,9 +45,7 @@ class NodeSam(Perturbation):
     .. math::
         h = \frac{\sqrt{c^2 + 4 t |V| - 6 t} - c}{2}, \qquad c = |E| - 2 - \frac{3 t}{d},
 
-    with t triangles and d neighbours at the split node. (It solves :math:`h = 3T' / E'`: the edges
-    after the split are :math:`E' = |E| + 1 + h`, the triangles about
-    :math:`T' = |V| t / 3 - t / 2 + h + h t / d`, and an edge is in :math:`3T' / E'` of them.)
+    with t triangles and d neighbours at the split node.
 
     Beyond the simple undirected graphs of the publication: a neighbour's repeated edges and both
     directions stay together; repeated edges and self-loops count for nothing in h; both halves have

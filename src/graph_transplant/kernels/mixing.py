@@ -145,13 +145,12 @@ def swap_subgraphs(
 
 @compiled
 def overlay(
-    source_of: Ints, weight: Floats, ptr: Ints, row_ptr: Ints, column: Ints, tracked: bool
+    source_of: Ints, weight: Floats, ptr: Ints, row_ptr: Ints, column: Ints
 ) -> tuple[Ints, Ints, Ints, Floats, Ints, Ints, Floats, Ints, Ints, Floats]:
     """Lay the source of every graph over it, node on node; every edge of either is there once.
 
     Returns ``ptr``, ``row_ptr``, ``column`` and the weight of every mixed edge; for every node that
-    goes into a mixed one its number, the mixed node and its share; and the same for every edge, if
-    ``tracked``.
+    goes into a mixed one its number, the mixed node and its share; and the same for every edge.
     """
     new_ptr = np.zeros_like(ptr)
     total, edges = ptr[-1], column.size
@@ -160,45 +159,37 @@ def overlay(
         new_ptr[g + 1] = new_ptr[g] + max(ptr[g + 1] - ptr[g], last - first)
         total += last - first
         edges += row_ptr[last] - row_ptr[first]
-    new_row_ptr = np.zeros(new_ptr[-1] + 1, np.int64)
-    new_column, whole = np.empty(edges, np.int64), np.empty(edges)
     node, onto, node_share = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total)
-    edges = edges if tracked else 0
-    edge, entry, edge_share = np.empty(edges, np.int64), np.empty(edges, np.int64), np.empty(edges)
-    nodes, taken, size = 0, 0, 0
+    sender, receiver = np.empty(edges, np.int64), np.empty(edges, np.int64)
+    edge, share = np.empty(edges, np.int64), np.empty(edges)
+    nodes, size = 0, 0
     for g in range(source_of.size):
-        one, two = ptr[g], ptr[source_of[g]]
-        ones, twos = ptr[g + 1] - one, ptr[source_of[g] + 1] - two
-        for i in range(new_ptr[g + 1] - new_ptr[g]):
-            a = b = last_a = last_b = 0
-            if i < ones:
-                a, last_a = row_ptr[one + i], row_ptr[one + i + 1]
-                node[nodes], onto[nodes], node_share[nodes] = one + i, new_ptr[g] + i, 1 - weight[g]
+        for side in range(2):
+            graph, part = (g, 1 - weight[g]) if side == 0 else (source_of[g], weight[g])
+            shift = new_ptr[g] - ptr[graph]
+            for v in range(ptr[graph], ptr[graph + 1]):
+                node[nodes], onto[nodes], node_share[nodes] = v, v + shift, part
                 nodes += 1
-            if i < twos:
-                b, last_b = row_ptr[two + i], row_ptr[two + i + 1]
-                node[nodes], onto[nodes], node_share[nodes] = two + i, new_ptr[g] + i, weight[g]
-                nodes += 1
-            before = -1
-            while a < last_a or b < last_b:  # merge two ascending rows
-                if b == last_b or (a < last_a and column[a] - one <= column[b] - two):
-                    e, u, share = a, column[a] - one, max(1 - weight[g], LEAST)
-                    a += 1
-                else:
-                    e, u, share = b, column[b] - two, max(weight[g], LEAST)
-                    b += 1
-                if u != before:
-                    new_column[size], whole[size] = new_ptr[g] + u, 0.0
+                for e in range(row_ptr[v], row_ptr[v + 1]):
+                    sender[size], receiver[size] = column[e] + shift, v + shift
+                    edge[size], share[size] = e, max(part, LEAST)
                     size += 1
-                    before = u
-                whole[size - 1] += share
-                if tracked:
-                    edge[taken], entry[taken], edge_share[taken] = e, size - 1, share
-                    taken += 1
-            new_row_ptr[new_ptr[g] + i + 1] = size
+    old_ptr, old_column, order = compress(sender, receiver, new_ptr[-1])
+    share = share[order]
+    new_row_ptr, new_column = np.zeros_like(old_ptr), np.empty_like(old_column)
+    whole, entry = np.zeros(edges), np.empty_like(order)
+    size = 0
+    for v in range(new_ptr[-1]):
+        for k in range(old_ptr[v], old_ptr[v + 1]):
+            if k == old_ptr[v] or old_column[k] != old_column[k - 1]:
+                new_column[size] = old_column[k]
+                size += 1
+            whole[size - 1] += share[k]
+            entry[k] = size - 1
+        new_row_ptr[v + 1] = size
     return (
         new_ptr, new_row_ptr, new_column[:size], whole[:size],
-        node, onto, node_share, edge, entry, edge_share,
+        node, onto, node_share, edge[order], entry, share,
     )  # fmt: skip
 
 
