@@ -6,12 +6,15 @@ the class, and by taking salient nodes away or keeping them alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from graph_transplant.augment.perturb import keep_parts
@@ -26,7 +29,7 @@ from graph_transplant.saliency import (
     margins,
     read_saliency,
 )
-from graph_transplant.segments import offsets, rank_in_segment, segment_sum
+from graph_transplant.segments import rank_in_segment
 from graph_transplant.targets import batch_targets, graph_losses, targets_of
 from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
 
@@ -178,34 +181,23 @@ def motif_scores(saliency: Tensor, marked: Tensor, ptr: Tensor) -> MotifScores:
     Equally salient nodes count by the mean over their orders. A graph all of whose nodes are
     marked, or none, is left out; where saliency is not finite the scores of its graph are NaN.
     """
-    segment = _segment(ptr)
-    inside = marked.to(torch.bool).to(torch.double)
-    size, nodes = segment_sum(inside, segment, ptr), ptr.diff().to(torch.double)
-    low, ties = _tied_ranks(saliency, segment, ptr)
-    # Sum of the ranks of marked nodes, as Mann and Whitney count.
-    above = segment_sum(inside * (low + (ties - 1) / 2), segment, ptr) - size * (size - 1) / 2
-    ahead = nodes.index_select(0, segment) - low - ties
-    chosen = ((size.index_select(0, segment) - ahead) / ties).clamp(0.0, 1.0)
-    hits = segment_sum(inside * chosen, segment, ptr)
-    undefined = segment_sum((~saliency.isfinite()).to(torch.double), segment, ptr) > 0
-    kept = ((size > 0) & (size < nodes)).nonzero().flatten()
-    size, nodes, above, hits, undefined = (
-        value.index_select(0, kept) for value in (size, nodes, above, hits, undefined)
-    )
-    return MotifScores(
-        auroc=(above / (size * (nodes - size))).masked_fill(undefined, torch.nan),
-        precision=(hits / size).masked_fill(undefined, torch.nan),
-        chance=size / nodes,
-    )
-
-
-def _tied_ranks(values: Tensor, segment: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
-    """How many smaller and how many equal values (itself too) of its graph each node has."""
-    level = torch.unique(values, return_inverse=True)[1]
-    code = segment * values.numel() + level
-    _, group, counts = torch.unique(code, return_inverse=True, return_counts=True)
-    start = offsets(counts)[:-1].index_select(0, group) - ptr.index_select(0, segment)
-    return start.to(torch.double), counts.index_select(0, group).to(torch.double)
+    scores = []
+    for first, last in pairwise(ptr.tolist()):
+        values, inside = saliency[first:last].numpy(), marked[first:last].bool().numpy()
+        nodes, size = last - first, int(inside.sum())
+        if not 0 < size < nodes:
+            continue
+        if not np.isfinite(values).all():
+            scores.append((math.nan, math.nan, size / nodes))
+            continue
+        lowest, highest = (rankdata(values, method)[inside] for method in ("min", "max"))
+        # Sum of the ranks of marked nodes, as Mann and Whitney count.
+        above = float((lowest + highest).sum()) / 2 - size * (size + 1) / 2
+        # Of nodes that tie for the last places among the k most salient, each has its chance.
+        chosen = (size - (nodes - highest)) / (highest - lowest + 1)
+        hits = sum(chosen.clip(0.0, 1.0).tolist())
+        scores.append((above / (size * (nodes - size)), hits / size, size / nodes))
+    return MotifScores(*torch.tensor(scores, dtype=torch.double).view(-1, 3).unbind(1))
 
 
 def _means(found: Sequence[MotifScores]) -> dict[str, float]:
