@@ -175,19 +175,6 @@ def test_any_batch_survives_several(data: Batch, seed: int, mix: bool) -> None:
     torch.testing.assert_close(fresh, virtual.logits(model), atol=1e-5, rtol=1e-4)
 
 
-def test_targets_are_handed_on_and_provenance_is_of_the_batch_between() -> None:
-    batch, model, seen = batch_of(graphs=6, largest=12), classifier(6), Shift(0.0)
-    several = Sequential(gt.GraphTransplant(), seen, DropEdges(0.5))
-    virtual = several(clean_pass(model, batch), model=model, generator=generator(4))
-    alone = gt.GraphTransplant()(clean_pass(model, batch), model=model, generator=generator(4))
-    assert torch.equal(virtual.targets, alone.targets)
-    assert isinstance(virtual, EditedGraphs)
-    assert seen.given is not None
-    between = seen.given.batch
-    assert torch.equal(virtual.batch.x, between.x[virtual.node_origin])
-    assert torch.equal(virtual.batch.edge_index, between.edge_index[:, virtual.edge_origin])
-
-
 def test_the_model_runs_only_where_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     batch, model = batch_of(graphs=6, largest=12), classifier(6)
     clean, runs, plain = clean_pass(model, batch), [], gt.GraphClassifier.run

@@ -204,21 +204,6 @@ def test_graphs_are_taken_evenly_and_the_control_is_the_same_for_all_methods() -
     assert found["nodes_ratio"] == found["edges_ratio"] == 1
 
 
-def test_the_control_is_the_distance_between_halves() -> None:
-    # Two graphs: the halves are the graphs, whichever way they fall.
-    store = featured().subset([0, 3])
-    found = sample_quality(*ready("vanilla-x2", store), store, seed=0)
-    degrees = [
-        [degree for _, degree in graph.degree] for graph in plain_graphs(store.batch([0, 1]))
-    ]
-    assert found["degree_distance_control"] == pytest.approx(wasserstein_distance(*degrees))
-    alone = featured().subset([0])
-    assert (
-        sample_quality(*ready("vanilla-x2", alone), alone, seed=0)["degree_distance_control"]
-        is None
-    )
-
-
 def test_degree_distance_is_the_wasserstein_distance() -> None:
     random = np.random.default_rng(0)
     one, two = random.integers(0, 9, 50), random.integers(2, 30, 31)
