@@ -6,7 +6,6 @@ import copy
 import importlib
 import itertools
 import runpy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ module = importlib.import_module("graph_transplant.analysis.attack")
 CONVS = ("gcn", "gcs", "gin", "gat")
 EDGE_CONVS = ("gine", "gat-edge")
 Edge = tuple[int, int]
+Trained = tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore]
 
 
 # ------------------------------------------------------------------ graphs
@@ -330,26 +330,6 @@ def test_models_that_read_attributes_only_lose_edges(
     assert (wasted > 0) == (kind == "as-stated")
 
 
-def test_random_removals_are_uniform_among_the_edges() -> None:
-    graph = Data(
-        x=torch.ones(5, 1),
-        edge_index=torch.tensor([[0, 1, 1, 2, 2, 3, 4], [1, 0, 2, 1, 3, 2, 4]]),
-        edge_attr=torch.ones(7, 1),
-        y=torch.tensor([0]),
-    )
-    store = gt.GraphStore.from_pyg([graph] * 600, num_outputs=2)
-    model = gt.GraphClassifier.for_data(store, conv="gine", layers=1, hidden=4, seed=0)
-    attacked = attack(model, store, kind="random", edges=1, seed=0)
-    assert attacked.removals_only
-    before = edge_sets(store.subset([0]))[0]
-    gone = [min(before - found) for found in edge_sets(attacked.store)]
-    counts = [gone.count(pair) for pair in ((0, 1), (1, 2), (2, 3))]
-    assert sum(counts) == 600
-    assert chisquare(counts).pvalue > 0.001
-    everything = attack(model, store.subset([0]), kind="random", edges=9)
-    assert edge_sets(everything.store) == [{(4, 4)}]
-
-
 # ------------------------------------------------------------------ every flip tried
 
 
@@ -460,12 +440,11 @@ def test_one_directed_graph_makes_every_direction_a_variable(conv: str) -> None:
 
 
 class EdgeCounter(nn.Module):
-    """Class 1 the more likely the larger the sum of weights, or of what is made of it."""
+    """Class 1 the more likely the larger the sum of weights."""
 
-    def __init__(self, shape: Callable[[Tensor], Tensor] = lambda total: total) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.factor = nn.Parameter(torch.tensor(0.1))
-        self.shape = shape
 
     def forward(
         self,
@@ -476,7 +455,7 @@ class EdgeCounter(nn.Module):
     ) -> Tensor:
         weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
         total = torch.zeros(batch_size).index_add(0, batch[edge_index[0]], weight)
-        logit = self.factor * self.shape(total)
+        logit = self.factor * total
         return torch.stack((torch.zeros_like(logit), logit), dim=1)
 
 
@@ -488,17 +467,6 @@ def parts_of(store: gt.GraphStore) -> dict[str, object]:
         "node_counts": store.node_counts,
         "edge_counts": store.edge_counts,
     }
-
-
-def test_no_pair_changes_twice() -> None:
-    store = store_of([[(0, 1)]], [2], labels=[0])
-    store = gt.GraphStore(**{**parts_of(store), "num_outputs": 2})
-    # Highest between no edge and one edge: once cut, the pair would be joined again.
-    model = EdgeCounter(lambda total: -(total - 1.0).square())
-    for edges in (1, 2, 3):
-        attacked = attack(model, store, edges=edges)
-        assert attacked.removed.tolist() == [1]
-        assert attacked.added.tolist() == [0]
 
 
 class PygGCN(nn.Module):
@@ -596,15 +564,6 @@ def test_copies_of_an_edge_go_together() -> None:
     torch.testing.assert_close(before - after, torch.full((2,), 0.4))
 
 
-def test_graphs_without_pairs_are_unharmed() -> None:
-    store = store_of([[], [], [(0, 1)]], [1, 4, 2])
-    for conv in CONVS:
-        model = model_for(store, conv)
-        attacked = attack(model, store, edges=3)
-        assert attacked.changed[:2].tolist() == [0, 0]
-        assert torch.equal(attacked.logits[:2], gt.evaluate(model, store).logits[:2])
-
-
 def test_the_model_and_the_world_stay_as_they_were() -> None:
     store = random_store(0)
     model = gt.GraphClassifier.for_data(store, hidden=8, seed=0).train()
@@ -695,7 +654,7 @@ def test_random_pairs_are_as_many_uniform_and_follow_the_seed() -> None:
 
 
 @pytest.fixture(scope="module")
-def trained() -> tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore]:
+def trained() -> Trained:
     """A model that can tell graphs apart by what their nodes' neighbours are."""
     drawn = np.random.default_rng(0)
     graphs = []
@@ -718,26 +677,7 @@ def trained() -> tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore]:
     return model, store, test
 
 
-def test_a_trained_model_is_misled(
-    trained: tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore],
-) -> None:
-    model, store, test = trained
-    clean = gt.evaluate(model, test)
-    assert clean.accuracy > 0.9
-    m = attack_edges(store, 0.2)
-    attacked = attack(model, test, edges=m)
-    chance = attack(model, test, kind="random", edges=m)
-    before = graph_losses(clean.logits, clean.targets)
-    after = graph_losses(attacked.logits, attacked.targets)
-    assert float(after.mean()) > float(before.mean())
-    assert float((after >= before).float().mean()) > 0.9
-    assert attacked.accuracy < chance.accuracy <= clean.accuracy
-    assert attack(model, test, edges=2 * m).accuracy <= attacked.accuracy
-
-
-def test_confidence_is_no_defence(
-    trained: tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore],
-) -> None:
+def test_confidence_is_no_defence(trained: Trained) -> None:
     model, store, test = trained
     m = attack_edges(store, 0.3)
     expected = attack(model, test, edges=m)
@@ -753,9 +693,7 @@ def test_confidence_is_no_defence(
     assert attacked.accuracy == expected.accuracy
 
 
-def test_robustness_is_what_records_keep(
-    trained: tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore],
-) -> None:
+def test_robustness_is_what_records_keep(trained: Trained) -> None:
     model, store, test = trained
     budgets = (0.3, 0.15, 0.6)
     rows = robustness(model, test, budgets, data=store, hops=3, seed=7)
@@ -788,9 +726,7 @@ def test_one_pass_serves_every_m(kind: str, conv: str) -> None:
     assert int(found[2].changed.sum()) > int(found[0].changed.sum()) > 0
 
 
-def test_as_strong_as_the_greedy_attack_of_pyg(
-    trained: tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore],
-) -> None:
+def test_as_strong_as_the_greedy_attack_of_pyg(trained: Trained) -> None:
     model, store, _ = trained
     # That attack may join any two nodes, ours only such as a path joins already: in connected
     # graphs of ten nodes, nine steps reach all.

@@ -56,22 +56,6 @@ def test_the_pyg_contender_is_the_same_network_on_the_same_data(bench, make):
         assert torch.allclose(theirs(batch), expected, atol=1e-5)
 
 
-def test_rounds_interleave_and_neither_warm_up_nor_preparation_counts(bench, monkeypatch):
-    now = [0.0]
-    calls: list[str] = []
-    monkeypatch.setattr(bench.time, "process_time", lambda: now[0])
-
-    def spend(name: str, seconds: float) -> None:
-        calls.append(name)
-        now[0] += seconds
-
-    runs = {"a": lambda: spend("a", 1.0), "b": lambda: spend("b", 2.0)}
-    times = bench.interleave(runs, 4, {"b": lambda: spend("before", 100.0)})
-    assert times == {"a": [1e3] * 4, "b": [2e3] * 4}
-    assert calls.count("before") == calls.count("b") == 4 + bench.WARM_UP
-    assert {calls[0], calls[3]} != {"a"}  # rounds do not all begin with the same one
-
-
 def test_a_short_run_measures_every_contender_and_method(bench, monkeypatch, tmp_path):
     monkeypatch.setattr(
         bench, "load_stores", lambda console: {"motifs": gt.load("motifs", graphs=24)}

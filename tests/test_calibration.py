@@ -8,8 +8,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
@@ -18,12 +16,10 @@ from graph_transplant.analysis import (
     TEMPERATURES,
     calibration,
     fit_temperature,
-    label_cases,
     reliability,
 )
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.metrics import measure
-from graph_transplant.scores import expected_calibration_error
 
 
 def drawn(graphs: int, classes: int, *, too_sure: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -118,40 +114,6 @@ def test_reliability_is_that_of_scikit_learn() -> None:
     assert [part.upper for part in bins] == pytest.approx([(k + 1) / 10 for k in range(10)])
 
 
-@given(
-    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40),
-    st.integers(1, 20),
-)
-def test_gaps_of_the_bins_are_the_calibration_error(
-    cases: list[tuple[float, bool]], bins: int
-) -> None:
-    p = torch.tensor([each for each, _ in cases], dtype=torch.double)
-    probabilities = torch.stack((1 - p, p), dim=1)
-    labels = torch.tensor([label for _, label in cases]).long()
-    found = reliability(probabilities, labels, bins)
-    gap = sum(abs(b.confidence - b.accuracy) * b.count for b in found if b.count) / len(cases)
-    assert gap == pytest.approx(expected_calibration_error(probabilities, labels, bins), abs=1e-12)
-    for part in found:
-        if part.count:
-            assert part.lower - 1e-12 <= part.confidence <= part.upper + 1e-12
-        else:
-            assert math.isnan(part.confidence)
-            assert math.isnan(part.accuracy)
-
-
-def test_labels_become_cases_of_two_classes() -> None:
-    probabilities = torch.tensor([[0.9, 0.2], [0.4, 0.5]])
-    targets = torch.tensor([[1.0, math.nan], [0.0, 1.0]])
-    cases, classes = label_cases(probabilities, targets)
-    assert torch.allclose(cases, torch.tensor([[0.1, 0.9], [0.6, 0.4], [0.5, 0.5]]))
-    assert classes.tolist() == [1, 0, 1]
-    logits = torch.logit(probabilities.double())
-    figures = measure(logits, targets, "multilabel")
-    bins = reliability(*label_cases(probabilities.double(), targets))
-    gap = sum(abs(b.confidence - b.accuracy) * b.count for b in bins if b.count) / 3
-    assert gap == pytest.approx(figures["ece"])
-
-
 def gap_of(rows: list[dict[str, float]]) -> float:
     total = sum(row["count"] for row in rows)
     return sum(row["count"] * abs(row["confidence"] - row["accuracy"]) for row in rows) / total
@@ -187,15 +149,6 @@ def test_calibration_of_classes() -> None:
             assert row["bin"] / 15 < row["confidence"] <= (row["bin"] + 1) / 15
     assert all(type(value) is float for value in calibrated.values())
     assert json.loads(json.dumps(found)) == found
-
-
-def test_the_test_graphs_have_no_say_in_the_temperature() -> None:
-    logits, labels = drawn(200, 3, too_sure=3.0, seed=2)
-    targets = one_hot(labels, 3).double()
-    one = calibration(logits[:100], targets[:100], logits[100:], targets[100:], "multiclass")
-    other = calibration(logits[:100], targets[:100], logits[:100], targets[:100], "multiclass")
-    assert one["calibrated"]["temperature"] == other["calibrated"]["temperature"]
-    assert one["calibrated"]["nll"] != other["calibrated"]["nll"]
 
 
 def test_calibration_of_labels_leaves_out_missing_entries() -> None:

@@ -16,7 +16,6 @@ from torch import nn
 from torch_geometric.data import Batch
 
 import graph_transplant as gt
-from graph_transplant import augment
 from graph_transplant.augment import (
     CleanPass,
     DropEdges,
@@ -106,32 +105,6 @@ def test_each_is_drawn_as_often_as_wanted(probabilities: tuple[float, ...] | Non
     assert len(possible) == 1 or chisquare([seen[k] for k in possible], expected).pvalue > 1e-4
 
 
-def test_the_one_drawn_works_as_ever() -> None:
-    # Of two that are the same, either gives what it gives alone after one draw.
-    batch, model = batch_of(1, graphs=4), classifier(4)
-    both = OneOf(gt.GraphTransplant(), gt.GraphTransplant())
-    virtual = both(clean_pass(model, batch), model=model, generator=generator(3))
-    after = generator(3)
-    torch.randint(2**63 - 1, (), generator=after)
-    alone = gt.GraphTransplant()(clean_pass(model, batch), model=model, generator=after)
-    assert type(virtual) is type(alone)
-    assert same_content(virtual.batch, alone.batch)
-
-
-@pytest.mark.parametrize(
-    ("probabilities", "message"),
-    [
-        ((0.5,), "`probabilities` must be 2 numbers, one per augmentation, got 1"),
-        ((0.5, 0.6), r"must not be negative and must add up to 1, got \(0.5, 0.6\)"),
-        ((-0.5, 1.5), "must not be negative"),
-        ((float("nan"), 1.0), "must not be negative"),
-    ],
-)
-def test_wrong_probabilities_are_refused(probabilities: tuple[float, ...], message: str) -> None:
-    with pytest.raises(GraphTransplantError, match=message):
-        OneOf(OriginalGraphs(), OriginalGraphs(), probabilities=probabilities)
-
-
 # ------------------------------------------------------------------ both
 
 both_kinds = pytest.mark.parametrize("kind", [OneOf, Sequential])
@@ -167,15 +140,6 @@ def test_hooks_and_parameters_are_those_of_all(kind: type[OneOf | Sequential]) -
     assert [float(p.detach()) for p in again.parameters()] == [0, 1, 2, 3, 4]
 
 
-@both_kinds
-def test_composed_augmentations_train(kind: type[OneOf | Sequential]) -> None:
-    store = gt.load("motifs", graphs=24)
-    model = gt.GraphClassifier.for_data(store, hidden=8, layers=2, seed=0)
-    both = kind(gt.GraphTransplant("predict", embedding_size=8), DropEdges(0.5))
-    result = gt.fit(model, store, store, both, seed=0, epochs=2, batch_size=12)
-    assert set(result.history[-1].measurements) == {"edge_predictor_accuracy"}
-
-
 # ------------------------------------------------------------------ one after the other
 
 
@@ -209,19 +173,6 @@ def test_any_batch_survives_several(data: Batch, seed: int, mix: bool) -> None:
     items = [item.detach() for item in virtual.batch.to_pyg().to_data_list()]
     fresh = model.run(Batch.from_data_list(items)).logits
     torch.testing.assert_close(fresh, virtual.logits(model), atol=1e-5, rtol=1e-4)
-
-
-def test_targets_are_handed_on_and_provenance_is_of_the_batch_between() -> None:
-    batch, model, seen = batch_of(graphs=6, largest=12), classifier(6), Shift(0.0)
-    several = Sequential(gt.GraphTransplant(), seen, DropEdges(0.5))
-    virtual = several(clean_pass(model, batch), model=model, generator=generator(4))
-    alone = gt.GraphTransplant()(clean_pass(model, batch), model=model, generator=generator(4))
-    assert torch.equal(virtual.targets, alone.targets)
-    assert isinstance(virtual, EditedGraphs)
-    assert seen.given is not None
-    between = seen.given.batch
-    assert torch.equal(virtual.batch.x, between.x[virtual.node_origin])
-    assert torch.equal(virtual.batch.edge_index, between.edge_index[:, virtual.edge_origin])
 
 
 def test_the_model_runs_only_where_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,22 +218,6 @@ def test_label_smoothing_stands_beside_others_not_after_them() -> None:
         with pytest.raises(GraphTransplantError, match="put it beside the others"):
             Sequential(Shift(), last)
     assert isinstance(Sequential(LabelSmoothing()), Sequential)
-
-
-EDITS = "DropNodes DropEdges PerturbEdges MaskNodes RandomSubgraph SwapOpenTriads"
-
-
-@pytest.mark.parametrize("name", [*EDITS.split(), "NodeSam", "SubMix", "IfMixup"])
-def test_gradients_of_soft_edges_survive(name: str) -> None:
-    batch, model = batch_of(5, graphs=8, largest=14), classifier(8)
-    torch.manual_seed(0)
-    psi = gt.GraphTransplant("predict", embedding_size=8)
-    several = Sequential(psi, getattr(augment, name)())
-    clean = clean_pass(model, batch)
-    virtual = several(clean, model=model, generator=generator(2))
-    loss = virtual.loss(model, clean.loss_of)  # without what trains ψ by itself
-    found = torch.autograd.grad(loss, list(psi.parameters()), allow_unused=True)
-    assert any(g is not None and bool(g.any()) for g in found)
 
 
 def test_the_gradient_of_a_soft_edge_is_that_of_the_graphs_it_is_left_in() -> None:

@@ -18,7 +18,7 @@ from torch_geometric.nn import GINConv, global_mean_pool
 import graph_transplant as gt
 from graph_transplant.augment.base import CleanPass
 from graph_transplant.augment.edge_predictor import EdgePredictor, straight_through
-from graph_transplant.augment.transplant import NEW, GraphTransplant, MixedGraphs, TransplantPlan
+from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs, TransplantPlan
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.saliency import as_predictor
@@ -131,9 +131,9 @@ def new_weights(mixed: MixedGraphs) -> Tensor:
         for p in range(plan.pair_ptr[g], plan.pair_ptr[g + 1])
     }
     found = []
-    for (tail, head), kind in zip(edges_of(mixed.batch), mixed.edge_kind.tolist(), strict=True):
+    for (tail, head), like in zip(edges_of(mixed.batch), mixed.edge_origin.tolist(), strict=True):
         one, two = (tail, head) if mixed.node_from_source[tail] else (head, tail)
-        found.append(place[graph[tail], names[one], names[two]] if kind == NEW else -1)
+        found.append(place[graph[tail], names[one], names[two]] if like < 0 else -1)
     return torch.tensor(found)
 
 
@@ -309,7 +309,7 @@ def test_without_edge_weight_edges_are_hard_and_it_is_said_once() -> None:
         warnings.simplefilter("error")
         mixed = method(clean, model=predictor, generator=generator())
     assert mixed.batch.edge_weight is None
-    assert (mixed.edge_kind == NEW).sum() == 2 * len(mixed.plan.pair_source) > 0
+    assert (mixed.edge_origin < 0).sum() == 2 * len(mixed.plan.pair_source) > 0
     psi = list(method.edge_predictor.parameters())
     loss = mixed.loss(predictor, Loss())
     assert all(g is None for g in torch.autograd.grad(loss, psi, allow_unused=True))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-import runpy
 from collections.abc import Callable
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -302,19 +300,6 @@ def test_regression_has_no_class_to_follow() -> None:
     assert not no_better_than_random({})
 
 
-def test_small_batches_measure_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = gt.load("motifs", graphs=24)
-    model = model_for(store, "gcs")
-    together = saliency_quality(model, store, seed=0, reading=CONTINUOUS)
-    monkeypatch.setattr("graph_transplant.analysis.explanations.EVALUATED_GRAPHS", 5)
-    apart = saliency_quality(model, store, seed=0, reading=CONTINUOUS)
-    # Sums in another order may part nodes that are equally salient: the random order cannot.
-    for name in ("deletion_random", "insertion_random", "chance", "graphs"):
-        assert apart["saliency"][name] == pytest.approx(together["saliency"][name], abs=1e-6)
-    for name in ("auroc", "precision", "deletion", "insertion"):
-        assert apart["saliency"][name] == pytest.approx(together["saliency"][name], abs=0.02)
-
-
 @pytest.mark.parametrize("reading", [gt.NodeSaliency(), CONTINUOUS])
 def test_a_model_that_is_very_sure_orders_nodes_as_before(reading: gt.NodeSaliency) -> None:
     store = random_store(sizes=(9, 12, 15, 18))
@@ -388,45 +373,4 @@ def test_saliency_of_a_trained_model_finds_motifs(
     assert measured["chance"] == pytest.approx(np.mean(shares))
 
 
-def test_scores_of_a_trained_model_match_sklearn(
-    trained: tuple[gt.GraphClassifier, gt.GraphStore],
-) -> None:
-    model, test = trained
-    part = test.subset(range(30))
-    measured = saliency_quality(model, part, seed=0)["saliency"]
-    batch = part.batch(range(30))
-    frozen = copy.deepcopy(model).eval()
-    prediction = frozen.run(batch)
-    saliency = gt.NodeSaliency().read(
-        cross_entropy(prediction.logits, batch.y, reduction="sum"), prediction
-    )
-    counts = part.node_counts.tolist()
-    parts = zip(
-        torch.split(saliency, counts), torch.split(batch.nodes["motif_mask"], counts), strict=True
-    )
-    scores = [roc_auc_score(mask.numpy(), value.numpy()) for value, mask in parts]
-    assert measured["auroc"] == pytest.approx(np.mean(scores), abs=1e-6)
-
-
 # ------------------------------------------------------------------ other explainers
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"), [("gcs", {"features": 0}), ("gine", {"edge_features": 2})]
-)
-def test_integrated_gradients_of_the_benchmark_add_up(kind: str, options: dict[str, int]) -> None:
-    bench = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "explainers.py"))
-    store = random_store(sizes=(12,), **options)  # type: ignore[arg-type]
-    model, graph = model_for(store, kind), store.batch([0])
-    assert isinstance(model, gt.GraphClassifier)
-    parts = bench["node_masks"](model, graph, "integrated-gradients")
-    explained = bench["LogProbabilities"](model).eval()
-    x = explained.inputs_of(graph)
-    edge_attr = graph.edge_attr if kind == "gine" else None
-    with torch.no_grad():
-        nothing = explained(torch.zeros_like(x), graph.edge_index, graph.batch, edge_attr)
-        whole = copy.deepcopy(model).eval().run(graph).logits.log_softmax(1)
-    difference = float((whole - nothing)[0, int(graph.y)])
-    assert abs(difference) > 0.01
-    assert float(parts.sum()) == pytest.approx(difference, rel=0.03, abs=0.005)
-    assert -1 <= bench["agreement"](model, store, "gnn-explainer", reading=CONTINUOUS) <= 1

@@ -14,12 +14,11 @@ from torch_geometric.data import Batch, Data
 import graph_transplant as gt
 from graph_transplant.augment.base import CleanPass
 from graph_transplant.augment.if_mixup import IfMixup, InterpolatedGraphs, interpolate
-from graph_transplant.augment.pairing import Pairing
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.saliency import as_predictor
 from oracles import assert_valid, same_content
-from strategies import batches, featured_motifs, generator, random_batch, rings_and_stars, seeds
+from strategies import batches, generator, random_batch, rings_and_stars, seeds
 
 KINDS = {
     "undirected": {"undirected": True, "simple": True},
@@ -117,11 +116,6 @@ def test_larger_graphs(kind: str, fields: str) -> None:
         check(interpolate(batch, torch.eye(8), source_of, weight), batch, torch.eye(8))
 
 
-def test_batches_of_a_store() -> None:  # one-hot features are numbers here
-    batch = featured_motifs(24).batch(range(24))
-    check(mix(IfMixup(1.0), batch), batch, torch.eye(24))
-
-
 @pytest.mark.parametrize("conv", ["gcn", "gcs", "gin", "gat"])
 def test_a_graph_mixed_with_itself_is_itself_to_a_model(conv: str) -> None:
     batch = GraphBatch.from_pyg(random_batch(generator(5)))
@@ -142,15 +136,6 @@ def test_weights_keep_type_and_gradient() -> None:
     torch.testing.assert_close(gradient, torch.ones_like(gradient))  # 3/4 here, 1/4 as a source
 
 
-def test_missing_labels_stay_missing() -> None:
-    batch = GraphBatch.from_pyg(random_batch(generator(2), graphs=3))
-    nan = float("nan")
-    targets = torch.tensor([[1.0, nan], [0.0, 1.0], [1.0, 0.0]])
-    result = interpolate(batch, targets, np.array([1, 2, 0]), np.full(3, 0.5))
-    expected = torch.tensor([[0.5, nan], [0.5, 0.5], [1.0, nan]])
-    torch.testing.assert_close(result.targets, expected, equal_nan=True)
-
-
 # ------------------------------------------------------------------ draws
 
 
@@ -161,16 +146,6 @@ def test_the_destinations_weight_is_beta_distributed(parameters: tuple[float, ..
     drawn = 1 - mix(IfMixup(*parameters), batch, seed=1).label_weight.double()
     assert kstest(drawn.numpy(), "beta", args=parameters or (20.0, 1.0)).pvalue > 1e-4
     assert len(set(drawn.tolist())) > 1900  # one for each pair
-
-
-def test_pairing_is_honoured() -> None:
-    batch = GraphBatch.from_pyg(random_batch(generator(1), graphs=6))
-    targets = torch.eye(2)[[0, 1, 0, 1, 0, 1]]
-    for pairing in ("same-class", Pairing("same-class")):
-        result = mix(IfMixup(pairing=pairing), batch, targets=targets)
-        assert torch.equal(targets[result.source_of], targets)
-        assert (result.source_of != np.arange(6)).all()
-    assert sorted(mix(IfMixup(), batch).source_of.tolist()) == list(range(6))
 
 
 # ------------------------------------------------------------------ what is refused
@@ -202,10 +177,3 @@ def test_whole_numbers_are_refused(field: str) -> None:
     data[field] = data[field].long()
     with pytest.raises(DataError, match=rf"if-mixup.*`{field}`.*floating-point.*int64"):
         mix(IfMixup(), GraphBatch.from_pyg(data))
-
-
-@pytest.mark.parametrize("value", [0.0, float("inf"), float("nan")])
-@pytest.mark.parametrize("name", ["alpha", "beta"])
-def test_bad_parameters(name: str, value: float) -> None:
-    with pytest.raises(GraphTransplantError, match=rf"`{name}` must be positive.*got"):
-        IfMixup(**{name: value})

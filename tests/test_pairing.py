@@ -128,9 +128,3 @@ def test_regression_has_no_classes(policy: str) -> None:
     ):
         with pytest.raises(GraphTransplantError, match=message):
             refused()
-
-
-@pytest.mark.parametrize(("wrong", "said"), [("sameclass", "did you mean 'same-class'"), (3, "3")])
-def test_what_is_no_pairing_is_refused(wrong: object, said: str) -> None:
-    with pytest.raises(GraphTransplantError, match=rf"`pairing` must be one of .*{said}"):
-        GraphTransplant(pairing=wrong)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -22,7 +20,6 @@ from graph_transplant.analysis import samples
 from graph_transplant.analysis.samples import (
     degree_distance,
     sample_quality,
-    valence_limits,
 )
 from graph_transplant.augment import (
     METHODS,
@@ -207,21 +204,6 @@ def test_graphs_are_taken_evenly_and_the_control_is_the_same_for_all_methods() -
     assert found["nodes_ratio"] == found["edges_ratio"] == 1
 
 
-def test_the_control_is_the_distance_between_halves() -> None:
-    # Two graphs: the halves are the graphs, whichever way they fall.
-    store = featured().subset([0, 3])
-    found = sample_quality(*ready("vanilla-x2", store), store, seed=0)
-    degrees = [
-        [degree for _, degree in graph.degree] for graph in plain_graphs(store.batch([0, 1]))
-    ]
-    assert found["degree_distance_control"] == pytest.approx(wasserstein_distance(*degrees))
-    alone = featured().subset([0])
-    assert (
-        sample_quality(*ready("vanilla-x2", alone), alone, seed=0)["degree_distance_control"]
-        is None
-    )
-
-
 def test_degree_distance_is_the_wasserstein_distance() -> None:
     random = np.random.default_rng(0)
     one, two = random.integers(0, 9, 50), random.integers(2, 30, 31)
@@ -322,32 +304,6 @@ def test_valence_agrees_with_the_sanitisation_of_rdkit() -> None:
         assert found["valence_violations"] == (not allowed), text
 
 
-def test_masked_atoms_have_no_element_and_no_valence() -> None:
-    """Of a data set that names its elements by the place of a one-hot feature."""
-    store = molecules(["CS(=O)(=O)C"] * 12)
-    x = torch.zeros(len(store.x), 14)
-    # Carbon, sulphur and oxygen as Mutagenicity counts them; C, O and S in the molecules here.
-    for place, here in ((0, 0), (1, 2), (7, 4)):
-        x[:, place] = store.x[:, here]
-    other = GraphStore(
-        x=x,
-        edge_index=store.edge_index,
-        edge_attr=store.edge_attr[:, :3],
-        y=store.y,
-        node_counts=store.node_counts,
-        edge_counts=store.edge_counts,
-        name="Mutagenicity",
-        num_outputs=2,
-    )
-    masked = other.batch([0]).dense()
-    masked.nodes["x"][1] = 0
-    found = atoms_of(masked, other)
-    assert found is not None
-    assert found[0] == ["C", "?", "O", "O", "C"]
-    made = sample_quality(*ready("mask-nodes:ratio=0.4", other), other, seed=0, atoms=reader(other))
-    assert made["valence_violations"] == made["valence_violations_original"] == 0
-
-
 class Weighted(Augmentation):
     """The same graphs, all edges but the first pair of each with a weight of one half."""
 
@@ -365,33 +321,3 @@ def test_half_an_edge_is_none() -> None:
     found = sample_quality(model, [Weighted()], store, seed=0, atoms=reader(store))
     assert (found["valence_violations_original"], found["valence_violations"]) == (1, 0)
     assert (found["edges_ratio"], found["components"]) == (0.5, 2)
-
-
-def test_nothing_is_said_of_valence_without_molecules_or_without_rdkit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    motifs = featured()
-    found = sample_quality(*ready("drop-nodes", motifs), motifs, seed=0, atoms=reader(motifs))
-    assert "valence_violations" not in found
-    store = molecules(["CC", "CO"])
-    assert "valence_violations" not in sample_quality(*ready("drop-nodes", store), store, seed=0)
-    monkeypatch.setattr(samples, "find_spec", lambda name: None)
-    valence_limits.cache_clear()
-    try:
-        found = sample_quality(*ready("drop-nodes", store), store, seed=0, atoms=reader(store))
-    finally:
-        valence_limits.cache_clear()
-    assert found["graphs"] == 2
-    assert "valence_violations" not in found
-
-
-@pytest.mark.data
-def test_real_molecules_keep_to_their_valence_and_mixed_ones_do_not(data_dir: Path) -> None:
-    pytest.importorskip("rdkit")
-    store = gt.load("MUTAG", root=data_dir)
-    found = sample_quality(*ready("transplant-dp", store), store, seed=0, atoms=reader(store))
-    original, mixed = found["valence_violations_original"], found["valence_violations"]
-    assert original is not None
-    assert mixed is not None
-    assert original < 0.05 < 0.2 < mixed < 1
-    assert all(value is None or math.isfinite(value) for value in found.values())

@@ -13,14 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from graph_transplant.augment.transplant import (
-    KEPT_DESTINATION,
-    KEPT_SOURCE,
-    NEW,
-    GraphTransplant,
-    MixedGraphs,
-    TransplantPlan,
-)
+from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs, TransplantPlan
 from graph_transplant.graphs import GraphBatch
 from oracles import DESTINATION, SOURCE, assert_valid, edges_of, graphs_of, induced, neighbours
 from strategies import batches, generator, random_batch, saliencies, seeds
@@ -208,11 +201,6 @@ def check_mixed(
         )
     assert virtual.y is result.targets
 
-    kinds = [
-        NEW if number < 0 else KEPT_SOURCE if names[tail][0] == SOURCE else KEPT_DESTINATION
-        for (tail, _), number in zip(ends, result.edge_origin.tolist(), strict=True)
-    ]
-    assert result.edge_kind.tolist() == kinds
     for name, value in batch.nodes.items():
         assert torch.equal(virtual.nodes[name], value[result.node_origin])
     assert set(batch.edges) <= set(virtual.edges)
@@ -220,7 +208,7 @@ def check_mixed(
         for edge, like in enumerate(likes):
             blank = torch.full_like(value[0], 1.0 if name == "edge_weight" else 0.0)
             # New edges have the attributes of an edge that was lost, but weight one.
-            new = kinds[edge] == NEW and (like < 0 or name == "edge_weight")
+            new = result.edge_origin[edge] < 0 and (like < 0 or name == "edge_weight")
             assert torch.equal(virtual.edges[name][edge], blank if new else value[like])
 
 
@@ -303,7 +291,7 @@ def test_soft_edges_are_the_hard_ones_and_edges_of_weight_zero(kind: str, weight
             for each in (True, False)
         )
         assert_valid(soft.batch)
-        weight, new = soft.batch.edges["edge_weight"].detach(), soft.edge_kind == NEW
+        weight, new = soft.batch.edges["edge_weight"].detach(), soft.edge_origin < 0
         assert new.sum() == plan.into_source.sum() + plan.into_destination.sum()
         assert set(weight[new].tolist()) <= {0.0, 1.0}
         present = torch.from_numpy(~new) | (weight > 0.5)

@@ -1,13 +1,16 @@
-"""Checkpoints: the whole state of a training in one file, so that a killed one goes on.
+"""The state of a training under way, and its file, so that a killed one goes on.
 
 The file is one of ``torch.save``, read with ``weights_only=True``: nothing in it is executed.
 """
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -16,6 +19,8 @@ from zipfile import BadZipFile, ZipFile
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from graph_transplant.errors import DataError, GraphTransplantError
 
@@ -37,14 +42,7 @@ class CheckpointError(DataError):
 
 
 def write(path: Path, identity: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all.
-
-    Args:
-        path: The file; its folder is made when it is not there.
-        identity: What was trained, on what and how, as JSON values: only a training with the same
-            identity may go on from here.
-        state: Tensors, numbers, texts, and lists and mappings of them.
-    """
+    """Write a checkpoint, whole or not at all; only the same ``identity`` may go on from it."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,11 +54,7 @@ def write(path: Path, identity: Mapping[str, Any], state: Mapping[str, Any]) -> 
 
 
 def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read the state in a checkpoint; ``None`` if there is no file.
-
-    Raises:
-        CheckpointError: If it is damaged, or that of another training, naming what differs.
-    """
+    """Read the state in a checkpoint; ``None`` if there is no file."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -114,10 +108,6 @@ def settings_of(module: object, depth: int = _DEPTH) -> Any:
     """Describe a module, function or other object by its name and public settings, as JSON values.
 
     Where objects lie in memory, what they have learnt and their private parts do not count.
-
-    Example:
-        >>> settings_of(nn.Dropout(0.5))
-        {'class': 'Dropout', 'inplace': False, 'p': 0.5}
     """
     if module is None or isinstance(module, bool | int | float | str):
         return module
@@ -129,6 +119,8 @@ def settings_of(module: object, depth: int = _DEPTH) -> Any:
         given = {str(place): value for place, value in enumerate(module.args)} | module.keywords
         named = {name: settings_of(value, depth - 1) for name, value in given.items()}
         return {**settings_of(module.func, depth), **named}
+    if isinstance(getattr(module, "__self__", None), type):  # a class method
+        return {"function": f"{module.__self__.__name__}.{module.__name__}"}  # type: ignore[attr-defined]
     if hasattr(module, "__qualname__"):
         return {"function": module.__qualname__}
     described: dict[str, Any] = {"class": type(module).__name__}
@@ -142,3 +134,131 @@ def settings_of(module: object, depth: int = _DEPTH) -> Any:
             if not name.startswith("_") and name != "training" and not isinstance(value, Tensor):
                 described[name] = settings_of(value, depth - 1)
     return described
+
+
+@dataclass(frozen=True)
+class EpochLog:
+    """What happened in one epoch."""
+
+    epoch: int  # counted from 1
+    iterations: int  # optimiser steps since training began
+    train_loss: float  # mean over the epoch's graphs; the three below add up to it
+    clean_loss: float
+    virtual_loss: float
+    auxiliary_loss: float
+    validation_loss: float
+    validation_accuracy: float  # NaN where there are no classes
+    learning_rate: float
+    seconds: float  # since training began
+    measurements: dict[str, float]  # what augmentations measured after the epoch
+    validation_score: float = math.nan  # what patience and the best epoch go by; higher is better
+
+
+class Patience:
+    """Counts the iterations or epochs since a score last rose."""
+
+    def __init__(self, limit: int, *, ties: bool = False) -> None:
+        self.limit = limit
+        self.ties = ties
+        self.best = (-math.inf, -math.inf)
+        self.waited = 0
+
+    def improved(self, score: float, passed: int, second: float = 0.0) -> bool:
+        """Take in a score, higher is better, after some more time; ``second`` decides ties."""
+        now = (score, second)
+        if now > self.best or (self.ties and now == self.best):
+            self.best, self.waited = now, 0
+            return True
+        self.waited += passed
+        return False
+
+    @property
+    def over(self) -> bool:
+        """Whether patience has run out."""
+        return self.waited >= self.limit
+
+
+def states_of(modules: Sequence[nn.Module]) -> list[dict[str, Any]]:
+    """Copies of the weights and buffers of some modules."""
+    return [copy.deepcopy(module.state_dict()) for module in modules]
+
+
+@dataclass
+class Run:
+    """A training under way: everything that changes from epoch to epoch.
+
+    ``modules`` are the model and its augmentations, ``best`` their states after the best epoch;
+    without a scheduler ``decay`` halves the learning rate as in the paper.
+    """
+
+    modules: Sequence[nn.Module]
+    optimizer: Optimizer
+    scheduler: LRScheduler | None
+    stop: Patience
+    decay: Patience
+    by_loss: bool
+    best: list[dict[str, Any]]
+    best_epoch: int = 0
+    iterations: int = 0
+    history: list[EpochLog] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """How long the epochs took."""
+        return self.history[-1].seconds if self.history else 0.0
+
+    def finished(self, epochs: int) -> bool:
+        """Whether there are so many epochs, or patience is over."""
+        return len(self.history) >= epochs or self.stop.over
+
+    def take_in(self, log: EpochLog, passed: int) -> None:
+        """Add an epoch, and what it adds to patience: keep the best states, set the next rate."""
+        self.history.append(log)
+        second = -log.validation_loss if self.by_loss else 0.0
+        if self.stop.improved(log.validation_score, passed, second):
+            self.best_epoch, self.best = log.epoch, states_of(self.modules)
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(log.validation_loss)
+        elif self.scheduler is not None:
+            self.scheduler.step()
+        elif not self.decay.improved(-log.validation_loss, passed) and self.decay.over:
+            self.decay.waited = 0
+            for group in self.optimizer.param_groups:
+                group["lr"] *= 0.5
+
+    def state(self) -> dict[str, Any]:
+        """The whole state after an epoch, for a checkpoint."""
+        return {
+            "modules": [module.state_dict() for module in self.modules],
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "patience": [(each.best, each.waited) for each in (self.stop, self.decay)],
+            "best": self.best,
+            "best_epoch": self.best_epoch,
+            "iterations": self.iterations,
+            "history": [asdict(log) for log in self.history],
+        }
+
+    def restore(self, path: Path, identity: dict[str, Any]) -> None:
+        """Go on from a checkpoint, if there is one."""
+        state = read(path, identity)
+        if state is None:
+            return
+        try:
+            for module, saved in zip(self.modules, state["modules"], strict=True):
+                module.load_state_dict(saved)
+            self.optimizer.load_state_dict(state["optimizer"])
+            if self.scheduler is not None:
+                self.scheduler.load_state_dict(state["scheduler"])
+            for patience, (best, waited) in zip(
+                (self.stop, self.decay), state["patience"], strict=True
+            ):
+                patience.best, patience.waited = tuple(best), waited
+            self.best, self.best_epoch = state["best"], state["best_epoch"]
+            self.iterations = state["iterations"]
+            self.history = [EpochLog(**log) for log in state["history"]]
+        except (KeyError, TypeError, ValueError, RuntimeError) as problem:
+            raise CheckpointError(
+                f"the checkpoint {path} does not fit the training: {problem}; delete it to start "
+                "anew"
+            ) from None

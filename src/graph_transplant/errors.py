@@ -36,22 +36,7 @@ class DataError(GraphTransplantError):
 
 
 def check_choice(argument: str, value: str, choices: Iterable[str]) -> str:
-    """Return ``value`` if it is one of ``choices``, else raise an error that lists them.
-
-    Args:
-        argument: Name of the argument, for the message.
-        value: What was given.
-        choices: What is allowed.
-
-    Example:
-        >>> check_choice("readout", "mean", ["mean", "sum"])
-        'mean'
-        >>> check_choice("readout", "sun", ["mean", "sum"])
-        Traceback (most recent call last):
-        ...
-        graph_transplant.errors.GraphTransplantError: `readout` must be one of mean, sum; \
-got 'sun' (did you mean 'sum'?)
-    """
+    """Return ``value`` if it is one of ``choices``, else raise an error that lists them."""
     names = list(choices)
     if value in names:
         return value

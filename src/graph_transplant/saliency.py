@@ -61,8 +61,8 @@ class NodeSaliency:
     def read(self, loss: Tensor, prediction: Prediction, *, signed: bool = False) -> Tensor:
         """Read the saliency of every node, float ``[nodes]``, without gradient.
 
-        ``loss`` is a scalar that depends on the prediction, whose graph is kept. With ``signed``
-        a node that lowers it is negative, where the kind has a sign; else none is.
+        ``loss`` is a scalar that depends on the prediction, whose graph is kept. With ``signed`` a
+        node that lowers it is negative, where the kind has a sign.
         """
         if not prediction.layers:
             raise GraphTransplantError(
@@ -125,19 +125,13 @@ class ModuleAdapter:
     """Any ``nn.Module`` over a PyG batch, seen as a model that gives a :class:`Prediction`.
 
     The batch's fields are passed to ``forward`` by parameter name; a ``forward`` with one single
-    parameter gets the batch. Every message-passing module that runs and gives one row per node of
-    the batch counts as a layer, in the order they run; what follows it is not known, so that its
-    output is taken for both sides of the activation.
+    parameter gets the batch. Every message-passing module that runs and gives one row per node
+    counts as a layer; ``layer_module``, a submodule or its name, is read instead. ``output`` picks
+    the logits ``[graphs, outputs]`` out of what the model returns.
 
     Of a wrapped model the inner module says what its parameters and layers are.
     ``DistributedDataParallel`` is called through its wrapper, which averages gradients;
     ``DataParallel`` is not; a compiled model runs eagerly where its layers are looked at.
-
-    Args:
-        module: The model. Its ``forward`` returns logits ``[graphs, outputs]``.
-        layer_module: Where saliency and node embeddings are read instead: a submodule whose output
-            is ``[nodes, width]``, or its name.
-        output: Picks the logits out of what the model returns.
     """
 
     FIELDS = ("x", "edge_index", "edge_weight", "edge_attr", "batch", "batch_size")
@@ -290,8 +284,7 @@ def read_saliency(
     """Run a model in evaluation mode and read the saliency of one output of every graph.
 
     The output is by default the predicted class, the label with the highest probability or the
-    first value. Returns the prediction, the number of the output, int64 ``[graphs]``, and the
-    saliency of its margin, float ``[nodes]``.
+    first value. Returns the prediction, the number of the output and the saliency of its margin.
     """
     with evaluating(module_of(model)), torch.enable_grad():
         prediction = model.run(batch)
@@ -313,10 +306,7 @@ def margins(logits: Tensor, chosen: Tensor, task: str) -> Tensor:
 
 
 def within_graphs(saliency: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-    """Divide saliency by the largest and by the sum of each graph, float64 ``[nodes]`` both.
-
-    Signs are kept and do not count for the largest and the sum.
-    """
+    """Divide saliency by the largest and by the sum (of sizes) of each graph, float64 both."""
     segment, ptr = batch.batch.cpu(), batch.offsets.cpu()
     exact = saliency.to(torch.double)
     size = exact.abs()

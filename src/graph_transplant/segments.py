@@ -27,14 +27,7 @@ def segment_ids(counts: Tensor) -> Tensor:
 
 
 def ranges(starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Lay the index ranges ``starts[i], …, starts[i] + counts[i] - 1`` end to end.
-
-    Returns the indices and the segment of each, both int64 ``[counts.sum()]``.
-
-    Example:
-        >>> ranges(torch.tensor([10, 3]), torch.tensor([2, 3]))
-        (tensor([10, 11,  3,  4,  5]), tensor([0, 0, 1, 1, 1]))
-    """
+    """Lay the ranges ``starts[i], …, starts[i] + counts[i] - 1`` end to end; and their segments."""
     segment = segment_ids(counts)
     shift = starts - offsets(counts)[:-1]
     index = torch.arange(segment.numel(), device=segment.device)
@@ -42,13 +35,7 @@ def ranges(starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rank_in_segment(keys: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
-    """Rank the items of each segment by ascending key, from 0; equal keys keep their order.
-
-    Example:
-        >>> segment, ptr = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 3, 5])
-        >>> rank_in_segment(torch.tensor([0.3, 0.1, 0.2, 9.0, 7.0]), segment, ptr)
-        tensor([2, 0, 1, 1, 0])
-    """
+    """Rank the items of each segment by ascending key, from 0; equal keys keep their order."""
     order = torch.argsort(keys, stable=True)
     order = order.index_select(0, torch.argsort(segment.index_select(0, order), stable=True))
     position = torch.arange(keys.numel(), device=keys.device) - ptr.index_select(0, segment)

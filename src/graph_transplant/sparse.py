@@ -27,17 +27,9 @@ with warnings.catch_warnings():
 class Adjacency:
     """The edges of a batch of graphs in compressed rows, on the device of the model.
 
-    Args:
-        row_ptr: Offsets of the rows, int64 ``[nodes + 1]``.
-        column: Sending node of every edge, int64 ``[edges]``; the row is the receiving one.
-        symmetric: Whether every edge has its reverse of equal weight, as in undirected graphs. Then
-            the matrix is its own transpose, and the backward pass needs no second structure.
-        weight: Weight of every edge, float ``[edges]``; ``None`` stands for ones.
-
-    Example:
-        >>> path = Adjacency(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]), symmetric=True)
-        >>> path.degree
-        tensor([1., 2., 1.])
+    ``column`` is the sending node of every edge, its row the receiving one. In a symmetric matrix
+    every edge has its reverse of equal weight: it is its own transpose, and the backward pass needs
+    no second structure. A ``weight`` of ``None`` stands for ones.
     """
 
     def __init__(
@@ -176,15 +168,7 @@ def spmm(
     """Multiply a sparse adjacency with node features: ``out[i] = Σ_j values[i, j] · x[j]``.
 
     The adjacency's own ``weight`` is not applied. ``symmetric_values`` says whether, *if* it is
-    symmetric, an edge and its reverse have the same value: the backward product is then the forward
-    product.
-
-    Example:
-        >>> path = Adjacency(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]), symmetric=True)
-        >>> spmm(path, torch.tensor([[1.0], [10.0], [100.0]]))
-        tensor([[ 10.],
-                [101.],
-                [ 10.]])
+    symmetric, an edge and its reverse have the same value.
     """
     symmetric = adjacency.symmetric and symmetric_values
     product: Tensor = _SparseProduct.apply(  # type: ignore[no-untyped-call]
@@ -230,10 +214,7 @@ class _RectifiedSum(torch.autograd.Function):
 def rectified_sum(
     adjacency: Adjacency, x: Tensor, edges: Tensor, values: Tensor | None = None
 ) -> Tensor:
-    """Sum rectified messages: ``out[i] = Σ_k values[k] · relu(x[j] + edges[k])``, k being j → i.
-
-    The adjacency's own ``weight`` is not applied. Differentiable once.
-    """
+    """Sum messages ``values[k] · relu(x[j] + edges[k])``, k being j → i; differentiable once."""
     product: Tensor = _RectifiedSum.apply(  # type: ignore[no-untyped-call]
         x, edges, values, adjacency
     )

@@ -6,7 +6,6 @@ some may be missing (NaN), or regression values. Mixing is linear in all of them
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,15 +20,7 @@ from graph_transplant.metrics import TASKS
 
 
 def as_targets(y: Tensor, num_outputs: int) -> Tensor:
-    """Turn what a batch carries as ``y`` into float targets.
-
-    Args:
-        y: Class numbers, integer ``[graphs]`` or ``[graphs, 1]``; or targets, float
-            ``[graphs, outputs]``.
-        num_outputs: Number of outputs.
-
-    Returns:
-        float ``[graphs, num_outputs]``.
+    """Turn what a batch carries as ``y``, class numbers or float targets, into float targets.
 
     Example:
         >>> as_targets(torch.tensor([2, 0]), 3)
@@ -53,15 +44,10 @@ def as_targets(y: Tensor, num_outputs: int) -> Tensor:
 
 
 def batch_targets(batch: GraphBatch, num_outputs: int | None = None) -> Tensor:
-    """Return the targets of a batch.
+    """Return the targets of a batch, float ``[graphs, outputs]``.
 
-    Args:
-        batch: Graphs with ``y``.
-        num_outputs: Number of outputs. By default what the batch's store says, else what its ``y``
-            shows: for classes the largest label of *this* batch.
-
-    Returns:
-        float ``[graphs, outputs]``.
+    The number of outputs is by default what the batch's store says, else what its ``y`` shows: for
+    classes the largest label of *this* batch.
     """
     y = targets_of(batch)
     num_outputs = num_outputs or batch.num_outputs
@@ -150,21 +136,10 @@ class Loss:
 
 
 def rarest_label(y: Tensor) -> Tensor:
-    """Give every graph one class by the rarest label it has.
+    """Give every graph one class by the rarest label it has, to balance or stratify by.
 
-    Graphs with several labels have no class of their own. Where one is needed, to balance batches
-    or to stratify folds, the rarest label says most about a graph.
-
-    Args:
-        y: 0, 1 or NaN (missing), float ``[graphs, labels]``.
-
-    Returns:
-        int64 ``[graphs]``: 0 for graphs without a positive label, else the number of the label plus
-        one. Of labels that are equally rare the later one counts.
-
-    Example:
-        >>> rarest_label(torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, float("nan")]]))
-        tensor([2, 1, 0])
+    It is 0 for graphs without a positive label, else the number of the label plus one. Of labels
+    that are equally rare the later one counts.
     """
     positive = y == 1
     counts = positive.sum(0)
@@ -181,53 +156,28 @@ def rarest_label(y: Tensor) -> Tensor:
 class TargetScale:
     """The units of regression targets: their mean and standard deviation, column by column.
 
-    Networks are trained on standardised targets, so that one learning rate suits kilograms and
-    grams; what they predict is given back in the units of the data.
-
-    Args:
-        mean: float64 ``[outputs]``.
-        std: Positive, float64 ``[outputs]``; 1 for a column that does not vary.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs", graphs=12)
-        >>> store = store.with_targets(torch.arange(12.0) * 10, task="regression")
-        >>> scale = TargetScale.of(store)
-        >>> float(scale.mean)
-        55.0
-        >>> standardised = scale.apply(store).y
-        >>> torch.allclose(scale.undo(standardised), store.y, atol=1e-4)
-        True
+    Networks are trained on standardised targets; what they predict is given back in the units of
+    the data. ``std`` is 1 for a column that does not vary.
     """
 
     mean: Tensor
     std: Tensor
 
     def __post_init__(self) -> None:
-        for name, value in (("mean", self.mean), ("std", self.std)):
-            if value.dim() != 1 or not bool(torch.isfinite(value).all()):
-                raise DataError(
-                    f"`{name}` of a target scale must be finite numbers, one per output; got "
-                    f"{value.tolist()}"
-                )
-        if self.mean.shape != self.std.shape:
+        both = torch.stack((self.mean, self.std)) if self.mean.shape == self.std.shape else None
+        if (
+            both is None
+            or both.dim() != 2
+            or not bool(both.isfinite().all() and (both[1] > 0).all())
+        ):
             raise DataError(
-                "`mean` and `std` of a target scale must have one entry per output each; got "
-                f"{len(self.mean)} and {len(self.std)}"
+                "`mean` and `std` of a target scale must be finite numbers, one each per output, "
+                f"and `std` positive; got {self.mean.tolist()} and {self.std.tolist()}"
             )
-        if bool((self.std <= 0).any()):
-            raise DataError(f"`std` of a target scale must be positive; got {self.std.tolist()}")
 
     @staticmethod
     def of(store: GraphStore) -> TargetScale:
-        """Measure the targets of a data set; entries that are missing do not count.
-
-        Args:
-            store: The data set, usually the training graphs alone; its task is regression.
-
-        Raises:
-            DataError: If the targets are no numbers.
-        """
+        """Measure the targets of a regression data set; missing entries do not count."""
         if store.task != "regression":
             raise DataError(
                 f"only the targets of regression are standardised, but the task of {store.name} is "
@@ -244,24 +194,13 @@ class TargetScale:
         return TargetScale(mean, std)
 
     def apply(self, store: GraphStore) -> GraphStore:
-        """Return the same graphs with standardised targets.
-
-        Args:
-            store: A data set of regression with as many outputs.
-        """
+        """Return the same graphs with standardised targets."""
         self._check(store.y)
         scaled = (store.y.to(torch.double) - self.mean) / self.std
         return store.with_targets(scaled.to(store.y.dtype))
 
     def undo(self, outputs: Tensor) -> Tensor:
-        """Return what a model says in the units of the data.
-
-        Args:
-            outputs: Standardised, float ``[graphs, outputs]``.
-
-        Returns:
-            float ``[graphs, outputs]``, of the type and on the device of ``outputs``.
-        """
+        """Return what a model says in the units of the data, of the type of ``outputs``."""
         self._check(outputs)
         mean, std = self.mean.to(outputs.device), self.std.to(outputs.device)
         return (outputs.to(torch.double) * std + mean).to(outputs.dtype)
@@ -279,33 +218,14 @@ class TargetScale:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> TargetScale:
-        """Read what :meth:`as_dict` gives.
-
-        Args:
-            values: ``mean`` and ``std``, a list of numbers each.
-
-        Raises:
-            DataError: If they are not.
-
-        Example:
-            >>> TargetScale.from_dict({"mean": [1.5], "std": [2.0]}).as_dict()
-            {'mean': [1.5], 'std': [2.0]}
-        """
-        columns = []
-        for name in ("mean", "std"):
-            column = values.get(name)
-            if not isinstance(column, list) or not all(_is_number(each) for each in column):
-                raise DataError(
-                    f"`{name}` of a target scale must be a list of finite numbers; got {column!r}"
-                )
-            columns.append(torch.tensor(column, dtype=torch.double))
-        return TargetScale(*columns)
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
+        """Read what :meth:`as_dict` gives, from a file that may be damaged."""
+        columns = [values.get("mean"), values.get("std")]
+        for column in columns:
+            if not isinstance(column, list) or any(
+                type(each) not in (int, float) for each in column
+            ):
+                raise DataError(f"a target scale must be two lists of numbers; got {values!r}")
+        try:
+            return TargetScale(*(torch.tensor(column, dtype=torch.double) for column in columns))
+        except (OverflowError, RuntimeError):  # whole numbers without bounds
+            raise DataError(f"a target scale must be finite numbers; got {values!r}") from None

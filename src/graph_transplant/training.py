@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LRScheduler
 from torch_geometric.data import Data
 
 from graph_transplant import checkpoints
 from graph_transplant.augment import Augmentation, CleanPass
 from graph_transplant.augment.base import merged_measurements
+from graph_transplant.checkpoints import EpochLog as EpochLog
+from graph_transplant.checkpoints import Patience, Run, states_of
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.metrics import METRICS, deciding
@@ -98,9 +99,8 @@ def take_step(
 ) -> StepLosses | None:
     """Take one optimiser step on a batch and its virtual samples; returns the losses before it.
 
-    The gradient of the model is limited to ``clip_norm``; that of the augmentations is not. Where
-    several processes share a batch, ``share`` is the part of its graphs that this one has; it may
-    have none.
+    Only the gradient of the model is limited to ``clip_norm``. Where several processes share a
+    batch, ``share`` is the part of its graphs that this one has; it may have none.
     """
     optimizer.zero_grad(set_to_none=True)
     losses = None
@@ -268,35 +268,6 @@ def _device(model: nn.Module) -> torch.device:
 
 
 @dataclass(frozen=True)
-class EpochLog:
-    """What happened in one epoch.
-
-    Attributes:
-        epoch: Counted from 1.
-        iterations: Optimiser steps since training began.
-        train_loss: Mean over the epoch's graphs; clean, virtual and auxiliary loss add up to it.
-        validation_accuracy: NaN where there are no classes.
-        seconds: Since training began.
-        measurements: What augmentations measured after the epoch, by name.
-        validation_score: What patience and the best epoch go by: the validation value of the
-            metric, or minus the loss where labels and numbers have none.
-    """
-
-    epoch: int
-    iterations: int
-    train_loss: float
-    clean_loss: float
-    virtual_loss: float
-    auxiliary_loss: float
-    validation_loss: float
-    validation_accuracy: float
-    learning_rate: float
-    seconds: float
-    measurements: dict[str, float]
-    validation_score: float = math.nan
-
-
-@dataclass(frozen=True)
 class FitResult:
     """A finished training; the model has the weights of the best epoch."""
 
@@ -310,30 +281,6 @@ class FitResult:
     def epochs(self) -> int:
         """Number of epochs trained."""
         return len(self.history)
-
-
-class _Patience:
-    """Counts the iterations or epochs since a score last rose."""
-
-    def __init__(self, limit: int, *, ties: bool = False) -> None:
-        self.limit = limit
-        self.ties = ties
-        self.best = (-math.inf, -math.inf)
-        self.waited = 0
-
-    def improved(self, score: float, passed: int, second: float = 0.0) -> bool:
-        """Take in a score, higher is better, after some more time; ``second`` decides ties."""
-        now = (score, second)
-        if now > self.best or (self.ties and now == self.best):
-            self.best, self.waited = now, 0
-            return True
-        self.waited += passed
-        return False
-
-    @property
-    def over(self) -> bool:
-        """Whether patience has run out."""
-        return self.waited >= self.limit
 
 
 def fit(
@@ -377,8 +324,7 @@ def fit(
 
     Where ``torch.distributed`` is initialised, as under torchrun, all processes call this function
     with the same arguments. Each takes a share of every batch, mixes within it, and the gradients
-    are averaged; all end with the same weights. Only the first process shows progress, calls
-    callbacks and writes checkpoints.
+    are averaged. Only the first process shows progress, calls callbacks and writes checkpoints.
 
     Deviation: clip-norm. The norm of the model's gradient is limited to 2, as in the released code.
 
@@ -397,10 +343,10 @@ def fit(
         stop_patience: See above.
         decay_patience: See above.
         patience_unit: What both count, ``"iterations"`` or ``"epochs"``.
-        metric: What decides when to stop and which weights to keep: ``"accuracy"``; ``"auroc"`` or
-            ``"average_precision"`` for two classes and for labels (then the mean over the labels);
-            ``"r2"`` for numbers. Labels and numbers have no accuracy here: with ``"accuracy"``
-            their validation loss decides.
+        metric: What decides when to stop and which weights to keep: ``"accuracy"``, of classes;
+            ``"auroc"`` or ``"average_precision"`` for two classes and for labels (their mean);
+            ``"r2"`` for numbers. With ``"accuracy"`` the validation loss decides for labels and
+            numbers.
         ties: Which of several epochs with the same validation score is the best: the ``"first"``;
             that with the lowest validation ``"loss"``; or, as in the released code, the last, every
             tie letting patience start over (``"reset"``).
@@ -413,11 +359,9 @@ def fit(
         scheduler: Makes a schedule of the learning rate in the place of the halving; it takes a
             step after every epoch. :mod:`graph_transplant.recipes` has AdamW, warm-up and cosine.
         output: Picks the logits out of what the model returns.
-        balance: Draw the graphs of an epoch with replacement, as many as there are, so that every
-            class is equally likely; with several labels, the class of a graph is the rarest label
-            it has (:func:`~graph_transplant.targets.rarest_label`).
-        graph_weight: How likely each training graph is drawn, relative to the others, float
-            ``[graphs]``; an epoch draws with replacement, as many as there are.
+        balance: Draw the graphs of an epoch with replacement so that every class, or rarest label
+            of a graph, is equally likely.
+        graph_weight: How likely each training graph is drawn, with replacement, float ``[graphs]``.
         saliency_module: For foreign models, where saliency is read; see :func:`augmented_loss`.
         progress: Show a progress bar; by default when the error stream is a terminal.
         callbacks: Called with every epoch's log. One that raises ends the training.
@@ -432,9 +376,13 @@ def fit(
         >>> result.epochs
         2
     """
-    least = {"epochs": 1, "batch_size": 1, "stop_patience": 1, "decay_patience": 1, "seed": 0}
-    given = (epochs, batch_size, stop_patience, decay_patience, seed)
-    for (name, bound), value in zip(least.items(), given, strict=True):
+    for name, value, bound in (
+        ("epochs", epochs, 1),
+        ("batch_size", batch_size, 1),
+        ("stop_patience", stop_patience, 1),
+        ("decay_patience", decay_patience, 1),
+        ("seed", seed, 0),
+    ):
         if value < bound:
             raise GraphTransplantError(f"`{name}` must be at least {bound}, got {value}")
     for name, number in (("learning_rate", learning_rate), ("clip_norm", clip_norm)):
@@ -465,14 +413,14 @@ def fit(
         steps: Optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
     else:
         steps = optimizer(parameters)
-    run = _Run(
+    run = Run(
         modules=modules,
         optimizer=steps,
         scheduler=None if scheduler is None else scheduler(steps),
-        stop=_Patience(stop_patience, ties=ties == "reset"),
-        decay=_Patience(decay_patience),
+        stop=Patience(stop_patience, ties=ties == "reset"),
+        decay=Patience(decay_patience),
         by_loss=ties == "loss",
-        best=_states(modules),
+        best=states_of(modules),
     )
     identity: dict[str, Any] = {}
     if checkpoint is not None:
@@ -518,19 +466,27 @@ def fit(
                 else torch.multinomial(weights, len(train), replacement=True, generator=drawing)
             )
             modules[0].train()
-            sums, taken = _run_epoch(
-                predictor,
-                train,
-                torch.split(order, batch_size),
-                augmentations,
-                steps,
-                loss_of=loss_of,
-                clip_norm=clip_norm,
-                generator=_generator(seed, _AUGMENT, epoch, ranks.rank),
-                device=device,
-                ranks=ranks,
-            )
-            run.iterations += taken
+            parts = torch.split(order, batch_size)
+            drawing = _generator(seed, _AUGMENT, epoch, ranks.rank)
+            totals = torch.zeros(3, device=device)
+            for part in parts:
+                mine = part[ranks.rank :: ranks.size]
+                losses = take_step(
+                    predictor,
+                    train.batch(mine).to(device) if len(mine) else None,
+                    augmentations,
+                    steps,
+                    loss_of=loss_of,
+                    clip_norm=clip_norm,
+                    generator=drawing,
+                    share=len(mine) / len(part),
+                    ranks=ranks,
+                )
+                if losses is not None:
+                    each = torch.stack((losses.clean, losses.virtual, losses.auxiliary)).detach()
+                    totals += each * (len(mine) / len(train))
+            sums: list[float] = ranks.total(totals).tolist()
+            run.iterations += len(parts)
             if not all(math.isfinite(value) for value in sums):
                 raise GraphTransplantError(
                     f"the training loss is not a finite number in epoch {epoch}; a lower "
@@ -558,7 +514,7 @@ def fit(
                 measurements=measured,
                 validation_score=_score(checked, metric, validation.task),
             )
-            run.take_in(log, taken if patience_unit == "iterations" else 1)
+            run.take_in(log, len(parts) if patience_unit == "iterations" else 1)
             with ranks.ending_together():
                 if ranks.rank == 0:
                     show(log)
@@ -593,91 +549,6 @@ def _generator(seed: int, *stream: int) -> torch.Generator:
     return torch.Generator().manual_seed(_child(seed, *stream))
 
 
-def _states(modules: Sequence[nn.Module]) -> list[dict[str, Any]]:
-    return [copy.deepcopy(module.state_dict()) for module in modules]
-
-
-@dataclass
-class _Run:
-    """A training under way: everything that changes from epoch to epoch.
-
-    ``modules`` are the model and its augmentations, ``best`` their states after the best epoch;
-    without a scheduler ``decay`` halves the learning rate as in the paper.
-    """
-
-    modules: Sequence[nn.Module]
-    optimizer: Optimizer
-    scheduler: LRScheduler | None
-    stop: _Patience
-    decay: _Patience
-    by_loss: bool
-    best: list[dict[str, Any]]
-    best_epoch: int = 0
-    iterations: int = 0
-    history: list[EpochLog] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        """How long the epochs took."""
-        return self.history[-1].seconds if self.history else 0.0
-
-    def finished(self, epochs: int) -> bool:
-        """Whether there are so many epochs, or patience is over."""
-        return len(self.history) >= epochs or self.stop.over
-
-    def take_in(self, log: EpochLog, passed: int) -> None:
-        """Add an epoch, and what it adds to patience: keep the best states, set the next rate."""
-        self.history.append(log)
-        second = -log.validation_loss if self.by_loss else 0.0
-        if self.stop.improved(log.validation_score, passed, second):
-            self.best_epoch, self.best = log.epoch, _states(self.modules)
-        if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(log.validation_loss)
-        elif self.scheduler is not None:
-            self.scheduler.step()
-        elif not self.decay.improved(-log.validation_loss, passed) and self.decay.over:
-            self.decay.waited = 0
-            for group in self.optimizer.param_groups:
-                group["lr"] *= 0.5
-
-    def state(self) -> dict[str, Any]:
-        """The whole state after an epoch, for a checkpoint."""
-        return {
-            "modules": [module.state_dict() for module in self.modules],
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
-            "patience": [(each.best, each.waited) for each in (self.stop, self.decay)],
-            "best": self.best,
-            "best_epoch": self.best_epoch,
-            "iterations": self.iterations,
-            "history": [asdict(log) for log in self.history],
-        }
-
-    def restore(self, path: Path, identity: dict[str, Any]) -> None:
-        """Go on from a checkpoint, if there is one."""
-        state = checkpoints.read(path, identity)
-        if state is None:
-            return
-        try:
-            for module, saved in zip(self.modules, state["modules"], strict=True):
-                module.load_state_dict(saved)
-            self.optimizer.load_state_dict(state["optimizer"])
-            if self.scheduler is not None:
-                self.scheduler.load_state_dict(state["scheduler"])
-            for patience, (best, waited) in zip(
-                (self.stop, self.decay), state["patience"], strict=True
-            ):
-                patience.best, patience.waited = tuple(best), waited
-            self.best, self.best_epoch = state["best"], state["best_epoch"]
-            self.iterations = state["iterations"]
-            self.history = [EpochLog(**log) for log in state["history"]]
-        except (KeyError, TypeError, ValueError, RuntimeError) as problem:
-            raise checkpoints.CheckpointError(
-                f"the checkpoint {path} does not fit the training: {problem}; delete it to start "
-                "anew"
-            ) from None
-
-
 def _balancing(train: GraphStore) -> Tensor:
     """Weights under which every class is drawn equally often, float64 ``[graphs]``."""
     if train.task == "regression":
@@ -695,28 +566,19 @@ def _check_metric(metric: str, validation: GraphStore) -> None:
     check_choice("metric", metric, deciding())
     if metric == "accuracy":
         return
-    task = validation.task
-    two_classes = task == "multiclass" and validation.num_outputs == 2
-    fits = task == "regression" if metric == "r2" else two_classes or task == "multilabel"
-    if not fits:
-        kinds = {"multiclass": f"{validation.num_outputs} classes", "multilabel": "labels"}
-        raise GraphTransplantError(
-            f"`metric` is {metric!r}, which needs "
-            f"{'numbers' if metric == 'r2' else 'two classes or labels'}; the targets of "
-            f"{validation.name} are {kinds.get(task, 'numbers')}"
-        )
-    targets = as_targets(validation.y, validation.num_outputs)
-    # Average precision is defined without negatives, but then it is 1 whatever the model says.
-    decisive = "auroc" if metric == "average_precision" else metric
-    found = METRICS[decisive].compute(torch.zeros_like(targets), targets, task)
+    task, found = validation.task, None
+    if task in METRICS[metric].decides:
+        targets = as_targets(validation.y, validation.num_outputs)
+        # Average precision is defined without negatives, but then it is 1 whatever the model says.
+        decisive = "auroc" if metric == "average_precision" else metric
+        found = METRICS[decisive].compute(torch.zeros_like(targets), targets, task)
     if found is None or math.isnan(found):
-        if metric == "r2":
-            reason = "have no target that varies"
-        else:
-            reason = "are all of one class" if two_classes else "have no label with both values"
+        needs = (
+            "numbers that vary" if metric == "r2" else "two classes, or labels, with both values"
+        )
         raise GraphTransplantError(
-            f"`metric` is {metric!r}, which is not defined on the validation graphs of "
-            f"{validation.name}: they {reason}"
+            f"`metric` is {metric!r}, which needs {needs}; it is not defined on the validation "
+            f"graphs of {validation.name}"
         )
 
 
@@ -725,40 +587,6 @@ def _score(checked: Evaluation, metric: str, task: str) -> float:
     if metric != "accuracy":
         return METRICS[metric].compute(checked.logits, checked.targets, task) or 0.0
     return checked.accuracy if task == "multiclass" else -checked.loss
-
-
-def _run_epoch(
-    model: Predictor,
-    train: GraphStore,
-    parts: Sequence[Tensor],
-    augmentations: Sequence[Augmentation],
-    optimizer: Optimizer,
-    *,
-    loss_of: Loss,
-    clip_norm: float,
-    generator: torch.Generator,
-    device: torch.device,
-    ranks: Ranks,
-) -> tuple[list[float], int]:
-    """Take one step per batch; return the mean clean, virtual and auxiliary loss, and the steps."""
-    totals = torch.zeros(3, device=device)
-    for part in parts:
-        mine = part[ranks.rank :: ranks.size]
-        losses = take_step(
-            model,
-            train.batch(mine).to(device) if len(mine) else None,
-            augmentations,
-            optimizer,
-            loss_of=loss_of,
-            clip_norm=clip_norm,
-            generator=generator,
-            share=len(mine) / len(part),
-            ranks=ranks,
-        )
-        if losses is not None:
-            each = torch.stack((losses.clean, losses.virtual, losses.auxiliary)).detach()
-            totals += each * (len(mine) / sum(map(len, parts)))
-    return ranks.total(totals).tolist(), len(parts)
 
 
 @contextmanager
@@ -772,26 +600,14 @@ def _progress_bar(
         yield lambda log: None
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import Progress
 
-    columns: list[Any] = [
-        TextColumn("epoch"),
-        MofNCompleteColumn(),
-        BarColumn(bar_width=None),
-        TextColumn("{task.description}"),
-        TimeRemainingColumn(),
-    ]
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=epochs)
 
         def show(log: EpochLog) -> None:
-            text = f"loss {log.train_loss:.3f}  val loss {log.validation_loss:.3f}"
+            text = f"epoch {log.epoch}/{epochs}  loss {log.train_loss:.3f}  "
+            text += f"val loss {log.validation_loss:.3f}"
             if metric != "accuracy":
                 text += f"  val {metric.replace('_', ' ')} {log.validation_score:.3f}"
             elif not math.isnan(log.validation_accuracy):

@@ -199,14 +199,8 @@ def soft_targets(
 ) -> Batch:
     """Give graphs the form of mixed ones: float targets, and no fields of whole graphs.
 
-    Args:
-        batch: Graphs with ``y``.
-        num_outputs: Number of classes, labels or values.
-        like: Graphs to stand beside. Only fields that these have, too, are kept, and edges have
-            weight one if only these have weights.
-
-    Returns:
-        A batch whose ``y`` is float ``[graphs, outputs]``.
+    Only fields that the graphs of ``like`` have, too, are kept, and edges have weight one if only
+    those have weights.
 
     Example:
         >>> import graph_transplant as gt

@@ -1,7 +1,4 @@
-"""GradArgmax, the paper's white-box attack on the edges of test graphs.
-
-From the appendix, "Adversarial Attack", and Dai et al., *Adversarial Attack on Graph Structured
-Data*, ICML 2018.
+"""GradArgmax, the paper's white-box attack on edges (appendix; Dai et al., ICML 2018).
 
 All graphs of a batch are attacked at once. Every pair of nodes that may be changed is an edge of
 weight one (joined) or zero (not joined), so that one backward pass gives the slope of every
@@ -41,8 +38,7 @@ KINDS: Final = ("strong", "as-stated", "random")
 def mean_edges(store: GraphStore) -> float:
     """Mean number of edges of a graph: distinct pairs of two different nodes that are joined.
 
-    An undirected edge counts once, a repeated edge once, a self-loop not at all: what is left is
-    what the attack can remove.
+    This is what the attack can remove.
     """
     first, second = store.edge_index
     graph = torch.repeat_interleave(torch.arange(len(store)), store.edge_counts)
@@ -54,17 +50,9 @@ def mean_edges(store: GraphStore) -> float:
 
 
 def attack_edges(store: GraphStore, budget: float) -> int:
-    """How many pairs of a graph an attack changes, *m*; the same for small and large graphs.
+    """How many pairs of a graph an attack changes, *m*: a share of the data's mean number of edges.
 
-    Args:
-        store: The whole data set, not only the graphs to attack.
-        budget: Share of the mean number of edges, 0.2 in the paper; rounded down, at least one.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs")
-        >>> round(mean_edges(store), 1), attack_edges(store, 0.2)
-        (27.9, 5)
+    Rounded down, at least one; the paper's ``budget`` is 0.2. ``store`` is the whole data set.
     """
     if not (math.isfinite(budget) and budget > 0):
         raise GraphTransplantError(f"`budget` must be a positive share of the edges, got {budget}")
@@ -79,24 +67,14 @@ def removals_only(model: nn.Module, store: GraphStore) -> bool:
 
 @dataclass(frozen=True)
 class Attacked:
-    """What an attack made of some graphs, and what the model says about them.
+    """What an attack made of some graphs, and what the model says about them."""
 
-    Attributes:
-        store: The attacked graphs, in the order of the originals.
-        logits: Of the attacked graphs, float ``[graphs, outputs]``.
-        targets: float ``[graphs, outputs]``.
-        added: Pairs that were joined, int64 ``[graphs]``.
-        removed: Pairs that were cut, int64 ``[graphs]``.
-        edges: Most pairs that were allowed to change in a graph, *m*.
-        removals_only: Whether edges could only be removed, see :func:`removals_only`.
-    """
-
-    store: GraphStore
-    logits: Tensor = field(repr=False)
+    store: GraphStore  # the attacked graphs, in the order of the originals
+    logits: Tensor = field(repr=False)  # of the attacked graphs, [graphs, outputs]
     targets: Tensor = field(repr=False)
-    added: Tensor = field(repr=False)
-    removed: Tensor = field(repr=False)
-    edges: int
+    added: Tensor = field(repr=False)  # pairs that were joined, [graphs]
+    removed: Tensor = field(repr=False)  # pairs that were cut, [graphs]
+    edges: int  # most pairs that were allowed to change in a graph, m
     removals_only: bool = False
 
     @property
@@ -136,9 +114,8 @@ def attack(
 
     An undirected edge is one variable; of directed edges every direction is. Repeated copies of an
     edge go together, self-loops stay. One-hot degrees of graphs without features follow the
-    change, but their part of it has no gradient, so that the attack is weaker there.
-
-    A model that reads edge attributes loses edges and gets no new ones, which would have none.
+    change, but have no gradient, so that the attack is weaker there. A model that reads edge
+    attributes loses edges and gets no new ones, which would have none.
 
     Deviation: attack-counts-changes. The paper chooses *m* pairs by magnitude alone and then adds
     or removes by sign, so that a pair whose edge already is as the gradient wants it uses up one of
@@ -186,23 +163,10 @@ def nested_attacks(
 
     The changes of a smaller *m* are the first of those of a larger one, so that one greedy pass, or
     one random order of the pairs, serves all. Each result is that of :func:`attack` with that *m*.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, layers=2, seed=0)
-        >>> few, many = nested_attacks(model, store, [1, 3])
-        >>> few.changed.tolist(), int(many.changed.sum())
-        ([1, 1, 1, 1, 1, 1, 1, 1], 24)
     """
     check_choice("kind", kind, KINDS)
-    most = max(edges, default=0)
-    smallest = (
-        ("edges", min(edges, default=0), 0),
-        ("hops", hops, 1),
-        ("batch_size", batch_size, 1),
-    )
-    for name, value, least in smallest:
+    bounds = ("edges", min(edges, default=0), 0), ("hops", hops, 1), ("batch_size", batch_size, 1)
+    for name, value, least in bounds:
         if value < least:
             raise GraphTransplantError(f"`{name}` must be at least {least}, got {value}")
     predictor = as_predictor(model)
@@ -224,7 +188,7 @@ def nested_attacks(
                 turn = _random_turns(pairs, generator)
             else:
                 slopes = _Slopes(predictor, pairs, store.task, like=parameter)
-                turn = _greedy_turns(slopes, most, as_stated=kind == "as-stated")
+                turn = _greedy_turns(slopes, max(edges, default=0), as_stated=kind == "as-stated")
             for allowed, parts in changes.items():
                 flipped = (turn != NEVER) & (turn <= allowed)
                 parts.append(_changes_of(pairs, flipped, int(graphs[0])))
@@ -255,27 +219,10 @@ def robustness(
     hops: int = 4,
     seed: int = 0,
 ) -> list[dict[str, float]]:
-    """Measure the robust accuracy at some budgets, as records keep it.
+    """Measure the accuracy under the three kinds of attack at some budgets, as records keep it.
 
-    Args:
-        model: The trained model.
-        test: The graphs to attack.
-        budgets: Shares of the mean number of edges.
-        data: The whole data set, whose mean counts: so *m* is the same in every fold.
-        hops: How far apart a pair may be.
-        seed: Determines the random changes.
-
-    Returns:
-        For every budget ``budget``, ``edges`` (*m*) and the accuracies of the three kinds:
-        ``accuracy``, ``as_stated`` and ``random``; and ``removals_only`` where that is true.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs")
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, layers=2, seed=0)
-        >>> rows = robustness(model, store.subset([0, 1]), (0.1, 0.2), data=store)
-        >>> [row["edges"] for row in rows], list(rows[0])
-        ([2, 5], ['budget', 'edges', 'accuracy', 'as_stated', 'random'])
+    Budgets are shares of the mean number of edges of ``data``, the whole data set: so *m* is the
+    same in every fold.
     """
     _ = test.labels  # refuses what has no classes before any work is done
     shares = [float(budget) for budget in budgets]
@@ -301,22 +248,13 @@ def robustness(
 
 @dataclass(frozen=True)
 class _Pairs:
-    """The pairs of nodes of a batch that may change, sorted; one entry per undirected edge.
+    """The pairs of nodes of a batch that may change, sorted; one entry per undirected edge."""
 
-    Attributes:
-        batch: The original graphs.
-        first: One end, or the sender, int64 ``[pairs]``.
-        second: The other end, or the receiver; larger than ``first`` when undirected.
-        joined: Whether the pair has an edge at first, bool ``[pairs]``.
-        edge_pair: Pair of every edge of the batch, int64 ``[edges]``; for self-loops, which never
-            change, the place after the last pair.
-    """
-
-    batch: GraphBatch
-    first: Tensor
-    second: Tensor
-    joined: Tensor
-    edge_pair: Tensor
+    batch: GraphBatch  # the original graphs
+    first: Tensor  # one end, or the sender
+    second: Tensor  # the other end, or the receiver; larger than `first` when undirected
+    joined: Tensor  # whether the pair has an edge at first
+    edge_pair: Tensor  # pair of every edge; the place after the last for self-loops, which stay
 
     @classmethod
     def of(cls, batch: GraphBatch, hops: int, *, cuts: bool) -> _Pairs:
@@ -381,10 +319,8 @@ def _stretches(store: GraphStore, batch_size: int) -> Iterator[Tensor]:
 class _Slopes:
     """The slope of every graph's loss along every pair, for graphs with some pairs changed.
 
-    Slopes are comparable within a graph only: each graph has a scale of its own.
-
-    A pair's variable weighs all copies of its edge. Pairs beyond the limit are served in turns: one
-    that is not joined has no influence on the slope of another, so that it can be left out.
+    Slopes are comparable within a graph only. Pairs beyond the limit are served in turns: one that
+    is not joined has no influence on the slope of another, so that it can be left out.
     """
 
     def __init__(self, predictor: Predictor, pairs: _Pairs, task: str, *, like: Tensor) -> None:
@@ -442,9 +378,8 @@ class _Slopes:
 def _pull(logits: Tensor, targets: Tensor, task: str) -> Tensor:
     """Return the gradient of each graph's loss at its logits, scaled to a largest entry of one.
 
-    A model that is very sure of itself has a loss of zero in floating point, and a gradient that
-    vanishes on its way to the edges: it would look robust. Only the order of the pairs within a
-    graph matters, which the scale does not change.
+    A model that is very sure has a gradient that vanishes in floating point: it would look robust.
+    Only the order of the pairs within a graph matters, which the scale does not change.
     """
     if task == "multiclass":
         # p - y, divided by 1 - p at the true class: a softmax of the other classes, which neither
@@ -534,17 +469,11 @@ def _rebuilt(store: GraphStore, kept: Tensor, added: Tensor) -> GraphStore:
     if edge_attr is not None:
         blank = edge_attr.new_zeros(new.shape[1], edge_attr.shape[1])
         edge_attr = torch.cat((edge_attr[kept], blank))[order]
+    same = ("x", "y", "node_counts", "name", "task", "num_outputs", "label_names", "node_fields")
     return GraphStore(
-        x=store.x,
         edge_index=edge_index[:, order],
-        y=store.y,
-        node_counts=store.node_counts,
         edge_counts=torch.bincount(graph, minlength=len(store)),
         edge_attr=edge_attr,
-        name=store.name,
-        task=store.task,
-        num_outputs=store.num_outputs,
-        label_names=store.label_names,
         num_continuous=store.num_continuous,
-        node_fields=store.node_fields,
+        **{name: getattr(store, name) for name in same},
     )

@@ -34,19 +34,11 @@ class ReliabilityBin:
 
 
 def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
-    """Find the temperature that makes the held-out graphs likeliest.
+    """Find the temperature that makes the held-out graphs likeliest, in :data:`TEMPERATURES`.
 
     The negative log-likelihood is convex in the inverse of the temperature, so that its slope
-    crosses zero once; the crossing is found to full precision.
-
-    Args:
-        logits: Of held-out graphs, float ``[graphs, outputs]``.
-        targets: One-hot for ``"multiclass"``; 0, 1 or NaN (missing) for ``"multilabel"``, whose
-            labels share one temperature. float ``[graphs, outputs]``.
-        task: ``"multiclass"`` or ``"multilabel"``.
-
-    Returns:
-        A number in :data:`TEMPERATURES`; 1 when the graphs say nothing about it.
+    crosses zero once. ``targets`` are one-hot; or 0, 1 and NaN (missing) for ``"multilabel"``,
+    whose labels share one temperature. It is 1 when the graphs say nothing about it.
 
     Example:
         >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [4.0, 0.0]])
@@ -92,20 +84,8 @@ def reliability(
     """Compare confidence with accuracy, in intervals of equal width; empty ones too.
 
     The mean gap of the intervals, weighted by their counts, is the
-    :func:`~graph_transplant.scores.expected_calibration_error`.
-
-    Args:
-        probabilities: float ``[graphs, classes]``. For several labels per graph see
-            :func:`label_cases`.
-        labels: True classes, int64 ``[graphs]``.
-        bins: Number of intervals.
-
-    Example:
-        >>> p = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6]])
-        >>> for part in reliability(p, torch.tensor([0, 1, 1]), bins=2):
-        ...     print(part.lower, part.upper, part.count, round(part.accuracy, 2))
-        0.0 0.5 0 nan
-        0.5 1.0 3 0.67
+    :func:`~graph_transplant.scores.expected_calibration_error`. For several labels per graph see
+    :func:`label_cases`.
     """
     confidence, predicted = probabilities.to(torch.double).max(1)
     right = predicted.eq(labels).to(torch.double)
@@ -127,10 +107,6 @@ def label_cases(probabilities: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]
     """Take every label of every graph as a case of two classes; missing entries are left out.
 
     Returns probabilities, float ``[cases, 2]``, and classes, int64 ``[cases]``.
-
-    Example:
-        >>> label_cases(torch.tensor([[0.25, 0.5]]), torch.tensor([[1.0, float("nan")]]))
-        (tensor([[0.7500, 0.2500]]), tensor([1]))
     """
     present = ~targets.isnan()
     chosen = probabilities[present]
@@ -146,26 +122,14 @@ def calibration(
 ) -> dict[str, Any]:
     """Calibrate a model by its validation graphs and measure that on its test graphs.
 
-    The temperature is that of :func:`fit_temperature`. It is 1, which changes nothing, where the
-    validation graphs cannot tell: logits that are not finite, no graphs, or all of one class (for
-    several labels: all present entries equal), which any sharper prediction of that class fits.
+    The temperature is that of :func:`fit_temperature`; 1, which changes nothing, where the
+    validation graphs cannot tell: logits that are not finite, no graphs, or all of one class, which
+    any sharper prediction of that class fits.
 
     Returns:
-        Plain numbers, as a trial's record keeps them; nothing for ``"regression"``. ``calibrated``
-        has the ``temperature`` and ``ece``, ``adaptive_ece``, ``brier`` and ``nll`` of the test
-        graphs with it. ``reliability`` (without the temperature) and ``reliability_calibrated``
-        (with it) list the bins of :func:`reliability` that are not empty, by ``bin``, ``count``,
-        ``confidence`` and ``accuracy``; a prediction that is not a number is in none.
-
-    Example:
-        >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
-        >>> targets = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-        >>> found = calibration(logits, targets, logits, targets, "multiclass")
-        >>> for name in ("reliability", "reliability_calibrated"):
-        ...     for row in found[name]:
-        ...         print(row["bin"], row["count"], round(row["confidence"], 2), row["accuracy"])
-        14 4 0.98 0.75
-        11 4 0.75 0.75
+        Plain numbers, as a record keeps them; nothing for ``"regression"``. ``calibrated`` has the
+        ``temperature`` and the metrics of the test graphs with it. ``reliability`` (without the
+        temperature) and ``reliability_calibrated`` list the bins that are not empty.
     """
     if check_choice("task", task, TASKS) == "regression":
         return {}

@@ -6,12 +6,15 @@ the class, and by taking salient nodes away or keeping them alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from graph_transplant.augment.perturb import keep_parts
@@ -26,7 +29,7 @@ from graph_transplant.saliency import (
     margins,
     read_saliency,
 )
-from graph_transplant.segments import offsets, rank_in_segment, segment_sum
+from graph_transplant.segments import rank_in_segment
 from graph_transplant.targets import batch_targets, graph_losses, targets_of
 from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
 
@@ -56,18 +59,15 @@ def saliency_quality(
 ) -> dict[str, Any]:
     """Measure whether the most salient nodes are those that the class rests on.
 
-    *Motifs.* Where the store marks the nodes that make the class (``motif_mask``), saliency is
-    scored against the marks; see :func:`motif_scores`. It is the saliency of training: of the loss
-    at the true targets, in evaluation mode.
+    *Motifs.* Where the store marks the nodes that make the class (``motif_mask``), the saliency of
+    training, but in evaluation mode, is scored against the marks; see :func:`motif_scores`.
 
     *Curves.* The nodes of every graph are ordered by their saliency for the class that the model
     predicts for it, or for the label with the highest probability. Deletion takes the most salient
     ones away, insertion keeps them alone; at every share stands the mean probability of that class.
     Good saliency makes the deletion curve fall early and the insertion curve rise early, each
     compared with a random order. Of n nodes a share means the nearest whole number, halves rounded
-    up. One node always stays: at deletion share 1 the least salient, at insertion share 0 the most
-    salient one. What stays is the induced subgraph; the degrees of graphs without features are
-    counted anew.
+    up; one node always stays. What stays is the induced subgraph.
 
     Args:
         model: A :class:`~graph_transplant.GraphClassifier` or any other model over PyG batches.
@@ -77,10 +77,9 @@ def saliency_quality(
         graphs: At most so many graphs are looked at, see :func:`spread`.
 
     Returns:
-        ``saliency``: the number of ``graphs``, the areas under the four curves (``deletion``,
-        ``insertion``, ``deletion_random``, ``insertion_random``), and with known motifs ``auroc``,
-        ``precision`` and ``chance``. ``saliency_curve``: for every share the four probabilities.
-        Nothing at all for regression, where no class is predicted.
+        ``saliency``: the number of ``graphs``, the areas under the four :data:`CURVES`, and with
+        known motifs ``auroc``, ``precision`` and ``chance``. ``saliency_curve``: the four
+        probabilities at every share. Nothing at all for regression, where no class is predicted.
 
     Example:
         >>> import graph_transplant as gt
@@ -89,8 +88,6 @@ def saliency_quality(
         >>> found = saliency_quality(model, store, seed=0, graphs=30)
         >>> found["saliency"]["graphs"], round(found["saliency"]["chance"], 2)
         (30, 0.24)
-        >>> [point["share"] for point in found["saliency_curve"]][:3]
-        [0.0, 0.1, 0.2]
     """
     if graphs < 1:
         raise GraphTransplantError(f"`graphs` must be at least 1, got {graphs}")
@@ -140,15 +137,10 @@ def saliency_quality(
 
 
 def spread(total: int, count: int) -> Tensor:
-    """Choose some of many graphs, evenly spread and always the same.
+    """Choose some of many graphs, evenly spread and always the same: one of each stretch.
 
-    Graphs are cut into ``count`` stretches of equal length and one is taken of each. Its place
-    within the stretch changes from one to the next: data sets whose classes take turns would else
-    give graphs of one class alone.
-
-    Example:
-        >>> spread(12, 4)
-        tensor([ 0,  4,  6, 11])
+    Its place within the stretch changes from one to the next: data sets whose classes take turns
+    would else give graphs of one class alone.
     """
     count = min(total, count)
     number = torch.arange(count)
@@ -165,10 +157,7 @@ def _segment(ptr: Tensor) -> Tensor:
 def salient_order(saliency: Tensor, ptr: Tensor, keys: Tensor) -> Tensor:
     """Rank the nodes of each graph, int64 ``[nodes]``: 0 for the most salient one.
 
-    Args:
-        saliency: float ``[nodes]``.
-        ptr: Offsets of the graphs in the nodes, int64 ``[graphs + 1]``.
-        keys: Numbers in ``[0, 1)`` that decide between equally salient nodes, float64 ``[nodes]``.
+    ``keys``, float64 in ``[0, 1)``, decide between equally salient nodes.
     """
     # Whole numbers in the order of the values leave the room below one to the random keys.
     level = torch.unique(saliency, return_inverse=True)[1]
@@ -176,10 +165,7 @@ def salient_order(saliency: Tensor, ptr: Tensor, keys: Tensor) -> Tensor:
 
 
 class MotifScores(NamedTuple):
-    """How well the saliency of some graphs finds the nodes that are known to count.
-
-    Each is float64 ``[graphs]``.
-    """
+    """How well the saliency of some graphs finds the nodes known to count, float64 ``[graphs]``."""
 
     auroc: Tensor
     """Probability that a marked node is more salient than another one of its graph."""
@@ -190,53 +176,28 @@ class MotifScores(NamedTuple):
 
 
 def motif_scores(saliency: Tensor, marked: Tensor, ptr: Tensor) -> MotifScores:
-    """Score saliency against the nodes that are known to count, all graphs at once.
+    """Score saliency against the ``marked`` nodes that are known to count, all graphs at once.
 
     Equally salient nodes count by the mean over their orders. A graph all of whose nodes are
-    marked, or none, has nothing to be found and is left out.
-
-    Args:
-        saliency: float ``[nodes]``. Where it is not finite the scores of its graph are NaN.
-        marked: The nodes that count, bool ``[nodes]``.
-        ptr: Offsets of the graphs in the nodes, int64 ``[graphs + 1]``.
-
-    Example:
-        >>> marked, ptr = torch.tensor([True, True, False, False]), torch.tensor([0, 4])
-        >>> scores = motif_scores(torch.tensor([0.9, 0.2, 0.2, 0.1]), marked, ptr)
-        >>> scores.auroc.item(), scores.precision.item(), scores.chance.item()
-        (0.875, 0.75, 0.5)
+    marked, or none, is left out; where saliency is not finite the scores of its graph are NaN.
     """
-    segment = _segment(ptr)
-    inside = marked.to(torch.bool).to(torch.double)
-    size, nodes = segment_sum(inside, segment, ptr), ptr.diff().to(torch.double)
-    low, ties = _tied_ranks(saliency, segment, ptr)
-    # Sum of the ranks of marked nodes, as Mann and Whitney count.
-    above = segment_sum(inside * (low + (ties - 1) / 2), segment, ptr) - size * (size - 1) / 2
-    ahead = nodes.index_select(0, segment) - low - ties
-    chosen = ((size.index_select(0, segment) - ahead) / ties).clamp(0.0, 1.0)
-    hits = segment_sum(inside * chosen, segment, ptr)
-    undefined = segment_sum((~saliency.isfinite()).to(torch.double), segment, ptr) > 0
-    kept = ((size > 0) & (size < nodes)).nonzero().flatten()
-    size, nodes, above, hits, undefined = (
-        value.index_select(0, kept) for value in (size, nodes, above, hits, undefined)
-    )
-    return MotifScores(
-        auroc=(above / (size * (nodes - size))).masked_fill(undefined, torch.nan),
-        precision=(hits / size).masked_fill(undefined, torch.nan),
-        chance=size / nodes,
-    )
-
-
-def _tied_ranks(values: Tensor, segment: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how many smaller and how many equal values of its graph each node has.
-
-    Both float64 ``[nodes]``; a node is equal to itself.
-    """
-    level = torch.unique(values, return_inverse=True)[1]
-    code = segment * values.numel() + level
-    _, group, counts = torch.unique(code, return_inverse=True, return_counts=True)
-    start = offsets(counts)[:-1].index_select(0, group) - ptr.index_select(0, segment)
-    return start.to(torch.double), counts.index_select(0, group).to(torch.double)
+    scores = []
+    for first, last in pairwise(ptr.tolist()):
+        values, inside = saliency[first:last].numpy(), marked[first:last].bool().numpy()
+        nodes, size = last - first, int(inside.sum())
+        if not 0 < size < nodes:
+            continue
+        if not np.isfinite(values).all():
+            scores.append((math.nan, math.nan, size / nodes))
+            continue
+        lowest, highest = (rankdata(values, method)[inside] for method in ("min", "max"))
+        # Sum of the ranks of marked nodes, as Mann and Whitney count.
+        above = float((lowest + highest).sum()) / 2 - size * (size + 1) / 2
+        # Of nodes that tie for the last places among the k most salient, each has its chance.
+        chosen = (size - (nodes - highest)) / (highest - lowest + 1)
+        hits = sum(chosen.clip(0.0, 1.0).tolist())
+        scores.append((above / (size * (nodes - size)), hits / size, size / nodes))
+    return MotifScores(*torch.tensor(scores, dtype=torch.double).view(-1, 3).unbind(1))
 
 
 def _means(found: Sequence[MotifScores]) -> dict[str, float]:
@@ -279,7 +240,7 @@ def _curves(
 ) -> Tensor:
     """Sum over graphs of the probability at every share, float64 ``[4, STEPS + 1]``.
 
-    Cut graphs are predicted many at a time: ``copies`` lays so many copies of the batch end to end.
+    ``copies`` lays so many copies of the batch end to end, to predict many cut graphs at a time.
     """
     counts = np.diff(batch.ptr)
     chosen = logits.argmax(1, keepdim=True)

@@ -56,15 +56,13 @@ def sample_quality(
     """Measure the virtual graphs that a method makes with a trained model.
 
     They are made as in a training step, but of the model in evaluation mode, 32 graphs at a time.
-    All graphs that are made count, also those that a filter would not train on. An edge counts if
-    its weight is above one half, see :func:`edges_there`; directions, repeats and self-loops do not
-    count. The model, the augmentations and torch's own generator stay as they are.
+    An edge counts if its weight is above one half; directions, repeats and self-loops do not count.
+    The model, the augmentations and torch's own generator stay as they are.
 
     Args:
         model: The trained model.
         augmentations: What it was trained with, as training left it.
-        store: The graphs to make virtual graphs of, with targets as in training: the training
-            graphs.
+        store: The training graphs.
         seed: Determines all choices.
         graphs: At most so many graphs of the store are taken, evenly.
         atoms: For molecules, which elements and bonds a batch has; see
@@ -75,20 +73,16 @@ def sample_quality(
         originals and ``None`` stands for what is not defined:
 
         - ``graphs``: how many virtual graphs were measured;
-        - ``nodes_ratio``, ``edges_ratio``: their mean number of nodes and edges, divided by that of
-          the originals;
-        - ``degree_distance``: between the degrees of all their nodes and those of the originals,
-          see :func:`degree_distance`; ``degree_distance_control``: the mean distance between two
-          random halves of the originals;
-        - ``components``, ``components_original``: mean number of connected components;
-        - ``disconnected``, ``disconnected_original``: share of graphs with more than one;
-        - ``isolated``, ``isolated_original``: share of nodes without an edge;
+        - ``nodes_ratio``, ``edges_ratio``: their mean size divided by that of the originals;
+        - ``degree_distance``: 1-Wasserstein distance between the degrees of all their nodes and
+          those of the originals; ``…_control``: between two random halves of the originals;
+        - ``components``, ``disconnected``: mean number of connected components, share of graphs
+          with more than one; ``isolated``: share of nodes without an edge;
         - for methods that put a part of one graph into another, ``label_gap``: mean difference
           between the weight of the source's label and its share of the nodes, and
           ``label_share_correlation``: Pearson's correlation between the two;
-        - for molecules, if RDKit is installed, ``valence_violations``,
-          ``valence_violations_original``: share of graphs in which an atom has more bonds than its
-          element allows, see :func:`valence_limits`.
+        - for molecules, if RDKit is installed, ``valence_violations``: share of graphs in which an
+          atom has more bonds than its element allows, see :func:`valence_limits`.
 
     Example:
         >>> import graph_transplant as gt
@@ -130,11 +124,7 @@ def sample_quality(
 
 
 def edges_there(batch: GraphBatch) -> npt.NDArray[np.bool_]:
-    """Mark the edges of virtual graphs that are there rather than not, bool ``[edges]``.
-
-    Edges may be there in part, as those of ifMixup are: a weight of more than one half counts. The
-    edge predictor ψ gives the pairs that it did not join the weight 0.
-    """
+    """Mark the edges that are there rather than not: those of weight above one half."""
     weight = batch.edge_weight
     if weight is None:
         return np.ones(batch.num_edges, dtype=np.bool_)
@@ -143,15 +133,7 @@ def edges_there(batch: GraphBatch) -> npt.NDArray[np.bool_]:
 
 
 def degree_distance(one: npt.ArrayLike, two: npt.ArrayLike) -> float:
-    """Return the 1-Wasserstein distance between two distributions of degrees.
-
-    It is how far a degree must be moved on average to make one of the other: the area between the
-    two cumulative distributions.
-
-    Example:
-        >>> degree_distance([1, 2, 3], [2, 3, 4])
-        1.0
-    """
+    """The 1-Wasserstein distance between two distributions of degrees."""
     first, second = (np.asarray(each, dtype=np.int64) for each in (one, two))
     length = int(max(first.max(), second.max())) + 1
     gap = np.bincount(first, minlength=length) / first.size
@@ -161,18 +143,10 @@ def degree_distance(one: npt.ArrayLike, two: npt.ArrayLike) -> float:
 
 @cache
 def valence_limits() -> dict[str, float]:
-    """Give how many bonds an atom of each element may have at most, by RDKit's periodic table.
+    """How many bonds an atom of each element may have, by RDKit's periodic table; {} without it.
 
-    The table speaks of neutral atoms, and graphs do not say which atoms are charged. So boron,
-    nitrogen and oxygen may have one bond more, as in borates, nitro groups and oxonium: else most
-    molecules with a nitro group would count as impossible. Elements that the table sets no limit,
-    such as iron, have none here. Hydrogen atoms that are not written out do not count. Without
-    RDKit nothing is returned.
-
-    Example:
-        >>> limits = valence_limits()
-        >>> [limits.get(symbol) for symbol in ("C", "N", "S", "Fe")]
-        [4.0, 4.0, 6.0, None]
+    Graphs do not say which atoms are charged, so boron, nitrogen and oxygen may have one bond more,
+    as in nitro groups and oxonium. Elements that the table sets no limit, such as iron, have none.
     """
     if find_spec("rdkit") is None:
         return {}
@@ -243,10 +217,7 @@ def _violations(
     edge: _Ints,
     segment: _Ints,
 ) -> npt.NDArray[np.bool_]:
-    """Mark the molecules in which an atom has too many bonds; empty where that is not known.
-
-    Bonds count once: ``low`` and ``high`` are their ends, ``edge`` their numbers in the batch.
-    """
+    """Mark the molecules in which an atom has too many bonds; empty where that is not known."""
     limits = valence_limits() if atoms is not None else {}
     known = atoms(batch) if atoms is not None and limits else None
     if known is None:

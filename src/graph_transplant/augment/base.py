@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, count
 
 import numpy as np
 import torch
@@ -19,25 +20,16 @@ from graph_transplant.targets import Loss
 
 
 def random_numbers(generator: torch.Generator | None) -> np.random.Generator:
-    """The random numbers of one call, seeded by one draw from a torch generator.
-
-    Args:
-        generator: ``None`` is torch's own.
-    """
+    """The random numbers of one call, seeded by one draw from a torch generator."""
     device = "cpu" if generator is None else generator.device
     seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
     return np.random.default_rng(int(seed))
 
 
 class CleanPass:
-    """A model's pass on original graphs.
+    """A model's pass on original graphs; ``targets`` are float ``[graphs, outputs]``.
 
-    Args:
-        batch: The graphs.
-        targets: float ``[graphs, outputs]``.
-        prediction: What the model said, with gradients; or how to find out, for graphs that not
-            every augmentation needs a prediction of.
-        loss_of: The loss of every graph; cross-entropy by default.
+    ``prediction`` may be a function, called when an augmentation first asks what the model says.
     """
 
     def __init__(
@@ -85,16 +77,12 @@ class CleanPass:
 class Virtual(ABC):
     """Virtual samples to train on beside the original graphs.
 
-    Attributes:
-        targets: float ``[samples, outputs]``.
-        weight: Weight of every sample in the loss, float ``[samples]``; ones by default. The loss
-            is the mean over all samples, so that a weight of zero leaves a sample out.
-        auxiliary_loss: A further loss of the augmentation's own parameters.
+    The loss is the mean over all samples, so that a weight of zero leaves a sample out.
     """
 
-    targets: Tensor
-    weight: Tensor | None = None
-    auxiliary_loss: Tensor | None = None
+    targets: Tensor  # float [samples, outputs]
+    weight: Tensor | None = None  # of every sample in the loss, ones by default
+    auxiliary_loss: Tensor | None = None  # of the augmentation's own parameters
 
     @abstractmethod
     def logits(self, model: Predictor) -> Tensor:
@@ -110,11 +98,7 @@ class Virtual(ABC):
 class VirtualGraphs(Virtual):
     """Virtual graphs: the whole model runs on them.
 
-    Attributes:
-        batch: The graphs.
-        embedding: Their embeddings after the readout, float ``[graphs, hidden]`` with gradients, if
-            a :class:`~graph_transplant.GraphClassifier` has found them already; only its head runs
-            then.
+    Where ``embedding`` has the graphs after the readout, only the model's head runs.
     """
 
     batch: GraphBatch
@@ -129,24 +113,15 @@ class VirtualGraphs(Virtual):
 
 @dataclass(frozen=True, kw_only=True)
 class EditedGraphs(VirtualGraphs):
-    """Virtual graphs made each from one original graph.
+    """Virtual graphs made each from one original graph."""
 
-    Attributes:
-        node_origin: Number in the original batch of every node, int64 ``[nodes]``.
-        edge_origin: Number in the original batch of every edge, int64 ``[edges]``; -1 for new ones.
-    """
-
-    node_origin: np.ndarray
-    edge_origin: np.ndarray
+    node_origin: np.ndarray  # number in the original batch of every node
+    edge_origin: np.ndarray  # and of every edge, -1 for new ones
 
 
 @dataclass(frozen=True, kw_only=True)
 class VirtualEmbeddings(Virtual):
-    """Virtual graph embeddings: only the classifier head of the model runs on them.
-
-    Attributes:
-        graphs: float ``[samples, hidden]``, with gradients.
-    """
+    """Graph embeddings ``[samples, hidden]``: only the head of the model runs on them."""
 
     graphs: Tensor
 
@@ -191,13 +166,7 @@ class Augmentation(nn.Module, ABC):
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> Virtual:
-        """Make virtual samples.
-
-        Args:
-            clean: The pass on the original graphs.
-            model: The model in training.
-            generator: Source of all randomness; ``None`` is torch's own.
-        """
+        """Make virtual samples of the graphs of a clean pass."""
 
     def check(self, model: Predictor, data: GraphStore) -> None:
         """Raise a :class:`GraphTransplantError` if the model or data cannot be served."""
@@ -206,27 +175,14 @@ class Augmentation(nn.Module, ABC):
         """Look at the training graphs once, before training."""
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
-        """Adapt or measure after an epoch; call it in a loop of your own, as ``fit`` does.
-
-        Returns:
-            Measurements to record with the epoch, by name.
-        """
+        """Adapt or measure after an epoch; returns measurements to record, by name."""
         return {}
 
 
 def merged_measurements(*found: Mapping[str, float]) -> dict[str, float]:
-    """Put measurements together; a name that occurs again gets a number.
-
-    Example:
-        >>> merged_measurements({"kept_share": 0.5}, {"kept_share": 0.75})
-        {'kept_share': 0.5, 'kept_share_2': 0.75}
-    """
+    """Put measurements together; a name that occurs again gets a number."""
     merged: dict[str, float] = {}
-    for measured in found:
-        for name, value in measured.items():
-            number, free = 1, name
-            while free in merged:
-                number += 1
-                free = f"{name}_{number}"
-            merged[free] = value
+    for name, value in (item for measured in found for item in measured.items()):
+        numbered = (f"{name}_{number}" for number in count(2))
+        merged[next(key for key in chain([name], numbered) if key not in merged)] = value
     return merged

@@ -75,11 +75,6 @@ class OneOf(_Composed):
         >>> parts = gt.GraphTransplant(), gt.augment.OriginalGraphs()
         >>> either = OneOf(*parts, probabilities=(0.75, 0.25))
         >>> gt.augmented_loss(model, store.batch(range(8)), either).backward()
-        >>> OneOf(gt.GraphTransplant(), probabilities=(0.5, 0.5))
-        Traceback (most recent call last):
-        ...
-        graph_transplant.errors.GraphTransplantError: `probabilities` must be 1 number, one per \
-augmentation, got 2
     """
 
     def __init__(
@@ -95,10 +90,7 @@ augmentation, got 2
                 f"`probabilities` must be {count} number{'' if count == 1 else 's'}, one per "
                 f"augmentation, got {len(self.probabilities)}"
             )
-        if not (
-            all(value >= 0 for value in self.probabilities)
-            and abs(sum(self.probabilities) - 1) < 1e-6
-        ):
+        if min(self.probabilities) < 0 or not abs(sum(self.probabilities) - 1) < 1e-6:
             raise GraphTransplantError(
                 f"`probabilities` must not be negative and must add up to 1, got "
                 f"{self.probabilities}"
@@ -123,21 +115,12 @@ augmentation, got 2
 class Sequential(_Composed):
     """Let every augmentation work on the virtual graphs of the one before.
 
-    The result is what the last one gives: where it says of which graph, node or edge something was
-    made, it counts those of the batch that *it* was given, not of the original one. Weights of
-    samples are multiplied (sample ``i`` takes the weight of graph ``i`` of the batch before), the
-    losses of the augmentations' own parameters add up.
-
-    The model runs on virtual graphs between two augmentations only if the second asks what it says
-    about them, as Graph Transplant does to find salient nodes. That pass is one of training: it
-    draws dropout.
-
-    Edges of weight zero, which an edge predictor keeps for its gradient, are edges to the
-    augmentations that follow.
+    Origins are counted in the batch that the last augmentation was given. Weights of samples are
+    multiplied, auxiliary losses add up. The model runs on virtual graphs only where an augmentation
+    asks for its prediction, in training mode. Edges of weight zero are edges to what follows.
 
     Args:
-        *augmentations: In the order in which they work; at least one. All but the last must give
-            virtual graphs.
+        *augmentations: At least one, in order. All but the last must give virtual graphs.
 
     Example:
         >>> import graph_transplant as gt
@@ -151,10 +134,7 @@ class Sequential(_Composed):
         super().__init__(augmentations)
         for part, later in pairwise(self.parts):
             if not part.gives_graphs:
-                raise GraphTransplantError(
-                    f"Sequential: {type(part).__name__} gives no graphs for "
-                    f"{type(later).__name__} to work on; it can only come last"
-                )
+                raise _gives_no_graphs(part, later)
         if len(self.parts) > 1 and any(isinstance(m, LabelSmoothing) for m in self.modules()):
             raise GraphTransplantError(
                 "Sequential: LabelSmoothing only adds to the loss of the original graphs; put it "
@@ -170,25 +150,29 @@ class Sequential(_Composed):
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> Virtual:
         """Let one augmentation work after the other."""
-        first, *others = self.parts
-        virtual: Virtual = first(clean, model=model, generator=generator)
-        for place, augmentation in enumerate(others, start=1):
+        virtual: Virtual = self.parts[0](clean, model=model, generator=generator)
+        for before, augmentation in pairwise(self.parts):
             if not isinstance(virtual, VirtualGraphs):
-                raise GraphTransplantError(
-                    f"Sequential: {type(self.parts[place - 1]).__name__} gives no graphs for "
-                    f"{type(augmentation).__name__} to work on, but {type(virtual).__name__}; it "
-                    "can only come last"
-                )
+                raise _gives_no_graphs(before, augmentation)
             batch = virtual.batch
             # The model runs on virtual graphs only if the next augmentation asks what it says.
             between = CleanPass(batch, virtual.targets, partial(model.run, batch), clean.loss_of)
             later: Virtual = augmentation(between, model=model, generator=generator)
+            own = [virtual.auxiliary_loss, later.auxiliary_loss]
+            losses = [loss for loss in own if loss is not None]
             virtual = replace(
                 later,
                 weight=_product(virtual, later),
-                auxiliary_loss=_sum(virtual.auxiliary_loss, later.auxiliary_loss),
+                auxiliary_loss=torch.stack(losses).sum() if losses else None,
             )
         return virtual
+
+
+def _gives_no_graphs(part: Augmentation, later: Augmentation) -> GraphTransplantError:
+    return GraphTransplantError(
+        f"Sequential: {type(part).__name__} gives no graphs for {type(later).__name__} to work on; "
+        "it can only come last"
+    )
 
 
 def _product(first: Virtual, second: Virtual) -> Tensor | None:
@@ -202,10 +186,3 @@ def _product(first: Virtual, second: Virtual) -> Tensor | None:
             "which weight each sample takes"
         )
     return first.weight if second.weight is None else first.weight * second.weight
-
-
-def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    """Add up losses of which either may be missing."""
-    if first is None or second is None:
-        return second if first is None else first
-    return first + second

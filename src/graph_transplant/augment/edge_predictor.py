@@ -32,9 +32,9 @@ class EdgePredictor(nn.Module):
     Deviation: true-negatives. Pairs without an edge are never a node with itself, and are left out
     for complete graphs.
 
-    Deviation: gradient-pairs. All pairs are drawn from. Where a batch has more than twice
-    ``gradient_pairs``, the straight-through gradient is taken through so many random ones of them
-    and scaled up, which keeps its expectation at a fraction of the cost; else it is exact.
+    Deviation: gradient-pairs. Where a batch has more than twice ``gradient_pairs`` pairs, the
+    straight-through gradient is taken through so many random ones and scaled up, which keeps its
+    expectation at a fraction of the cost.
 
     Deviation: psi-examples. ψ learns from at most ``examples`` edges per step and as many
     non-edges; the released code takes as many as the batch has nodes, or edges if they are fewer.
@@ -110,17 +110,9 @@ class EdgePredictor(nn.Module):
     def draw(
         self, nodes: Tensor | None, u: Ints, v: Ints, rng: np.random.Generator
     ) -> tuple[Tensor, Ints]:
-        """Draw an edge or none for every pair of nodes.
+        """Draw an edge or none for every pair of nodes of the two parts.
 
-        Args:
-            nodes: Node embeddings, float ``[nodes, width]``.
-            u: Node of the transplanted part, int64 ``[pairs]``.
-            v: Node of the remaining part, int64 ``[pairs]``.
-            rng: Source of randomness.
-
-        Returns:
-            0 or 1 with the straight-through gradient, float ``[pairs]``, and the numbers of the
-            pairs that carry it.
+        Returns 0 or 1 with the straight-through gradient, and the pairs that carry it.
         """
         embeddings = self._check(nodes)
         noise = torch.from_numpy(rng.random(len(u))).to(embeddings.device)
@@ -187,16 +179,7 @@ class EdgePredictor(nn.Module):
 
     @torch.no_grad()
     def accuracy(self, nodes: Tensor, batch: GraphBatch, rng: np.random.Generator) -> float:
-        """Return how often ψ is right about pairs of nodes, half of them joined.
-
-        Args:
-            nodes: Node embeddings, float ``[nodes, width]``.
-            batch: Their graphs.
-            rng: Draws the pairs.
-
-        Returns:
-            Between 0 and 1; NaN when the graphs have no edges.
-        """
+        """How often ψ is right about pairs, half of them joined; NaN without edges."""
         embeddings = self._check(nodes)
         if not batch.num_edges:
             return float("nan")
@@ -210,18 +193,9 @@ class EdgePredictor(nn.Module):
 
 
 def straight_through(probability: Tensor, noise: Tensor) -> Tensor:
-    """Draw from Bernoulli distributions, with a gradient with respect to their probabilities.
+    """Draw 0 or 1 with a gradient of the binary Gumbel-softmax (temperature 1).
 
-    Args:
-        probability: float ``[draws]``.
-        noise: Random numbers in ``[0, 1)``, float64 ``[draws]``.
-
-    Returns:
-        0 or 1, float ``[draws]``, with the gradient of the binary Gumbel-softmax (temperature 1).
-
-    Example:
-        >>> straight_through(torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5]))
-        tensor([1., 0.])
+    ``noise`` is uniform in ``[0, 1)``, float64.
     """
     logistic = torch.logit(noise, eps=1e-12).to(probability.dtype)
     soft = (torch.logit(probability, eps=1e-6) + logistic).sigmoid()

@@ -1,8 +1,4 @@
-"""M-Evolve: open-triad edge swapping, and the filter of virtual graphs by label reliability.
-
-Zhou et al., "M-Evolve: Structural-Mapping-Based Data Augmentation for Graph Classification" (IEEE
-TNSE 2020, arXiv 2007.05700).
-"""
+"""M-Evolve (Zhou et al., IEEE TNSE 2020, arXiv 2007.05700): swapped edges and filtered labels."""
 
 from __future__ import annotations
 
@@ -33,24 +29,21 @@ class SwapOpenTriads(RatioPerturbation):
     """Close open triads, and remove an edge of each (*motif-similarity mapping* of M-Evolve).
 
     An open triad is a path u - a - v whose ends no edge joins. A swap adds the edge u - v and
-    removes u - a or a - v. Of m edges ``ceil(ratio · m)`` are swapped; fewer in dense graphs, where
-    so many open triads do not exist or are not found, and none in graphs without any. Pairs u, v
-    are drawn without replacement, with probability proportional to their similarity, the
+    removes u - a or a - v. Of m edges ``ceil(ratio · m)`` are swapped, fewer where so many open
+    triads are not found. Pairs u, v are drawn without replacement, in proportion to their
     resource-allocation index: the sum of 1 / degree over their common neighbours.
 
-    Triads are sampled, never listed: work grows with the number of swaps.
-
-    New edges take the attributes and the weight of the edge removed for them. Triads are found
-    whatever the direction of edges; in directed graphs a swap moves one end of an edge, and its
-    direction stays. Self-loops and repeated edges make no triads.
+    New edges take the attributes and the weight of the edge removed for them. Directions of edges
+    do not matter for triads, and stay when one end of an edge moves. Self-loops and repeated edges
+    make no triads.
 
     Deviation: distinct-swaps. All swaps look at the original graph, and no two remove the same
-    edge: a triad that would is passed over. In the publication the removed edges are a set, so that
-    repeats let the graph grow; here the number of edges never changes.
+    edge. In the publication the removed edges are a set, so that repeats let the graph grow; here
+    the number of edges never changes.
 
     Deviation: uniform-removal. Either edge of the triad is removed with probability 1/2. The
-    publication weighs them by 1 - s / Σ s, s being the similarity of an edge's ends, which would
-    need a sum over the common neighbours of every edge looked at.
+    publication weighs them by similarity, which would need a sum over the common neighbours of
+    every edge looked at.
 
     Args:
         ratio: Share of the edges to swap (β), in [0, 1). The paper tries 0.2 and 0.4.
@@ -65,36 +58,23 @@ class SwapOpenTriads(RatioPerturbation):
 
     def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
         """Swap open triads of every graph."""
-        near_ptr, near, near_edge = batch.near
         edges = kernel.swap_open_triads(
-            batch.ptr,
-            batch.row_ptr,
-            batch.column,
-            reverse_of(batch),
-            batch.symmetric,
-            near_ptr,
-            near,
-            near_edge,
-            self.ratio,
-            rng,
-        )
+            batch.ptr, batch.row_ptr, batch.column, reverse_of(batch), batch.symmetric,
+            *batch.near, self.ratio, rng,
+        )  # fmt: skip
         return replace_edges(batch, targets, *edges)
 
 
 class ReliabilityFilter(Augmentation):
     """Train only on those virtual samples whose labels the model finds reliable.
 
-    This is the data filtration of M-Evolve (Zhou et al. 2020, section "Data filtration") as a
-    wrapper that can filter any augmentation. The prototype q_k of a class is the mean of the
-    probabilities that the model gives to validation graphs of that class. A graph with
-    probabilities p and class y has the *label reliability* r = p · q_y. The threshold θ is the one
-    that best tells validation graphs classified right from those classified wrong; a virtual sample
-    counts in the loss if r > θ. Prototypes and threshold are found anew after each epoch; during
-    the first one every sample counts.
-
-    The model judges the samples in evaluation mode and without gradients. Of a
-    :class:`~graph_transplant.GraphClassifier` only the head runs for that, on embeddings which the
-    loss then uses; of another model it costs one more pass in every step.
+    This is the data filtration of M-Evolve as a wrapper of any augmentation. The prototype q_k of
+    a class is the mean of the probabilities that the model gives to validation graphs of that
+    class. A graph with probabilities p and class y has the *label reliability* r = p · q_y. The
+    threshold θ best tells validation graphs classified right from those classified wrong; a virtual
+    sample counts in the loss if r > θ. Both are found anew after each epoch; during the first one
+    every sample counts. The model judges in evaluation mode; of a
+    :class:`~graph_transplant.GraphClassifier` only the head runs for that.
 
     Deviation: filter-every-step. The publication filters once, with a trained model, and trains
     again on what is left; as in the paper's comparison, virtual graphs are filtered in every step.
@@ -167,9 +147,7 @@ class ReliabilityFilter(Augmentation):
         self._seen += keep.numel()
         self._kept = self._kept + keep.sum()
         weight = keep.to(virtual.targets.dtype)
-        return replace(
-            virtual, weight=weight if virtual.weight is None else weight * virtual.weight
-        )
+        return replace(virtual, weight=weight * (1 if virtual.weight is None else virtual.weight))
 
     def passes(self, virtual: Virtual, model: Predictor) -> Tensor:
         """Mark the samples whose labels are reliable, r > θ; bool ``[samples]``."""
@@ -181,12 +159,7 @@ class ReliabilityFilter(Augmentation):
         return label_reliability(probability, targets, self.prototypes) > self.threshold
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
-        """Find prototypes and threshold anew.
-
-        Returns:
-            The measurements of the filtered augmentation, ``label_threshold`` (the new θ) and
-            ``kept_share``, the share of the epoch's samples that counted, if there were any.
-        """
+        """Find prototypes and threshold anew; measures θ and the share that counted."""
         _check_classes(validation.task, f"{validation.name} is a {validation.task} data set")
         model = as_predictor(model)
         measured = self.augmentation.after_epoch(model, validation)
@@ -217,16 +190,7 @@ class ReliabilityFilter(Augmentation):
 
 
 def class_prototypes(probability: Tensor, labels: Tensor) -> Tensor:
-    """Average the probabilities of the graphs of each class.
-
-    Args:
-        probability: float64 ``[graphs, classes]``.
-        labels: Class of every graph, int64 ``[graphs]``.
-
-    Returns:
-        The prototype of class k in row k, float64 ``[classes, classes]``; the one-hot vector of a
-        class without graphs.
-    """
+    """Mean probabilities of the graphs of each class; one-hot for a class without graphs."""
     classes = probability.shape[1]
     total = probability.new_zeros(classes, classes).index_add_(0, labels, probability)
     count = torch.bincount(labels, minlength=classes).unsqueeze(1)
@@ -234,33 +198,15 @@ def class_prototypes(probability: Tensor, labels: Tensor) -> Tensor:
 
 
 def label_reliability(probability: Tensor, targets: Tensor, prototypes: Tensor) -> Tensor:
-    """Measure how well the model's probabilities p go with the targets t: p · Σ t_k q_k.
-
-    Args:
-        probability: float64 ``[samples, classes]``.
-        targets: Class probabilities, ``[samples, classes]``.
-        prototypes: q_k in row k, float64 ``[classes, classes]``.
-
-    Returns:
-        float64 ``[samples]``.
-    """
+    """How well probabilities p go with targets t: p · Σ t_k q_k, float64 ``[samples]``."""
     return (probability * (targets.to(prototypes.dtype) @ prototypes)).sum(1)
 
 
 def reliability_threshold(reliability: Tensor, right: Tensor) -> Tensor:
-    """Find the threshold that best tells graphs classified right from those classified wrong.
+    """The threshold θ that best tells graphs classified right from those classified wrong.
 
-    It is the θ with the smallest Σ Φ[(θ - r_i) g_i], where g_i is 1 for a graph classified right
-    and -1 otherwise, and Φ(x) is 1 for x > 0 and 0 otherwise: the number of right graphs with less
-    reliability and wrong ones with more. One of the r_i always attains it; of several the smallest
-    is taken, which lets most samples pass.
-
-    Args:
-        reliability: r, float ``[graphs]``, at least one.
-        right: bool ``[graphs]``.
-
-    Returns:
-        θ, a scalar.
+    It minimises the number of right graphs with less reliability and wrong ones with more. One of
+    the reliabilities always does; of several the smallest is taken, which lets most samples pass.
     """
     values, place = torch.unique(reliability, return_inverse=True)
     right_at = torch.bincount(place[right], minlength=len(values))

@@ -27,42 +27,22 @@ _PIECE = 512
 
 @dataclass(frozen=True)
 class GraphonPlan:
-    """Every random choice of one mixing; carrying it out involves no chance.
+    """Every random choice of one mixing; carrying it out involves no chance."""
 
-    Attributes:
-        source_of: The graph that each one is mixed with, int64 ``[graphs]``.
-        label_weight: λ, the weight of that graph's class, float64 ``[graphs]``.
-        position: Position of every drawn node in the graphon, int64 ``[nodes]``; all graphs have
-            equally many nodes.
-        first: Smaller node of every edge, int64 ``[edges]``, ascending.
-        second: Larger node of every edge.
-    """
-
-    source_of: Ints
-    label_weight: Floats
-    position: Ints
-    first: Ints
-    second: Ints
+    source_of: Ints  # the graph that each one is mixed with
+    label_weight: Floats  # λ, the weight of that graph's class
+    position: Ints  # of every drawn node in the graphon; all graphs have equally many nodes
+    first: Ints  # smaller node of every edge, ascending
+    second: Ints  # larger node of every edge
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphonGraphs(VirtualGraphs):
-    """Graphs drawn from mixed graphons.
+    """Graphs drawn from mixed graphons."""
 
-    Attributes:
-        label_weight: λ, the weight of the source's label, float ``[graphs]``.
-        position: Position of every node in the graphon, int64 ``[nodes]``.
-        plan: The choices that led here.
-    """
-
-    label_weight: Tensor
-    position: Ints
+    label_weight: Tensor  # λ, the weight of the source's label, [graphs]
+    position: Ints  # of every node in the graphon
     plan: GraphonPlan
-
-    @property
-    def source_of(self) -> Ints:
-        """The graph that each one was mixed with, int64 ``[graphs]``."""
-        return self.plan.source_of
 
 
 def threshold_singular_values(matrix: Tensor, threshold: float) -> Tensor:
@@ -72,15 +52,6 @@ def threshold_singular_values(matrix: Tensor, threshold: float) -> Tensor:
 
     Deviation: largest-singular-value. The largest one always stays, so that the graphon of a class
     of sparse graphs is not empty.
-
-    Args:
-        matrix: Mean aligned adjacency, symmetric, float ``[..., r, r]``.
-        threshold: In units of √r.
-
-    Example:
-        >>> noisy = torch.full((4, 4), 0.5) + 0.01 * torch.eye(4)
-        >>> threshold_singular_values(noisy, 0.2)[0]
-        tensor([0.5025, 0.5025, 0.5025, 0.5025])
     """
     # The singular values of a symmetric matrix are the absolute eigenvalues.
     value, vector = torch.linalg.eigh(matrix)
@@ -93,23 +64,14 @@ def threshold_singular_values(matrix: Tensor, threshold: float) -> Tensor:
 
 
 def aligned_means(train: GraphStore, resolution: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Average the adjacency and the features of the graphs of each class, nodes sorted by degree.
+    """Mean adjacency and features of each class, nodes sorted by degree; and its graph counts.
 
     Nodes stand by descending number of neighbours, ties in their own order; those beyond the
-    resolution are cut off, smaller graphs are filled up with places without edges. Self-loops and
-    repetitions of edges do not count.
+    resolution are cut off, smaller graphs are filled up with places without edges.
 
     Deviation: no-padded-features. The features at a position are the mean over the graphs that have
     a node there (where none has, the mean over all nodes of the class); the released code fills
     smaller graphs up with zeros, which would shrink the features of late positions.
-
-    Args:
-        train: Undirected graphs with one class each.
-        resolution: r, the number of positions.
-
-    Returns:
-        Mean adjacency, float64 ``[classes, r, r]``; mean features, float64
-        ``[classes, r, features]``; graphs of each class, int64 ``[classes]``.
     """
     classes, width = train.num_outputs, train.num_node_features
     joined = np.zeros((classes, resolution, resolution), np.int64)
@@ -147,13 +109,9 @@ class GMixup(Augmentation):
         W = (1 - λ) W_{y} + λ W_{y_π}, \qquad y' = (1 - λ) y + λ y_π,
 
     nodes take positions :math:`u_k` at random, pairs are joined with probability
-    :math:`W(u_k, u_l)`, and features are those of the positions, mixed alike. Targets that are
-    mixed already stand for the mixture of their classes' graphons.
-
-    A drawn graph has no self-loops and no repeated edges. Nodes that no edge reaches are left out,
-    as in the released code (an empty place of the graphon is no node); at least one stays. Further
-    node fields of the data have no mean and are left out. Where a batch carries edge weights, drawn
-    edges weigh one. The time of a step grows with r².
+    :math:`W(u_k, u_l)`, and features are those of the positions, mixed alike. Nodes that no edge
+    reaches are left out, as in the released code; at least one stays. Node fields other than ``x``
+    are left out; edge weights are one. The time of a step grows with r².
 
     Deviation: bounded-resolution. r is at most ``largest``.
 
@@ -168,8 +126,7 @@ class GMixup(Augmentation):
     0.2 (2.02, the constant for a single matrix, would leave nothing of sparse classes).
 
     Args:
-        pairing: Which graph each one is mixed with; a policy of
-            :class:`~graph_transplant.augment.pairing.Pairing`.
+        pairing: A policy of :class:`~graph_transplant.augment.pairing.Pairing`.
         mixing: Range of λ, the share of the other class (the publication's values).
         threshold: Singular values below so many √r are taken out.
         largest: Most positions of a graphon.
@@ -187,8 +144,6 @@ class GMixup(Augmentation):
         >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
         >>> mixup = GMixup()
         >>> mixup.prepare(store, torch.Generator())
-        >>> bool(mixup.graphons.shape[0] == 6 and torch.equal(mixup.graphons, mixup.graphons.mT))
-        True
         >>> gt.augmented_loss(model, store.batch(range(8)), mixup).backward()
     """
 
@@ -207,12 +162,13 @@ class GMixup(Augmentation):
             raise GraphTransplantError(
                 f"`mixing` must be a range (low, high) within [0, 1], got {mixing}"
             )
-        if not threshold >= 0:
-            raise GraphTransplantError(f"`threshold` must not be negative, got {threshold}")
-        if largest < 1:
-            raise GraphTransplantError(f"`largest` must be at least 1, got {largest}")
-        if nodes is not None and nodes < 1:
-            raise GraphTransplantError(f"`nodes` must be at least 1, got {nodes}")
+        for name, value, least in (
+            ("threshold", threshold, 0),
+            ("largest", largest, 1),
+            ("nodes", 1 if nodes is None else nodes, 1),
+        ):
+            if not value >= least:
+                raise GraphTransplantError(f"`{name}` must be at least {least}, got {value}")
         self.pairing = Pairing.of(pairing)
         self.mixing = (low, high)
         self.threshold = threshold
@@ -276,11 +232,7 @@ class GMixup(Augmentation):
             ptr, row_ptr, column, nodes=nodes, edges=edges, y=mixed, symmetric=True, codes=0
         )
         return GraphonGraphs(
-            batch=virtual,
-            targets=mixed,
-            label_weight=label_weight,
-            position=position,
-            plan=plan,
+            batch=virtual, targets=mixed, label_weight=label_weight, position=position, plan=plan
         )
 
     def forward(

@@ -19,41 +19,19 @@ from graph_transplant.saliency import Predictor
 
 @dataclass(frozen=True, kw_only=True)
 class InterpolatedGraphs(VirtualGraphs):
-    """Graphs between two graphs each.
+    """Graphs between two graphs each."""
 
-    Attributes:
-        label_weight: 1 - λ, the weight of the source's features, edges and label, float
-            ``[graphs]``.
-        source_of: The source graph of every mixed graph, int64 ``[graphs]``.
-    """
-
-    label_weight: Tensor
-    source_of: Ints
+    label_weight: Tensor  # 1 - λ, the weight of the source's features, edges and label, [graphs]
+    source_of: Ints  # the source graph of every mixed graph
 
 
 def interpolate(
     batch: GraphBatch, targets: Tensor, source_of: Ints, label_weight: Floats
 ) -> InterpolatedGraphs:
-    """Lay the source of every graph over it (Algorithm 1); no chance is involved.
+    """Lay the source of every graph over it (Algorithm 1), with weight 1 - λ; nothing is drawn.
 
     The i-th node of the source falls on the i-th node of the destination. The smaller of the two is
     filled up with dummy nodes without features (zeros) and without edges.
-
-    Args:
-        batch: The original graphs.
-        targets: float ``[graphs, outputs]``.
-        source_of: The source graph of every graph, int64 ``[graphs]``.
-        label_weight: 1 - λ, the weight of the source, float64 ``[graphs]`` between 0 and 1.
-
-    Example:
-        >>> import numpy as np
-        >>> from torch_geometric.data import Batch, Data
-        >>> edge = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
-        >>> node = Data(x=torch.ones(1, 1), edge_index=torch.empty(2, 0, dtype=torch.long))
-        >>> batch = GraphBatch.from_pyg(Batch.from_data_list([edge, node]))
-        >>> mixed = interpolate(batch, torch.eye(2), np.array([1, 0]), np.array([0.25, 0.25]))
-        >>> mixed.batch.edge_weight, mixed.batch.x.flatten()
-        (tensor([0.7500, 0.7500, 0.2500, 0.2500]), tensor([1.0000, 0.7500, 1.0000, 0.2500]))
     """
     batch = batch.dense()
     x, attributes = batch.nodes.get("x"), batch.edge_attr
@@ -66,9 +44,8 @@ def interpolate(
             )
     weight = batch.edge_weight
     ptr, row_ptr, column, whole, *parts = kernel.overlay(
-        source_of, label_weight, batch.ptr, batch.row_ptr, batch.column,
-        weight is not None or attributes is not None,
-    )  # fmt: skip
+        source_of, label_weight, batch.ptr, batch.row_ptr, batch.column
+    )
     nodes, edges = {}, {}
     node, onto, node_share, edge, entry, edge_share = (batch.on_device(part) for part in parts)
     if x is not None:
@@ -103,21 +80,17 @@ def _added(rows: Tensor, share: Tensor, place: Tensor, size: int) -> Tensor:
 class IfMixup(Augmentation):
     r"""Interpolate pairs of graphs: node features, edges and labels (Guo and Mao, AAAI 2023).
 
-    Every graph of a batch is the destination of one mixed graph and has a source. Nodes are matched
-    in the order in which they stand, which is arbitrary; the smaller graph is filled up with dummy
-    nodes that have zero features and no edges. Then
+    Nodes are matched in the order in which they stand, which is arbitrary; the smaller graph is
+    filled up with dummy nodes that have zero features and no edges. Then, with λ drawn per pair,
 
     .. math::
-        x' = λ x + (1 - λ) x_π, \qquad e' = λ e + (1 - λ) e_π, \qquad y' = λ y + (1 - λ) y_π
+        x' = λ x + (1 - λ) x_π, \qquad e' = λ e + (1 - λ) e_π, \qquad y' = λ y + (1 - λ) y_π.
 
-    with λ drawn for each pair. The edges of the mixed graph are those of either graph; how much of
-    an edge is there stands in ``edge_weight``, so that the model must take edge weights. Weights
-    that the graphs have themselves are interpolated; those of repeated edges add up.
-
-    An edge's attributes are the mean, weighted by λ and 1 - λ, of those it has in the two graphs:
-    an edge of one graph alone keeps its own. Its weight already says how much of it is there; with
-    zeros for the absent edge, it would fade twice. Node fields other than ``x`` are left out: they
-    may be numbers of things, which cannot be interpolated.
+    How much of an edge is there stands in ``edge_weight``, so that the model must take edge
+    weights. Weights that the graphs have themselves are interpolated; those of repeated edges add
+    up. An edge's attributes are the weighted mean of those it has in the two graphs: an edge of one
+    graph alone keeps its own, since its weight already says how much of it is there. Node fields
+    other than ``x`` are left out: they may be numbers of things.
 
     Deviation: if-mixup-degrees. The publication interpolates node features. Graphs without any are
     mixed here by their edges only, and the model reads the (weighted, rounded) degrees of the mixed

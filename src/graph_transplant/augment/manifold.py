@@ -7,12 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graph_transplant.augment.base import (
-    Augmentation,
-    CleanPass,
-    VirtualEmbeddings,
-    random_numbers,
-)
+from graph_transplant.augment.base import Augmentation, CleanPass, VirtualEmbeddings, random_numbers
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore
@@ -23,15 +18,10 @@ from graph_transplant.saliency import Predictor
 
 @dataclass(frozen=True, kw_only=True)
 class MixedEmbeddings(VirtualEmbeddings):
-    """Mixed graph embeddings, and what each was mixed of.
+    """Mixed graph embeddings, and what each was mixed of."""
 
-    Attributes:
-        label_weight: λ, the weight of the source's embedding and label, float ``[graphs]``.
-        source_of: The source graph of every sample, int64 ``[graphs]``.
-    """
-
-    label_weight: Tensor
-    source_of: Ints
+    label_weight: Tensor  # λ, the weight of the source's embedding and label, [graphs]
+    source_of: Ints  # the source graph of every sample
 
 
 class ManifoldMixup(Augmentation):
@@ -40,15 +30,12 @@ class ManifoldMixup(Augmentation):
     The embedding and the target of every graph are mixed with those of another by the same weight
     λ ~ Beta(alpha, alpha), drawn for every pair. Only the head of the model runs on the mixture;
     its gradient reaches all layers through both embeddings. A label that is missing in one of the
-    two graphs is missing in the mixture.
-
-    The model must be a :class:`~graph_transplant.GraphClassifier`: of another model it is not known
-    where its readout ends and its head begins.
+    two graphs is missing in the mixture. The model must be a
+    :class:`~graph_transplant.GraphClassifier`: only of it is known where the head begins.
 
     Args:
         alpha: Of the distribution of λ, positive. The paper takes 2.
-        pairing: Which graph each one is mixed with; a policy of
-            :class:`~graph_transplant.augment.pairing.Pairing`.
+        pairing: A policy of :class:`~graph_transplant.augment.pairing.Pairing`.
 
     Example:
         >>> import graph_transplant as gt

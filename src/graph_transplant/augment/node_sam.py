@@ -19,27 +19,15 @@ class NodeSamPlan:
     """Every random choice of one split and merge; carrying it out involves no chance.
 
     The second half of the node that is split in graph g has the number ``nodes + g``.
-
-    Attributes:
-        split: The node that is split in each graph, int64 ``[graphs]``. It becomes the first half.
-        moved: Its neighbours that go over to the second half, bool ``[nodes]``.
-        shared: Its neighbours that are joined to both halves, bool ``[nodes]``; all others stay
-            with the first.
-        between: The edge whose attributes the edge between the halves takes, int64 ``[graphs]``; -1
-            where the node had none.
-        edges: The edges after the split, as :func:`~graph_transplant.kernels.node_sam.split_nodes`
-            lists them.
-        kept: The node that takes in the other end of the merged edge, int64 ``[graphs]``.
-        merged: That other end, int64 ``[graphs]``.
     """
 
-    split: Ints
-    moved: Bools
-    shared: Bools
-    between: Ints
-    edges: tuple[Ints, Ints, Ints, Bools, Ints]
-    kept: Ints
-    merged: Ints
+    split: Ints  # the node that is split in each graph; it becomes the first half
+    moved: Bools  # its neighbours that go over to the second half, [nodes]
+    shared: Bools  # its neighbours that are joined to both halves, [nodes]
+    between: Ints  # the edge that the one between the halves is like, -1 for none
+    edges: tuple[Ints, Ints, Ints, Bools, Ints]  # the edges after the split, as the kernel lists
+    kept: Ints  # the node that takes in the other end of the merged edge
+    merged: Ints  # that other end
 
 
 class NodeSam(Perturbation):
@@ -57,21 +45,15 @@ class NodeSam(Perturbation):
     .. math::
         h = \frac{\sqrt{c^2 + 4 t |V| - 6 t} - c}{2}, \qquad c = |E| - 2 - \frac{3 t}{d},
 
-    with t triangles and d neighbours at the split node. (It solves :math:`h = 3T' / E'`: the edges
-    after the split are :math:`E' = |E| + 1 + h`, the triangles about
-    :math:`T' = |V| t / 3 - t / 2 + h + h t / d`, and an edge is in :math:`3T' / E'` of them.)
+    with t triangles and d neighbours at the split node.
 
-    Beyond the simple undirected graphs of the publication: a neighbour's edges, repeated ones and
-    both directions, stay together; repeated edges and self-loops count for nothing in h. Both
-    halves have the self-loops of the node. The edge between the halves takes the attributes and
-    weight of a random edge of the node, zeros and one where it has none; in directed graphs it runs
-    from the first half to the second. The merged edge is drawn from all listed edges but
-    self-loops. Where both of its ends have an edge to one node, only those of the node that takes
-    in the other remain; edges between the two vanish. Node fields other than ``x``, and ``x`` of
-    integers, have no mean: the merged node has those of the node that took in the other.
-
-    In the virtual graphs nodes keep their places; that of the merged node is given to the second
-    half of the split one.
+    Beyond the simple undirected graphs of the publication: a neighbour's repeated edges and both
+    directions stay together; repeated edges and self-loops count for nothing in h; both halves have
+    the self-loops of the node. The edge between the halves takes the attributes and weight of a
+    random edge of the node, and in directed graphs runs from the first half to the second. Where
+    both ends of the merged edge have an edge to one node, only those of the node that takes in the
+    other remain. Node fields other than ``x``, and ``x`` of integers, are those of the node that
+    took in the other. Nodes keep their places; that of the merged node is given to the second half.
 
     Args:
         adjust: Whether neighbours are joined to both halves as above; without, this is the

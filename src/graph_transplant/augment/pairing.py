@@ -16,11 +16,9 @@ POLICIES = ("random", "same-class", "cross-class", "minority")
 class Pairing:
     """Chooses a source graph for every graph of a batch, the destination.
 
-    Classes are those of the graphs themselves; with several labels per graph, two graphs are of one
-    class when all their labels agree, missing ones included. Only for ``"minority"`` such a graph's
-    class is the rarest label it has (in the batch), and graphs without any label are one class too:
-    with many labels nearly every combination of them is the only one of its kind, and drawing them
-    alike would favour nothing. Regression has no classes: only ``"random"`` pairing.
+    With several labels per graph, two graphs are of one class when all their labels agree; only for
+    ``"minority"`` such a graph's class is the rarest label it has in the batch, or none. Regression
+    has no classes: only ``"random"`` pairing.
 
     Args:
         policy: ``"random"``: a random permutation, so that every graph is a source once.
@@ -55,16 +53,7 @@ class Pairing:
             )
 
     def sources(self, targets: Tensor, task: str, rng: np.random.Generator) -> Ints:
-        """Choose a source for every graph.
-
-        Args:
-            targets: float ``[graphs, outputs]``.
-            task: What the targets are.
-            rng: Source of randomness.
-
-        Returns:
-            Numbers of graphs, int64 ``[graphs]``.
-        """
+        """Choose a source for every graph, int64 ``[graphs]``."""
         self.check(task)
         if self.policy == "random":
             return rng.permutation(len(targets))
@@ -88,14 +77,9 @@ class Pairing:
         if self.policy == "minority" and task == "multilabel":
             # Labels may be mixed already; what is more than half there counts as there.
             classes = rarest_label(targets.ge(0.5).to(targets.dtype))
-        elif task == "multiclass":
-            classes = targets.argmax(1)
         else:
-            group: Tensor = torch.unique(targets.nan_to_num(nan=-1.0), dim=0, return_inverse=True)[
-                1
-            ]
-            return group
-        numbered: Tensor = torch.unique(classes, return_inverse=True)[1]
+            classes = targets.argmax(1) if task == "multiclass" else targets.nan_to_num(nan=-1.0)
+        numbered: Tensor = torch.unique(classes, dim=0, return_inverse=True)[1]
         return numbered
 
 
@@ -103,16 +87,6 @@ def mix_rows(rows: Tensor, source_of: Tensor, weight: Tensor) -> Tensor:
     r"""Mix every row with that of its source: :math:`λ y_\pi + (1 - λ) y`.
 
     An entry that is missing (NaN) in either row is missing in the mixture, whatever λ is.
-
-    Args:
-        rows: Targets or embeddings, float ``[graphs, columns]``.
-        source_of: The source graph of every graph, int64 ``[graphs]``.
-        weight: λ, float ``[graphs]``.
-
-    Example:
-        >>> mix_rows(torch.eye(2), torch.tensor([1, 0]), torch.tensor([0.25, 0.5]))
-        tensor([[0.7500, 0.2500],
-                [0.5000, 0.5000]])
     """
     column = weight.unsqueeze(1).to(rows.dtype)
     return column * rows.index_select(0, source_of) + (1 - column) * rows

@@ -1,9 +1,6 @@
 """Random edits of single graphs that keep the label: the augmentations of GraphCL, and DropEdge.
 
-Node dropping, edge perturbation, attribute masking and subgraphs are the ones of You et al., "Graph
-Contrastive Learning with Augmentations" (NeurIPS 2020), used with labels as in the paper (section
-"Baselines"). Dropping edges is Rong et al., "DropEdge" (ICLR 2020). Every choice is made in each
-graph by itself.
+GraphCL is You et al. (NeurIPS 2020), DropEdge is Rong et al. (ICLR 2020).
 """
 
 from __future__ import annotations
@@ -14,12 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.augment.base import (
-    Augmentation,
-    CleanPass,
-    EditedGraphs,
-    random_numbers,
-)
+from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs, random_numbers
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import edit as kernel
@@ -33,13 +25,7 @@ class Perturbation(Augmentation):
 
     @abstractmethod
     def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
-        """Make a virtual graph of every graph.
-
-        Args:
-            batch: The original graphs.
-            targets: float ``[graphs, outputs]``.
-            rng: Source of all randomness.
-        """
+        """Make a virtual graph of every graph."""
 
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
@@ -79,13 +65,9 @@ def keep_parts(
         batch.ptr, batch.row_ptr, batch.column, nodes, edges
     )
     virtual = batch.derive(
-        ptr,
-        row_ptr,
-        column,
-        nodes=batch.nodes_like(node_origin),
-        edges=batch.edges_like(edge_origin),
-        y=targets,
-    )
+        ptr, row_ptr, column, y=targets,
+        nodes=batch.nodes_like(node_origin), edges=batch.edges_like(edge_origin),
+    )  # fmt: skip
     return EditedGraphs(
         batch=virtual, targets=targets, node_origin=node_origin, edge_origin=edge_origin
     )
@@ -142,11 +124,9 @@ class DropNodes(RatioPerturbation):
 class PerturbEdges(RatioPerturbation):
     """Remove random edges of every graph and add as many where there were none (*PermE*).
 
-    Of m edges ``floor(ratio · m)`` are replaced, or as many as there are absent pairs where these
-    are fewer: a complete graph stays as it is. New edges join two different nodes of the same graph
-    that no edge joined before; each takes the attributes and the weight of one removed edge,
-    matched at random. An undirected edge is removed and added with its reverse. In directed graphs
-    the absent pairs are ordered.
+    Of m edges ``floor(ratio · m)`` are replaced, or as many as there are absent pairs. New edges
+    join two different nodes that no edge joined before; each takes the attributes and the weight of
+    one removed edge, matched at random. An undirected edge is removed and added with its reverse.
 
     Deviation: edges-stay-simple. GraphCL's released code draws the ends of new edges one by one
     with repetition: it adds self-loops, repeated edges and single directions of undirected ones.
@@ -165,14 +145,9 @@ class PerturbEdges(RatioPerturbation):
     def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
         """Replace edges of every graph."""
         edges = kernel.replace_edges(
-            batch.ptr,
-            batch.row_ptr,
-            batch.column,
-            reverse_of(batch),
-            batch.symmetric,
-            self.ratio,
-            rng,
-        )
+            batch.ptr, batch.row_ptr, batch.column, reverse_of(batch), batch.symmetric,
+            self.ratio, rng,
+        )  # fmt: skip
         return replace_edges(batch, targets, *edges)
 
 
@@ -204,10 +179,9 @@ class DropEdges(RatioPerturbation):
 class MaskNodes(RatioPerturbation):
     """Mask all features of random nodes of every graph (*MaskN*).
 
-    Of n nodes ``floor(ratio · n)`` are masked, every such set equally likely. A masked node says
-    nothing: its continuous features become the mean over the nodes of the training graphs, which
-    models standardise to about 0, and its other (one-hot) features become 0. The mean is found by
-    :meth:`prepare`; before that all masked features are 0.
+    Of n nodes ``floor(ratio · n)`` are masked, every such set equally likely. The continuous
+    features of a masked node become the mean over the training graphs, found by :meth:`prepare`,
+    its other (one-hot) features become 0; without :meth:`prepare` all become 0.
 
     Deviation: neutral-mask. GraphCL's released code masks with the mean of the graph's nodes or
     with normal noise, also where features are one-hot.
@@ -260,17 +234,13 @@ class MaskNodes(RatioPerturbation):
         x = x.index_copy(0, batch.on_device(masked), fill.expand(len(masked), *x.shape[1:]))
         return EditedGraphs(
             batch=batch.derive(
-                batch.ptr,
-                batch.row_ptr,
-                batch.column,
-                nodes={**batch.nodes, "x": x},
-                edges=batch.edges,
-                y=targets,
+                batch.ptr, batch.row_ptr, batch.column, y=targets,
+                nodes={**batch.nodes, "x": x}, edges=batch.edges,
             ),
             targets=targets,
             node_origin=np.arange(batch.num_nodes),
             edge_origin=np.arange(batch.num_edges),
-        )
+        )  # fmt: skip
 
 
 class RandomSubgraph(Perturbation):

@@ -19,39 +19,24 @@ from graph_transplant.saliency import Predictor
 
 @dataclass(frozen=True)
 class SubMixPlan:
-    """Every random choice of one mixing; carrying it out involves no chance.
+    """Every random choice of one mixing; carrying it out involves no chance."""
 
-    Attributes:
-        source_of: The source graph of every mixed graph, int64 ``[graphs]``.
-        replaced: S, node numbers of the batch, graph after graph, in each from the root outward.
-        brought: S_π, node numbers of the batch; the i-th takes the place of the i-th of
-            ``replaced``.
-        ptr: Offsets of the graphs in both, int64 ``[graphs + 1]``.
-    """
-
-    source_of: Ints
-    replaced: Ints
-    brought: Ints
-    ptr: Ints
+    source_of: Ints  # the source graph of every mixed graph
+    replaced: Ints  # S, graph after graph, in each from the root outward
+    brought: Ints  # S_π; the i-th takes the place of the i-th of `replaced`
+    ptr: Ints  # offsets of the graphs in both
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubMixedGraphs(VirtualGraphs):
     """Graphs with a subgraph of another graph in the place of their own.
 
-    Nodes stand as in the destination graphs.
-
-    Attributes:
-        label_weight: The weight of the source's label, float ``[graphs]``.
-        node_origin: Number in the original batch of the node whose features a node has, int64
-            ``[nodes]``.
-        edge_origin: Number in the original batch of every edge, int64 ``[edges]``.
-        plan: The choices that led here.
+    Nodes stand as in the destination graphs; those of the source have its features.
     """
 
-    label_weight: Tensor
-    node_origin: Ints
-    edge_origin: Ints
+    label_weight: Tensor  # of the source's label, [graphs]
+    node_origin: Ints  # number in the original batch of the node whose features a node has
+    edge_origin: Ints  # number in the original batch of every edge
     plan: SubMixPlan
 
     @property
@@ -66,27 +51,18 @@ class SubMixedGraphs(VirtualGraphs):
         from_source[self.plan.replaced] = True
         return from_source
 
-    @property
-    def edge_kind(self) -> Ints:
-        """0 for edges brought from the source, 1 for those kept of the destination."""
-        sender, receiver = self.node_from_source[self.batch.edge_index.cpu().numpy()]
-        return np.where(sender & receiver, 0, 1)
-
 
 class SubMix(Augmentation):
-    r"""Put a connected subgraph of another graph in the place of one's own (Algorithms 5 and 6).
+    """Put a connected subgraph of another graph in the place of one's own (Algorithms 5 and 6).
 
     In the destination and in the source a root is drawn, and around each the k nodes closest to it
-    by personalised PageRank are taken, k being the same for both. The i-th of them in the source
-    takes the place of the i-th in the destination: its features replace the other's, the edges
-    among the k nodes of the source replace those among the k nodes of the destination, and edges
-    between the k nodes and the rest stay as they were. The number of nodes stays the same, and a
-    connected graph stays connected.
+    by personalised PageRank are taken. The i-th of them in the source takes the place of the i-th
+    in the destination: its features and the edges among the k nodes replace the other's; edges
+    between the k nodes and the rest stay. The number of nodes stays the same, and a connected graph
+    stays connected. Directions and weights of edges do not matter for distances.
 
     The label of the source has the weight of the edges that it brought among all edges of the
-    result; an undirected edge counts in both directions. A result without edges is measured by
-    nodes: k of them are the source's. Edges carry their attributes and weights with them, nodes all
-    their fields. Distances go by edges, whatever their weights and directions.
+    result; of nodes where there are no edges.
 
     Deviation: sub-mix-connected. The publication orders nodes by PageRank of the symmetrically
     normalised adjacency, under which the k best need not be connected, and falls back on
@@ -103,12 +79,8 @@ class SubMix(Augmentation):
     Example:
         >>> import graph_transplant as gt
         >>> store = gt.load("motifs").subset(range(8))
-        >>> batch, rng = store.batch(range(8)), np.random.default_rng(0)
-        >>> method = SubMix()
-        >>> plan = method.plan(batch, rng.permutation(8), rng)
-        >>> mixed = method.carry_out(plan, batch, torch.eye(8))
-        >>> mixed.batch.num_nodes == batch.num_nodes
-        True
+        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
+        >>> gt.augmented_loss(model, store.batch(range(8)), SubMix()).backward()
     """
 
     def __init__(self, size: float = 0.4, *, pairing: str | Pairing = "random") -> None:
@@ -134,13 +106,9 @@ class SubMix(Augmentation):
         weight = batch.on_device(share).to(targets.dtype)
         mixed = mix_rows(targets, batch.on_device(plan.source_of), weight)
         virtual = batch.derive(
-            batch.ptr,
-            row_ptr,
-            column,
-            nodes=batch.nodes_like(node_origin),
-            edges=batch.edges_like(edge_origin),
-            y=mixed,
-        )
+            batch.ptr, row_ptr, column, y=mixed,
+            nodes=batch.nodes_like(node_origin), edges=batch.edges_like(edge_origin),
+        )  # fmt: skip
         return SubMixedGraphs(
             batch=virtual,
             targets=mixed,

@@ -1,7 +1,6 @@
 """Graph Transplant (Park, Shim and Yang, AAAI 2022): plan every choice, then carry out the plan.
 
-The loops over graphs are in :mod:`graph_transplant.kernels.transplant`; here is what happens to
-them in one training step (:meth:`GraphTransplant.forward`).
+The loops over graphs are in :mod:`graph_transplant.kernels.transplant`.
 """
 
 from __future__ import annotations
@@ -15,12 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graph_transplant.augment.base import (
-    Augmentation,
-    CleanPass,
-    VirtualGraphs,
-    random_numbers,
-)
+from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
 from graph_transplant.augment.edge_predictor import EdgePredictor
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
@@ -35,11 +29,10 @@ from graph_transplant.saliency import (
     as_predictor,
     module_of,
     varies_within_graphs,
-)
+)  # fmt: skip
 from graph_transplant.targets import as_targets, batch_targets
 
 CONNECTIONS = ("degree", "predict", "none")
-KEPT_SOURCE, KEPT_DESTINATION, NEW = 0, 1, 2
 
 # Validation graphs that ψ is measured on after every epoch.
 _MEASURED = 64
@@ -47,46 +40,28 @@ _MEASURED = 64
 
 @dataclass(frozen=True)
 class TransplantPlan:
-    r"""Every structural choice of one mixing; carrying it out involves no chance.
+    """Every structural choice of one mixing; carrying it out involves no chance.
 
     Node numbers are those of the batch; mixed graph ``g`` has ``taken_ptr[g]`` to
     ``taken_ptr[g + 1] - 1`` of ``taken``, and likewise for the other lists.
-
-    Attributes:
-        source_of: π: the source of every mixed graph, int64 ``[graphs]``. Graph ``g`` itself is
-            the destination of mixed graph ``g``.
-        hops: K.
-        share: p as a share.
-        taken: V̄_π, the nodes transplanted from the source.
-        taken_ptr: Their offsets.
-        rest: V \ V̄, the nodes of the destination that remain.
-        rest_ptr: Their offsets.
-        pair_source: Source node of every new edge.
-        pair_destination: Destination node of every new edge.
-        pair_ptr: Offsets of the pairs.
-        into_source: Whether a pair becomes an edge to its source node, bool ``[pairs]``.
-        into_destination: Whether it becomes an edge to its destination node; both if undirected.
-        like: The edge whose attributes a new edge takes, int64 ``[pairs]``; -1 for zeros.
-        weight: Weight of the pairs where ψ drew them, with its gradient, float ``[pairs]``;
-            ``None`` where every pair is an edge.
-        steps: For source and destination: the nodes H that anchors (step 0) and each of the K hops
-            chose, and the offsets of these lists, ``K + 1`` per graph; empty for other cuts.
     """
 
-    source_of: Ints
-    hops: int
-    share: float
-    taken: Ints
+    source_of: Ints  # π, the source of every mixed graph; its destination is the graph itself
+    hops: int  # K
+    share: float  # p
+    taken: Ints  # V̄_π, the nodes transplanted from the source
     taken_ptr: Ints
-    rest: Ints
+    rest: Ints  # V \ V̄, the nodes of the destination that remain
     rest_ptr: Ints
-    pair_source: Ints
-    pair_destination: Ints
+    pair_source: Ints  # source node of every new edge
+    pair_destination: Ints  # destination node of every new edge
     pair_ptr: Ints
-    into_source: Bools
-    into_destination: Bools
-    like: Ints
-    weight: Tensor | None = None
+    into_source: Bools  # whether a pair becomes an edge to its source node,
+    into_destination: Bools  # and to its destination node; both if undirected
+    like: Ints  # the edge whose attributes a new edge takes; -1 for zeros
+    weight: Tensor | None = None  # of the pairs where ψ drew them, with its gradient
+    # For source and destination: the nodes H that anchors (step 0) and each of the K hops chose,
+    # and the offsets of these lists, K + 1 per graph; empty for other cuts.
     steps: tuple[tuple[Ints, Ints], ...] = ()
 
     def only(self, pairs: Bools) -> TransplantPlan:
@@ -110,33 +85,16 @@ class TransplantPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class MixedGraphs(VirtualGraphs):
-    r"""Mixed graphs, and where every node and edge of them comes from.
+    """Mixed graphs, and where every node and edge of them comes from.
 
     In each mixed graph the transplanted nodes come first, then the remaining ones.
-
-    Attributes:
-        label_weight: λ, the weight of the source's label, float ``[graphs]``.
-        source_share: I(S_π, V̄_π), float64 ``[graphs]``.
-        destination_share: I(S, V \ V̄), float64 ``[graphs]``.
-        node_origin: Number in the original batch of every node, int64 ``[nodes]``.
-        edge_origin: Number in the original batch of every edge, int64 ``[edges]``; -1 for new ones.
-        plan: The choices that led here.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> batch = gt.load("motifs").batch(range(4))
-        >>> mixed = GraphTransplant().mix(batch)
-        >>> rest = ~mixed.node_from_source
-        >>> graph = batch.batch[mixed.node_origin]
-        >>> bool((graph[rest] == mixed.batch.batch[rest]).all())
-        True
     """
 
-    label_weight: Tensor
-    source_share: Floats
-    destination_share: Floats
-    node_origin: Ints
-    edge_origin: Ints
+    label_weight: Tensor  # λ, the weight of the source's label, [graphs]
+    source_share: Floats  # I(S_π, V̄_π), [graphs]
+    destination_share: Floats  # I(S, V \ V̄), [graphs]
+    node_origin: Ints  # number in the original batch of every node
+    edge_origin: Ints  # and of every edge, -1 for new ones
     plan: TransplantPlan
 
     @property
@@ -150,13 +108,6 @@ class MixedGraphs(VirtualGraphs):
         taken, rest = np.diff(self.plan.taken_ptr), np.diff(self.plan.rest_ptr)
         from_source = np.tile([True, False], len(taken))
         return np.repeat(from_source, np.stack((taken, rest), axis=1).ravel())
-
-    @property
-    def edge_kind(self) -> Ints:
-        """0 for edges kept from the source, 1 from the destination, 2 for new ones."""
-        receiver = self.batch.edge_index[1].cpu().numpy()
-        kept = np.where(self.node_from_source[receiver], KEPT_SOURCE, KEPT_DESTINATION)
-        return np.where(self.edge_origin < 0, NEW, kept)
 
 
 class GraphTransplant(Augmentation):
@@ -277,12 +228,8 @@ class GraphTransplant(Augmentation):
     ) -> TransplantPlan:
         """Make every random choice of one mixing.
 
-        Args:
-            batch: The original graphs.
-            saliency: float32 ``[nodes]``, not negative.
-            source_of: π, int64 ``[graphs]``.
-            rng: Source of all randomness.
-            nodes: Node embeddings, float ``[nodes, width]``, for ``connect="predict"``.
+        ``saliency`` is float32 ``[nodes]``, ``source_of`` is π; ``connect="predict"`` needs the
+        embeddings ``nodes``, float ``[nodes, width]``.
         """
         near_ptr, near, near_edge = batch.near
         hops, share = int(rng.choice(self.hops)), float(rng.beta(self.alpha, self.alpha))
@@ -352,13 +299,8 @@ class GraphTransplant(Augmentation):
     ) -> MixedGraphs:
         """Carry out a plan; the same plan gives the same graphs.
 
-        Args:
-            plan: The choices.
-            batch: The original graphs the plan was made for.
-            targets: float ``[graphs, outputs]``.
-            saliency: float32 ``[nodes]``.
-            soft_edges: Keep the pairs that ψ did not join as edges of weight zero, so that its
-                gradient reaches them too. The batch then has an ``edge_weight``.
+        With ``soft_edges`` the pairs that ψ did not join stay as edges of weight zero, so that its
+        gradient reaches them too.
         """
         if plan.weight is not None and not soft_edges:
             plan = plan.only((plan.weight.detach() > 0.5).cpu().numpy())
@@ -381,8 +323,16 @@ class GraphTransplant(Augmentation):
         if batch.edges:
             like = np.where(pair >= 0, plan.like[pair] if len(plan.like) else -1, edge_origin)
         edges = batch.edges_like(like)
-        if batch.edges.get("edge_weight") is not None or soft_edges:
-            edges["edge_weight"] = self._edge_weight(batch, plan, edge_origin, pair)
+        if "edge_weight" in edges or soft_edges:
+            # Kept edges have their weights, new ones that of ψ or one.
+            weight = batch.edges_like(edge_origin).get("edge_weight")
+            if weight is None:
+                weight = torch.ones(len(pair), device=batch.device)
+            if plan.weight is not None:
+                new = np.flatnonzero(pair >= 0)
+                drawn = plan.weight.index_select(0, batch.on_device(pair[new]))
+                weight = weight.index_copy(0, batch.on_device(new), drawn.to(weight.dtype))
+            edges["edge_weight"] = weight
         return MixedGraphs(
             batch=batch.derive(
                 ptr, row_ptr, column, nodes=batch.nodes_like(node_origin), edges=edges, y=mixed
@@ -395,22 +345,6 @@ class GraphTransplant(Augmentation):
             edge_origin=edge_origin,
             plan=plan,
         )
-
-    @staticmethod
-    def _edge_weight(
-        batch: GraphBatch, plan: TransplantPlan, edge_origin: Ints, pair: Ints
-    ) -> Tensor:
-        """Kept edges have their weights, new ones that of ψ or one."""
-        kept = batch.edges.get("edge_weight")
-        if kept is None:
-            weight = torch.ones(len(pair), device=batch.device)
-        else:
-            weight = batch.edges_like(edge_origin)["edge_weight"]
-        if plan.weight is None:
-            return weight
-        new = np.flatnonzero(pair >= 0)
-        drawn = plan.weight.index_select(0, batch.on_device(pair[new]))
-        return weight.index_copy(0, batch.on_device(new), drawn.to(weight.dtype))
 
     def _soft(self, model: Predictor) -> bool:
         """Whether the model takes the weights of predicted edges."""
@@ -445,25 +379,18 @@ class GraphTransplant(Augmentation):
                 the batch by default.
             num_outputs: Number of classes; otherwise what the batch's store or labels say.
             nodes: Node embeddings, float ``[nodes, width]``, for ``connect="predict"``.
-
-        Returns:
-            The mixed graphs: ``.batch.to_pyg()``, ``.targets``, ``.label_weight`` and where every
-            node and edge comes from.
         """
         graphs = as_batch(batch)
         if targets is None:
             targets = batch_targets(graphs, num_outputs)
         elif not targets.is_floating_point():
             targets = as_targets(targets, num_outputs or int(targets.max()) + 1)
-        if targets.shape[0] != graphs.num_graphs:
-            raise DataError(
-                f"`targets` must have {graphs.num_graphs} rows, one per graph; got "
-                f"{targets.shape[0]}"
-            )
-        if nodes is not None and len(nodes) != graphs.num_nodes:
-            raise DataError(
-                f"`nodes` must have {graphs.num_nodes} rows, one per node; got {len(nodes)}"
-            )
+        for name, value, rows, item in (
+            ("targets", targets, graphs.num_graphs, "graph"),
+            ("nodes", nodes, graphs.num_nodes, "node"),
+        ):
+            if value is not None and len(value) != rows:
+                raise DataError(f"`{name}` must have {rows} rows, one per {item}; got {len(value)}")
         on_host = _checked(saliency, graphs.num_nodes)
         rng = random_numbers(generator)
         # Rows that add up to one are classes, mixed ones too.
@@ -512,12 +439,7 @@ class GraphTransplant(Augmentation):
 
 
 def label_weights(source_share: Floats, destination_share: Floats) -> Floats:
-    r"""Return :math:`\lambda = I_\pi / (I_\pi + I)`; one half where both shares are zero.
-
-    Example:
-        >>> label_weights(np.array([0.6, 0.0]), np.array([0.2, 0.0]))
-        array([0.75, 0.5 ])
-    """
+    r"""Return :math:`\lambda = I_\pi / (I_\pi + I)`; one half where both shares are zero."""
     total = source_share + destination_share
     return np.where(total > 0, source_share / np.where(total > 0, total, 1.0), 0.5)
 

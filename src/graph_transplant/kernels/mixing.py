@@ -6,7 +6,7 @@ import numpy as np
 
 from graph_transplant.kernels.choice import below, share_of
 from graph_transplant.kernels.compiling import Floats, Ints, compiled
-from graph_transplant.kernels.structure import sort_by
+from graph_transplant.kernels.structure import compress, sort_by
 
 RESTART = 0.15  # α of SubMix: how likely a walk stops at each step
 ROUNDS = 16  # steps of a walk; nodes further from the root are never taken
@@ -14,12 +14,6 @@ TIE = 1e-6  # scores this close, relatively, count as a tie
 LEAST = 1e-30  # share of an edge, so that a mean of attributes is defined in any case
 
 # ------------------------------------------------------------------ SubMix
-
-
-@compiled
-def ascending(codes: Ints) -> None:
-    """Sort in place."""
-    codes.sort()
 
 
 @compiled
@@ -62,7 +56,7 @@ def list_by_score(
             level = TIE * rng.random() - np.log2(score[i])
             codes[size] = int(level * 2**30) * score.size + i
             size += 1
-    ascending(codes[:size])
+    codes[:size].sort()
     for i in range(size):
         listed[i] = first + codes[i] % score.size
     return size
@@ -115,44 +109,35 @@ def swap_subgraphs(
     Returns ``row_ptr``, ``column``, the origin of every edge, and the share of the edges of every
     graph that come from its source: of its nodes, where it has no edges.
     """
-    partner, place = np.full(ptr[-1], -1), np.full(ptr[-1], -1)
+    inside, place = np.zeros(ptr[-1], np.bool_), np.full(ptr[-1], -1)
     bound = column.size
     for i in range(replaced.size):
-        partner[replaced[i]] = brought[i]
+        inside[replaced[i]] = True
         bound += row_ptr[brought[i] + 1] - row_ptr[brought[i]]
-    new_row_ptr, share = np.zeros_like(row_ptr), np.empty(ptr.size - 1)
-    new_column, edge = np.empty(bound, np.int64), np.empty(bound, np.int64)
-    codes = np.empty(bound, np.int64)
+    sender, receiver = np.empty(bound, np.int64), np.empty(bound, np.int64)
+    edge, share = np.empty(bound, np.int64), np.empty(ptr.size - 1)
     size = 0
     for g in range(ptr.size - 1):
-        for i in range(chosen_ptr[g], chosen_ptr[g + 1]):
-            place[brought[i]] = replaced[i]
-        start, moved = size, 0
+        start = size
         for v in range(ptr[g], ptr[g + 1]):
-            entries = 0
             for e in range(row_ptr[v], row_ptr[v + 1]):
-                if partner[v] < 0:
-                    new_column[size], edge[size] = column[e], e
+                if not (inside[v] and inside[column[e]]):
+                    sender[size], receiver[size], edge[size] = column[e], v, e
                     size += 1
-                elif partner[column[e]] < 0:
-                    codes[entries] = column[e] * column.size + e
-                    entries += 1
-            if partner[v] >= 0:
-                for e in range(row_ptr[partner[v]], row_ptr[partner[v] + 1]):
-                    if place[column[e]] >= 0:
-                        codes[entries] = place[column[e]] * column.size + e
-                        entries += 1
-                        moved += 1
-                ascending(codes[:entries])
-            for i in range(entries):
-                new_column[size], edge[size] = codes[i] // column.size, codes[i] % column.size
-                size += 1
-            new_row_ptr[v + 1] = size
-        for i in range(chosen_ptr[g], chosen_ptr[g + 1]):
+        mine, kept = range(chosen_ptr[g], chosen_ptr[g + 1]), size - start
+        for i in mine:
+            place[brought[i]] = replaced[i]
+        for i in mine:
+            for e in range(row_ptr[brought[i]], row_ptr[brought[i] + 1]):
+                if place[column[e]] >= 0:
+                    sender[size], receiver[size], edge[size] = place[column[e]], replaced[i], e
+                    size += 1
+        for i in mine:
             place[brought[i]] = -1
-        count, nodes = chosen_ptr[g + 1] - chosen_ptr[g], ptr[g + 1] - ptr[g]
-        share[g] = moved / (size - start) if size > start else count / nodes
-    return new_row_ptr, new_column[:size], edge[:size], share
+        edges, nodes = size - start, ptr[g + 1] - ptr[g]
+        share[g] = (edges - kept) / edges if edges else len(mine) / nodes
+    new_row_ptr, new_column, order = compress(sender[:size], receiver[:size], ptr[-1])
+    return new_row_ptr, new_column, edge[order], share
 
 
 # ------------------------------------------------------------------ ifMixup
@@ -160,13 +145,12 @@ def swap_subgraphs(
 
 @compiled
 def overlay(
-    source_of: Ints, weight: Floats, ptr: Ints, row_ptr: Ints, column: Ints, tracked: bool
+    source_of: Ints, weight: Floats, ptr: Ints, row_ptr: Ints, column: Ints
 ) -> tuple[Ints, Ints, Ints, Floats, Ints, Ints, Floats, Ints, Ints, Floats]:
     """Lay the source of every graph over it, node on node; every edge of either is there once.
 
     Returns ``ptr``, ``row_ptr``, ``column`` and the weight of every mixed edge; for every node that
-    goes into a mixed one its number, the mixed node and its share; and the same for every edge, if
-    ``tracked``.
+    goes into a mixed one its number, the mixed node and its share; and the same for every edge.
     """
     new_ptr = np.zeros_like(ptr)
     total, edges = ptr[-1], column.size
@@ -175,45 +159,37 @@ def overlay(
         new_ptr[g + 1] = new_ptr[g] + max(ptr[g + 1] - ptr[g], last - first)
         total += last - first
         edges += row_ptr[last] - row_ptr[first]
-    new_row_ptr = np.zeros(new_ptr[-1] + 1, np.int64)
-    new_column, whole = np.empty(edges, np.int64), np.empty(edges)
     node, onto, node_share = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total)
-    edges = edges if tracked else 0
-    edge, entry, edge_share = np.empty(edges, np.int64), np.empty(edges, np.int64), np.empty(edges)
-    nodes, taken, size = 0, 0, 0
+    sender, receiver = np.empty(edges, np.int64), np.empty(edges, np.int64)
+    edge, share = np.empty(edges, np.int64), np.empty(edges)
+    nodes, size = 0, 0
     for g in range(source_of.size):
-        one, two = ptr[g], ptr[source_of[g]]
-        ones, twos = ptr[g + 1] - one, ptr[source_of[g] + 1] - two
-        for i in range(new_ptr[g + 1] - new_ptr[g]):
-            a = b = last_a = last_b = 0
-            if i < ones:
-                a, last_a = row_ptr[one + i], row_ptr[one + i + 1]
-                node[nodes], onto[nodes], node_share[nodes] = one + i, new_ptr[g] + i, 1 - weight[g]
+        for side in range(2):
+            graph, part = (g, 1 - weight[g]) if side == 0 else (source_of[g], weight[g])
+            shift = new_ptr[g] - ptr[graph]
+            for v in range(ptr[graph], ptr[graph + 1]):
+                node[nodes], onto[nodes], node_share[nodes] = v, v + shift, part
                 nodes += 1
-            if i < twos:
-                b, last_b = row_ptr[two + i], row_ptr[two + i + 1]
-                node[nodes], onto[nodes], node_share[nodes] = two + i, new_ptr[g] + i, weight[g]
-                nodes += 1
-            before = -1
-            while a < last_a or b < last_b:  # merge two ascending rows
-                if b == last_b or (a < last_a and column[a] - one <= column[b] - two):
-                    e, u, share = a, column[a] - one, max(1 - weight[g], LEAST)
-                    a += 1
-                else:
-                    e, u, share = b, column[b] - two, max(weight[g], LEAST)
-                    b += 1
-                if u != before:
-                    new_column[size], whole[size] = new_ptr[g] + u, 0.0
+                for e in range(row_ptr[v], row_ptr[v + 1]):
+                    sender[size], receiver[size] = column[e] + shift, v + shift
+                    edge[size], share[size] = e, max(part, LEAST)
                     size += 1
-                    before = u
-                whole[size - 1] += share
-                if tracked:
-                    edge[taken], entry[taken], edge_share[taken] = e, size - 1, share
-                    taken += 1
-            new_row_ptr[new_ptr[g] + i + 1] = size
+    old_ptr, old_column, order = compress(sender, receiver, new_ptr[-1])
+    share = share[order]
+    new_row_ptr, new_column = np.zeros_like(old_ptr), np.empty_like(old_column)
+    whole, entry = np.zeros(edges), np.empty_like(order)
+    size = 0
+    for v in range(new_ptr[-1]):
+        for k in range(old_ptr[v], old_ptr[v + 1]):
+            if k == old_ptr[v] or old_column[k] != old_column[k - 1]:
+                new_column[size] = old_column[k]
+                size += 1
+            whole[size - 1] += share[k]
+            entry[k] = size - 1
+        new_row_ptr[v + 1] = size
     return (
         new_ptr, new_row_ptr, new_column[:size], whole[:size],
-        node, onto, node_share, edge, entry, edge_share,
+        node, onto, node_share, edge[order], entry, share,
     )  # fmt: skip
 
 

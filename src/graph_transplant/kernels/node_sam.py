@@ -14,7 +14,11 @@ from graph_transplant.kernels.structure import compress
 
 @compiled
 def expected_shared(nodes: float, edges: float, degree: float, triangles: float) -> float:
-    """h: how many neighbours both halves must share to keep the expected number of edges."""
+    """h: how many neighbours both halves must share to keep the expected number of edges.
+
+    It solves h = 3T' / E': the edges after the split are E' = |E| + 1 + h, the triangles about
+    T' = |V| t / 3 - t / 2 + h + h t / d, and an edge is in 3T' / E' of them.
+    """
     if triangles == 0:
         return 0.0
     c = edges - 2 - 3 * triangles / degree

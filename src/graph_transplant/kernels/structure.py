@@ -64,44 +64,25 @@ def compress(sender: Ints, receiver: Ints, num_nodes: int) -> tuple[Ints, Ints, 
 
 
 @compiled
-def exchange(
-    row_ptr: Ints, column: Ints, keep: Bools, sender: Ints, receiver: Ints
-) -> tuple[Ints, Ints, Ints]:
-    """Rows with the marked entries and new edges.
-
-    Returns ``row_ptr``, ``column``, and the origin of every entry: its old number, or the number of
-    a new edge behind the old ones.
-    """
-    new_ptr, new, number = compress(sender, receiver, row_ptr.size - 1)
-    result_ptr = np.zeros_like(row_ptr)
-    result = np.empty(column.size + new.size, np.int64)
-    origin = np.empty_like(result)
-    size = 0
-    for v in range(row_ptr.size - 1):
-        k = new_ptr[v]
-        for e in range(row_ptr[v], row_ptr[v + 1]):
-            if keep[e]:
-                while k < new_ptr[v + 1] and new[k] < column[e]:
-                    result[size], origin[size] = new[k], column.size + number[k]
-                    size += 1
-                    k += 1
-                result[size], origin[size] = column[e], e
-                size += 1
-        while k < new_ptr[v + 1]:
-            result[size], origin[size] = new[k], column.size + number[k]
-            size += 1
-            k += 1
-        result_ptr[v + 1] = size
-    return result_ptr, result[:size].copy(), origin[:size].copy()
-
-
-@compiled
 def rows_of(row_ptr: Ints) -> Ints:
     """The row of every entry."""
     row = np.empty(row_ptr[-1], np.int64)
     for v in range(row_ptr.size - 1):
         row[row_ptr[v] : row_ptr[v + 1]] = v
     return row
+
+
+@compiled
+def exchange(
+    row_ptr: Ints, column: Ints, keep: Bools, sender: Ints, receiver: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """Rows with the marked entries and new edges, and the origin of each: new ones count on."""
+    kept = np.flatnonzero(keep)
+    senders = np.concatenate((column[kept], sender))
+    receivers = np.concatenate((rows_of(row_ptr)[kept], receiver))
+    new_row_ptr, new_column, order = compress(senders, receivers, row_ptr.size - 1)
+    origin = np.concatenate((kept, column.size + np.arange(sender.size)))
+    return new_row_ptr, new_column, origin[order]
 
 
 @compiled

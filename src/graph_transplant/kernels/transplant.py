@@ -105,6 +105,17 @@ def partial_khop(
 
 
 @compiled
+def collect(first: int, last: int, inside: Bools, remove: bool, kept: Ints, size: int) -> int:
+    """List the nodes of a graph that are inside, or outside, and clear the marks."""
+    for v in range(first, last):
+        if inside[v] != remove:
+            kept[size] = v
+            size += 1
+        inside[v] = False
+    return size
+
+
+@compiled
 def cut(
     graphs: Ints,
     ptr: Ints,
@@ -140,12 +151,7 @@ def cut(
             items[:count], hops, share, near_ptr, near, inside, found, seen,
             steps[step:], sizes[i * (hops + 1) :], rng,
         )  # fmt: skip
-        for v in range(first, last):
-            if inside[v] != remove:
-                kept[size] = v
-                size += 1
-            inside[v] = False
-        kept_ptr[i + 1] = size
+        size = kept_ptr[i + 1] = collect(first, last, inside, remove, kept, size)
     return kept[:size].copy(), kept_ptr, steps[:step].copy(), offsets(sizes)
 
 
@@ -165,16 +171,12 @@ def scattered(
     inside = np.zeros(ptr[-1], np.bool_)
     size = 0
     for i in range(graphs.size):
-        items = np.arange(ptr[graphs[i]], ptr[graphs[i] + 1])
+        first, last = ptr[graphs[i]], ptr[graphs[i] + 1]
+        items = np.arange(first, last)
         wanted = min(count, items.size)
         choose_anchors(items, saliency, salient, wanted, rng)
         mark(inside, items[:wanted], True)
-        for v in range(ptr[graphs[i]], ptr[graphs[i] + 1]):
-            if inside[v] != remove:
-                kept[size] = v
-                size += 1
-            inside[v] = False
-        kept_ptr[i + 1] = size
+        size = kept_ptr[i + 1] = collect(first, last, inside, remove, kept, size)
     return kept[:size].copy(), kept_ptr
 
 

@@ -15,13 +15,7 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_choic
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.metrics import TASKS
 from graph_transplant.nn.convolutions import CONVOLUTIONS
-from graph_transplant.nn.inputs import (
-    DegreeInput,
-    Encoder,
-    FeatureInput,
-    WalkEncoder,
-    edge_moments,
-)
+from graph_transplant.nn.inputs import DegreeInput, Encoder, FeatureInput, WalkEncoder, edge_moments
 from graph_transplant.recipes import READOUTS
 from graph_transplant.segments import segment_max, segment_sum
 
@@ -63,29 +57,17 @@ _WITHOUT_EDGES: Final = {"gine": "gin", "gat-edge": "gat"}
 class LayerOutput(NamedTuple):
     """What one layer gave.
 
-    Attributes:
-        nodes: What it hands on, float ``[nodes, hidden]``.
-        rectified: Whether ``nodes``, or ``added`` if there is one, comes after a rectifier (ReLU).
-            Only that side is kept: the gradient before a rectifier is the gradient after it where
-            the output is positive, and zero elsewhere.
-        added: What a layer with a residual connection added to its input, float
-            ``[nodes, hidden]``.
+    Of a layer that ends with a rectifier (ReLU) only the side after it is kept: the gradient before
+    it is the gradient after it where the output is positive, and zero elsewhere.
     """
 
-    nodes: Tensor
-    rectified: bool
-    added: Tensor | None = None
+    nodes: Tensor  # what it hands on, float [nodes, hidden]
+    rectified: bool  # whether `nodes`, or `added` if there is one, comes after a rectifier
+    added: Tensor | None = None  # what a layer with a residual connection added to its input
 
 
 class Prediction(NamedTuple):
     """What a model says about a batch.
-
-    Attributes:
-        nodes: Node embeddings after the last layer, float ``[nodes, hidden]``.
-        graphs: Graph embeddings after the readout, float ``[graphs, width of the head]``; ``None``
-            for models whose inside is not known.
-        logits: float ``[graphs, outputs]``.
-        layers: Output of every layer, first to last.
 
     Example:
         >>> model = GraphClassifier(1, 2, layers=3, hidden=8)
@@ -95,10 +77,10 @@ class Prediction(NamedTuple):
         (3, torch.Size([1, 8]))
     """
 
-    nodes: Tensor
-    graphs: Tensor | None
-    logits: Tensor
-    layers: tuple[LayerOutput, ...]
+    nodes: Tensor  # embeddings after the last layer, float [nodes, hidden]
+    graphs: Tensor | None  # after the readout; None for models whose inside is not known
+    logits: Tensor  # float [graphs, outputs]
+    layers: tuple[LayerOutput, ...]  # first to last
 
 
 class NodeBatchNorm(nn.BatchNorm1d):
@@ -237,14 +219,10 @@ class GraphClassifier(nn.Module):
         self.layer_dropout = layer_dropout
         self.jumping = jumping
         self.walk = walk
-        self.inputs: FeatureInput | DegreeInput
-        if in_features:
-            nothing = torch.zeros(0)
-            self.inputs = FeatureInput(
-                in_features, nothing if mean is None else mean, nothing if std is None else std
-            )
-        else:
-            self.inputs = DegreeInput(max_degree or 0)
+        scales = (torch.zeros(0) if each is None else each for each in (mean, std))
+        self.inputs: FeatureInput | DegreeInput = (
+            FeatureInput(in_features, *scales) if in_features else DegreeInput(max_degree or 0)
+        )
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
@@ -285,8 +263,8 @@ class GraphClassifier(nn.Module):
     def for_data(cls, store: GraphStore, **settings: Any) -> GraphClassifier:
         """Make a model that fits a data set; ``settings`` are further arguments of the class.
 
-        Means and deviations of node and edge features and the largest degree are those of the given
-        graphs: pass the training and validation graphs, not the test graphs.
+        Means and deviations of features and the largest degree are those of the given graphs: pass
+        the training and validation graphs, not the test graphs.
         """
         settings = {"task": store.task, **settings}
         if not store.num_node_features:
@@ -309,31 +287,18 @@ class GraphClassifier(nn.Module):
         return cls(store.num_node_features, store.num_outputs, **settings)
 
     def config(self) -> dict[str, Any]:
-        """Return all settings as JSON values: what :meth:`from_config` makes the same model of.
+        """Return all settings as JSON values, for :meth:`from_config`.
 
         Means and deviations are with the weights in the state dict. Options that are not in the
         paper's network are there only where they are used.
-
-        Example:
-            >>> model = GraphClassifier(4, 2, conv="gine", hidden=8, edge_features=3, seed=0)
-            >>> twin = GraphClassifier.from_config(model.config())
-            >>> twin.load_state_dict(model.state_dict())
-            <All keys matched successfully>
         """
         scaled = self.inputs.mean.numel() if isinstance(self.inputs, FeatureInput) else 0
         options = {name: getattr(self, name) for name in _OPTIONS}
+        derived = {
+            "layers": len(self.convolutions), "readout": self.readout_kind, "continuous": scaled
+        }  # fmt: skip
         return {
-            "in_features": self.in_features,
-            "num_outputs": self.num_outputs,
-            "conv": self.conv,
-            "layers": len(self.convolutions),
-            "hidden": self.hidden,
-            "readout": self.readout_kind,
-            "dropout": self.dropout,
-            "max_degree": self.max_degree,
-            "continuous": scaled,
-            "edge_features": self.edge_features,
-            "task": self.task,
+            **{name: derived.get(name, getattr(self, name, None)) for name in _SETTINGS},
             **{name: value for name, value in options.items() if value != _OPTIONS[name]},
         }
 
@@ -408,12 +373,9 @@ class GraphClassifier(nn.Module):
             if self.layer_dropout and encoded:
                 entering = dropout(x, self.layer_dropout, self.training)
             active = norm(convolution(entering, operator)).relu_()
-            if self.residual and encoded:
-                x = x + active
-                outputs.append(LayerOutput(x, rectified=True, added=active))
-            else:
-                x = active
-                outputs.append(LayerOutput(x, rectified=True))
+            added = self.residual and encoded
+            x = x + active if added else active
+            outputs.append(LayerOutput(x, rectified=True, added=active if added else None))
         return tuple(outputs)
 
     def readout(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
@@ -443,10 +405,7 @@ class GraphClassifier(nn.Module):
         return logits
 
     def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
-        """Predict a batch, with everything that augmentations and explanations look at.
-
-        The outputs of the layers always come along, whatever ``layers`` says.
-        """
+        """Predict a batch, with everything that augmentations and explanations look at."""
         batch = as_batch(batch)
         outputs = self.embed_nodes(batch)
         graphs = self._read_out(outputs, batch)
@@ -463,13 +422,7 @@ class GraphClassifier(nn.Module):
     ) -> Tensor:
         """Return logits ``[graphs, outputs]``, like any PyG model.
 
-        Args:
-            x: Node features, float ``[nodes, features]``; ``None`` for graphs without.
-            edge_index: int64 ``[2, edges]``.
-            edge_weight: float ``[edges]``.
-            edge_attr: float ``[edges, features]``, for layers that read it.
-            batch: Graph of every node, sorted int64 ``[nodes]``; one graph by default.
-            batch_size: Number of graphs.
+        ``x`` is ``None`` for graphs without node features; without ``batch`` there is one graph.
         """
         nodes = x if x is not None else batch
         if nodes is None:
@@ -482,5 +435,4 @@ class GraphClassifier(nn.Module):
             batch=nodes.new_zeros(len(nodes), dtype=torch.long) if batch is None else batch,
             num_nodes=len(nodes),
         )
-        graphs = GraphBatch.from_pyg(data, batch_size)
-        return self.run(graphs).logits
+        return self.run(GraphBatch.from_pyg(data, batch_size)).logits

@@ -60,9 +60,8 @@ def project(x: Tensor | Inputs, weight: Tensor, bias: Tensor | None = None) -> T
 def _symmetric_norm(adjacency: Adjacency, degree: Tensor, dtype: torch.dtype) -> Operator:
     """Divide every edge by the root of the degrees at its ends, a degree of 0 counting as 1.
 
-    Only edges of weight 0 lead to a node of degree 0. They send nothing, but their gradient tells
-    the edge predictor what an edge there would do. In directed graphs a node that no edge leads to
-    sends nothing, as in PyG.
+    Only edges of weight 0 lead to a node of degree 0: they send nothing, but have a gradient. In
+    directed graphs a node that no edge leads to sends nothing, as in PyG.
     """
     degree = degree.to(dtype)
     scale = torch.where(degree > 0, degree, torch.ones_like(degree)).rsqrt()
@@ -75,6 +74,10 @@ def _symmetric_norm(adjacency: Adjacency, degree: Tensor, dtype: torch.dtype) ->
 class Convolution(nn.Module, ABC):
     """One message-passing layer, without its activation."""
 
+    loops: ClassVar[bool] = False
+    """Whether every node gets a self-loop."""
+    normalised: ClassVar[bool] = False
+    """Whether an edge is divided by the root of the degrees at its ends."""
     takes_edge_attr: ClassVar[bool] = False
     """Whether this kind reads edge attributes; it then has an argument ``edge_features``."""
     encodes_nodes: ClassVar[bool] = False
@@ -85,24 +88,24 @@ class Convolution(nn.Module, ABC):
         self.in_features = in_features
         self.out_features = out_features
 
-    @staticmethod
-    @abstractmethod
+    @classmethod
     def operator(
-        adjacency: Adjacency, dtype: torch.dtype, edge_attr: Tensor | None = None
+        cls, adjacency: Adjacency, dtype: torch.dtype, edge_attr: Tensor | None = None
     ) -> Operator:
-        """Return the matrix that every layer of this kind shares on one batch."""
+        """The matrix that every layer of this kind shares on one batch: A, looped and scaled."""
+        looped = adjacency.with_self_loops if cls.loops else adjacency
+        if cls.normalised:
+            degree = adjacency.degree + 1.0 if cls.loops else adjacency.degree
+            return _symmetric_norm(looped, degree, dtype)
+        if edge_attr is not None:
+            edge_attr = edge_attr.to(dtype)
+            if cls.loops:
+                edge_attr = adjacency.beside_loops(edge_attr, _mean_arriving(adjacency, edge_attr))
+        return Operator(looped, looped.values(dtype), edge_attr)
 
     @abstractmethod
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
-        """Pass messages.
-
-        Args:
-            x: float ``[nodes, in_features]``; the first layer also takes :class:`Inputs`.
-            operator: Made by :meth:`operator`.
-
-        Returns:
-            float ``[nodes, out_features]``.
-        """
+        """Pass messages, ``[nodes, out_features]``; the first layer also takes :class:`Inputs`."""
 
 
 class GCNConvolution(Convolution):
@@ -115,16 +118,11 @@ class GCNConvolution(Convolution):
     A self-loop in the data is one more edge beside the inserted one.
     """
 
+    loops = normalised = True
+
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features)
         self.linear = nn.Linear(in_features, out_features)
-
-    @staticmethod
-    def operator(
-        adjacency: Adjacency, dtype: torch.dtype, edge_attr: Tensor | None = None
-    ) -> Operator:
-        """Return ``D̂^-1/2 (A + I) D̂^-1/2``."""
-        return _symmetric_norm(adjacency.with_self_loops, adjacency.degree + 1.0, dtype)
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages."""
@@ -141,17 +139,12 @@ class GCSConvolution(Convolution):
         x_v' = \Theta_{skip} x_v + \Theta \sum_{u \in N(v)} \frac{e_{v,u}}{\sqrt{d_u d_v}} x_u
     """
 
+    normalised = True
+
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features)
         self.linear = nn.Linear(in_features, out_features, bias=False)
         self.skip = nn.Linear(in_features, out_features)
-
-    @staticmethod
-    def operator(
-        adjacency: Adjacency, dtype: torch.dtype, edge_attr: Tensor | None = None
-    ) -> Operator:
-        """Return ``D^-1/2 A D^-1/2``."""
-        return _symmetric_norm(adjacency, adjacency.degree, dtype)
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages."""
@@ -175,13 +168,6 @@ class GINConvolution(Convolution):
         self.epsilon = nn.Parameter(torch.zeros(()))
         self.first = nn.Linear(in_features, out_features)
         self.second = nn.Linear(out_features, out_features)
-
-    @staticmethod
-    def operator(
-        adjacency: Adjacency, dtype: torch.dtype, edge_attr: Tensor | None = None
-    ) -> Operator:
-        """Return ``A``."""
-        return Operator(adjacency, adjacency.values(dtype))
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages."""
@@ -221,15 +207,6 @@ class GINEConvolution(Convolution):
         for layer in (self.first, self.second):
             nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
 
-    @staticmethod
-    def operator(
-        adjacency: Adjacency, dtype: torch.dtype, edge_attr: Tensor | None = None
-    ) -> Operator:
-        """Return ``A`` and the attributes of its entries."""
-        if edge_attr is not None:
-            edge_attr = edge_attr.to(dtype)
-        return Operator(adjacency, adjacency.values(dtype), edge_attr)
-
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages."""
         assert isinstance(x, Tensor)  # the model encodes its inputs first
@@ -242,6 +219,8 @@ class GINEConvolution(Convolution):
 
 class _Attention(Convolution, ABC):
     """What both kinds of graph attention share."""
+
+    loops = True
 
     def __init__(self, in_features: int, out_features: int, heads: int) -> None:
         super().__init__(in_features, out_features)
@@ -308,14 +287,6 @@ class GATConvolution(_Attention):
     def __init__(self, in_features: int, out_features: int, heads: int = 4) -> None:
         super().__init__(in_features, out_features, heads)
 
-    @staticmethod
-    def operator(
-        adjacency: Adjacency, dtype: torch.dtype, edge_attr: Tensor | None = None
-    ) -> Operator:
-        """Return ``A + I``."""
-        looped = adjacency.with_self_loops
-        return Operator(looped, looped.values(dtype))
-
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages."""
         return self._attend(x, operator, None)
@@ -341,18 +312,6 @@ class GATEdgeConvolution(_Attention):
         super().__init__(in_features, out_features, heads)
         self.attend_edge = nn.Parameter(torch.empty(heads, edge_features))
         nn.init.xavier_uniform_(self.attend_edge)
-
-    @staticmethod
-    def operator(
-        adjacency: Adjacency, dtype: torch.dtype, edge_attr: Tensor | None = None
-    ) -> Operator:
-        """Return ``A + I`` and the attributes of its entries."""
-        looped = adjacency.with_self_loops
-        if edge_attr is not None:
-            edge_attr = edge_attr.to(dtype)
-            mean = _mean_arriving(adjacency, edge_attr)
-            edge_attr = adjacency.beside_loops(edge_attr, mean)
-        return Operator(looped, looped.values(dtype), edge_attr)
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages."""

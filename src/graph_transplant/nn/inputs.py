@@ -24,12 +24,9 @@ _EDGES_AT_ONCE: Final = 1 << 18
 
 
 class FeatureInput(nn.Module):
-    """Input layer for graphs with node features: standardises the continuous ones.
+    """Input layer for graphs with node features: standardises the continuous (first) ones.
 
-    Args:
-        features: Number of node features.
-        mean: Of the continuous features, which come first, float ``[continuous]``.
-        std: Likewise; a feature that never varies keeps its scale.
+    A feature that never varies keeps its scale.
     """
 
     mean: Tensor
@@ -64,11 +61,7 @@ class FeatureInput(nn.Module):
 
 
 class DegreeInput(nn.Module):
-    """Input layer for graphs without node features: the degree, one-hot.
-
-    A mixed graph is featurised by the same rule as an original one. Larger degrees than ``largest``
-    count as that.
-    """
+    """Input layer for graphs without node features: the degree up to ``largest``, one-hot."""
 
     def __init__(self, largest: int) -> None:
         super().__init__()
@@ -98,7 +91,7 @@ class WalkEncoder(nn.Linear):
     """Maps random-walk features linearly to the width of the layers (Dwivedi et al., 2022).
 
     They are the probabilities that a random walk from a node is back after 1, …, ``steps`` steps.
-    Mixed graphs get their own. No gradient reaches edge weights through them.
+    No gradient reaches edge weights through them.
     """
 
     def __init__(self, steps: int, hidden: int) -> None:
@@ -121,9 +114,8 @@ class WalkEncoder(nn.Linear):
 def edge_moments(store: GraphStore) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation of the numeric edge attributes over all edges.
 
-    Both are float32 ``[edge_features]``; the deviation is that of the population. A column of
-    zeros and ones is taken for part of a one-hot code and stays as it is: mean 0, deviation 1. A
-    column that never varies has deviation 1 too.
+    A column of zeros and ones is taken for part of a one-hot code and stays as it is: mean 0,
+    deviation 1. A column that never varies has deviation 1 too.
     """
     columns = store.num_edge_features
     low, high = torch.full((columns,), torch.inf), torch.full((columns,), -torch.inf)
