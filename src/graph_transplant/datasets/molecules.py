@@ -29,6 +29,7 @@ from graph_transplant.datasets.rows import Chunk, check_readable, is_missing, qu
 from graph_transplant.errors import DataError, check_choice
 from graph_transplant.graphs import Featurizer, GraphStore, Rows, Skipped
 from graph_transplant.graphs.featurizer import FEATURES
+from graph_transplant.graphs.store import SortedEdges
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -59,9 +60,11 @@ _MOST_ATOMS: Final = 10_000
 _MOST_RINGS: Final = 500
 _LONGEST_SMILES: Final = 20_000
 _LONGEST_BLOCK: Final = 4 << 20
-# Shorter texts cannot come near the limits, and are not looked at twice.
+# Shorter texts cannot come near the limits, and are not read twice.
 _SHORT_SMILES: Final = 1_000
 _SHORT_BLOCK: Final = 10_000
+# Stereo marks, extensions in bars, and hydrogen atoms that are written out.
+_STEREO_OR_HYDROGEN: Final = re.compile(r"[@/\\|]|\[[0-9]*[H#]")
 
 
 def chemistry() -> ModuleType:
@@ -107,12 +110,18 @@ def _parse(chem: ModuleType, text: str) -> Any:
     if len(text) > (_LONGEST_BLOCK if block else _LONGEST_SMILES):
         return f"the structure is too large: a text of {len(text)} characters"
     read = chem.MolFromMolBlock if block else chem.MolFromSmiles
+    plain = not block and _STEREO_OR_HYDROGEN.search(text) is None
     try:
-        if len(text) > (_SHORT_BLOCK if block else _SHORT_SMILES):
-            raw = read(text, sanitize=False)
-            if raw is not None and (reason := _too_large(raw)) is not None:
+        molecule = None
+        if plain or len(text) > (_SHORT_BLOCK if block else _SHORT_SMILES):
+            molecule = read(text, sanitize=False)
+            if molecule is not None and (reason := _too_large(molecule)) is not None:
                 return reason
-        molecule = read(text)
+        if not plain:
+            molecule = read(text)
+        # Of the rest of what RDKit does to a SMILES, looking for stereo takes most of the time.
+        elif molecule is not None and chem.SanitizeMol(molecule, catchErrors=True):
+            molecule = None
         if molecule is None:
             return _diagnose(chem, text, read(text, sanitize=False))
     except (RuntimeError, ValueError, OverflowError) as error:
@@ -216,10 +225,10 @@ def _atom_categories(
     degree: int,
     charge: int,
     hydrogens: int,
-    radicals: int,
     hybridisation: Any,
     aromatic: bool,
     in_ring: bool,
+    radicals: int = 0,
     chirality: Any = _CHIRALITIES[0],
 ) -> tuple[int, ...]:
     """Return the nine categories of an atom in the order of OGB; the last of each is "other"."""
@@ -236,9 +245,16 @@ def _atom_categories(
     )
 
 
+def _bond_type(kind: Any) -> int:
+    """Category of the type of a bond, given as RDKit's name or as a number."""
+    if isinstance(kind, float):
+        return _ORDERS.index(kind) if kind in _ORDERS else len(_BOND_TYPES)
+    return _among(kind, _BOND_TYPES)
+
+
 def _bond_categories(kind: Any, conjugated: bool, stereo: Any = _STEREO[0]) -> tuple[int, ...]:
     """Return the three categories of a bond; OGB knows no stereo of other kinds than these."""
-    return _among(kind, _BOND_TYPES), min(_among(stereo, _STEREO), 5), int(conjugated)
+    return _bond_type(kind), min(_among(stereo, _STEREO), 5), int(conjugated)
 
 
 @dataclass(frozen=True)
@@ -314,27 +330,23 @@ def molecule_arrays(
     ogb = features == "ogb"
     # Bound once: looking up a method of an atom takes a good part of the time of calling it.
     atom, bond = chem.Atom, chem.Bond
-    begin, end, stereo, chirality = (
-        bond.GetBeginAtomIdx,
-        bond.GetEndAtomIdx,
-        bond.GetStereo,
-        atom.GetChiralTag,
-    )
+    begin, end, as_number = bond.GetBeginAtomIdx, bond.GetEndAtomIdx, bond.GetBondTypeAsDouble
+    # Only atoms in brackets have these in a SMILES; charges come to others as well (nitro groups).
+    in_brackets = (atom.GetNumRadicalElectrons, atom.GetChiralTag)
     atom_getters: tuple[Callable[[Any], Any], ...] = (atom.GetAtomicNum,)
-    bond_getters: tuple[Callable[[Any], Any], ...] = (bond.GetBondType,)
+    bond_getters: tuple[Callable[[Any], Any], ...] = ()
     if ogb:
         atom_getters += (
             atom.GetTotalDegree,
             atom.GetFormalCharge,
             atom.GetTotalNumHs,
-            atom.GetNumRadicalElectrons,
             atom.GetHybridization,
             atom.GetIsAromatic,
             atom.IsInRing,
         )
-        bond_getters += (bond.GetIsConjugated,)
+        bond_getters = (bond.GetIsConjugated,)
     atom_codes = _Codes(_atom_categories if ogb else lambda number: (number,))
-    bond_codes = _Codes(_bond_categories if ogb else lambda kind: (_among(kind, _BOND_TYPES),))
+    bond_codes = _Codes(_bond_categories if ogb else lambda kind: (_bond_type(kind),))
     # Not lists: these grow with the atoms of a whole data set.
     atoms, bonds, begins, ends = (array("i") for _ in range(4))
     atom_counts, bond_counts, places = (array("q") for _ in range(3))
@@ -346,8 +358,7 @@ def molecule_arrays(
                 continue
             text = given if is_block(given) else given.strip()
             molecule = _parse(chem, text)
-            # Only these signs of a SMILES give an atom a handedness or a bond a direction; a mol
-            # block, or what follows a SMILES in bars, may do so otherwise.
+            # A mol block, or what follows a SMILES in bars, may give stereo otherwise.
             unsure = "|" in text or "\n" in text
             if largest_fragment and (unsure or "." in text) and not isinstance(molecule, str):
                 part = _largest_fragment(chem, molecule)
@@ -359,12 +370,14 @@ def molecule_arrays(
                 continue
             of_atoms = [*map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms()))]
             of_bonds = [*map(molecule.GetBondWithIdx, range(molecule.GetNumBonds()))]
-            chiral = ogb and (unsure or "@" in text)
+            brackets = ogb and (unsure or "[" in text)
             directed = ogb and (unsure or "/" in text or "\\" in text)
-            getters = (*atom_getters, chirality) if chiral else atom_getters
+            getters = atom_getters + in_brackets if brackets else atom_getters
             keys = zip(*(map(getter, of_atoms) for getter in getters), strict=True)
             atoms.extend(map(atom_codes.__getitem__, keys))
-            getters = (*bond_getters, stereo) if directed else bond_getters
+            # Other types than these need brackets or an arrow; a number comes faster than a name.
+            kind = bond.GetBondType if unsure or "[" in text or ">" in text else as_number
+            getters = (kind, *bond_getters, *((bond.GetStereo,) if directed else ()))
             keys = zip(*(map(getter, of_bonds) for getter in getters), strict=True)
             bonds.extend(map(bond_codes.__getitem__, keys))
             begins.extend(map(begin, of_bonds))
@@ -466,7 +479,7 @@ def _store(
     return GraphStore(
         x=torch.from_numpy(_one_hot(arrays.atom_kinds, node_widths)[arrays.atoms]),
         # Cloned: without bonds, numpy leaves strides of 0, which not all of torch can take.
-        edge_index=torch.from_numpy(np.ascontiguousarray(both[order].T)).clone(),
+        edge_index=SortedEdges(torch.from_numpy(np.ascontiguousarray(both[order].T)).clone(), True),
         edge_attr=torch.from_numpy(_one_hot(arrays.bond_kinds, edge_widths)[bonds]),
         y=torch.zeros(len(arrays), dtype=torch.long),
         node_counts=torch.from_numpy(arrays.atom_counts),

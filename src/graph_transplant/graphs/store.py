@@ -203,8 +203,10 @@ class GraphStore:
         if columns - first < _LEAST_CODES or self._flat["x"].numel() > _MOST_SEARCHED:
             return columns, None
         rest = self._flat["x"][:, first:]
-        if not bool(((rest == 0) | (rest == 1)).all()) or not bool((rest.sum(1) == 1).all()):
-            return columns, None
+        # The first rows tell soon what is not one-hot.
+        for part in (rest[:100], rest):
+            if not bool(((part == 0) | (part == 1)).all() and (part.sum(1) == 1).all()):
+                return columns, None
         return first, rest.to(torch.uint8).argmax(1).to(torch.int32)
 
     # ---------------------------------------------------------------- contents
