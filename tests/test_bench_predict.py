@@ -80,45 +80,6 @@ def test_both_write_the_same_table(bench: ModuleType, model: TrainedModel, tmp_p
     assert float(p.std()) > 0
 
 
-def test_contenders_that_differ_are_refused(bench: ModuleType, tmp_path: Path) -> None:
-    outs = {name: tmp_path / f"{name}.csv" for name in ("ours", "pyg")}
-    outs["ours"].write_text("id,p(1)\na,0.5\n")
-    outs["pyg"].write_text("id,p(1)\na,0.5\n")
-    same = {"ours": torch.zeros(1, 2), "pyg": torch.zeros(1, 2)}
-    bench.check_alike(outs, same)
-    with pytest.raises(AssertionError, match="do not predict the same"):
-        bench.check_alike(outs, {**same, "pyg": torch.tensor([[0.0, 0.1]])})
-    outs["pyg"].write_text("id,p(1)\na,0.51\n")
-    with pytest.raises(AssertionError, match="do not predict the same"):
-        bench.check_alike(outs, same)
-    outs["pyg"].write_text("id,p(1)\nb,0.5\n")
-    with pytest.raises(AssertionError, match="do not predict the same"):
-        bench.check_alike(outs, same)
-
-
-def test_only_what_both_read_is_compared(
-    bench: ModuleType, model: TrainedModel, tmp_path: Path
-) -> None:
-    assert bench.readable_by_both(["CCO", "C1CC(", "CCN"], model, tmp_path) == ["CCO", "CCN"]
-
-
-def test_a_table_of_the_wanted_length(bench: ModuleType, tmp_path: Path) -> None:
-    bench.write_table(tmp_path / "t.csv", ["C", "N"], 5)
-    lines = (tmp_path / "t.csv").read_text().split()
-    assert lines == ["id,smiles,active", "m0,C,0", "m1,N,1", "m2,C,0", "m3,N,1", "m4,C,0"]
-
-
-def test_hiv_is_found_where_it_is(bench: ModuleType, tmp_path: Path) -> None:
-    import gzip
-
-    assert bench.known_smiles(None) == []
-    assert bench.known_smiles(str(tmp_path)) == []
-    (tmp_path / "molecules").mkdir()
-    with gzip.open(tmp_path / "molecules" / "HIV.csv.gz", "wt") as file:
-        file.write("smiles,activity,HIV_active\nCCO,CI,0\n")
-    assert bench.known_smiles(str(tmp_path)) == ["CCO"]
-
-
 def test_the_whole_run_writes_its_figures(
     bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

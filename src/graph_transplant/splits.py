@@ -228,7 +228,7 @@ def _parts(official: Tensor) -> Split:
 
 def scaffold_groups(store: GraphStore) -> Tensor:
     """Number molecules by their Bemis-Murcko scaffold, int64 ``[graphs]``."""
-    from graph_transplant.datasets.molecules import scaffold
+    from graph_transplant.datasets.chemistry import scaffold
 
     if store.rows is None or not all(store.rows.texts):
         raise DataError(

@@ -173,7 +173,6 @@ def labelled(
     chunks = stream(
         data,
         featurizer=model.featurizer,
-        widths=model.widths,
         rows_per_chunk=sys.maxsize,
         targets=True,
         codec=codec,

@@ -4,7 +4,6 @@ from graph_transplant.graphs.batch import GraphBatch, as_batch
 from graph_transplant.graphs.checks import PARTS
 from graph_transplant.graphs.featurizer import Featurizer
 from graph_transplant.graphs.file import StoreWriter
-from graph_transplant.graphs.pyg import pyg_problem
 from graph_transplant.graphs.store import (
     GraphStore,
     Rows,
@@ -23,6 +22,5 @@ __all__ = [
     "StoreWriter",
     "as_batch",
     "moments",
-    "pyg_problem",
     "task_of",
 ]

@@ -10,7 +10,7 @@ import copy
 import hashlib
 import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -112,8 +112,7 @@ class GraphStore:
         notes: What a person should know of how the data were read, in sentences.
 
     Attributes:
-        duplicates: The same number for graphs that are the same, int64 ``[graphs]``; ``None`` until
-            :func:`~graph_transplant.datasets.duplicate_groups` looks for them.
+        find_duplicates: Looks for graphs that are the same; ``None`` where nobody needs to know.
         path: The file that the store was loaded from and still reads from, or ``None``.
         undirected: Whether every edge has its reverse with equal features.
 
@@ -153,8 +152,8 @@ class GraphStore:
         notes: Sequence[str] = (),
     ) -> None:
         self.name = name
-        self.notes = tuple(notes)
-        self.duplicates: Tensor | None = None
+        self._notes, self._duplicates = tuple(notes), None
+        self.find_duplicates: Callable[[GraphStore], Tensor] | None = None
         self.path: Path | None = None
         self.rows, self.featurizer, self.skipped = rows, featurizer, tuple(skipped)
         self.task = check_choice("task", task, TASKS)
@@ -381,6 +380,31 @@ class GraphStore:
         return molecules and self.rows is not None and all(self.rows.texts)
 
     @property
+    def duplicates(self) -> Tensor | None:
+        """The same number for graphs that are the same, int64 ``[graphs]``; found when asked for.
+
+        ``None`` for data of which nobody needs to know, such as named data sets.
+        """
+        if self._duplicates is None and self.find_duplicates is not None:
+            self._duplicates = self.find_duplicates(self)
+        return self._duplicates
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of the data, in sentences, duplicates among it."""
+        again = 0 if self.duplicates is None else len(self) - len(torch.unique(self.duplicates))
+        if not again:
+            return self._notes
+        same = "canonical SMILES" if self.has_structures else "features and edges"
+        return (
+            *self._notes, f"{again} of {len(self)} graphs repeat another (the same {same})."
+        )  # fmt: skip
+
+    @notes.setter
+    def notes(self, notes: Iterable[str]) -> None:
+        self._notes = tuple(notes)
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         """What the outputs are called; numbers where the data set does not say."""
         if self.label_names is not None:
@@ -420,7 +444,7 @@ class GraphStore:
             **{name: getattr(self, name).index_select(0, index) for name in per_graph},
             official=None if self.official is None else self.official.index_select(0, index),
             groups=None if self.groups is None else self.groups.index_select(0, index),
-            duplicates=None if self.duplicates is None else self.duplicates.index_select(0, index),
+            _duplicates=None if self._duplicates is None else self._duplicates[index],
             rows=None if self.rows is None else self.rows.take(index),
             _loops=None,
         )
