@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
 
-from graph_transplant.datasets import catalogue, load, tu
+from graph_transplant.datasets import catalogue, formats, jsonl, load
 from graph_transplant.errors import DataError, GraphTransplantError
 
 TINY = {
@@ -110,10 +110,8 @@ def test_an_unknown_name_lists_the_known_ones_closest_first(given: str, first: s
     [
         "no/such/place",
         "missing.zip",
-        "missing.csv",
         "missing.CSV.gz",
-        "missing.sdf",
-        "missing.jsonl",
+        *(f"missing{suffix}" for suffix in (*formats.READERS, *jsonl.SUFFIXES)),
         "../ENZYMES",
         Path("ENZYMES"),
     ],
@@ -176,20 +174,6 @@ def test_the_catalogue_says_what_lies_where(tmp_path: Path) -> None:
     assert {info.source for info in entries.values()} == sources
     place = folder(tmp_path / "tu" / "DD", "DD")
     assert {info.name: info for info in catalogue(tmp_path)}["DD"].location == place
-
-
-def test_a_data_set_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def download(name: str, root: str | Path | None = None) -> Path:
-        asked.append(name)
-        assert root == tmp_path / "root"
-        return folder(Path(root) / name, name)
-
-    monkeypatch.setattr(tu, "download", download)
-    for _ in range(2):
-        assert load("PTC_MR", root=tmp_path / "root").name == "PTC_MR"
-    assert asked == ["PTC_MR"]
 
 
 # ------------------------------------------------------------------ one's own graphs

@@ -279,8 +279,8 @@ UNDIRECTED = GraphStore.from_pyg(random_batch(generator(4)).to_data_list())
         ({"num_outputs": 10**30}, "'num_outputs' of int"),
         ({"path": "/etc/passwd"}, "'path' of str"),
         ({"featurizer": [1]}, "'featurizer' of list"),
-        ({"featurizer": {"kind": 5}}, "kind must be a text"),
-        ({"reading": {"kind": "graphs", "node_labels": [1]}}, "node_labels must be a list"),
+        ({"featurizer": {"kind": 5}}, "kind must be str"),
+        ({"reading": {"kind": "graphs", "node_labels": [1]}}, "node_labels must be tuple"),
     ],
 )
 def test_contents_of_a_file_from_elsewhere_are_checked(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from torch_geometric.data import Data
 from graph_transplant.datasets import Chunk, load, stream
 from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import Featurizer
 
 TU = {
     "A": "1, 2\n2, 1\n3, 4\n4, 3\n",
@@ -131,24 +129,6 @@ def test_the_graphs_are_those_of_load(kind: str, place: Path) -> None:
     assert {chunk.store.task for chunk in chunks if chunk.store} == {whole.task}
 
 
-def test_a_table_keeps_its_rows_in_place(place: Path) -> None:
-    pytest.importorskip("rdkit")
-    store = load(place / "mine.csv", target="y", id="name")
-    assert [item.row for item in store.skipped] == [3, 5]
-    (chunk,) = stream(place / "mine.csv", featurizer=store.featurizer)
-    assert chunk.ids == ("a", "b", "c", "d", "e")
-    assert chunk.texts == ("CC", "O", "C(", "CCO", "N")
-    assert list(chunk.problems) == [3]
-    assert chunk.store is not None
-    # Without targets, a row that lacks one is a graph.
-    assert chunk.store.rows is not None
-    assert chunk.store.rows.number.tolist() == [1, 2, 4, 5]
-    (known,) = stream(place / "mine.csv", featurizer=store.featurizer, targets=True)
-    assert list(known.problems) == [3, 5]
-    assert known.store is not None
-    assert known.store.y.tolist() == [0, 1, 0]
-
-
 def test_pyg_graphs_need_no_targets_and_are_not_changed() -> None:
     data = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
     (chunk,) = stream([data, data], num_continuous=1)
@@ -233,23 +213,3 @@ def test_arguments_are_checked_at_once(arguments: dict[str, Any], message: str) 
     with pytest.raises(GraphTransplantError) as caught:
         stream("motifs", **arguments)
     assert str(caught.value) == message
-
-
-def test_memory_stays_flat(tmp_path: Path) -> None:
-    graph = json.dumps({"nodes": [{"label": "C"}] * 50, "edges": []}) + "\n"
-    file = tmp_path / "many.jsonl"
-    file.write_text(graph * 2000)
-    reading = Featurizer("graphs", node_labels=("C",))
-
-    def peak(rows_per_chunk: int) -> int:
-        tracemalloc.start()
-        try:
-            chunks = stream(file, featurizer=reading, rows_per_chunk=rows_per_chunk)
-            assert sum(len(chunk) for chunk in chunks) == 2000
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    peak(2000)  # the first call also fills caches
-    # Two stretches at most are in memory: the one that is read and the one before it.
-    assert peak(10) < peak(2000) / 15

@@ -134,26 +134,6 @@ def test_graph_attributes_without_labels_are_regression_targets(write: Write) ->
     assert store.y.tolist() == [[0.5, 1.0], [-2.0, 3.0]]
 
 
-@pytest.mark.parametrize(
-    "dress",
-    [
-        lambda text: text.rstrip("\n"),
-        lambda text: text + "\n \n\t\n",
-        lambda text: text.replace("\n", "\r\n"),
-        lambda text: text.replace(", ", ","),
-        lambda text: text.replace(", ", " ,\t "),
-        lambda text: "\ufeff" + text,
-    ],
-    ids=["no last line break", "blank end", "windows", "no blanks", "more blanks", "mark"],
-)
-def test_the_way_numbers_are_written_does_not_matter(
-    write: Write, dress: Callable[[str], str]
-) -> None:
-    plain = tu.read(write())
-    dressed = tu.read(write("dressed", **{part: dress(text) for part, text in SMALL.items()}))
-    assert dressed.fingerprint() == plain.fingerprint()
-
-
 def test_pieces_of_any_length_give_the_same(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(A=SMALL["A"] + "\n" * 20)
     whole = tu.read(path)

@@ -259,26 +259,18 @@ def _sdf(path: Path) -> Table:
 
 
 def frame_table(frame: pd.DataFrame, where: str, name: str) -> Table:
-    """Open a data frame."""
+    """Open a data frame; what is missing is empty."""
     columns = [str(column) for column in frame.columns]
 
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         places = [columns.index(name) for name in names]
         for start in range(0, len(frame), ROWS):
-            part = frame.iloc[start : start + ROWS, places]
-            yield from ((cells, "") for cells in zip(*map(_cells, _series(part)), strict=True))
+            part = frame.iloc[start : start + ROWS, places].astype(object)
+            for values, missing in zip(part.to_numpy(), part.isna().to_numpy(), strict=True):
+                cells = zip(values, missing, strict=True)
+                yield ["" if gone else str(value) for value, gone in cells], ""
 
     return Table(where, name, columns, rows)
-
-
-def _series(frame: pd.DataFrame) -> list[pd.Series[Any]]:
-    return [frame.iloc[:, place] for place in range(frame.shape[1])]
-
-
-def _cells(column: pd.Series[Any]) -> list[str]:
-    """The values of a column as text; what is missing is empty."""
-    gone = column.isna().tolist()
-    return ["" if miss else str(v) for v, miss in zip(column.tolist(), gone, strict=True)]
 
 
 def texts_table(texts: Any, y: Any = None, *, name: str | None = None) -> Table:
