@@ -22,7 +22,8 @@ from torch import Tensor
 from graph_transplant.errors import DataError, check_choice
 from graph_transplant.graphs.checks import checked_pieces, checked_split, require
 from graph_transplant.graphs.featurizer import Featurizer
-from graph_transplant.graphs.store import GraphStore, SortedEdges, axis_of, bytes_of
+from graph_transplant.graphs.store import GraphStore, SortedEdges
+from graph_transplant.graphs.tensors import axis_of, bytes_of
 from graph_transplant.metrics import TASKS
 
 _FORMAT: Final = "graph-transplant store 2"
