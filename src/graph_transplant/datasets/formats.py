@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -99,7 +99,7 @@ def listed(columns: Sequence[str]) -> str:
 # ------------------------------------------------------------------ files of lines
 
 
-def _lines(path: Path, notes: dict[str, None]) -> Iterator[str]:
+def _lines(path: Path, notes: dict[str, None]) -> Generator[str, None, None]:
     """Yield the lines of a file as text."""
     with opened(path) as file:
         for number, line in enumerate(file):

@@ -153,7 +153,8 @@ class GraphStore:
         notes: Sequence[str] = (),
     ) -> None:
         self.name = name
-        self._notes, self._duplicates = tuple(notes), None
+        self._notes = tuple(notes)
+        self._duplicates: Tensor | None = None
         self.find_duplicates: Callable[[GraphStore], Tensor] | None = None
         self.path: Path | None = None
         self.rows, self.featurizer, self.skipped = rows, featurizer, tuple(skipped)
