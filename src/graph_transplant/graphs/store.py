@@ -395,12 +395,9 @@ class GraphStore:
     def notes(self) -> tuple[str, ...]:
         """What a person should know of the data, in sentences, duplicates among it."""
         again = 0 if self.duplicates is None else len(self) - len(torch.unique(self.duplicates))
-        if not again:
-            return self._notes
         same = "canonical SMILES" if self.has_structures else "features and edges"
-        return (
-            *self._notes, f"{again} of {len(self)} graphs repeat another (the same {same})."
-        )  # fmt: skip
+        note = f"{again} of {len(self)} graphs repeat another (the same {same})."
+        return (*self._notes, note) if again else self._notes
 
     @notes.setter
     def notes(self, notes: Iterable[str]) -> None:
