@@ -27,9 +27,6 @@ from typing import Any
 
 import torch
 from bench import machine
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 from torch.utils.data import Dataset
 from torch_geometric.data import Batch, Data
@@ -270,14 +267,7 @@ def measure_parts(
 ) -> dict[str, dict[str, list[float]]]:
     """Let both predict the same rows in turn, and hold that they say the same.
 
-    Args:
-        model: The model.
-        smiles: Molecules that both can read.
-        folder: For files.
-        size: How many rows and rounds.
-
-    Returns:
-        Processor milliseconds per molecule, by way (from SMILES, ready graphs) and contender.
+    Returns processor milliseconds per molecule, by way (from SMILES, ready graphs) and contender.
     """
     times: dict[str, dict[str, list[float]]] = {
         "from SMILES": {"ours": [], "pyg": []},
@@ -367,45 +357,28 @@ def _pyg_reads(text: str) -> bool:
 # -------------------------------------------------------------------- output
 
 
-def parts_table(times: dict[str, dict[str, list[float]]], size: Size) -> Table:
-    """Lay out the milliseconds per molecule, and the ratios."""
-    table = Table(
-        title="Predicting molecules, beside the same network fed by PyG's DataLoader",
-        caption=f"GINE, {LAYERS} layers × {HIDDEN}; processor time of one thread per molecule; "
-        f"medians of {size.rounds} rounds of {size.part} molecules",
-        box=box.SIMPLE_HEAD,
+def show(whole: dict[str, Any], times: dict[str, dict[str, list[float]]], size: Size) -> None:
+    """Print the memory by rows done, milliseconds per molecule, and ratios."""
+    print(f"{whole['rows']:,} rows in one go: {whole['rows_per_second']:,} rows a second")
+    for rows, growth in whole["growth_mib"].items():
+        print(f"  {int(rows):,} rows: {growth:.0f} MiB beyond what the process had before")
+    print(
+        f"GINE, {LAYERS} layers x {HIDDEN}; processor time of one thread per molecule; medians of "
+        f"{size.rounds} rounds of {size.part} molecules"
     )
-    for heading in ("", "ours", "PyG", "ratio"):
-        table.add_column(heading, justify="right" if heading else "left")
     for way, ratio in ratios(times).items():
         ours, pyg = (statistics.median(times[way][name]) for name in ("ours", "pyg"))
-        colour = "green" if ratio < 1 else "red"
-        table.add_row(way, f"{ours:.3f} ms", f"{pyg:.3f} ms", f"[{colour}]{ratio:.2f}[/]")
-    return table
+        print(f"  {way}: {ours:.3f} ms, PyG {pyg:.3f} ms, ratio {ratio:.2f}")
 
 
-def whole_table(whole: dict[str, Any]) -> Table:
-    """Lay out the memory by rows done."""
-    table = Table(
-        title=f"{whole['rows']:,} rows in one go: {whole['rows_per_second']:,} rows a second",
-        caption="most memory so far, beyond what the process had before",
-        box=box.SIMPLE_HEAD,
-    )
-    table.add_column("rows", justify="right")
-    table.add_column("memory", justify="right")
-    for rows, growth in whole["growth_mib"].items():
-        table.add_row(f"{int(rows):,}", f"{growth:.0f} MiB")
-    return table
-
-
-def run_bench(size: Size, out: Path, console: Console) -> None:
+def run_bench(size: Size, out: Path) -> None:
     """Measure everything, show it and write it."""
     found = known_smiles(os.environ.get("GRAPH_TRANSPLANT_DATA"))
     source = "HIV" if found else "made up"
     if not found:
-        console.print(
-            "[yellow]molecules/HIV.csv.gz could not be had, so molecules are made up.[/] Name its "
-            "folder in GRAPH_TRANSPLANT_DATA to measure them."
+        print(
+            "molecules/HIV.csv.gz could not be had, so molecules are made up. Name its folder in "
+            "GRAPH_TRANSPLANT_DATA to measure them."
         )
         found = list(made_up_smiles())
     with tempfile.TemporaryDirectory() as name:
@@ -414,10 +387,9 @@ def run_bench(size: Size, out: Path, console: Console) -> None:
         table = folder / "molecules.csv"
         write_table(table, found, size.rows)
         whole = measure_whole(model, table, folder, size)
-        console.print(whole_table(whole))
         enough = readable_by_both(found[: size.part * size.rounds], model, folder)
         times = measure_parts(model, enough, folder, size)
-    console.print(parts_table(times, size))
+    show(whole, times, size)
     document = {
         "ratios": ratios(times),
         "milliseconds": {
@@ -437,7 +409,7 @@ def run_bench(size: Size, out: Path, console: Console) -> None:
         },
     }
     out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    console.print(f"written to {out}")
+    print(f"written to {out}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -451,7 +423,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     try:
-        run_bench(QUICK if options.quick else WHOLE, options.out, Console())
+        run_bench(QUICK if options.quick else WHOLE, options.out)
     except gt.GraphTransplantError as error:
         parser.error(str(error))
     return 0

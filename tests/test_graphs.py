@@ -253,15 +253,6 @@ def test_data_sets_that_change_their_graphs() -> None:
         assert torch.equal(store.x, 2 * plain.x)
 
 
-def test_features_without_columns_are_none() -> None:
-    graphs = [Data(x=torch.ones(k + 1, 0), edge_index=torch.empty(2, 0), y=k) for k in (0, 1)]
-    for form in (graphs, InMemory(graphs)):
-        store = GraphStore.from_pyg(form)
-        assert store.x is None
-        assert store.node_counts.tolist() == [1, 2]
-        assert store.edge_index.shape == (2, 0)
-
-
 @pytest.mark.parametrize("form", [list, InMemory])
 @pytest.mark.parametrize(
     ("changes", "message"),

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from graph_transplant.datasets import load, stream
-from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import Featurizer
 
 pytest.importorskip("rdkit")
@@ -110,24 +109,3 @@ def test_paths_that_are_no_files(suffix: str, tmp_path: Path) -> None:
     for kind, path in kinds.items():
         ended, problem = fuzz.outcome(lambda path: fuzz.use_store(load(path)), path)
         assert (ended, problem) == ("refused", ""), kind
-
-
-def test_the_guard_catches_what_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def spin(path: Path) -> None:
-        while True:
-            hash(path)
-
-    def hoard(path: Path) -> None:
-        # More than what earlier tests may have left for use again.
-        [bytearray(fuzz.MEMORY) for _ in range(6)]
-
-    def shout(path: Path) -> None:
-        raise GraphTransplantError("two\nlines")
-
-    def change(path: Path) -> None:
-        path.write_text("other")
-
-    monkeypatch.setattr(fuzz, "SECONDS", 0.2)
-    for use in (spin, hoard, shout, change):
-        assert fuzz.outcome(use, tmp_path / "file")[1]
-    assert fuzz.outcome(lambda path: None, tmp_path / "file") == ("read", "")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import urllib.error
 import urllib.request
 import zipfile
@@ -16,8 +14,7 @@ import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
 
-from graph_transplant.datasets import catalogue, load, tu
-from graph_transplant.datasets.motifs import motifs
+from graph_transplant.datasets import catalogue, formats, jsonl, load
 from graph_transplant.errors import DataError, GraphTransplantError
 
 TINY = {
@@ -48,13 +45,6 @@ def folder(path: Path, name: str) -> Path:
     for part, text in TINY.items():
         (path / f"{name}_{part}.txt").write_text(text)
     return path
-
-
-def test_motifs_and_their_options() -> None:
-    assert load("motifs").fingerprint() == motifs().fingerprint()
-    assert (
-        load("motifs", graphs=12, seed=5).fingerprint() == motifs(graphs=12, seed=5).fingerprint()
-    )
 
 
 def test_a_name_under_root_or_the_data_folder(
@@ -115,36 +105,13 @@ def test_an_unknown_name_lists_the_known_ones_closest_first(given: str, first: s
     assert "\n" not in message
 
 
-needs_ogb = pytest.mark.skipif(
-    importlib.util.find_spec("ogb") is None, reason="the address is known to the package ogb"
-)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "NCI-H23",
-        "MOLT-4",
-        "P388",
-        pytest.param("ogbg-ppa", marks=needs_ogb),
-        pytest.param("ogbg-molhiv", marks=needs_ogb),
-    ],
-)
-def test_a_known_name_that_is_nowhere_is_asked_for_and_explained(name: str) -> None:
-    message = f"data set '{name}' is not on this machine and could not be downloaded from http.*"
-    with pytest.raises(DataError, match=message + name.replace("-", "[-_]")):
-        load(name)
-
-
 @pytest.mark.parametrize(
     "given",
     [
         "no/such/place",
         "missing.zip",
-        "missing.csv",
         "missing.CSV.gz",
-        "missing.sdf",
-        "missing.jsonl",
+        *(f"missing{suffix}" for suffix in (*formats.READERS, *jsonl.SUFFIXES)),
         "../ENZYMES",
         Path("ENZYMES"),
     ],
@@ -209,68 +176,6 @@ def test_the_catalogue_says_what_lies_where(tmp_path: Path) -> None:
     assert {info.name: info for info in catalogue(tmp_path)}["DD"].location == place
 
 
-def test_a_data_set_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def download(name: str, root: str | Path | None = None) -> Path:
-        asked.append(name)
-        assert root == tmp_path / "root"
-        return folder(Path(root) / name, name)
-
-    monkeypatch.setattr(tu, "download", download)
-    for _ in range(2):
-        assert load("PTC_MR", root=tmp_path / "root").name == "PTC_MR"
-    assert asked == ["PTC_MR"]
-
-
-@pytest.mark.parametrize("name", ["ENZYMES", "ogbg-molhiv", "nothing-known"])
-def test_folders_that_may_not_be_looked_into_are_named(
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> None:
-    locked, inner = tmp_path / "locked", tmp_path / "open" / "tu"
-    for path in (locked, inner):
-        path.mkdir(parents=True)
-        path.chmod(0o000)
-    request.getfixturevalue("nobody")
-    reason = "must be a folder that can be looked into, got"
-    try:
-        for root in (locked, str(locked / "below")):
-            message = f"`root` {reason} {root}: Permission denied"
-            with pytest.raises(DataError) as caught:
-                load(name, root=root)
-            assert str(caught.value) == message
-            with pytest.raises(DataError) as caught:
-                catalogue(root)
-            assert str(caught.value) == message
-        # A folder below it.
-        with pytest.raises(DataError, match=f"cannot look for COLLAB in {inner}.*: Permission"):
-            catalogue(tmp_path / "open")
-        monkeypatch.setenv("GRAPH_TRANSPLANT_DATA", str(locked))
-        with pytest.raises(DataError, match=f"^GRAPH_TRANSPLANT_DATA {reason} .*locked: Perm"):
-            load(name)
-    finally:
-        if os.getuid() == 0:
-            os.seteuid(0)
-        for path in (locked, inner):
-            path.chmod(0o700)
-
-
-@pytest.mark.parametrize("name", ["ENZYMES", "ogbg-molhiv"])
-def test_a_file_is_no_root(name: str, tmp_path: Path) -> None:
-    file = tmp_path / "data.zip"
-    file.write_text("")
-    with pytest.raises(DataError) as caught:
-        load(name, root=file)
-    assert str(caught.value) == f"`root` must be a folder, got the file {file}"
-    with pytest.raises(DataError, match="`root` must be a folder, got the file"):
-        catalogue(str(file))
-    with pytest.raises(DataError, match=r"`root` must be a folder that .*below: Not a directory"):
-        catalogue(file / "below")
-
-
 # ------------------------------------------------------------------ one's own graphs
 
 
@@ -291,20 +196,6 @@ def test_pyg_graphs() -> None:
         assert (len(store), store.y.tolist(), store.name) == (3, [0, 1, 1], "graphs")
     named = load(Pairs(), name="pairs", num_outputs=3, num_continuous=2)
     assert (named.name, named.num_outputs, named.num_continuous) == ("pairs", 3, 2)
-
-
-def test_networkx_graphs() -> None:
-    store = load([nx.path_graph(3), nx.cycle_graph(3)], y=["path", "cycle"], name="threes")
-    assert (store.name, store.label_names, store.y.tolist()) == (
-        "threes",
-        ("cycle", "path"),
-        [1, 0],
-    )
-
-
-def test_a_store_is_returned_as_it_is() -> None:
-    store = load("motifs", graphs=6)
-    assert load(store) is store
 
 
 @pytest.mark.parametrize(

@@ -20,17 +20,16 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdDepictor
 
 from graph_transplant.datasets import duplicate_groups, load, molecules
-from graph_transplant.datasets.duplicates import count_mixtures
+from graph_transplant.datasets.chemistry import molecule_of, scaffold
 from graph_transplant.datasets.molecules import (
     bond_orders,
     featurize,
     from_smiles,
     molecule_arrays,
     node_names,
-    scaffold,
 )
-from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import Featurizer, GraphStore, Rows
+from graph_transplant.errors import DataError
+from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.splits import scaffold_split
 
 OGB = Featurizer("molecules")
@@ -142,18 +141,18 @@ def test_elements_are_those_that_occur_by_atomic_number() -> None:
 def test_later_molecules_are_read_with_the_elements_of_the_first() -> None:
     train = from_smiles(["CCO", "CN"], features="elements")
     assert train.featurizer is not None
-    chunk = featurize(["OCl", "NC", "[Na+].[Cl-]", "C("], train.featurizer, first=11)
+    chunk = featurize(["OCl", "NC", "[Na+].[Cl-]", "C("], train.featurizer)
     assert chunk.store is not None
     assert chunk.store.rows is not None
-    assert chunk.store.rows.number.tolist() == [12]
+    assert chunk.store.rows.number.tolist() == [2]
     assert chunk.store.x is not None
     assert chunk.store.x.tolist() == [[0, 1, 0], [1, 0, 0]]
     assert chunk.problems == {
-        11: "the element Cl does not occur in the data of the model",
-        13: "the element Na does not occur in the data of the model",
-        14: "the SMILES cannot be parsed: unclosed parenthesis",
+        1: "the element Cl does not occur in the data of the model",
+        3: "the element Na does not occur in the data of the model",
+        4: "the SMILES cannot be parsed: unclosed parenthesis",
     }
-    assert chunk.ids == ("11", "12", "13", "14")
+    assert chunk.ids == ("1", "2", "3", "4")
 
 
 def test_a_mol_block_is_read_like_the_smiles_it_was_written_from() -> None:
@@ -241,34 +240,10 @@ def test_any_noise_is_read_or_has_a_reason() -> None:
     assert all(reason and "\n" not in reason for reason in arrays.problems.values())
 
 
-def test_rdkit_is_silent_and_its_log_is_as_before(capfd: pytest.CaptureFixture[str]) -> None:
-    before = rdBase.LogStatus()
-    molecule_arrays(["C1CC", "CN(C)(C)(C)C"])
-    with pytest.raises(DataError):
-        scaffold("C1CC")
-    assert rdBase.LogStatus() == before
-    assert capfd.readouterr() == ("", "")
-
-
 def test_without_rdkit_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rdkit", None)
     with pytest.raises(DataError, match=r"pip install .graph-transplant\[chem\]"):
         molecule_arrays(["CC"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"texts": ["CC"], "features": "morgan"}, "`features` must be one of ogb, elements"),
-        ({"texts": ["CC"], "ids": ["a", "b"]}, "`ids` must have 1 names, one per SMILES; got 2"),
-        ({"texts": ["CC", 5, None]}, "`texts` must be SMILES; got NoneType, int among them"),
-        ({"texts": []}, "molecules: there are no rows"),
-        ({"texts": ["C(", "C(", "CC"]}, "2 of 3 rows cannot be read; row 1: the SMILES cannot"),
-    ],
-)
-def test_arguments_that_cannot_be_used_are_errors(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(GraphTransplantError, match=message):
-        from_smiles(**arguments)
 
 
 # ------------------------------------------------------------------ fragments and duplicates
@@ -292,15 +267,11 @@ def test_the_largest_fragment_is_kept(smiles: str, kept: str) -> None:
         chunk = featurize([text], Featurizer("molecules", largest_fragment=True))
         assert chunk.store is not None
         assert chunk.store.rows is not None
-        read = molecules.molecule_of(Chem, chunk.store.rows.texts[0])
+        read = molecule_of(Chem, chunk.store.rows.texts[0])
         assert Chem.MolToSmiles(read) == Chem.CanonSmiles(kept)
         # The text stands for the atoms of the graph, in their order.
         numbers = [atom.GetAtomicNum() - 1 for atom in read.GetAtoms()]
         assert categories(chunk.store.x, molecules.ATOM_CATEGORIES)[:, 0].tolist() == numbers
-
-
-def test_mixtures_are_counted() -> None:
-    assert count_mixtures(from_smiles(["CCO", "[Na+].[Cl-]", "C1.C1CC", "O.O.C", "C"])) == 2
 
 
 @pytest.mark.parametrize("features", ["ogb", "elements"])
@@ -398,32 +369,9 @@ def test_the_scaffold_split_is_the_published_procedure(
     assert split.tolist() == plain_split(smiles, validation, test)
 
 
-def test_a_scaffold_split_by_hand() -> None:
-    # Five benzenes (train), two pyridines and two piperidines (the later set first), one without.
-    smiles = ["c1ccccc1", "c1ccncc1", "C1CCNCC1", "CC", "Cc1ccccc1"]
-    smiles += ["CCc1ccccc1", "c1ccncc1C", "CC1CCNCC1", "Oc1ccccc1", "Nc1ccccc1"]
-    split = scaffold_split(from_smiles(smiles), validation=0.2, test=0.3)
-    assert split.tolist() == [0, 2, 1, 2, 0, 0, 2, 1, 0, 0]
-
-
-def test_one_scaffold_alone_cannot_be_split() -> None:
-    with pytest.raises(DataError, match=r"9 molecules of 1 scaffold: .* none is left for training"):
-        scaffold_split(from_smiles(["CC"] * 9))
-
-
 def test_three_rows_are_too_few_for_scaffolds() -> None:
     with pytest.raises(DataError, match=r"3 molecules of 3 scaffolds: .*random split needs no"):
         scaffold_split(from_smiles(["CC", "c1ccccc1", "C1CC1"]))
-
-
-def test_a_store_without_structures_cannot_be_split() -> None:
-    store = from_smiles(["CC", "c1ccccc1"])
-    store.rows = None
-    with pytest.raises(DataError, match="needs molecules read from a table"):
-        scaffold_split(store)
-    store.rows = Rows(torch.tensor([1, 2]), ("1", "2"), ("CC", ""))
-    with pytest.raises(DataError, match="needs molecules"):
-        scaffold_split(store)
 
 
 # ------------------------------------------------------------------ back from features
@@ -450,15 +398,6 @@ def test_names_and_orders_are_found_from_features(features: str) -> None:
         expected_orders += [bonds[pair] for pair in sorted(bonds)]
     assert names == expected_names
     assert orders == expected_orders
-
-
-def test_features_of_another_width_are_errors() -> None:
-    with pytest.raises(DataError, match=r"at least 119 features; got \[2, 7\]"):
-        node_names(torch.zeros(2, 7), OGB)
-    with pytest.raises(DataError, match=r"at least 5 features; got \[2, 4\]"):
-        bond_orders(torch.zeros(2, 4), OGB)
-    with pytest.raises(DataError, match="the model reads graphs"):
-        node_names(torch.zeros(2, 7), Featurizer("graphs"))
 
 
 # ------------------------------------------------------------------ real data
@@ -491,11 +430,3 @@ def test_molecules_of_ogb_have_the_published_features(data_dir: Path) -> None:
     assert len(arrays.problems) <= 1
     assert wrong_atoms <= 4
     assert wrong_bonds <= 8
-
-
-@pytest.mark.data
-def test_the_scaffold_split_of_bace_has_the_sizes_asked_for(data_dir: Path) -> None:
-    with gzip.open(data_dir / "molecules" / "bace.csv.gz", "rt", encoding="utf-8") as file:
-        smiles = [row["mol"] for row in csv.DictReader(file)]
-    split = scaffold_split(from_smiles(smiles, features="elements"))
-    assert torch.bincount(split.long()).tolist() == [1210, 151, 152]

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import importlib
-import importlib.util
 import io
-import logging
-import os
 import shutil
 import sys
 import urllib.error
@@ -199,54 +195,6 @@ def test_every_place_and_form_gives_the_same(
     assert load(tmp_path / f"{name}.zip").fingerprint() == expected
 
 
-def test_what_was_read_is_cached_until_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = write_folder(tmp_path / "ogbg_ppa", make_tables("ogbg-ppa"))
-    first = ogb.load(folder)
-    read: list[str] = []
-    really = ogb._write
-
-    def watched(files: Any, target: Path) -> None:
-        read.append(files.name)
-        really(files, target)
-
-    monkeypatch.setattr(ogb, "_write", watched)
-    assert ogb.load(folder).fingerprint() == first.fingerprint()
-    assert read == []
-    write_folder(folder, make_tables("ogbg-ppa", seed=1))
-    os.utime(folder / "raw" / "edge.csv.gz", ns=(1, 1))
-    again = ogb.load(folder)
-    assert read == ["ogbg-ppa"]
-    assert again.fingerprint() != first.fingerprint()
-    (cached,) = (tmp_path / "cache" / "ogb").iterdir()  # what it replaced is gone
-    assert again.path == cached
-    expected = again.fingerprint()
-    cached.unlink()
-    cached.write_bytes(b"damaged")
-    with caplog.at_level(logging.WARNING):
-        assert ogb.load(folder).fingerprint() == expected
-    assert "cannot be used and is made anew" in caplog.text
-
-
-def test_a_cache_that_cannot_be_written_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write_folder(tmp_path / "ogbg_ppa", make_tables("ogbg-ppa"))
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "file"))
-    with pytest.raises(DataError, match=r"cannot be written to .*GRAPH_TRANSPLANT_CACHE"):
-        load(folder)
-
-
-def test_whole_numbers_may_be_written_with_a_point(tmp_path: Path) -> None:
-    tables = make_tables("ogbg-molhiv")
-    text = text_of(tables["raw/graph-label"].astype(float))
-    assert "1.0" in text
-    folder = write_folder(tmp_path / "ogbg_molhiv", tables, graph_label=text)
-    assert load(folder).labels.tolist() == tables["raw/graph-label"].tolist()
-
-
 # ------------------------------------------------------------------ bad files
 
 
@@ -298,14 +246,6 @@ def test_bad_tables_are_named(
     assert not list((tmp_path / "cache").rglob("*.*"))
 
 
-def test_a_category_that_is_none_is_named(tmp_path: Path) -> None:
-    tables = make_tables("ogbg-molhiv")
-    tables["raw/node-feat"][7, 1] = 5
-    folder = write_folder(tmp_path / "ogbg_molhiv", tables)
-    with pytest.raises(DataError, match=r"node-feat.*line 8: expected categories below 119, 5, 12"):
-        load(folder)
-
-
 def test_a_missing_table_is_named_and_does_not_spoil_the_catalogue(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "ogbg_molhiv", make_tables("ogbg-molhiv"))
     (folder / "split" / "scaffold" / "valid.csv.gz").unlink()
@@ -313,16 +253,6 @@ def test_a_missing_table_is_named_and_does_not_spoil_the_catalogue(tmp_path: Pat
     with pytest.raises(DataError, match=message):
         load("ogbg-molhiv", root=tmp_path)
     assert {i.name: i.location for i in catalogue(tmp_path)}["ogbg-molhiv"] == folder
-
-
-def test_files_that_are_no_data_set(tmp_path: Path) -> None:
-    (tmp_path / "ogbg_ppa").mkdir()
-    assert ogb.find("ogbg-ppa", tmp_path) is None
-    with pytest.raises(DataError, match=r"not an OGB data set; expected .* ogbg_molhiv, ogbg_ppa"):
-        ogb.load(tmp_path / "ogbg_ppa")
-    (tmp_path / "ogbg_ppa.zip").write_bytes(b"PK, or is it?")
-    with pytest.raises(DataError, match="not a readable zip archive"):
-        load("ogbg-ppa", root=tmp_path)
 
 
 def test_an_archive_writes_nowhere_and_is_read_once(tmp_path: Path) -> None:
@@ -344,13 +274,6 @@ def test_an_archive_writes_nowhere_and_is_read_once(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ download
 
 
-# Not `importorskip`: importing the package starts a thread that asks the network for its newest
-# version.
-needs_ogb = pytest.mark.skipif(
-    importlib.util.find_spec("ogb") is None, reason="the address is known to the package ogb"
-)
-
-
 def answer(content: bytes, asked: list[str]) -> Any:
     def urlopen(url: str, timeout: float) -> io.BytesIO:
         asked.append(url)
@@ -359,7 +282,6 @@ def answer(content: bytes, asked: list[str]) -> Any:
     return urlopen
 
 
-@needs_ogb
 @pytest.mark.parametrize(
     ("name", "address"),
     [("ogbg-molhiv", "csv_mol_download/hiv.zip"), ("ogbg-ppa", "ogbg_ppi_medium.zip")],
@@ -381,32 +303,15 @@ def test_a_data_set_is_downloaded_once(
     assert (tmp_path / "cache" / "downloads" / f"{name.replace('-', '_')}.zip").is_file()
 
 
-@needs_ogb
 def test_an_answer_that_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(urllib.request, "urlopen", answer(b"<html>", []))
     message = r"could not be downloaded from http.*not a zip archive.*Looked for ogbg_ppa/ and"
-    imported = {name for name in sys.modules if name.partition(".")[0] == "ogb"}
     with pytest.raises(DataError, match=message):
         load("ogbg-ppa", root=tmp_path / "root")
     assert list((tmp_path / "root").iterdir()) == []
-    # Importing the package would ask the network for its newest version.
-    assert {name for name in sys.modules if name.partition(".")[0] == "ogb"} == imported
     monkeypatch.setattr(places, "_MAX_DOWNLOAD", 3)
     with pytest.raises(DataError, match="larger than 0 GiB, given up"):
         load("ogbg-ppa", root=tmp_path / "root")
-
-
-def test_without_the_package_the_error_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    message = r"pip install graph-transplant\[ogb\].*Looked for ogbg_molhiv/ and ogbg_molhiv\.zip"
-    with pytest.raises(DataError, match=message):
-        load("ogbg-molhiv")
-    # A local copy needs no package.
-    tables = make_tables("ogbg-molhiv")
-    write_folder(tmp_path / "ogbg_molhiv", tables)
-    check_against_numpy(load("ogbg-molhiv", root=tmp_path), "ogbg-molhiv", tables)
 
 
 # ------------------------------------------------------------------ the real thing
@@ -418,13 +323,6 @@ def import_ogb(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pytest.importorskip(name)
-
-
-def test_categories_are_those_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    features = import_ogb("ogb.utils.features", monkeypatch)
-    recipe = ogb.DATASETS["ogbg-molhiv"]
-    assert list(recipe.node_categories) == features.get_atom_feature_dims()
-    assert list(recipe.edge_categories) == features.get_bond_feature_dims()
 
 
 @pytest.mark.parametrize("name", ["ogbg-molhiv", "ogbg-ppa"])

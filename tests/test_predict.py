@@ -226,18 +226,6 @@ def test_graphs_of_another_kind_are_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
-def test_pyg_graphs_of_another_width_are_errors_of_their_rows(
-    molecule_model: TrainedModel,
-) -> None:
-    from graph_transplant.datasets.molecules import from_smiles
-
-    narrow = Data(x=torch.ones(1, 3), edge_index=torch.empty(2, 0, dtype=torch.long))
-    # The model knows what it was trained on, whichever graphs come first or are the most.
-    graphs = [narrow, narrow, narrow, *from_smiles(["CCO", "CCN"]).to_pyg()]
-    model = replace(molecule_model, description={**molecule_model.description, "featurizer": None})
-    assert [bool(error) for error in model.predict(graphs)["error"]] == [True] * 3 + [False] * 2
-
-
 # -------------------------------------------------------------------- files
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from graph_transplant.datasets.rows import (
     TableOptions,
     TargetCodec,
-    TargetScan,
     check_readable,
     class_name,
+    find_codec,
     is_missing,
     number_of,
 )
@@ -27,10 +27,7 @@ def scan(
     rows: list[tuple[str, ...]], task: str | None = None, names: str = "abcdef"
 ) -> TargetCodec:
     """Find the task of rows of targets."""
-    found = TargetScan(list(names[: len(rows[0])]), task)
-    for row in rows:
-        found.add(row)
-    return found.finish("mine.csv")
+    return find_codec("mine.csv", list(names[: len(rows[0])]), rows, task)[0]
 
 
 def column(*cells: str) -> list[tuple[str, ...]]:
@@ -65,42 +62,6 @@ def test_options_that_cannot_be_meant_are_errors(
 
 
 # ------------------------------------------------------------------ cells
-
-
-@pytest.mark.parametrize("cell", ["", "  ", "NaN", "nan", "NA", "n/a", "NULL", "None", "-", " - "])
-def test_cells_that_are_missing(cell: str) -> None:
-    assert is_missing(cell)
-
-
-@pytest.mark.parametrize(
-    ("cell", "number"),
-    [("1", 1.0), (" 1e3 ", 1000.0), ("-.5", -0.5), ("1e400", math.inf), ("-inf", -math.inf)],
-)
-def test_numbers_are_read(cell: str, number: float) -> None:
-    assert number_of(cell) == number
-
-
-@pytest.mark.parametrize("cell", ["1_000", "٣", "0x10", "1,5", "", "active", "1 2", "１"])
-def test_what_python_alone_would_read_as_a_number_is_none(cell: str) -> None:
-    assert number_of(cell) is None
-
-
-@pytest.mark.parametrize(
-    ("cell", "name"),
-    [
-        ("1", "1"),
-        ("1.0", "1"),
-        ("+1", "1"),
-        ("1e0", "1"),
-        ("-0", "0"),
-        ("0.50", "0.5"),
-        (" yes ", "yes"),
-        ("1e30", "1e+30"),
-        ("inf", "inf"),
-    ],
-)
-def test_one_class_has_one_name(cell: str, name: str) -> None:
-    assert class_name(cell) == name
 
 
 # ------------------------------------------------------------------ the task
@@ -227,16 +188,6 @@ def test_classes_are_found_whatever_their_case() -> None:
     # Classes of a model that differ in case alone are told apart where they are spelt alike.
     old = TargetCodec("multiclass", ("a",), ("CO", "Co"))
     assert [old.encode([cell]) for cell in ("CO", "Co", "co")] == [(0.0,), (1.0,), (0.0,)]
-
-
-def test_a_scan_of_many_spellings_keeps_few_of_them() -> None:
-    found = TargetScan(["a"])
-    for number in range(5000):
-        letters = zip(f"{number:016b}", "abcdefghijklmnop", strict=True)
-        found.add(["".join(c.upper() if bit == "1" else c for bit, c in letters)])
-    found.add(["other"])
-    assert sum(len(seen) for seen in found._classes.values()) <= 51
-    assert found.finish("mine").classes == ("abcdefghijklmnop", "other")
 
 
 # ------------------------------------------------------------------ numbers

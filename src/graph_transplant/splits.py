@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
@@ -128,11 +128,6 @@ def check_folds(labels: Tensor, folds: int, names: Sequence[str] = ()) -> None:
         raise GraphTransplantError(
             f"`folds` must be at least 3 (train, validation and test), got {folds}"
         )
-    if labels.dim() != 1 or labels.is_floating_point():
-        raise GraphTransplantError(
-            "stratified folds need one class number per graph: `labels` must be an integer tensor "
-            f"of shape [graphs], got {labels.dtype} of shape {list(labels.shape)}"
-        )
     classes, counts = torch.unique(labels, return_counts=True)
     small = [
         f"class {names[number] if names else number} has only {counted(graphs, 'graph')}"
@@ -141,17 +136,14 @@ def check_folds(labels: Tensor, folds: int, names: Sequence[str] = ()) -> None:
     ]
     if small:
         shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+        fewest = int(counts.min())
+        advice = f"with these graphs `folds` can be at most {fewest}"
+        if fewest < 3:
+            advice = "with fewer than 3, join rare classes or leave them out"
         raise GraphTransplantError(
             f"`folds` is {folds}, but {shown}: each class needs at least as many graphs as there "
-            f"are folds; {_fewer_folds(int(counts.min()))}"
+            f"are folds; {advice}"
         )
-
-
-def _fewer_folds(graphs: int) -> str:
-    """Say what to do when there are so few graphs of the rarest class."""
-    if graphs < 3:
-        return "with fewer than 3, join rare classes or leave them out"
-    return f"with these graphs `folds` can be at most {graphs}"
 
 
 def strata(store: GraphStore, folds: int) -> Tensor:
@@ -182,11 +174,9 @@ def _quantiles(store: GraphStore, folds: int) -> Tensor:
     counts = (~store.y.isnan()).sum(0).tolist()
     column = next((number for number, there in enumerate(counts) if there >= folds), None)
     if column is None:
-        count = max(counts)
         raise GraphTransplantError(
-            f"`folds` is {folds}, but only {count} graph{'s' if count != 1 else ''} of "
-            f"{store.name} ha{'ve' if count != 1 else 's'} a target: there must be at least as many"
-            " as there are folds"
+            f"`folds` is {folds}, but of {store.name} only {counted(max(counts), 'graph')} with a "
+            "target can be used: there must be at least as many as there are folds"
         )
     count = counts[column]
     classes = by_rank(store.y[:, column], min(QUANTILES, count // folds))
@@ -214,11 +204,9 @@ def official_split(store: GraphStore) -> Split:
     if store.official is None:
         raise DataError(f"`split` is 'official', but {store.name} comes without a split of its own")
     split = _parts(store.official)
-    for name, part in (
-        ("training", split.train), ("validation", split.validation), ("test", split.test)
-    ):  # fmt: skip
-        if not len(part):
-            raise DataError(f"the official split of {store.name} has no {name} graphs here")
+    for part in fields(split):
+        if not len(getattr(split, part.name)):
+            raise DataError(f"the official split of {store.name} has no {part.name} graphs here")
     return split
 
 
@@ -228,7 +216,7 @@ def _parts(official: Tensor) -> Split:
 
 def scaffold_groups(store: GraphStore) -> Tensor:
     """Number molecules by their Bemis-Murcko scaffold, int64 ``[graphs]``."""
-    from graph_transplant.datasets.molecules import scaffold
+    from graph_transplant.datasets.chemistry import scaffold
 
     if store.rows is None or not all(store.rows.texts):
         raise DataError(

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from graph_transplant.classical import Given, Outcome
 from graph_transplant.classical.outputs import Floats, as_logits, outputs, prior, problems
-from graph_transplant.datasets.molecules import chemistry, is_block
+from graph_transplant.datasets.chemistry import chemistry, is_block
 from graph_transplant.graphs import GraphStore
 
 TREES = 500

@@ -165,7 +165,6 @@ def labelled(
     chunks = stream(
         data,
         featurizer=model.featurizer,
-        widths=model.widths,
         # One chunk, or none of an empty file: the mean number of edges is that of all graphs.
         rows_per_chunk=sys.maxsize,
         targets=True,

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
-import torch
 from torch.utils.data import Subset
 from torch_geometric.data import Data, Dataset
 
 from graph_transplant.datasets import formats, jsonl, motifs, networks, objects, ogb, tables, tu
-from graph_transplant.datasets.duplicates import duplicate_groups
+from graph_transplant.datasets.duplicates import duplicate_groups, find_duplicates
 from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec, check_codec
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore
@@ -65,7 +64,6 @@ class Format:
         kind: What to call it in messages.
         accepts: Whether a path that exists, or an object, is of this kind.
         read: Reads it.
-        suffixes: What its files are called.
         options: What :func:`load` takes for it besides the path or object.
         stream: Reads it a stretch at a time; ``None`` for what is loaded and then cut.
         holds: Kind of ``featurizer`` that its graphs have; ``None`` for what has widths alone.
@@ -75,81 +73,56 @@ class Format:
     kind: str
     accepts: Callable[[Any], bool]
     read: Callable[..., GraphStore]
-    suffixes: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     stream: Callable[..., Iterator[Chunk]] | None = None
     holds: str | None = None
     own: bool = False
 
 
-def _read_table(path: Path, **options: Any) -> GraphStore:
-    return tables.read_table(formats.open_table(path), TableOptions.of(**options))
+def _opened(data: Any, options: dict[str, Any]) -> tuple[formats.Table, TableOptions]:
+    y, name = options.pop("y", None), options.pop("name", None)
+    file = isinstance(data, Path)
+    table = formats.open_table(data) if file else formats.texts_table(data, y, name=name)
+    return table, TableOptions.of(**options)
 
 
-def _stream_table(path: Path, arguments: dict[str, Any], **options: Any) -> Iterator[Chunk]:
-    opened = formats.open_table(path)
-    return tables.stream_table(opened, TableOptions.of(**options), **arguments)
+def _read_table(data: Any, **options: Any) -> GraphStore:
+    return tables.read_table(*_opened(data, options))
 
 
-def _read_texts(data: Any, y: Any = None, name: str | None = None, **options: Any) -> GraphStore:
-    opened = formats.texts_table(data, y, name=name)
-    return tables.read_table(opened, TableOptions.of(**options))
-
-
-def _stream_texts(
-    data: Any, arguments: dict[str, Any], y: Any = None, name: str | None = None, **options: Any
-) -> Iterator[Chunk]:
-    opened = formats.texts_table(data, y, name=name)
-    return tables.stream_table(opened, TableOptions.of(**options), **arguments)
-
-
-def _read_jsonl(path: Path, **options: Any) -> GraphStore:
-    return jsonl.read_jsonl(path, TableOptions.of(**options))
-
-
-def _stream_jsonl(path: Path, arguments: dict[str, Any], **options: Any) -> Iterator[Chunk]:
-    # Lines of JSON are read in this process: sending them to others costs as much as reading them.
-    del arguments["workers"]
-    return jsonl.stream_jsonl(path, TableOptions.of(**options), **arguments)
-
-
-def _stream_networkx(data: Any, arguments: dict[str, Any], **options: Any) -> Iterator[Chunk]:
-    del arguments["workers"]
-    return networks.stream_networkx(data, **{**options, **arguments})
+def _stream_table(data: Any, arguments: dict[str, Any], **options: Any) -> Iterator[Chunk]:
+    return tables.stream_table(*_opened(data, options), **arguments)
 
 
 _TABLE_OPTIONS: Final = ("smiles", "target", "id", "features", "task", "largest_fragment")
-_TABLES: Final = tuple(formats.READERS)
+_MOLECULES: Final = Format(
+    f"a table of molecules ({', '.join(formats.READERS)}, also packed as .gz)",
+    formats.is_table,
+    _read_table,
+    options=_TABLE_OPTIONS,
+    stream=_stream_table,
+    holds="molecules",
+    own=True,
+)
 
 FORMATS: Final = (
-    Format("a TU folder or zip archive", tu.is_tu, tu.load, suffixes=(".zip",)),
+    Format("a TU folder or zip archive", tu.is_tu, tu.load),
     Format("a folder or zip archive of OGB", ogb.is_ogb, ogb.load),
     Format(
         "a store written by GraphStore.save (.safetensors)",
         lambda path: path.suffix == ".safetensors" and path.is_file(),
         lambda path: GraphStore.load(path, check=True),
-        suffixes=(".safetensors",),
     ),
     Format(
         f"graphs as JSON Lines ({jsonl.SUFFIXES[0]}, also packed as .gz)",
         jsonl.is_jsonl,
-        _read_jsonl,
-        suffixes=jsonl.SUFFIXES,
+        jsonl.read_jsonl,
         options=("target", "id", "task"),
-        stream=_stream_jsonl,
+        stream=jsonl.stream_jsonl,
         holds="graphs",
         own=True,
     ),
-    Format(
-        f"a table of molecules ({', '.join(_TABLES)}, also packed as .gz)",
-        formats.is_table,
-        _read_table,
-        suffixes=(*_TABLES, *(f"{suffix}.gz" for suffix in _TABLES)),
-        options=_TABLE_OPTIONS,
-        stream=_stream_table,
-        holds="molecules",
-        own=True,
-    ),
+    _MOLECULES,
 )
 """The kinds of path that can be given, in the order in which they are tried."""
 
@@ -170,23 +143,17 @@ def _is_networkx(data: Any) -> bool:
 
 OBJECTS: Final = (
     Format("a GraphStore", lambda data: isinstance(data, GraphStore), lambda data: data),
-    Format(
-        "a data frame",
-        lambda data: hasattr(data, "columns") and hasattr(data, "iloc"),
-        _read_texts,
+    replace(
+        _MOLECULES,
+        kind="a data frame",
+        accepts=lambda data: hasattr(data, "columns") and hasattr(data, "iloc"),
         options=("y", *_TABLE_OPTIONS, "name"),
-        stream=_stream_texts,
-        holds="molecules",
-        own=True,
     ),
-    Format(
-        "a list of SMILES",
-        lambda data: isinstance(_first(data), str),
-        _read_texts,
+    replace(
+        _MOLECULES,
+        kind="a list of SMILES",
+        accepts=lambda data: isinstance(_first(data), str),
         options=("y", "features", "task", "largest_fragment", "name"),
-        stream=_stream_texts,
-        holds="molecules",
-        own=True,
     ),
     Format(
         "a list of PyG graphs",
@@ -201,7 +168,7 @@ OBJECTS: Final = (
         _is_networkx,
         networks.from_networkx,
         options=("y", "target", "task", "name", "featurizer"),
-        stream=_stream_networkx,
+        stream=networks.stream_networkx,
         holds="graphs",
         own=True,
     ),
@@ -219,7 +186,7 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
     ``tu/NAME.zip`` under ``root``, then under the folder named by the environment variable
     ``GRAPH_TRANSPLANT_DATA``. An OGB data set is looked for in the same folders, ogbg-molhiv as
     ``ogbg_molhiv/`` or ``ogbg_molhiv.zip``, also in a folder ``ogb`` or ``molecules``. What is not
-    there is downloaded; for OGB that takes the extra ``ogb``. What was read once is cached.
+    there is downloaded. What was read once is cached.
 
     Rows of a table or of JSON Lines that cannot be read are left out and listed in
     ``store.skipped``; more than half of them are an error. ``store.notes`` says what else there is
@@ -250,15 +217,10 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
     """
     form, source = _input(data, root, options)
     store = form.read(source, **options)
-    if form.own:
-        groups = duplicate_groups(store)
-        if groups is not None:
-            again = len(store) - len(torch.unique(groups))
-            same = "canonical SMILES" if form.holds == "molecules" else "features and edges"
-            note = f"{again} of {len(store)} graphs repeat another (the same {same})."
-            store.notes = (*store.notes, note)
     for note in store.notes:
         log.info("%s: %s", store.name, note)
+    if form.own:
+        store.find_duplicates = find_duplicates
     return store
 
 
@@ -270,7 +232,6 @@ def stream(
     rows_per_chunk: int = formats.ROWS,
     targets: bool = False,
     codec: TargetCodec | None = None,
-    widths: tuple[int, int] | None = None,
     skip_rows: int = 0,
     workers: int = 1,
     **options: Any,
@@ -284,15 +245,13 @@ def stream(
         data: As for :func:`load`.
         featurizer: That of the store a model was trained on: features become the same
             columns, columns of a table have the same names, and a row that does not fit is a
-            problem. Found from the data by default, which takes a further pass.
+            problem. Found from the data by default, which are read once more for it.
         root: As for :func:`load`.
         rows_per_chunk: Rows of a stretch.
         targets: Whether targets are to be read. Without, all graphs are of one class.
         codec: How targets are to be read, such as those of a model: a row whose target does not fit
             is a problem. Found from the data by default, which takes a further pass. Stores and
             data sets that are loaded first keep their own targets.
-        widths: How many node and edge features graphs of a PyG list must have; with 0 for edges,
-            their features are not read. (default: as many as most of the list)
         skip_rows: Leave out so many rows, without reading what is in them.
         workers: Processes that read molecules.
         **options: As for :func:`load`.
@@ -319,10 +278,16 @@ def stream(
     form, source = _input(data, root, options)
     if form.stream is not None:
         _check_kind(featurizer, form.holds, f"{_shown(source)} holds")
-        arguments = {**cut, "featurizer": featurizer, "codec": codec, "workers": workers}
-        return form.stream(source, arguments, **options)
-    if form.read == GraphStore.from_pyg:
-        return objects.stream_pyg(source, **cut, codec=codec, widths=widths, **options)
+        arguments = {**cut, "featurizer": featurizer, "codec": codec}
+        # Lines of JSON are read here: sending them to other processes costs as much as reading.
+        extra = {"workers": workers} if form.holds == "molecules" else {}
+        return form.stream(source, arguments | extra, **options)
+    if form.read == GraphStore.from_pyg and not targets:
+        source = objects.unlabelled(source)
+        options = options | {"task": "multiclass", "num_outputs": 1, "label_names": None}
+    elif form.read == GraphStore.from_pyg and codec is not None:
+        options = options | {"task": codec.task, "num_outputs": codec.num_outputs}
+        options["label_names"] = codec.label_names
     store = form.read(source, **options)
     if featurizer is not None and store.featurizer is not None:
         _check_kind(featurizer, store.featurizer.kind, f"{store.name} holds")

@@ -1,4 +1,4 @@
-"""Graphs that occur more than once, and molecules of several fragments."""
+"""Graphs that occur more than once."""
 
 from __future__ import annotations
 
@@ -6,17 +6,10 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from graph_transplant.datasets.molecules import (
-    ATOM_CATEGORIES,
-    BOND_CATEGORIES,
-    chemistry,
-    molecule_of,
-    quiet,
-)
+from graph_transplant.datasets.chemistry import chemistry, molecule_of, quiet
+from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES
 from graph_transplant.graphs import GraphStore
 
 
@@ -24,7 +17,7 @@ def duplicate_groups(store: GraphStore) -> Tensor | None:
     """Find graphs that occur more than once.
 
     Molecules are the same if their canonical SMILES are; other graphs if features and edges are,
-    node for node. The answer is kept as ``store.duplicates``.
+    node for node.
 
     Returns:
         The same number for graphs that are the same, int64 ``[graphs]``; ``None`` if all differ.
@@ -34,14 +27,15 @@ def duplicate_groups(store: GraphStore) -> Tensor | None:
         >>> duplicate_groups(from_smiles(["CCO", "C", "OCC"]))
         tensor([0, 1, 0])
     """
-    if store.duplicates is None:
-        rows, featurizer = store.rows, store.featurizer
-        known = rows is not None and all(rows.texts)
-        if known and featurizer is not None and featurizer.kind == "molecules":
-            store.duplicates = _same_molecules(store)
-        else:
-            store.duplicates = _identical_graphs(store)
-    return None if len(torch.unique(store.duplicates)) == len(store) else store.duplicates
+    store.find_duplicates = find_duplicates
+    found = store.duplicates
+    assert found is not None
+    return None if len(torch.unique(found)) == len(store) else found
+
+
+def find_duplicates(store: GraphStore) -> Tensor:
+    """The same number for graphs that are the same, int64 ``[graphs]``."""
+    return _same_molecules(store) if store.has_structures else _identical_graphs(store)
 
 
 def _same_molecules(store: GraphStore) -> Tensor:
@@ -136,18 +130,3 @@ def _mixed(values: Tensor) -> Tensor:
     """Scramble bits, so that different sums do not cancel out."""
     values = (values ^ (values >> 31)) * 0x7FB5D329728EA185
     return values ^ (values >> 27)
-
-
-def count_mixtures(store: GraphStore) -> int:
-    """Count the graphs that are not connected: salts and mixtures, if these are molecules."""
-    mixtures = 0
-    for piece in store.pieces():
-        base = torch.repeat_interleave(piece.node_ptr[:-1], piece.edge_counts)
-        ends = (piece.field("edge_index") + base).numpy()
-        nodes = int(piece.node_counts.sum())
-        joined = coo_array((np.ones(ends.shape[1], dtype=np.int8), ends), shape=(nodes, nodes))
-        _, component = connected_components(joined, directed=False)
-        graph = np.repeat(np.arange(len(piece)), piece.node_counts.numpy())
-        _, first = np.unique(component, return_index=True)
-        mixtures += int((np.bincount(graph[first]) > 1).sum())
-    return mixtures

@@ -9,14 +9,15 @@ from __future__ import annotations
 import csv
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
-from graph_transplant.datasets.molecules import looks_like_smiles
+from graph_transplant.datasets.chemistry import looks_like_smiles
 from graph_transplant.datasets.rows import quoted
 from graph_transplant.datasets.source import opened
 from graph_transplant.errors import DataError
@@ -30,12 +31,9 @@ ROWS: Final = 2048
 STRUCTURES: Final = ("smiles", "mol", "structure")
 """What columns of structures are called, in lower case."""
 
-# A row, or a record of an SDF, is not longer: packed zeros must not unpack into memory without end.
-_LONGEST_LINE: Final = 1 << 20
+# A record of an SDF, or a workbook, must not unpack into memory without end.
 _LONGEST_RECORD: Final = 8 << 20
 _LARGEST_WORKBOOK: Final = 1 << 30
-# Nor are there so many blank lines in a row.
-_MOST_BLANK: Final = 100_000
 _SHOWN_COLUMNS: Final = 20
 _BLOCK, _TITLE = "mol block", "title"
 _PROPERTY: Final = re.compile(r"^>[^<\n]*<([^>\n]+)>.*\n((?:.*\S.*\n)*)", re.MULTILINE)
@@ -101,94 +99,63 @@ def listed(columns: Sequence[str]) -> str:
 # ------------------------------------------------------------------ files of lines
 
 
-class _Lines:
-    """The lines of a file as text, of which none, nor any row, is without end."""
-
-    def __init__(self, file: IO[bytes], where: str, notes: dict[str, None], longest: int) -> None:
-        self._file, self._where, self._notes, self._longest = file, where, notes, longest
-        self._length = self._blank = 0
-        self.number = 0
-        self.ended = False
-
-    def new_row(self) -> None:
-        """Begin to count the length of a row."""
-        self._length = 0
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        line = self._file.readline(self._longest + 1)
-        if not line:
-            self.ended = True
-            raise StopIteration
-        self.number += 1
-        self._length += len(line)
-        self._blank = 0 if line.strip() else self._blank + 1
-        if self._length > self._longest:
-            self.stop(f"a row is longer than {self._longest >> 20} MiB; is a quote left open?")
-        if self._blank > _MOST_BLANK:
-            self.stop(f"more than {_MOST_BLANK} blank lines in a row")
-        if self.number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
-            if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                self.stop("the file is UTF-16 text; save it as CSV in UTF-8")
-        try:
-            return line.decode()
-        except UnicodeDecodeError:
-            self._notes["The file is not UTF-8 text and was read as Latin-1 (Windows-1252)."] = None
-            return line.decode("cp1252", "replace")
-
-    def stop(self, problem: str) -> NoReturn:
-        """Raise an error that names the line."""
-        raise DataError(f"{self._where}, line {self.number}: {problem}")
+def _lines(path: Path, notes: dict[str, None]) -> Generator[str, None, None]:
+    """Yield the lines of a file as text."""
+    with opened(path) as file:
+        for number, line in enumerate(file):
+            if not number and line.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise DataError(f"{path}: the file is UTF-16 text; save it as CSV in UTF-8")
+            line = line if number else line.removeprefix(b"\xef\xbb\xbf")
+            try:
+                yield line.decode()
+            except UnicodeDecodeError:
+                notes["The file is not UTF-8 text and was read as Latin-1 (Windows-1252)."] = None
+                yield line.decode("cp1252", "replace")
 
 
 def _delimited(path: Path) -> Table:
     """Open a table whose cells are separated by commas, semicolons or tabs."""
     notes: dict[str, None] = {}
-    with opened(path) as file:
-        lines = _Lines(file, str(path), notes, _LONGEST_LINE)
+    with closing(_lines(path, notes)) as lines:
         first = next((line for line in lines if line.strip()), None)
         if first is None:
             raise DataError(f"{path}: is empty")
         if "\r" in first.rstrip("\r\n"):
-            lines.stop("lines must end with LF or CRLF, not with CR alone")
+            raise DataError(f"{path}: lines must end with LF or CRLF, not with CR alone")
         plain = re.sub(r'"[^"]*"', "", first)
         tabs = suffix_of(path) in (".tsv", ".tab")
         delimiter = "\t" if tabs else max((",", ";", "\t"), key=plain.count)
         try:
-            lines.new_row()
             head = next(csv.reader([first], delimiter=delimiter, strict=True))
             columns, structures = _header(head, csv.reader(lines, delimiter=delimiter), notes)
         except csv.Error as error:
-            raise DataError(f"{path}, line {lines.number}: the row is broken ({error})") from None
+            raise DataError(f"{path}: the first row is broken ({error})") from None
 
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         places = [columns.index(name) for name in names]
-        with opened(path) as file:
-            lines = _Lines(file, str(path), notes, _LONGEST_LINE)
-            cells = csv.reader(lines, delimiter=delimiter, strict=True)
-            passed = structures is not None
-            while True:
-                lines.new_row()
-                start = lines.number + 1
-                try:
-                    values = next(cells, None)
-                except csv.Error as error:
-                    yield (), _broken_row(path, lines, start, error)
-                    continue
-                if values is None:
-                    return
-                if not values or (len(values) == 1 < len(columns) and not values[0].strip()):
-                    continue
-                if not passed:
-                    passed = True
-                elif len(values) != len(columns):
-                    heads = "the header" if structures is None else "the first row"
-                    yield (), f"the row has {len(values)} values, {heads} has {len(columns)}"
-                else:
-                    yield [values[place] for place in places], ""
+        cells = csv.reader(_lines(path, notes), delimiter=delimiter, strict=True)
+        passed = structures is not None
+        while True:
+            start = cells.line_num + 1
+            try:
+                values = next(cells, None)
+            except csv.Error as error:
+                if "field larger" in str(error) or "unexpected end" in str(error):
+                    # Nothing after it can be trusted.
+                    raise DataError(f"{path}, line {start}: a quoted value is not closed") from None
+                yield (), f"the row is broken ({error})"
+                continue
+            if values is None:
+                return
+            if not values or (len(values) == 1 < len(columns) and not values[0].strip()):
+                continue
+            if not passed:
+                passed = True
+            elif len(values) != len(columns):
+                heads = "the header" if structures is None else "the first row"
+                yield (), f"the row has {len(values)} values, {heads} has {len(columns)}"
+            else:
+                yield [values[place] for place in places], ""
 
     return Table(str(path), name_of(path), columns, rows, structures=structures, notes=notes)
 
@@ -213,34 +180,17 @@ def _header(
     return columns, None
 
 
-def _broken_row(path: Path, lines: _Lines, start: int, error: csv.Error) -> str:
-    """Say what is wrong with a row, unless nothing after it can be trusted."""
-    if lines.ended:
-        raise DataError(
-            f"{path}, line {start}: a quoted value is not closed up to the end of the file"
-        ) from None
-    if "field larger" in str(error):
-        raise DataError(
-            f"{path}, line {start}: a value is longer than {csv.field_size_limit()} characters; is "
-            "a quote left open?"
-        ) from None
-    return f"the row is broken ({error})"
-
-
 def _smi(path: Path) -> Table:
     """Open a file of SMILES and, after white space, names; further columns come after tabs."""
     notes: dict[str, None] = {}
 
     def cells() -> Iterator[list[str]]:
-        with opened(path) as file:
-            lines = _Lines(file, str(path), notes, _LONGEST_LINE)
-            for line in lines:
-                lines.new_row()
-                text = line.strip()
-                found = text.split("\t") if "\t" in text else text.split(None, 1)
-                # Some programs write a header nevertheless.
-                if found and (found[0].casefold() not in STRUCTURES or lines.number > 1):
-                    yield found
+        for number, line in enumerate(_lines(path, notes)):
+            text = line.strip()
+            found = text.split("\t") if "\t" in text else text.split(None, 1)
+            # Some programs write a header nevertheless.
+            if found and (number or found[0].casefold() not in STRUCTURES):
+                yield found
 
     columns = ["smiles", "name"]
     columns += [f"column {number}" for number in range(3, len(next(cells(), [])) + 1)]
@@ -258,19 +208,20 @@ def _sdf(path: Path) -> Table:
     notes: dict[str, None] = {}
 
     def records() -> Iterator[str]:
-        with opened(path) as file:
-            lines = _Lines(file, str(path), notes, _LONGEST_RECORD)
-            record: list[str] = []
-            for line in lines:
-                if line.startswith("$$$$"):
-                    yield "".join(record)
-                    record = []
-                    lines.new_row()
-                else:
-                    record.append(line.rstrip("\r\n") + "\n")
-            # The last record may lack its end; blank lines behind the last end are no record.
-            if any(line.strip() for line in record):
+        record: list[str] = []
+        size = 0
+        for line in _lines(path, notes):
+            size += len(line)
+            if line.startswith("$$$$"):
                 yield "".join(record)
+                record, size = [], 0
+            elif size > _LONGEST_RECORD:
+                raise DataError(f"{path}: a record is longer than {_LONGEST_RECORD >> 20} MiB")
+            else:
+                record.append(line.rstrip("\r\n") + "\n")
+        # The last record may lack its end; blank lines behind the last end are no record.
+        if any(line.strip() for line in record):
+            yield "".join(record)
 
     def properties(most: int | None = None) -> list[str]:
         names: dict[str, None] = {}
@@ -308,26 +259,18 @@ def _sdf(path: Path) -> Table:
 
 
 def frame_table(frame: pd.DataFrame, where: str, name: str) -> Table:
-    """Open a data frame."""
+    """Open a data frame; what is missing is empty."""
     columns = [str(column) for column in frame.columns]
 
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         places = [columns.index(name) for name in names]
         for start in range(0, len(frame), ROWS):
-            part = frame.iloc[start : start + ROWS, places]
-            yield from ((cells, "") for cells in zip(*map(_cells, _series(part)), strict=True))
+            part = frame.iloc[start : start + ROWS, places].astype(object)
+            for values, missing in zip(part.to_numpy(), part.isna().to_numpy(), strict=True):
+                cells = zip(values, missing, strict=True)
+                yield ["" if gone else str(value) for value, gone in cells], ""
 
     return Table(where, name, columns, rows)
-
-
-def _series(frame: pd.DataFrame) -> list[pd.Series[Any]]:
-    return [frame.iloc[:, place] for place in range(frame.shape[1])]
-
-
-def _cells(column: pd.Series[Any]) -> list[str]:
-    """The values of a column as text; what is missing is empty."""
-    gone = column.isna().tolist()
-    return ["" if miss else str(v) for v, miss in zip(column.tolist(), gone, strict=True)]
 
 
 def texts_table(texts: Any, y: Any = None, *, name: str | None = None) -> Table:

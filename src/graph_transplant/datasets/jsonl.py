@@ -15,7 +15,7 @@ once, or in both directions with the same attributes. ``y`` is a text, a number,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -28,10 +28,6 @@ from graph_transplant.graphs import Featurizer, GraphStore
 
 SUFFIXES: Final = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 
-# A line is parsed as a whole, into objects that take some twenty times its length.
-_MAX_LINE: Final = 16 << 20
-# Packed line breaks must not keep the reader busy for hours.
-_MAX_BLANK: Final = 100_000
 _STRUCTURE: Final = ("nodes", "edges", "links", "directed", "multigraph", "graph")
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -43,21 +39,11 @@ def is_jsonl(path: Path) -> bool:
 
 def _lines(path: Path) -> Iterator[bytes]:
     """Yield the lines that are not blank."""
-    blank = number = 0
     with opened(path) as file:
-        while line := file.readline(_MAX_LINE + 1):
-            number += 1
-            if len(line) > _MAX_LINE:
-                raise DataError(
-                    f"{path}: line {number} is longer than {_MAX_LINE >> 20} MiB; a graph must "
-                    "stand on a line of its own"
-                )
-            line = line.removeprefix(_BOM).rstrip() if number == 1 else line.rstrip()
-            blank = 0 if line else blank + 1
-            if blank > _MAX_BLANK:
-                raise DataError(f"{path}: more than {_MAX_BLANK} blank lines in a row")
-            if line:
-                yield line
+        for number, line in enumerate(file):
+            text = (line if number else line.removeprefix(_BOM)).strip()
+            if text:
+                yield text
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
@@ -128,42 +114,16 @@ def _source(path: Path, options: TableOptions, featurizer: Featurizer | None) ->
     return Source(stem, str(path), lines, targets, name, options.task, columns)
 
 
-def read_jsonl(path: str | Path, options: TableOptions | None = None) -> GraphStore:
-    r"""Read a file of JSON Lines, plain or packed with gzip.
+def read_jsonl(path: str | Path, **options: Any) -> GraphStore:
+    """Read a file of JSON Lines, plain or packed with gzip; see :func:`graph_transplant.load`."""
+    return read_networks(_source(Path(path), TableOptions.of(**options), None))
 
-    ``store.skipped`` lists the lines that are no graphs; more than half of them are an error.
 
-    Args:
-        path: The file.
-        options: ``targets``, ``id`` and ``task``.
+def stream_jsonl(path: str | Path, arguments: Mapping[str, Any], **options: Any) -> Iterator[Chunk]:
+    """Read a file of JSON Lines a stretch at a time; blank lines do not count.
 
-    Example:
-        >>> import tempfile
-        >>> line = '{"nodes": [{"label": "C"}, {"label": "O"}], "edges": [%s], "y": %d}\n'
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "pairs.jsonl"
-        ...     _ = path.write_text(line % ('{"source": 0, "target": 1}', 1) + line % ("", 0))
-        ...     store = read_jsonl(path)
-        >>> store.featurizer.node_labels, store.edge_counts.tolist(), store.y.tolist()
-        (('C', 'O'), [2, 0], [1, 0])
+    ``arguments`` are those of :func:`~graph_transplant.datasets.networks.stream_networks`; targets
+    and id are by default those of its ``featurizer``.
     """
-    return read_networks(_source(Path(path), options or TableOptions(), None))
-
-
-def stream_jsonl(
-    path: str | Path,
-    options: TableOptions | None = None,
-    *,
-    featurizer: Featurizer | None = None,
-    **arguments: Any,
-) -> Iterator[Chunk]:
-    """Read a file of JSON Lines a stretch at a time, in bounded memory; blank lines do not count.
-
-    Args:
-        path: The file.
-        options: ``targets``, ``id`` and ``task``; by default those of ``featurizer``.
-        featurizer: ``featurizer`` of another store, to get the same columns.
-        **arguments: As for ``stream_networks``.
-    """
-    source = _source(Path(path), options or TableOptions(), featurizer)
-    return stream_networks(source, featurizer=featurizer, **arguments)
+    source = _source(Path(path), TableOptions.of(**options), arguments.get("featurizer"))
+    return stream_networks(source, **arguments)

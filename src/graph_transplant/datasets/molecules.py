@@ -13,11 +13,9 @@ RDKit is the extra ``chem``; it is imported when the first molecule is read.
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -25,10 +23,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graph_transplant.datasets.rows import Chunk, check_readable, is_missing, quoted
+from graph_transplant.datasets.chemistry import (
+    chemistry,
+    is_block,
+    largest_fragment,
+    parse,
+    quiet,
+)
+from graph_transplant.datasets.rows import Chunk, check_readable
 from graph_transplant.errors import DataError, check_choice
 from graph_transplant.graphs import Featurizer, GraphStore, Rows, Skipped
 from graph_transplant.graphs.featurizer import FEATURES
+from graph_transplant.graphs.store import SortedEdges
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -52,133 +58,6 @@ _ALL_SYMBOLS: Final = (
     "Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og"
 )
 SYMBOLS: Final = tuple(_ALL_SYMBOLS.split())
-
-# Time to read a molecule grows faster than its size, and more so with rings that share atoms. Large
-# peptides are well below these limits.
-_MOST_ATOMS: Final = 10_000
-_MOST_RINGS: Final = 500
-_LONGEST_SMILES: Final = 20_000
-_LONGEST_BLOCK: Final = 4 << 20
-# Shorter texts cannot come near the limits, and are not looked at twice.
-_SHORT_SMILES: Final = 1_000
-_SHORT_BLOCK: Final = 10_000
-
-
-def chemistry() -> ModuleType:
-    """Import ``rdkit.Chem``."""
-    try:
-        from rdkit import Chem
-    except ImportError:
-        raise DataError(
-            'reading SMILES needs RDKit: pip install "graph-transplant[chem]"'
-        ) from None
-    module: ModuleType = Chem
-    return module
-
-
-def quiet() -> Any:
-    """Return a context in which RDKit writes nothing; what it would say becomes a reason."""
-    from rdkit import rdBase
-
-    return rdBase.BlockLogs()
-
-
-# ------------------------------------------------------------------ one molecule
-
-
-def is_block(text: str) -> bool:
-    """Whether a text is a mol block, not a SMILES."""
-    return "\n" in text and "M  END" in text
-
-
-def looks_like_smiles(text: str) -> bool:
-    """Whether a text is a SMILES of two atoms or more."""
-    chem = chemistry()
-    with quiet():
-        molecule = _parse(chem, text.strip())
-    return not isinstance(molecule, str) and molecule.GetNumAtoms() > 1
-
-
-def _parse(chem: ModuleType, text: str) -> Any:
-    """Return the molecule of a text, or a reason why there is none, in words."""
-    block = is_block(text)
-    if not block and (reason := _unfit(text)) is not None:
-        return reason
-    if len(text) > (_LONGEST_BLOCK if block else _LONGEST_SMILES):
-        return f"the structure is too large: a text of {len(text)} characters"
-    read = chem.MolFromMolBlock if block else chem.MolFromSmiles
-    try:
-        if len(text) > (_SHORT_BLOCK if block else _SHORT_SMILES):
-            raw = read(text, sanitize=False)
-            if raw is not None and (reason := _too_large(raw)) is not None:
-                return reason
-        molecule = read(text)
-        if molecule is None:
-            return _diagnose(chem, text, read(text, sanitize=False))
-    except (RuntimeError, ValueError, OverflowError) as error:
-        # RDKit's own checks; their first line is meant for people.
-        return f"RDKit cannot read the structure: {str(error).strip().splitlines()[0][:200]}"
-    return molecule if molecule.GetNumAtoms() else "the structure has no atoms"
-
-
-def _unfit(text: str) -> str | None:
-    """Say why a text cannot be a SMILES; RDKit would silently read only its beginning."""
-    if not text.isascii() or not text.isprintable():
-        wrong = next(c for c in text if not c.isascii() or not c.isprintable())
-        return f"the SMILES has the character {wrong!r}"
-    if not text:
-        return "there is no structure"
-    head, space, extension = text.partition(" ")
-    if space and not (head and extension.startswith("|")):
-        return f"the SMILES has a space in it: {quoted(text)}"
-    return None
-
-
-def _too_large(molecule: Any) -> str | None:
-    atoms = molecule.GetNumAtoms()
-    rings = molecule.GetNumBonds() - atoms + 1
-    if atoms > _MOST_ATOMS:
-        return f"the structure is too large: {atoms} atoms, at most {_MOST_ATOMS} are read"
-    if rings > _MOST_RINGS:
-        return f"the structure is too large: {rings} rings, at most {_MOST_RINGS} are read"
-    return None
-
-
-def _diagnose(chem: ModuleType, text: str, raw: Any) -> str:
-    """Say in words why RDKit gave no molecule."""
-    if raw is not None:
-        problems = chem.DetectChemistryProblems(raw)
-        message = problems[0].Message().strip() if problems else "RDKit refuses it"
-        return f"not a possible molecule: {message.splitlines()[0][:200]}"
-    if is_block(text):
-        return "the mol block cannot be parsed"
-    if is_missing(text):
-        return "there is no structure"
-    # The usual slips; RDKit tells of them in its log alone.
-    bare = re.sub(r"\[[^]]*\]", "", text)
-    labels = re.findall(r"%\d\d|\d", bare)
-    unclosed = [label for label in labels if labels.count(label) % 2]
-    detail = ""
-    if "[" in bare:
-        detail = ": unclosed bracket"
-    elif bare.count("(") != bare.count(")"):
-        detail = f": {'unclosed' if bare.count('(') > bare.count(')') else 'unopened'} parenthesis"
-    elif unclosed:
-        detail = f": unclosed ring {unclosed[0].strip('%')}"
-    return f"the SMILES cannot be parsed{detail}"
-
-
-def _largest_fragment(chem: ModuleType, molecule: Any) -> str | None:
-    """Return the SMILES of the fragment with the most atoms; ``None`` if there is one only."""
-    parts = chem.GetMolFrags(molecule, asMols=True)
-    if len(parts) < 2:
-        return None
-
-    def size(part: Any) -> tuple[int, float]:
-        return part.GetNumHeavyAtoms(), sum(atom.GetMass() for atom in part.GetAtoms())
-
-    found: str = chem.MolToSmiles(max(parts, key=size))
-    return found
 
 
 # ------------------------------------------------------------------ many molecules
@@ -216,10 +95,10 @@ def _atom_categories(
     degree: int,
     charge: int,
     hydrogens: int,
-    radicals: int,
     hybridisation: Any,
     aromatic: bool,
     in_ring: bool,
+    radicals: int = 0,
     chirality: Any = _CHIRALITIES[0],
 ) -> tuple[int, ...]:
     """Return the nine categories of an atom in the order of OGB; the last of each is "other"."""
@@ -236,9 +115,16 @@ def _atom_categories(
     )
 
 
+def _bond_type(kind: Any) -> int:
+    """Category of the type of a bond, given as RDKit's name or as a number."""
+    if isinstance(kind, float):
+        return _ORDERS.index(kind) if kind in _ORDERS else len(_BOND_TYPES)
+    return _among(kind, _BOND_TYPES)
+
+
 def _bond_categories(kind: Any, conjugated: bool, stereo: Any = _STEREO[0]) -> tuple[int, ...]:
     """Return the three categories of a bond; OGB knows no stereo of other kinds than these."""
-    return _among(kind, _BOND_TYPES), min(_among(stereo, _STEREO), 5), int(conjugated)
+    return _bond_type(kind), min(_among(stereo, _STEREO), 5), int(conjugated)
 
 
 @dataclass(frozen=True)
@@ -257,7 +143,8 @@ class MoleculeArrays:
         bond_counts: int64 ``[molecules]``.
         places: Which of the given texts each molecule is, int64 ``[molecules]``.
         problems: Why each of the other texts is none, by its place.
-        fragments: Texts of the largest fragments that were kept, by place.
+        fragments: Texts of the molecules with several fragments, or of the largest one that was
+            kept of each, by place.
     """
 
     atom_kinds: Bytes
@@ -292,7 +179,7 @@ def molecule_arrays(
     texts: Sequence[str],
     features: str = "ogb",
     known: Mapping[int, str] | None = None,
-    largest_fragment: bool = False,
+    largest_only: bool = False,
 ) -> MoleculeArrays:
     """Read molecules from SMILES or mol blocks.
 
@@ -300,41 +187,30 @@ def molecule_arrays(
         texts: The texts.
         features: ``"ogb"`` or ``"elements"``.
         known: Places of texts that are not to be read, with the reason.
-        largest_fragment: Whether only the largest fragment of each is kept.
-
-    Example:
-        >>> arrays = molecule_arrays(["CO", "C1", "C"], "elements")
-        >>> arrays.atom_kinds[arrays.atoms].ravel(), arrays.places
-        (array([6, 8, 6], dtype=uint8), array([0, 2]))
-        >>> arrays.problems
-        {1: 'the SMILES cannot be parsed: unclosed ring 1'}
+        largest_only: Whether only the largest fragment of each is kept.
     """
     check_choice("features", features, FEATURES)
     chem = chemistry()
     ogb = features == "ogb"
     # Bound once: looking up a method of an atom takes a good part of the time of calling it.
     atom, bond = chem.Atom, chem.Bond
-    begin, end, stereo, chirality = (
-        bond.GetBeginAtomIdx,
-        bond.GetEndAtomIdx,
-        bond.GetStereo,
-        atom.GetChiralTag,
-    )
+    begin, end, as_number = bond.GetBeginAtomIdx, bond.GetEndAtomIdx, bond.GetBondTypeAsDouble
+    # Only atoms in brackets have these in a SMILES; charges come to others as well (nitro groups).
+    in_brackets = (atom.GetNumRadicalElectrons, atom.GetChiralTag)
     atom_getters: tuple[Callable[[Any], Any], ...] = (atom.GetAtomicNum,)
-    bond_getters: tuple[Callable[[Any], Any], ...] = (bond.GetBondType,)
+    bond_getters: tuple[Callable[[Any], Any], ...] = ()
     if ogb:
         atom_getters += (
             atom.GetTotalDegree,
             atom.GetFormalCharge,
             atom.GetTotalNumHs,
-            atom.GetNumRadicalElectrons,
             atom.GetHybridization,
             atom.GetIsAromatic,
             atom.IsInRing,
         )
-        bond_getters += (bond.GetIsConjugated,)
+        bond_getters = (bond.GetIsConjugated,)
     atom_codes = _Codes(_atom_categories if ogb else lambda number: (number,))
-    bond_codes = _Codes(_bond_categories if ogb else lambda kind: (_among(kind, _BOND_TYPES),))
+    bond_codes = _Codes(_bond_categories if ogb else lambda kind: (_bond_type(kind),))
     # Not lists: these grow with the atoms of a whole data set.
     atoms, bonds, begins, ends = (array("i") for _ in range(4))
     atom_counts, bond_counts, places = (array("q") for _ in range(3))
@@ -345,26 +221,29 @@ def molecule_arrays(
             if place in problems:
                 continue
             text = given if is_block(given) else given.strip()
-            molecule = _parse(chem, text)
-            # Only these signs of a SMILES give an atom a handedness or a bond a direction; a mol
-            # block, or what follows a SMILES in bars, may do so otherwise.
+            molecule = parse(chem, text)
+            # A mol block, or what follows a SMILES in bars, may give stereo otherwise.
             unsure = "|" in text or "\n" in text
-            if largest_fragment and (unsure or "." in text) and not isinstance(molecule, str):
-                part = _largest_fragment(chem, molecule)
-                if part is not None:
+            several = (unsure or "." in text) and not isinstance(molecule, str)
+            if several and len(chem.GetMolFrags(molecule)) > 1:
+                if largest_only:
                     # Read anew: atoms come in the order of the text that is kept.
-                    text, molecule, fragments[place] = part, _parse(chem, part), part
+                    text = largest_fragment(chem, molecule)
+                    molecule = parse(chem, text)
+                fragments[place] = text
             if isinstance(molecule, str):
                 problems[place] = molecule
                 continue
             of_atoms = [*map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms()))]
             of_bonds = [*map(molecule.GetBondWithIdx, range(molecule.GetNumBonds()))]
-            chiral = ogb and (unsure or "@" in text)
+            brackets = ogb and (unsure or "[" in text)
             directed = ogb and (unsure or "/" in text or "\\" in text)
-            getters = (*atom_getters, chirality) if chiral else atom_getters
+            getters = atom_getters + in_brackets if brackets else atom_getters
             keys = zip(*(map(getter, of_atoms) for getter in getters), strict=True)
             atoms.extend(map(atom_codes.__getitem__, keys))
-            getters = (*bond_getters, stereo) if directed else bond_getters
+            # Other types than these need brackets or an arrow; a number comes faster than a name.
+            kind = bond.GetBondType if unsure or "[" in text or ">" in text else as_number
+            getters = (kind, *bond_getters, *((bond.GetStereo,) if directed else ()))
             keys = zip(*(map(getter, of_bonds) for getter in getters), strict=True)
             bonds.extend(map(bond_codes.__getitem__, keys))
             begins.extend(map(begin, of_bonds))
@@ -433,27 +312,15 @@ def chunk_of(
 ) -> Chunk:
     """Give molecules that were read from ``texts`` their features; targets are zeros."""
     _check_molecules(featurizer)
+    node_widths: Sequence[int] = ATOM_CATEGORIES
+    edge_widths: Sequence[int] = BOND_CATEGORIES
     if featurizer.features == "elements":
         arrays = _known_elements(arrays, featurizer.elements)
+        node_widths, edge_widths = (len(featurizer.elements),), (len(_BOND_TYPES) + 1,)
     problems = {first + place: reason for place, reason in sorted(arrays.problems.items())}
     texts = [arrays.fragments.get(place, text) for place, text in enumerate(texts)]
-    store = _store(arrays, featurizer, ids, texts, first, name) if len(arrays) else None
-    return Chunk(first, tuple(ids), tuple(texts), store, problems)
-
-
-def _store(
-    arrays: MoleculeArrays,
-    featurizer: Featurizer,
-    ids: Sequence[str],
-    texts: Sequence[str],
-    first: int,
-    name: str,
-) -> GraphStore:
-    if featurizer.features == "ogb":
-        node_widths: Sequence[int] = ATOM_CATEGORIES
-        edge_widths: Sequence[int] = BOND_CATEGORIES
-    else:
-        node_widths, edge_widths = (len(featurizer.elements),), (len(_BOND_TYPES) + 1,)
+    if not len(arrays):
+        return Chunk(first, tuple(ids), tuple(texts), None, problems)
     # Both directions of every bond, sorted by molecule, first atom, second atom.
     starts = np.cumsum(arrays.atom_counts) - arrays.atom_counts
     base = np.repeat(starts, arrays.bond_counts)
@@ -461,12 +328,13 @@ def _store(
     longest = int(arrays.atom_counts.max())
     keys = (np.tile(base, 2) + both[:, 0]) * longest + both[:, 1]
     order = np.argsort(keys, kind="stable")
+    # Cloned: without bonds, numpy leaves strides of 0, which not all of torch can take.
+    ends = torch.from_numpy(np.ascontiguousarray(both[order].T)).clone()
     bonds = arrays.bonds[order % max(len(base), 1)]
     places = arrays.places.tolist()
-    return GraphStore(
+    store = GraphStore(
         x=torch.from_numpy(_one_hot(arrays.atom_kinds, node_widths)[arrays.atoms]),
-        # Cloned: without bonds, numpy leaves strides of 0, which not all of torch can take.
-        edge_index=torch.from_numpy(np.ascontiguousarray(both[order].T)).clone(),
+        edge_index=SortedEdges(ends, True),
         edge_attr=torch.from_numpy(_one_hot(arrays.bond_kinds, edge_widths)[bonds]),
         y=torch.zeros(len(arrays), dtype=torch.long),
         node_counts=torch.from_numpy(arrays.atom_counts),
@@ -480,24 +348,11 @@ def _store(
         ),
         featurizer=featurizer,
     )
+    return Chunk(first, tuple(ids), tuple(texts), store, problems)
 
 
-def featurize(
-    texts: Sequence[str],
-    featurizer: Featurizer,
-    *,
-    ids: Sequence[str] | None = None,
-    first: int = 1,
-    name: str = "molecules",
-) -> Chunk:
+def featurize(texts: Sequence[str], featurizer: Featurizer) -> Chunk:
     """Read SMILES or mol blocks in the way that a store or a model was read.
-
-    Args:
-        texts: The texts.
-        featurizer: ``featurizer`` of the store or model.
-        ids: Name of every text; its row number by default.
-        first: Row number of the first text.
-        name: Name of the data set.
 
     Example:
         >>> featurizer = Featurizer("molecules", features="elements", elements=("C", "O"))
@@ -509,19 +364,13 @@ def featurize(
         {2: 'the element N does not occur in the data of the model'}
     """
     _check_molecules(featurizer)
-    names = [str(first + place) for place in range(len(texts))] if ids is None else ids
-    arrays = molecule_arrays(
-        texts, featurizer.features, largest_fragment=featurizer.largest_fragment
-    )
-    return chunk_of(arrays, featurizer, ids=names, texts=texts, first=first, name=name)
+    arrays = molecule_arrays(texts, featurizer.features, None, featurizer.largest_fragment)
+    ids = [str(number) for number in range(1, len(texts) + 1)]
+    return chunk_of(arrays, featurizer, ids=ids, texts=texts)
 
 
 def from_smiles(
-    texts: Sequence[str],
-    *,
-    features: str = "ogb",
-    ids: Sequence[str] | None = None,
-    name: str = "molecules",
+    texts: Sequence[str], *, features: str = "ogb", name: str = "molecules"
 ) -> GraphStore:
     """Make a store without targets of SMILES or mol blocks.
 
@@ -533,15 +382,12 @@ def from_smiles(
         >>> from_smiles(["CCO", "c1ccccc1", "CC("], features="elements").skipped[0].row
         3
     """
-    names = [str(place + 1) for place in range(len(texts))] if ids is None else list(ids)
-    if len(names) != len(texts):
-        raise DataError(f"`ids` must have {len(texts)} names, one per SMILES; got {len(names)}")
-    objects: Sequence[object] = texts
-    kinds = {type(text).__name__ for text in objects if not isinstance(text, str)}
+    kinds = {type(text).__name__ for text in texts} - {"str", "str_"}
     if kinds:
         raise DataError(f"`texts` must be SMILES; got {', '.join(sorted(kinds))} among them")
+    ids = [str(number) for number in range(1, len(texts) + 1)]
     arrays = molecule_arrays(texts, features)
-    return store_of(arrays, Featurizer("molecules", features), names, texts, name, name)
+    return store_of(arrays, Featurizer("molecules", features), ids, texts, name, name)
 
 
 def store_of(
@@ -564,75 +410,24 @@ def store_of(
     return store
 
 
-# ------------------------------------------------------------------ scaffolds
-
-
-def molecule_of(chem: ModuleType, text: str) -> Any:
-    """Return RDKit's molecule of a SMILES or mol block; raise an error if there is none."""
-    molecule = _parse(chem, text if is_block(text) else text.strip())
-    if isinstance(molecule, str):
-        raise DataError(f"{quoted(text)}: {molecule}")
-    return molecule
-
-
-def scaffold(smiles: str) -> str:
-    """Return the Bemis-Murcko scaffold of a molecule: its rings and what links them.
-
-    Args:
-        smiles: A SMILES, or a mol block.
-
-    Returns:
-        Its canonical SMILES without chirality; empty for a molecule without rings.
-
-    Raises:
-        DataError: If the molecule cannot be read.
-
-    Example:
-        >>> scaffold("CCOc1ccccc1"), scaffold("CCO")
-        ('c1ccccc1', '')
-    """
-    chem = chemistry()
-    from rdkit.Chem.Scaffolds import MurckoScaffold
-
-    murcko: Any = MurckoScaffold
-    with quiet():
-        core = murcko.GetScaffoldForMol(molecule_of(chem, smiles))
-        found: str = chem.MolToSmiles(core, isomericSmiles=False)
-    return found
-
-
 # ------------------------------------------------------------------ back from features
 
 
 def node_names(x: Tensor, featurizer: Featurizer) -> list[str]:
     """Return the element of every atom from its features, ``[nodes, features]``.
 
-    ``*`` where OGB has no category, ``?`` where the features name no element, as when they were
-    masked.
-
-    Example:
-        >>> store = from_smiles(["CCO", "[Na+].*"])
-        >>> node_names(store.x, store.featurizer)
-        ['C', 'C', 'O', 'Na', '*']
+    ``*`` where OGB has no category, ``?`` where the features name no element, as when masked.
     """
     _check_molecules(featurizer)
     ogb = featurizer.features == "ogb"
     symbols = (*SYMBOLS[1:], SYMBOLS[0]) if ogb else featurizer.elements
-    if x.dim() != 2 or x.shape[1] < len(symbols):
-        raise DataError(
-            f"`x` must have shape [nodes, features] with at least {len(symbols)} features; "
-            f"got {list(x.shape)}"
-        )
+    if x.shape[1] < len(symbols):
+        raise DataError(f"`x` must have at least {len(symbols)} columns; got {x.shape[1]}")
     return one_hot_names(x[:, : len(symbols)], symbols, "?")
 
 
 def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
-    """Name nodes by the one feature that is set; ``masked`` where none is.
-
-    Example:
-        >>> one_hot_names(torch.tensor([[0.0, 1.0], [0.0, 0.0]]), ["C", "O"], "?")
-        ['O', '?']
-    """
+    """Name nodes by the one feature that is set; ``masked`` where none is."""
     value, place = x.max(1)
     return [
         names[index] if is_set else masked
@@ -641,21 +436,10 @@ def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
 
 
 def bond_orders(edge_attr: Tensor, featurizer: Featurizer) -> list[float]:
-    """Return the order of every bond from its features, ``[edges, features]``.
-
-    1, 2, 3, or 1.5 for aromatic bonds; 1 for others and where it is not known.
-
-    Example:
-        >>> store = from_smiles(["C=O"])
-        >>> bond_orders(store.edge_attr, store.featurizer)
-        [2.0, 2.0]
-    """
+    """Order of every bond from its features: 1, 2, 3, 1.5 (aromatic); 1 where it is not known."""
     _check_molecules(featurizer)
-    if edge_attr.dim() != 2 or edge_attr.shape[1] < len(_ORDERS):
-        raise DataError(
-            f"`edge_attr` must have shape [edges, features] with at least {len(_ORDERS)} features; "
-            f"got {list(edge_attr.shape)}"
-        )
+    if edge_attr.shape[1] < len(_ORDERS):
+        raise DataError(f"`edge_attr` must have {len(_ORDERS)} columns; got {edge_attr.shape[1]}")
     value, place = edge_attr[:, : len(_ORDERS)].max(1)
     place = torch.where(value > 0, place, len(_ORDERS) - 1)
     return [_ORDERS[index] for index in place.tolist()]

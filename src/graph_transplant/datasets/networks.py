@@ -17,7 +17,6 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from reprlib import repr as shown
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,10 +29,9 @@ from torch import Tensor
 from graph_transplant.datasets.rows import (
     Chunk,
     TargetCodec,
-    TargetScan,
     check_readable,
+    find_codec,
     is_missing,
-    no_target,
     quoted,
 )
 from graph_transplant.errors import DataError, GraphTransplantError
@@ -51,8 +49,6 @@ Shape = tuple[int, bool]  # how many numbers there are, and whether there are la
 _MOST_LABELS: Final = 1000
 # A person reads a few names of attributes, not thousands.
 _MOST_NAMES: Final = 20
-# Reading ends when so many rows came first and not one of them is a graph.
-_GIVE_UP: Final = 10_000
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
@@ -74,6 +70,9 @@ class Source(NamedTuple):
         for number, (name, line) in enumerate(self.lines(skip), skip + 1):
             named = type(name) in (str, int, float) and name != ""
             yield number, str(name if named else number), line
+
+
+# ------------------------------------------------------------------ one graph
 
 
 class _Columns(NamedTuple):
@@ -158,41 +157,33 @@ def _encode(number: int, name: str, line: Line | str, targets: Sequence[str]) ->
 
 
 def _columns(key: str, items: Sequence[Line], name: Callable[[int], str]) -> _Columns:
-    """Read numbers and labels of all nodes or all edges."""
-    numbers: Any = np.empty((len(items), 0), dtype=np.float32)
-    labels = None
-    for attribute in (key, "label"):
+    """Read numbers and labels of all nodes or all edges; ``name`` is for messages."""
+    found: dict[str, list[Any]] = {}
+    for attribute, read in ((key, _numbers), ("label", _label)):
         values = [item.get(attribute) for item in items]
-        lacking = [place for place, value in enumerate(values) if value is None]
-        if len(lacking) == len(values):
+        if all(value is None for value in values):
             continue
-        if lacking:
-            raise DataError(f"{name(lacking[0])} has no `{attribute}`, but others have one")
-        if attribute == "label":
-            labels = [_label(value, place, name) for place, value in enumerate(values)]
-        else:
-            numbers = _numbers(key, values, name)
-    return _Columns(numbers, labels)
+        for place, value in enumerate(values):
+            if value is None:
+                raise DataError(f"{name(place)} has no `{attribute}`, but others have one")
+            try:
+                found.setdefault(attribute, []).append(read(value, found.get(key, ())))
+            except DataError as error:
+                raise DataError(f"the `{attribute}` of {name(place)} must be {error}") from None
+    numbers = np.array(found.get(key, [()] * len(items)), dtype=np.float32)
+    return _Columns(numbers.reshape(len(items), -1 if items else 0), found.get("label"))
 
 
-def _numbers(key: str, values: Sequence[Any], name: Callable[[int], str]) -> Any:
-    """Return the numbers of all nodes or edges, float32 ``[rows, numbers]``."""
-    rows: list[Sequence[Any]] = []
-    for place, value in enumerate(values):
-        row = value.reshape(-1).tolist() if isinstance(value, np.ndarray | Tensor) else value
-        rows.append(row if isinstance(row, list | tuple) else (row,))
-        wrong = [item for item in rows[-1] if not _is_number(item)]
-        if wrong:
-            raise DataError(
-                f"the `{key}` of {name(place)} must be a number or a list of numbers, finite and "
-                f"of 32 bits; got {shown(wrong[0])}"
-            )
-        if len(rows[-1]) != len(rows[0]):
-            raise DataError(
-                f"the `{key}` of {name(place)} has {len(rows[-1])} numbers, that of {name(0)} has "
-                f"{len(rows[0])}"
-            )
-    return np.array(rows, dtype=np.float32)
+def _numbers(value: Any, others: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    row = value.reshape(-1).tolist() if isinstance(value, np.ndarray | Tensor) else value
+    row = row if isinstance(row, list | tuple) else (row,)
+    wrong = [item for item in row if not _is_number(item)]
+    if wrong:
+        what = "a number or a list of numbers, finite and of 32 bits"
+        raise DataError(f"{what}; got {shown(wrong[0])}")
+    if others and len(row) != len(others[0]):
+        raise DataError(f"{len(others[0])} numbers, as before; got {len(row)}")
+    return row
 
 
 def _is_number(value: Any) -> bool:
@@ -200,13 +191,11 @@ def _is_number(value: Any) -> bool:
     return number and -_LARGEST <= value <= _LARGEST
 
 
-def _label(value: Any, place: int, name: Callable[[int], str]) -> str:
+def _label(value: Any, _: Any) -> str:
     if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
         # The same few labels come again and again.
         return sys.intern(str(value))
-    raise DataError(
-        f"the `label` of {name(place)} must be a text or a whole number; got {shown(value)}"
-    )
+    raise DataError(f"a text or a whole number; got {shown(value)}")
 
 
 def _cells(line: Line, targets: Sequence[str]) -> tuple[str, ...]:
@@ -231,130 +220,121 @@ def _cell(value: Any) -> str:
     raise DataError(f"the target must be a text, a number or a list of them; got {shown(value)}")
 
 
-def _target(codec: TargetCodec, cells: tuple[str, ...]) -> tuple[float, ...]:
-    if len(cells) != len(codec.names) and not all(map(is_missing, cells)):
-        raise DataError(f"it has {len(cells)} targets; expected are {len(codec.names)}")
-    value = codec.encode(cells)
-    if isinstance(value, str):
-        raise DataError(value)
-    return value
+# ------------------------------------------------------------------ all graphs
 
 
-class _Survey:
-    """Finds the columns and the task that most graphs have, without keeping the graphs."""
+class _Learned(NamedTuple):
+    """What was found in all graphs of an input."""
 
-    def __init__(self, source: Source, featurizer: Featurizer | None, targets: bool) -> None:
-        self._source, self._known = source, featurizer
-        self._targets = source.targets if targets else ()
-        self._nodes: Counter[Shape] = Counter()
-        self._edges: defaultdict[Shape, Counter[Shape]] = defaultdict(Counter)
-        self._labels: defaultdict[Any, set[str]] = defaultdict(set)
-        self._directed: set[Any] = set()
-        self._scans: dict[int, TargetScan] = {}
-        self._widths: Counter[int] = Counter()
-        self._missing: set[str] = set()
-        self._unread: defaultdict[str, set[str]] = defaultdict(set)
-        self.graphs = self.lacking = 0  # those without an entry of the target, not even empty
+    graphs: list[_Graph]  # those with the columns that most have
+    skipped: list[Skipped]
+    rows: int
+    featurizer: Featurizer
+    codec: TargetCodec | None  # of the targets, if they were asked for
 
-    def add(self, number: int, name: str, line: Line | str) -> _Graph:
-        """Encode a row; a `DataError` says why it cannot be used."""
-        graph = _encode(number, name, line, self._targets)
-        assert isinstance(line, dict)
-        if self._known is not None:
-            _check_fit(graph, self._known)
-        self._note(line)
-        if self._targets:
-            self._add_target(line, graph.cells)
-        node, edge = graph.node.shape, graph.edge.shape if len(graph.edge_index) else None
-        self._nodes[node] += 1
-        if edge is not None:
-            self._edges[node][edge] += 1
-        if graph.directed:
-            self._directed.add((node, edge))
-        for kind, columns in (("node", graph.node), ("edge", graph.edge)):
-            labels = self._labels[kind, node, edge]
-            # So many are an error, should most of the graphs be like this one.
-            if columns.labels is not None and len(labels) <= 100 * _MOST_LABELS:
-                labels.update(columns.labels)
-        return graph
 
-    def _note(self, line: Line) -> None:
-        """Note a few names of attributes that are not read."""
-        edge = set().union(*line["edges"])
-        read = {"nodes", "edges", "directed", self._source.id, *self._source.targets}
-        for kind, names in (
-            ("graph", line.keys() - read),
-            ("node", set().union(*line["nodes"]) - {"id", "x", "label"}),
-            ("edge", edge - {"source", "target", "label", "x" if "x" in edge else "weight"}),
-        ):
-            room = _MOST_NAMES - len(self._unread[kind])
-            self._unread[kind] |= {quoted(str(name))[1:-1] for name in islice(names, room)}
+def _learn(
+    source: Source, featurizer: Featurizer | None, *, targets: bool, strict: bool = False
+) -> _Learned:
+    """Read all graphs and find their columns and task.
 
-    def log_unread(self) -> None:
-        """Say which attributes were not read."""
-        told = [f"{kind}: {', '.join(sorted(seen))}" for kind, seen in self._unread.items() if seen]
-        if told:
-            where = self._source.where
-            log.warning("%s: some attributes are not read: %s", where, "; ".join(told))
+    With ``strict``, the first graph that cannot be used is an error.
+    """
+    read: list[_Graph] = []
+    graphs: list[_Graph] = []
+    skipped: list[Skipped] = []
+    unread: defaultdict[str, set[str]] = defaultdict(set)
 
-    def _add_target(self, line: Line, cells: tuple[str, ...]) -> None:
-        names, task, width = self._targets, self._source.task, len(cells)
-        self.graphs += 1
-        self.lacking += line.keys().isdisjoint(names)
-        if all(map(is_missing, cells)):
-            self._missing.update(cell.strip().lower() for cell in cells)
-            raise DataError(no_target(cells))
-        if task == "multiclass" and width > 1:
-            raise DataError(f"it has {width} targets; the task multiclass takes one")
-        if width not in self._scans:
-            if width > len(names):
-                names = tuple(f"{names[0]}[{number}]" for number in range(width))
-            self._scans[width] = TargetScan(names, task)
-        self._scans[width].add(cells)
-        self._widths[width] += 1
+    def skip(number: int, name: str, error: DataError) -> None:
+        if strict:
+            raise DataError(f"{source.where}: graph {number - 1}: {error}") from None
+        skipped.append(Skipped(number, name, str(error)))
 
-    def codec(self) -> TargetCodec:
-        """How targets are to be read."""
-        where = self._source.where
-        if self.graphs and self.lacking == self.graphs:
-            asked = ", ".join(map(quoted, self._targets))
-            known = ", ".join(sorted(self._unread["graph"])) or "none"
-            raise DataError(
-                f"{where}: no graph has the target {asked}; name another with `target`: there are "
-                f"{known}"
-            )
-        if not self._widths:
-            raise DataError(f"{where}: there are no targets that could be read")
-        scan = self._scans[self._widths.most_common(1)[0][0]]
-        scan.add_missing(sorted(self._missing))
-        return scan.finish(where)
+    rows = 0
+    for rows, name, line in source.rows():
+        try:
+            read.append(_encode(rows, name, line, source.targets if targets else ()))
+            assert isinstance(line, dict)
+            _note(unread, line, {source.id, *source.targets})
+        except DataError as error:
+            skip(rows, name, error)
+    featurizer = featurizer or _majority(source, read)
+    for graph in read:
+        try:
+            _check_fit(graph, featurizer)
+            graphs.append(graph)
+        except DataError as error:
+            skip(graph.number, graph.id, error)
+    codec = None
+    if targets:
+        check_readable(source.where, rows, skipped)
+        codec = _codec(source, graphs, unread["graph"])
+    told = [f"{kind}: {', '.join(sorted(seen))}" for kind, seen in unread.items() if seen]
+    if told:
+        log.warning("%s: some attributes are not read: %s", source.where, "; ".join(told))
+    return _Learned(graphs, skipped, rows, featurizer, codec)
 
-    def featurizer(self) -> Featurizer:
-        """The one that was given, or what most of the graphs have; ties go to the first seen."""
-        if self._known is not None:
-            return self._known
-        nothing = ((0, False), 0)
-        node = [*self._nodes.most_common(1), nothing][0][0]
-        edge = [*self._edges[node].most_common(1), nothing][0][0]
-        return Featurizer(
-            "graphs",
-            node_labels=self._sorted("node", node, edge) if node[1] else None,
-            node_numbers=node[0],
-            edge_labels=self._sorted("edge", node, edge) if edge[1] else None,
-            edge_numbers=edge[0],
-            directed=not self._directed.isdisjoint([(node, edge), (node, None)]),
-            **self._source.columns,
+
+def _note(unread: dict[str, set[str]], line: Line, read: set[str]) -> None:
+    """Note a few names of attributes that are not read."""
+    edge = set().union(*line["edges"])
+    for kind, names in (
+        ("graph", line.keys() - {"nodes", "edges", "directed"} - read),
+        ("node", set().union(*line["nodes"]) - {"id", "x", "label"}),
+        ("edge", edge - {"source", "target", "label", "x" if "x" in edge else "weight"}),
+    ):
+        room = _MOST_NAMES - len(unread[kind])
+        unread[kind] |= {quoted(str(name))[1:-1] for name in islice(names, room)}
+
+
+def _majority(source: Source, graphs: Sequence[_Graph]) -> Featurizer:
+    """The columns that most of the graphs have; ties go to the first seen."""
+    # Graphs without edges fit any kind of edges.
+    joined = [graph for graph in graphs if len(graph.edge_index)]
+    seen = Counter((graph.node.shape, graph.edge.shape) for graph in joined or graphs)
+    node, edge = next(iter(seen.most_common(1)), (((0, False), (0, False)), 0))[0]
+    alike = [
+        graph
+        for graph in graphs
+        if graph.node.shape == node and (graph.edge.shape == edge or not len(graph.edge_index))
+    ]
+    return Featurizer(
+        "graphs",
+        node_labels=_kinds(source, "nodes", [g.node for g in alike]) if node[1] else None,
+        node_numbers=node[0],
+        edge_labels=_kinds(source, "edges", [g.edge for g in alike]) if edge[1] else None,
+        edge_numbers=edge[0],
+        directed=any(graph.directed for graph in alike),
+        **source.columns,
+    )
+
+
+def _kinds(source: Source, what: str, parts: Sequence[_Columns]) -> tuple[str, ...]:
+    """The different labels of nodes or edges, in order."""
+    labels = {label for part in parts for label in part.labels or ()}
+    if len(labels) > _MOST_LABELS:
+        raise DataError(
+            f"{source.where}: the {what} have {len(labels)} different labels; more than "
+            f"{_MOST_LABELS} are names, not kinds of them: leave out `label`"
         )
+    whole = all(map(_WHOLE_NUMBER.fullmatch, labels))
+    return tuple(sorted(labels, key=lambda label: (int(label) if whole else 0, label)))
 
-    def _sorted(self, kind: str, node: Shape, edge: Shape) -> tuple[str, ...]:
-        found = self._labels[kind, node, edge] | self._labels[kind, node, None]
-        if len(found) > _MOST_LABELS:
-            raise DataError(
-                f"{self._source.where}: the {kind}s have {len(found)} different labels; more than "
-                f"{_MOST_LABELS} are names, not kinds of them: leave out `label`"
-            )
-        whole = all(map(_WHOLE_NUMBER.fullmatch, found))
-        return tuple(sorted(found, key=lambda label: (int(label) if whole else 0, label)))
+
+def _codec(source: Source, graphs: Sequence[_Graph], others: set[str]) -> TargetCodec:
+    """How targets are to be read, of which there are as many as most graphs have."""
+    names = source.targets
+    widths = Counter(len(g.cells) for g in graphs if not all(map(is_missing, g.cells)))
+    if not widths:
+        raise DataError(
+            f"{source.where}: no graph has the target {', '.join(map(quoted, names))}; name "
+            f"another with `target`: there are {', '.join(sorted(others)) or 'none'}"
+        )
+    width = widths.most_common(1)[0][0]
+    if width > len(names):
+        names = tuple(f"{names[0]}[{number}]" for number in range(width))
+    rows = (graph.cells for graph in graphs if len(graph.cells) == width)
+    return find_codec(source.where, names, rows, source.task)[0]
 
 
 def _check_fit(graph: _Graph, featurizer: Featurizer) -> None:
@@ -379,6 +359,15 @@ def _check_fit(graph: _Graph, featurizer: Featurizer) -> None:
             )
     if graph.directed and not featurizer.directed:
         raise DataError("it is directed; expected are undirected graphs")
+
+
+def _target(codec: TargetCodec, cells: tuple[str, ...]) -> tuple[float, ...]:
+    if len(cells) != len(codec.names) and not all(map(is_missing, cells)):
+        raise DataError(f"it has {len(cells)} targets; expected are {len(codec.names)}")
+    value = codec.encode(cells)
+    if isinstance(value, str):
+        raise DataError(value)
+    return value
 
 
 def _features(
@@ -416,20 +405,15 @@ def _store(
         kept.append(graph)
     if not kept:
         return None, skipped
+    # Graphs without edges have no columns at all.
+    edges = [graph.edge for graph in kept if len(graph.edge_index)]
     store = GraphStore(
-        x=_features(
-            [graph.node for graph in kept], featurizer.node_numbers, featurizer.node_labels
-        ),
+        x=_features([g.node for g in kept], featurizer.node_numbers, featurizer.node_labels),
         edge_index=torch.from_numpy(np.concatenate([graph.edge_index for graph in kept]).T),
         y=torch.zeros(len(kept), dtype=torch.long) if codec is None else codec.tensor(values),
         node_counts=torch.tensor([graph.nodes for graph in kept]),
         edge_counts=torch.tensor([len(graph.edge_index) for graph in kept]),
-        edge_attr=_features(
-            # Graphs without edges have no columns at all.
-            [graph.edge for graph in kept if len(graph.edge_index)],
-            featurizer.edge_numbers,
-            featurizer.edge_labels,
-        ),
+        edge_attr=_features(edges, featurizer.edge_numbers, featurizer.edge_labels),
         name=name,
         task="multiclass" if codec is None else codec.task,
         num_outputs=1 if codec is None else codec.num_outputs,
@@ -449,31 +433,14 @@ def read_networks(
     source: Source, featurizer: Featurizer | None = None, *, strict: bool = False
 ) -> GraphStore:
     """Read all graphs of an input; with ``strict``, the first that cannot be used is an error."""
-    survey = _Survey(source, featurizer, targets=True)
-    graphs: list[_Graph] = []
-    skipped: list[Skipped] = []
-    for number, name, line in source.rows():
-        try:
-            graphs.append(survey.add(number, name, line))
-        except DataError as error:
-            if strict:
-                raise DataError(f"{source.where}: graph {number - 1}: {error}") from None
-            skipped.append(Skipped(number, name, str(error)))
-            if not graphs and len(skipped) >= _GIVE_UP:
-                break
-    count = len(graphs) + len(skipped)
-    # That no graph at all has such a target is told first, unless most rows are not even graphs.
-    if not 0 < survey.graphs == survey.lacking >= count / 2:
-        check_readable(source.where, count, skipped)
-    codec = survey.codec()
-    store, others = _store(graphs, survey.featurizer(), codec, source.name)
+    found = _learn(source, featurizer, targets=True, strict=strict)
+    store, others = _store(found.graphs, found.featurizer, found.codec, source.name)
     for row, _, reason in others if strict else ():
         raise DataError(f"{source.where}: graph {row - 1}: {reason}")
-    skipped = sorted(skipped + others)
-    check_readable(source.where, count, skipped)
+    skipped = sorted(found.skipped + others)
+    check_readable(source.where, found.rows, skipped)
     assert store is not None
     store.skipped = tuple(skipped)
-    survey.log_unread()
     return store
 
 
@@ -488,18 +455,11 @@ def stream_networks(
 ) -> Iterator[Chunk]:
     """Read the graphs of an input a stretch at a time, every row exactly once.
 
-    Without a ``featurizer``, or with ``targets`` and without a ``codec``, the input is gone through
-    twice.
+    Without a ``featurizer``, or with ``targets`` and without a ``codec``, all of it is read first.
     """
-    find_task = targets and codec is None
-    if featurizer is None or find_task:
-        survey = _Survey(source, featurizer, find_task)
-        for row in source.rows():
-            # The reason is given when the row is read for good.
-            with suppress(DataError):
-                survey.add(*row)
-        featurizer = survey.featurizer()
-        codec = survey.codec() if find_task else codec
+    if featurizer is None or (targets and codec is None):
+        *_, featurizer, found = _learn(source, featurizer, targets=targets and codec is None)
+        codec = codec or found
     rows = source.rows(skip_rows)
     while True:
         ids: list[str] = []
@@ -519,7 +479,17 @@ def stream_networks(
         skip_rows += len(ids)
 
 
-def _networkx(graphs: Sequence[Any], y: Any, target: str, task: str | None, name: str) -> Source:
+# ------------------------------------------------------------------ networkx
+
+
+def _networkx(
+    graphs: Sequence[Any],
+    y: Any = None,
+    *,
+    target: str = "y",
+    task: str | None = None,
+    name: str = "graphs",
+) -> Source:
     import networkx as nx
 
     if not len(graphs):
@@ -535,17 +505,17 @@ def _networkx(graphs: Sequence[Any], y: Any, target: str, task: str | None, name
             graph = graphs[place]
             if not isinstance(graph, nx.Graph):
                 yield None, f"expected is a networkx graph; got {type(graph).__name__}"
-                continue
-            if graph.is_multigraph():
+            elif graph.is_multigraph():
                 yield graph.name, "it is a MultiGraph; two nodes may have one edge only"
-                continue
-            content = dict(graph.graph) if values is None else graph.graph | {target: values[place]}
-            content["directed"] = graph.is_directed()
-            content["nodes"] = [{**item, "id": node} for node, item in graph.nodes(data=True)]
-            content["edges"] = [
-                {**item, "source": one, "target": two} for one, two, item in graph.edges(data=True)
-            ]
-            yield graph.name, content
+            else:
+                content = dict(graph.graph) if values is None else {target: values[place]}
+                content["directed"] = graph.is_directed()
+                content["nodes"] = [{**item, "id": node} for node, item in graph.nodes(data=True)]
+                content["edges"] = [
+                    {**item, "source": one, "target": two}
+                    for one, two, item in graph.edges(data=True)
+                ]
+                yield graph.name, content
 
     return Source(name, name, lines, (target,), "name", task, {})
 
@@ -554,10 +524,8 @@ def from_networkx(
     graphs: Sequence[nx.Graph[Any]],
     y: Sequence[Any] | None = None,
     *,
-    target: str = "y",
-    task: str | None = None,
-    name: str = "graphs",
     featurizer: Featurizer | None = None,
+    **options: Any,
 ) -> GraphStore:
     """Make a store of networkx graphs; the first graph that does not fit is an error.
 
@@ -565,10 +533,9 @@ def from_networkx(
         graphs: Graphs or directed graphs, with attributes ``x``, ``label`` and ``weight``.
         y: Target of every graph: a class of any name, a number, or a list of labels or numbers.
             (default: the graphs' own attribute)
-        target: The attribute of a graph that holds its target.
-        task: Found from the targets by default, as for tables.
-        name: Name of the data set.
         featurizer: That of another store, to get the same columns.
+        **options: ``target``, the attribute of a graph that holds its target (default: ``"y"``);
+            ``task``, found from the targets by default; ``name`` of the data set.
 
     Example:
         >>> import networkx as nx
@@ -578,20 +545,12 @@ def from_networkx(
     """
     if featurizer is not None and featurizer.kind != "graphs":
         raise DataError(f"the featurizer is for {featurizer.kind}; these are networkx graphs")
-    return read_networks(_networkx(graphs, y, target, task, name), featurizer, strict=True)
+    return read_networks(_networkx(graphs, y, **options), featurizer, strict=True)
 
 
-def stream_networkx(
-    graphs: Sequence[nx.Graph[Any]],
-    y: Sequence[Any] | None = None,
-    *,
-    target: str = "y",
-    task: str | None = None,
-    name: str = "graphs",
-    **arguments: Any,
-) -> Iterator[Chunk]:
+def stream_networkx(graphs: Sequence[Any], arguments: Mapping[str, Any], **options: Any) -> Any:
     """Read networkx graphs a stretch at a time; a graph that does not fit is a problem of its row.
 
-    ``arguments`` are those of :func:`stream_networks`, the others as for :func:`from_networkx`.
+    ``arguments`` are those of :func:`stream_networks`, ``options`` as for :func:`from_networkx`.
     """
-    return stream_networks(_networkx(graphs, y, target, task, name), **arguments)
+    return stream_networks(_networkx(graphs, **options), **arguments)

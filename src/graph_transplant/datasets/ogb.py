@@ -27,8 +27,6 @@ are ever in memory as a whole.
 
 from __future__ import annotations
 
-import csv
-import importlib.util
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -44,7 +42,7 @@ from graph_transplant.datasets import molecules, places
 from graph_transplant.datasets.source import Numbers, Parts, files_in
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore, StoreWriter
-from graph_transplant.known import CACHE_VARIABLE, looked_for
+from graph_transplant.known import CACHE_VARIABLE
 
 log = logging.getLogger(__name__)
 
@@ -56,28 +54,21 @@ _READER_VERSION: Final = 1
 # Graphs are put together in pieces of about this many edges of the file.
 _PIECE_EDGES: Final = 1 << 19
 _SUBFOLDERS: Final = ("ogb", "molecules")
+_OGB: Final = "http://snap.stanford.edu/ogb/data/graphproppred"
 
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How the tables of one data set become graphs.
+    """How the tables of one data set become graphs."""
 
-    Attributes:
-        split: Kind of the published split.
-        classes: Number of classes.
-        label_names: What they are called.
-        node_categories: How many categories each node feature has; none for no node features.
-        edge_categories: Likewise for edge features; none where these are numbers.
-        edge_numbers: How many numbers an edge has whose mean over its edges goes to a node.
-        featurizer: How further graphs can be read in the same way, if they can.
-    """
-
-    split: str
+    url: str
+    split: str  # kind of the published split
     classes: int
     label_names: tuple[str, ...] | None = None
+    # How many categories each node feature has, and each edge feature where these are no numbers.
     node_categories: tuple[int, ...] = ()
     edge_categories: tuple[int, ...] = ()
-    edge_numbers: int = 0
+    edge_numbers: int = 0  # numbers of an edge whose mean over its edges goes to a node
     featurizer: Featurizer | None = None
 
     def files(self) -> dict[str, str]:
@@ -92,6 +83,7 @@ class _Recipe:
 
 DATASETS: Final[dict[str, _Recipe]] = {
     "ogbg-molhiv": _Recipe(
+        f"{_OGB}/csv_mol_download/hiv.zip",
         split="scaffold",
         classes=2,
         label_names=("inactive", "active"),
@@ -99,7 +91,7 @@ DATASETS: Final[dict[str, _Recipe]] = {
         edge_categories=molecules.BOND_CATEGORIES,
         featurizer=Featurizer("molecules"),
     ),
-    "ogbg-ppa": _Recipe(split="species", classes=37, edge_numbers=7),
+    "ogbg-ppa": _Recipe(f"{_OGB}/ogbg_ppi_medium.zip", split="species", classes=37, edge_numbers=7),
 }
 
 # ------------------------------------------------------------------ where the files lie
@@ -137,29 +129,8 @@ def find(name: str, root: str | Path | None = None) -> Path | None:
 
 
 def download(name: str, root: str | Path | None = None) -> Path:
-    """Download a data set from the address that the package ``ogb`` knows; return the archive."""
-    return places.download(name, _address(name, root), _stem(name), _SUBFOLDERS, root)
-
-
-def _address(name: str, root: str | Path | None) -> str:
-    # The package is not imported: that would ask the network for its newest version.
-    spec = importlib.util.find_spec("ogb")
-    if spec is None or not spec.submodule_search_locations:
-        raise DataError(
-            f"data set {name!r} is not on this machine, and its address is known to the package "
-            f"`ogb` alone: pip install graph-transplant[ogb]. "
-            f"{looked_for(_stem(name), _SUBFOLDERS, root)}"
-        )
-    table = Path(spec.submodule_search_locations[0]) / "graphproppred" / "master.csv"
-    try:
-        with table.open(encoding="utf-8", newline="") as file:
-            rows = {row[0]: row for row in csv.reader(file) if row}
-        return rows["url"][rows[""].index(name)]
-    except (OSError, KeyError, ValueError, IndexError) as error:
-        raise DataError(
-            f"the address of data set {name!r} cannot be read from {table} ({error}); "
-            "pip install graph-transplant[ogb] installs a version of `ogb` that has it"
-        ) from error
+    """Download a data set from where OGB publishes it; return the archive."""
+    return places.download(name, DATASETS[name].url, _stem(name), _SUBFOLDERS, root)
 
 
 # ------------------------------------------------------------------ reading
@@ -183,11 +154,6 @@ def load(path: str | Path) -> GraphStore:
     store = places.load_cached("ogb", _READER_VERSION, parts, make)
     store.featurizer = DATASETS[parts.name].featurizer
     return store
-
-
-def write(path: str | Path, target: str | Path) -> None:
-    """Read the tables of a data set into the file of a store, in bounded memory."""
-    _write(_open(Path(path)), Path(target))
 
 
 def _open(path: Path) -> Parts:

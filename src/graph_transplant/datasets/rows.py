@@ -1,8 +1,8 @@
 """What readers that go row by row share: stretches of rows, options, targets.
 
 A row (a line of a table, a record of an SDF, a line of JSON) is a graph or has a reason why it is
-none. :class:`TargetScan` looks at the targets of all rows and finds the task; the
-:class:`TargetCodec` it ends in turns them into numbers.
+none. :func:`find_codec` looks at the targets of all rows and finds the task; the
+:class:`TargetCodec` it gives turns them into numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -156,20 +156,10 @@ def class_name(cell: str) -> str:
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
 
 
-def missing_words(cells: Sequence[str]) -> list[str]:
-    """The words, such as "NA", among cells that are missing; empty cells have none."""
-    return [cell.strip() for cell in cells if cell.strip() and is_missing(cell)]
-
-
 def no_target(cells: Sequence[str]) -> str:
     """Say that a row has no target; a word that counts as missing may have been meant otherwise."""
-    words = missing_words(cells)
+    words = [cell.strip() for cell in cells if cell.strip() and is_missing(cell)]
     return f"{NO_TARGET} ({quoted(words[0])} counts as missing)" if words else NO_TARGET
-
-
-def lacks_target(reason: str) -> bool:
-    """Whether the reason why a row is left out is that it has no target."""
-    return reason == NO_TARGET or reason.startswith(f"{NO_TARGET} (")
 
 
 def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
@@ -179,7 +169,7 @@ def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
     """
     if not rows:
         raise DataError(f"{where}: there are no rows")
-    broken = [skip for skip in skipped if not lacks_target(skip.reason)]
+    broken = [skip for skip in skipped if not skip.reason.startswith(NO_TARGET)]
     if 2 * len(broken) > rows:
         shown = "; ".join(f"row {skip.row}: {skip.reason}" for skip in broken[:3])
         more = "; …" if len(broken) > 3 else ""
@@ -290,47 +280,39 @@ def check_codec(codec: TargetCodec | None, targets: bool) -> None:
         raise GraphTransplantError("`codec` says how targets are read; `targets` must be True")
 
 
-@dataclass
 class _Column:
-    """What was seen in one column of targets; of cells, the first of each kind."""
+    """The different cells of one column of targets, in the order in which they come."""
 
-    values: int = 0
-    numbers: int = 0
-    whole: bool = True
-    yes_no: bool = True
-    text: str = ""
-    fraction: str = ""
-    comma: str = ""  # a number with a comma
-    decimal: str = ""  # one whose comma cannot separate thousands
-
-    def add(self, cell: str) -> None:
-        self.values += 1
-        number = number_of(cell)
-        if number is None and (comma := _comma_number(cell)) is not None:
-            number = comma
-            self.comma = self.comma or cell
-            self.decimal = self.decimal or ("" if _thousands(cell) else cell)
-        elif number is not None and math.isfinite(number) and not number.is_integer():
-            self.fraction = self.fraction or cell
-        if number is None:
-            self.text = self.text or cell
-        else:
-            self.numbers += 1
-            self.whole = self.whole and number.is_integer()
+    def __init__(self, cells: Counter[str]) -> None:
+        self.missing = {cell.strip().lower() for cell in cells if is_missing(cell)} - {""}
+        self.values = {cell: number_of(cell) for cell in cells if not is_missing(cell)}
+        self.commas = [
+            c for c, n in self.values.items() if n is None and _comma_number(c) is not None
+        ]
+        # Those whose comma cannot separate thousands.
+        self.decimals = [cell for cell in self.commas if not _thousands(cell)]
+        others = [cell for cell, number in self.values.items() if number is None]
+        self.texts = [cell for cell in others if cell not in set(self.commas)]
+        numbers = [number for number in self.values.values() if number is not None]
+        self.whole = all(number.is_integer() for number in numbers)
+        self.fraction = any(math.isfinite(n) and not n.is_integer() for n in numbers)
+        # How often every spelling of a class was seen, by its name without regard to case.
+        self.classes: dict[str, Counter[str]] = {}
+        for cell in self.values:
+            name = class_name(cell)
+            self.classes.setdefault(name.casefold(), Counter())[name] += cells[cell]
+        self.yes_no = all(name in _YES_NO for name in self.classes)
 
     @property
     def decimal_comma(self) -> bool:
         """Whether commas are decimal; numbers with a point beside them leave it open."""
-        return bool(self.decimal) and not self.fraction
-
-    @property
-    def unclear(self) -> bool:
-        """Whether there are commas of which it cannot be told what they mean."""
-        return bool(self.comma) and not self.decimal_comma
+        return bool(self.decimals) and not self.fraction
 
 
-class TargetScan:
-    """Looks at the targets of all rows to find the task, in memory bounded by the classes.
+def find_codec(
+    where: str, names: Sequence[str], rows: Iterable[Sequence[str]], task: str | None = None
+) -> tuple[TargetCodec, list[str]]:
+    """Find how targets are to be read, and what a person should know about it.
 
     One column of texts, or of whole numbers with at most 50 different values, holds classes; other
     numbers are to be predicted as such. Several columns of 0 and 1, or no and yes, hold labels;
@@ -343,141 +325,97 @@ class TargetScan:
     case alone are one class, called by its most frequent spelling.
 
     Args:
+        where: The file, for messages.
         names: Columns of the targets.
+        rows: The targets of every row.
         task: The task where it is known; then only classes are to be found.
 
     Example:
-        >>> scan = TargetScan(["Class"])
-        >>> for cell in ("1", "", "0", "1.0"):
-        ...     scan.add([cell])
-        >>> scan.finish("bace.csv").classes
+        >>> codec, _ = find_codec("bace.csv", ["Class"], [["1"], [""], ["0"], ["1.0"]])
+        >>> codec.classes
         ('0', '1')
     """
-
-    def __init__(self, names: Sequence[str], task: str | None = None) -> None:
-        self.names = tuple(names)
-        self.task = None if task is None else check_choice("task", task, TASKS)
-        if task == "multiclass" and len(self.names) != 1:
-            raise DataError(
-                f"`task` is multiclass, which takes one target; got {', '.join(self.names)}"
-            )
-        self._columns = [_Column() for _ in self.names]
-        self._missing: set[str] = set()
-        # How often every spelling of a class was seen, by its name without regard to case.
-        self._classes: dict[str, Counter[str]] = {}
-        # With too many different values for classes there is no need to keep them.
-        self._classes_count = len(self.names) == 1 and task in (None, "multiclass")
-
-    def add(self, cells: Sequence[str]) -> None:
-        """Look at the targets of one row."""
-        for column, cell in zip(self._columns, cells, strict=True):
-            if is_missing(cell):
-                self.add_missing([cell])
-                continue
-            column.add(cell)
-            name = class_name(cell)
-            column.yes_no = column.yes_no and name.lower() in _YES_NO
-            if self._classes_count:
-                spellings = self._classes.setdefault(name.casefold(), Counter())
-                # Words have more ways to mix cases than there is room for.
-                if name not in spellings and len(spellings) >= _MOST_CLASSES:
-                    name = next(iter(spellings))
-                spellings[name] += 1
-                if self.task is None and len(self._classes) > _MOST_CLASSES:
-                    self._classes_count = False
-
-    def add_missing(self, cells: Sequence[str]) -> None:
-        """Remember words that count as missing, for messages."""
-        self._missing.update(word.lower() for word in missing_words(cells))
-
-    def finish(self, where: str) -> TargetCodec:
-        """Return how the targets are to be read; ``where`` is the file, for messages."""
-        which = " and ".join(map(quoted, self.names))
-        if not any(column.values for column in self._columns):
-            # An empty column among several labels or values does no harm.
-            has = "the target {} has" if len(self.names) == 1 else "the targets {} have"
-            raise DataError(
-                f"{where}: {has.format(which)} no values that could be read{self._hint()}"
-            )
-        task = self.task or self._find_task(where)
-        if task != "multiclass":
-            commas = task == "regression" and any(c.decimal_comma for c in self._columns)
-            return TargetCodec(task, self.names, decimal_comma=commas)
-        classes = self._ordered()
+    if task is not None:
+        check_choice("task", task, TASKS)
+    if task == "multiclass" and len(names) != 1:
+        raise DataError(f"`task` is multiclass, which takes one target; got {', '.join(names)}")
+    seen: list[Counter[str]] = [Counter() for _ in names]
+    for cells in rows:
+        for counter, cell in zip(seen, cells, strict=True):
+            counter[cell] += 1
+    columns = {name: _Column(counter) for name, counter in zip(names, seen, strict=True)}
+    which = " and ".join(map(quoted, names))
+    # Words that may have been meant as classes.
+    missing = sorted(set().union(*(column.missing for column in columns.values())))
+    count = "counts" if len(missing) == 1 else "count"
+    hint = f" ({' and '.join(map(quoted, missing))} {count} as missing)" if missing else ""
+    if not any(column.values for column in columns.values()):
+        # An empty column among several labels or values does no harm.
+        has = f"the target {which} has" if len(names) == 1 else f"the targets {which} have"
+        raise DataError(f"{where}: {has} no values that could be read{hint}")
+    task = task or _find_task(where, columns)
+    if task == "multiclass":
+        classes = _ordered(columns[names[0]])
         if len(classes) < 2:
             raise DataError(
                 f"{where}: the target {which} has one class only, {quoted(classes[0])}; there must "
-                f"be two or more to tell apart{self._hint()}"
+                f"be two or more to tell apart{hint}"
             )
-        return TargetCodec(task, self.names, tuple(classes))
+        return TargetCodec(task, tuple(names), tuple(classes)), []
+    commas = {name: c.decimals[0] for name, c in columns.items() if c.decimal_comma}
+    notes = [
+        f"Numbers of {quoted(name)} have decimal commas: {quoted(cell.strip())} was read as "
+        f"{_comma_number(cell)}."
+        for name, cell in commas.items()
+    ]
+    decimal = task == "regression" and bool(commas)
+    return TargetCodec(task, tuple(names), decimal_comma=decimal), notes[:1] if decimal else []
 
-    def comma_note(self) -> str | None:
-        """Say that numbers have decimal commas, if they have."""
-        for name, column in zip(self.names, self._columns, strict=True):
-            if column.decimal_comma:
-                return (
-                    f"Numbers of {quoted(name)} have decimal commas: "
-                    f"{quoted(column.decimal.strip())} was read as {_comma_number(column.decimal)}."
-                )
-        return None
 
-    def _hint(self) -> str:
-        """Say which words were seen that may have been meant as classes."""
-        if not self._missing:
-            return ""
-        words = " and ".join(quoted(word) for word in sorted(self._missing))
-        return f" ({words} {'counts' if len(self._missing) == 1 else 'count'} as missing)"
+def _ordered(column: _Column) -> list[str]:
+    """Return the names of the classes in the order of their numbers."""
+    # The first of the most frequent: those seen first come first.
+    names = {key: seen.most_common(1)[0][0] for key, seen in column.classes.items()}
+    numbers = {name: number_of(name) for name in names.values()}
+    if all(number is not None for number in numbers.values()):
+        return sorted(numbers, key=lambda name: (numbers[name], name))
+    if len(names) != 2:
+        return sorted(names.values())
+    known = next((pair for pair in _PAIRS if set(pair) == set(names)), None)
+    if known is not None:
+        return [names[key] for key in known]
+    # Rare is what is looked for as a rule; average precision is that of the second class.
+    counts = {names[key]: -seen.total() for key, seen in column.classes.items()}
+    return sorted(counts, key=lambda name: (counts[name], name))
 
-    def _ordered(self) -> list[str]:
-        """Return the names of the classes in the order of their numbers."""
-        # The first of the most frequent: those seen first come first.
-        names = {key: seen.most_common(1)[0][0] for key, seen in self._classes.items()}
-        numbers = {key: number_of(name) for key, name in names.items()}
-        values = [(value, names[key]) for key, value in numbers.items() if value is not None]
-        if len(values) == len(names):
-            return [name for _, name in sorted(values)]
-        if len(names) != 2:
-            return sorted(names.values())
-        known = next((pair for pair in _PAIRS if set(pair) == set(names)), None)
-        if known is not None:
-            return [names[key] for key in known]
-        # Rare is what is looked for as a rule; average precision is that of the second class.
-        counts = {names[key]: -seen.total() for key, seen in self._classes.items()}
-        return sorted(counts, key=lambda name: (counts[name], name))
 
-    def _find_task(self, where: str) -> str:
-        ask = "give `task` as regression (rows that are not numbers are left out) or multiclass"
-        for name, column in zip(self.names, self._columns, strict=True):
-            if column.unclear:
-                raise DataError(
-                    f"{where}: the target {quoted(name)} holds numbers with a comma, such as "
-                    f"{quoted(column.comma)}, which may be decimal or separate thousands; write "
-                    f"them without, or {ask}"
-                )
-        all_numbers = all(column.numbers == column.values for column in self._columns)
-        if len(self.names) > 1:
-            if all(column.yes_no for column in self._columns):
-                return "multilabel"
-            if all_numbers:
-                return "regression"
-            name, cell = next(
-                (name, column.text)
-                for name, column in zip(self.names, self._columns, strict=True)
-                if column.text and not column.yes_no
-            )
+def _find_task(where: str, columns: Mapping[str, _Column]) -> str:
+    ask = "give `task` as regression (rows that are not numbers are left out) or multiclass"
+    for name, column in columns.items():
+        if column.commas and not column.decimal_comma:
             raise DataError(
-                f"{where}: several targets must all be 0, 1 or empty, or all be numbers; {name!r} "
-                f"has {quoted(cell)} (give `task` to leave out such rows)"
+                f"{where}: the target {quoted(name)} holds numbers with a comma, such as "
+                f"{quoted(column.commas[0])}, which may be decimal or separate thousands; write "
+                f"them without, or {ask}"
             )
-        column = self._columns[0]
-        few = self._classes_count
-        if all_numbers:
-            return "multiclass" if few and column.whole and not column.comma else "regression"
-        if few and not column.fraction and not column.comma:
-            return "multiclass"
-        mixed = f"both numbers and text, such as {quoted(column.text)}"
-        texts = f"more than {_MOST_CLASSES} different texts, such as {quoted(column.text)}"
-        raise DataError(
-            f"{where}: the target {quoted(self.names[0])} holds "
-            f"{mixed if column.numbers else texts}; {ask}"
-        )
+    if len(columns) > 1:
+        if all(column.yes_no for column in columns.values()):
+            return "multilabel"
+        for name, column in sorted(columns.items(), key=lambda item: item[1].yes_no):
+            if column.texts:
+                raise DataError(
+                    f"{where}: several targets must all be 0, 1 or empty, or all be numbers; "
+                    f"{name!r} has {quoted(column.texts[0])} (give `task` to leave out such rows)"
+                )
+        return "regression"
+    ((name, column),) = columns.items()
+    few = len(column.classes) <= _MOST_CLASSES and not column.commas
+    if not column.texts:
+        return "multiclass" if few and column.whole else "regression"
+    if few and not column.fraction:
+        return "multiclass"
+    mixed = len(column.texts) < len(column.values)
+    kind = "both numbers and text" if mixed else f"more than {_MOST_CLASSES} different texts"
+    raise DataError(
+        f"{where}: the target {quoted(name)} holds {kind}, such as {quoted(column.texts[0])}; {ask}"
+    )

@@ -7,20 +7,19 @@ in the way that a trained model was read.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from multiprocessing import get_context
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from graph_transplant.datasets.duplicates import count_mixtures
+from graph_transplant.datasets.chemistry import chemistry
 from graph_transplant.datasets.formats import ROWS, STRUCTURES, Table, listed
 from graph_transplant.datasets.molecules import (
     MoleculeArrays,
-    chemistry,
     chunk_of,
     molecule_arrays,
     store_of,
@@ -29,9 +28,9 @@ from graph_transplant.datasets.rows import (
     Chunk,
     TableOptions,
     TargetCodec,
-    TargetScan,
     check_codec,
     check_readable,
+    find_codec,
     quoted,
 )
 from graph_transplant.errors import DataError, GraphTransplantError
@@ -42,28 +41,25 @@ from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 
 def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) -> TableOptions:
     """Fill in the columns: those of the model, as far as they are there, or likely ones."""
-    if featurizer is not None:
-        known = [featurizer.smiles, featurizer.id, *featurizer.targets]
-        there = {name for name in known if name and list(table.columns).count(name) == 1}
-        targets = featurizer.targets if there.issuperset(featurizer.targets) else ()
-        options = replace(
-            options,
-            smiles=options.smiles or (featurizer.smiles if featurizer.smiles in there else None),
-            id=options.id or (featurizer.id if featurizer.id in there else None),
-            targets=options.targets or targets,
-        )
-    options = replace(options, targets=options.targets or table.targets)
-    if options.smiles is None and table.structures is None:
-        options = replace(options, smiles=_guessed(table))
-    for argument, names in (
-        ("smiles", (options.smiles,)),
-        ("id", (options.id,)),
-        ("target", options.targets),
-    ):
-        for name in names:
-            if name is not None:
-                table.check(argument, name)
-    return options
+    known = featurizer or Featurizer("molecules")
+
+    def there(*names: str | None) -> bool:
+        return all(name and list(table.columns).count(name) == 1 for name in names)
+
+    targets = options.targets or (known.targets if there(*known.targets) else ())
+    chosen = replace(
+        options,
+        smiles=options.smiles or (known.smiles if there(known.smiles) else None),
+        id=options.id or (known.id if there(known.id) else None),
+        targets=targets or table.targets,
+    )
+    if chosen.smiles is None and table.structures is None:
+        chosen = replace(chosen, smiles=_guessed(table))
+    named = [("smiles", chosen.smiles), ("id", chosen.id)]
+    for argument, name in named + [("target", name) for name in chosen.targets]:
+        if name is not None:
+            table.check(argument, name)
+    return chosen
 
 
 def _guessed(table: Table) -> str:
@@ -90,25 +86,19 @@ class _Row(NamedTuple):
     reason: str = ""
 
 
-def _rows(table: Table, options: TableOptions) -> Iterator[_Row]:
+def _rows(table: Table, options: TableOptions, skip: int = 0) -> Iterator[_Row]:
     structures = options.smiles or table.structures
     assert structures is not None
     name = options.id or table.ids
     names = [structures, *([name] if name else []), *options.targets]
     first = len(names) - len(options.targets)
-    for cells, reason in table.rows(names):
+    for number, (cells, reason) in enumerate(islice(table.rows(names), skip, None), skip + 1):
         if not cells:
-            yield _Row("", "", (), reason)
+            yield _Row("", str(number), (), reason)
             continue
         text = cells[0] if "\n" in cells[0] else cells[0].strip()
         label = cells[1].strip() if name else ""
-        yield _Row("" if reason else text, label, tuple(cells[first:]), reason)
-
-
-def _stretches(rows: Iterable[_Row], size: int) -> Iterator[list[_Row]]:
-    source = iter(rows)
-    while stretch := list(islice(source, size)):
-        yield stretch
+        yield _Row("" if reason else text, label or str(number), tuple(cells[first:]), reason)
 
 
 # ------------------------------------------------------------------ data sets
@@ -119,7 +109,7 @@ def read_table(table: Table, options: TableOptions) -> GraphStore:
 
     Rows without a target are left out, and so are rows that cannot be read; ``skipped`` of the
     store lists them, ``notes`` says what else there is to know.
-    :class:`~graph_transplant.datasets.rows.TargetScan` says how targets are understood.
+    :func:`~graph_transplant.datasets.rows.find_codec` says how targets are understood.
     """
     options = _chosen(table, options, None)
     if not options.targets:
@@ -138,47 +128,33 @@ def read_table(table: Table, options: TableOptions) -> GraphStore:
         largest_fragment=options.largest_fragment,
         **options.columns(),
     )
-    texts = [row.text for row in rows]
+    texts, ids = [row.text for row in rows], [row.id for row in rows]
     known = {place: row.reason for place, row in enumerate(rows) if row.reason}
     arrays = molecule_arrays(texts, featurizer.features, known, featurizer.largest_fragment)
-    ids = [row.id or str(number) for number, row in enumerate(rows, 1)]
     # Before targets are looked at: the wrong column of structures is the likeliest mistake.
     skipped = [Skipped(place + 1, ids[place], why) for place, why in arrays.problems.items()]
     check_readable(table.where, len(rows), skipped)
-    scan = TargetScan(options.targets, options.task)
-    places = arrays.places.tolist()
-    for place in places:
-        scan.add(rows[place].cells)
-    codec = scan.finish(table.where)
-    targets = [codec.encode(rows[place].cells) for place in places]
-    problems = {p: why for p, why in zip(places, targets, strict=True) if isinstance(why, str)}
+    cells = [rows[place].cells for place in arrays.places.tolist()]
+    codec, commas = find_codec(table.where, options.targets, cells, options.task)
+    targets = dict(zip(arrays.places.tolist(), map(codec.encode, cells), strict=True))
+    lacking = {place: why for place, why in targets.items() if isinstance(why, str)}
     arrays = replace(
-        arrays.keep(np.array([not isinstance(target, str) for target in targets], dtype=bool)),
-        problems=dict(sorted((dict(arrays.problems) | problems).items())),
+        arrays.keep(~np.isin(arrays.places, list(lacking))),
+        problems=dict(sorted((dict(arrays.problems) | lacking).items())),
     )
     store = store_of(arrays, featurizer, ids, texts, table.name, table.where).with_targets(
-        codec.tensor([target for target in targets if not isinstance(target, str)]),
+        codec.tensor([target for target in targets.values() if not isinstance(target, str)]),
         task=codec.task,
         num_outputs=codec.num_outputs,
         label_names=codec.label_names,
     )
-    commas = scan.comma_note() if codec.task == "regression" else None
-    found = [*table.notes, commas, _mixtures(store, len(arrays.fragments))]
-    store.notes = tuple(note for note in found if note is not None)
+    mixtures = int(np.isin(arrays.places, list(arrays.fragments)).sum())
+    salts = [
+        f"{mixtures} of {len(store)} molecules have several fragments (salts, mixtures); "
+        + ("the largest was kept." if options.largest_fragment else "`largest_fragment` keeps one.")
+    ]
+    store.notes = (*table.notes, *commas, *(salts if mixtures else ()))
     return store
-
-
-def _mixtures(store: GraphStore, kept: int) -> str | None:
-    """Say how many molecules have, or had, several fragments."""
-    if kept:
-        return f"Of {kept} molecules with several fragments (salts, mixtures) the largest was kept."
-    count = count_mixtures(store)
-    if not count:
-        return None
-    return (
-        f"{count} of {len(store)} molecules have several fragments (salts, mixtures); "
-        "`largest_fragment` keeps the largest only."
-    )
 
 
 # ------------------------------------------------------------------ streams
@@ -239,31 +215,33 @@ def _stream(
     table: Table,
     options: TableOptions,
     featurizer: Featurizer,
-    rows_per_chunk: int,
+    size: int,
     targets: bool,
     codec: TargetCodec | None,
-    skip_rows: int,
+    skip: int,
     workers: int,
 ) -> Iterator[Chunk]:
     if targets and codec is None:
-        scan = TargetScan(options.targets, options.task)
-        for row in _rows(table, options):
-            if not row.reason:
-                scan.add(row.cells)
-        codec = scan.finish(table.where)
-    rows = islice(_rows(table, options), skip_rows, None)
-    first = skip_rows + 1
-    jobs = (_job(stretch, codec) for stretch in _stretches(rows, rows_per_chunk))
+        cells = (row.cells for row in _rows(table, options) if not row.reason)
+        codec, _ = find_codec(table.where, options.targets, cells, options.task)
+    rows = _rows(table, options, skip)
+    jobs = (_job(part, codec) for part in iter(lambda: list(islice(rows, size)), []))
+    first = skip + 1
     for job, arrays in _in_order(jobs, featurizer, workers):
-        ids = [row.id or str(first + place) for place, row in enumerate(job.rows)]
-        texts = [row.text for row in job.rows]
+        ids, texts = [row.id for row in job.rows], [row.text for row in job.rows]
         chunk = chunk_of(arrays, featurizer, ids=ids, texts=texts, first=first, name=table.name)
-        if chunk.store is not None:
+        store = chunk.store
+        if store is not None:
             if codec is not None:
-                chunk = replace(chunk, store=_with_targets(chunk.store, first, codec, job.values))
-            assert chunk.store is not None
-            chunk.store.notes = tuple(table.notes)
-        yield chunk
+                assert store.rows is not None
+                store = store.with_targets(
+                    codec.tensor([job.values[n] for n in (store.rows.number - first).tolist()]),
+                    task=codec.task,
+                    num_outputs=codec.num_outputs,
+                    label_names=codec.label_names,
+                )
+            store.notes = tuple(table.notes)
+        yield replace(chunk, store=store)
         first += len(job.rows)
 
 
@@ -278,41 +256,25 @@ class _Job(NamedTuple):
 def _job(rows: list[_Row], codec: TargetCodec | None) -> _Job:
     job = _Job(rows, {}, {})
     for place, row in enumerate(rows):
-        if row.reason:
-            job.problems[place] = row.reason
-        elif codec is not None:
-            value = codec.encode(row.cells)
-            if isinstance(value, str):
-                job.problems[place] = value
-            else:
-                job.values[place] = value
+        value = row.reason or (() if codec is None else codec.encode(row.cells))
+        if isinstance(value, str):
+            job.problems[place] = value
+        else:
+            job.values[place] = value
     return job
 
 
-def _with_targets(
-    store: GraphStore, first: int, codec: TargetCodec, values: Mapping[int, tuple[float, ...]]
-) -> GraphStore:
-    assert store.rows is not None
-    return store.with_targets(
-        codec.tensor([values[place] for place in (store.rows.number - first).tolist()]),
-        task=codec.task,
-        num_outputs=codec.num_outputs,
-        label_names=codec.label_names,
-    )
-
-
 def _in_order(
-    jobs: Iterator[_Job], featurizer: Featurizer, workers: int
+    jobs: Iterator[_Job], how: Featurizer, workers: int
 ) -> Iterator[tuple[_Job, MoleculeArrays]]:
     """Read the molecules of jobs, here or in processes, and give them back in order."""
-
-    def arguments(job: _Job) -> tuple[Any, ...]:
-        texts = [row.text for row in job.rows]
-        return texts, featurizer.features, job.problems, featurizer.largest_fragment
-
+    tasks = (
+        (job, ([row.text for row in job.rows], how.features, job.problems, how.largest_fragment))
+        for job in jobs
+    )
     if workers == 1:
-        for job in jobs:
-            yield job, molecule_arrays(*arguments(job))
+        for job, arguments in tasks:
+            yield job, molecule_arrays(*arguments)
         return
     # Spawned: a fork of a process with threads, such as those of torch, may hang.
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
@@ -320,8 +282,8 @@ def _in_order(
     try:
         while True:
             # Two for each worker, so that none waits while the oldest is being used.
-            for job in islice(jobs, max(0, 2 * workers - len(waiting))):
-                waiting.append((job, pool.submit(molecule_arrays, *arguments(job))))
+            for job, arguments in islice(tasks, max(0, 2 * workers - len(waiting))):
+                waiting.append((job, pool.submit(molecule_arrays, *arguments)))
             if not waiting:
                 return
             job, future = waiting.popleft()

@@ -4,14 +4,8 @@ from graph_transplant.graphs.batch import GraphBatch, as_batch
 from graph_transplant.graphs.checks import PARTS
 from graph_transplant.graphs.featurizer import Featurizer
 from graph_transplant.graphs.file import StoreWriter
-from graph_transplant.graphs.pyg import pyg_problem
-from graph_transplant.graphs.store import (
-    GraphStore,
-    Rows,
-    Skipped,
-    moments,
-    task_of,
-)
+from graph_transplant.graphs.store import GraphStore, Rows, Skipped
+from graph_transplant.graphs.tensors import moments, task_of
 
 __all__ = [
     "PARTS",
@@ -23,6 +17,5 @@ __all__ = [
     "StoreWriter",
     "as_batch",
     "moments",
-    "pyg_problem",
     "task_of",
 ]

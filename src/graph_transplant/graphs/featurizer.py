@@ -66,12 +66,12 @@ class Featurizer:
     def from_dict(cls, content: Mapping[str, Any]) -> Featurizer:
         """Take it from a file; raise a `DataError` if it is malformed."""
         given = {key: value for key, value in content.items() if key != "ignored"}
+        kinds = {field.name: str(field.type) for field in fields(cls)}
         for key, value in given.items():
-            expected = _TYPES.get(key)
-            if expected is None:
+            if key not in kinds:
                 raise DataError(f"featurizer: unknown entry {key[:40]!r}")
-            if not _fits(value, expected):
-                raise DataError(f"featurizer: {key} must be {expected}; got {str(value)[:40]!r}")
+            if not _fits(value, kinds[key]):
+                raise DataError(f"featurizer: {key} must be {kinds[key]}; got {str(value)[:40]!r}")
         try:
             check_choice("kind", str(given.get("kind")), ("molecules", "graphs"))
             check_choice("features", given.get("features", "ogb"), FEATURES)
@@ -97,31 +97,13 @@ class Featurizer:
         return text if len(text) <= 120 else text[:119] + "…"
 
 
-_TEXTS = "a list of different texts"
-_TYPES = {
-    "kind": "a text",
-    "features": "a text",
-    "elements": _TEXTS,
-    "largest_fragment": "true or false",
-    "node_labels": _TEXTS,
-    "node_numbers": "a whole number, 0 or more",
-    "edge_labels": _TEXTS,
-    "edge_numbers": "a whole number, 0 or more",
-    "directed": "true or false",
-    "smiles": "a text",
-    "targets": _TEXTS,
-    "id": "a text",
-}
-
-
-def _fits(value: Any, expected: str) -> bool:
+def _fits(value: Any, kind: str) -> bool:
+    """Whether a JSON value is of a type that is named as in the source."""
     if value is None:
-        return expected in (_TEXTS, "a text")
-    if expected == "a text":
-        return isinstance(value, str)
-    if expected == "true or false":
-        return isinstance(value, bool)
-    if expected == _TEXTS:
+        return "None" in kind or "tuple" in kind
+    if "tuple" in kind:
         texts = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
         return texts and len(set(value)) == len(value)
-    return type(value) is int and 0 <= value < 2**31
+    if "str" in kind:
+        return isinstance(value, str)
+    return isinstance(value, bool) if kind == "bool" else type(value) is int and 0 <= value < 2**31

@@ -22,7 +22,8 @@ from torch import Tensor
 from graph_transplant.errors import DataError, check_choice
 from graph_transplant.graphs.checks import checked_pieces, checked_split, require
 from graph_transplant.graphs.featurizer import Featurizer
-from graph_transplant.graphs.store import GraphStore, SortedEdges, axis_of, bytes_of
+from graph_transplant.graphs.store import GraphStore, SortedEdges
+from graph_transplant.graphs.tensors import axis_of, bytes_of
 from graph_transplant.metrics import TASKS
 
 _FORMAT: Final = "graph-transplant store 2"
@@ -112,17 +113,8 @@ class StoreWriter:
         fits = piece.task == task
         require(fits, f"{self.name}: `task` is {task}, but a piece is {piece.task}")
         keys = [key for key in piece.fields if key != "official" or self._official is None]
-        first = piece.subset([0])
-        kinds = {key: _kind(key, first.field(key).dtype, first.field(key).shape) for key in keys}
-        known = {key: _kind(key, *shape) for key, shape in self._shapes.items()} or kinds
-        for key in {**known, **kinds}:
-            before, now = known.get(key, "absent"), kinds.get(key, "absent")
-            require(
-                before == now,
-                f"{self.name}: `{_label(key)}` must be {before} as before; a piece has it {now}",
-            )
-            fits = first.field(key).dtype in _TYPE_NAMES
-            require(fits, f"`{_label(key)}` cannot be written: files do not hold {now}")
+        other = set(keys) ^ set(self._shapes or keys)
+        require(not other, f"{self.name}: some pieces have `{_label(min(other, default=''))}`")
         for part in piece.pieces():
             for key in keys:
                 self._spool(key, part.field(key))
@@ -133,7 +125,18 @@ class StoreWriter:
         """Keep the values of a tensor in a file of its own, one for each row of edges."""
         axis = axis_of(key)
         empty = list(value.narrow(axis, 0, 0).shape)
-        self._shapes.setdefault(key, (value.dtype, empty))[1][axis] += value.shape[axis]
+        dtype, shape = self._shapes.setdefault(key, (value.dtype, empty))
+        fits = dtype in _TYPE_NAMES
+        require(fits, f"{self.name}: `{_label(key)}` cannot be written: files hold no {dtype}")
+        fits = value.dtype == dtype and empty == [
+            0 if d == axis else n for d, n in enumerate(shape)
+        ]
+        require(
+            fits,
+            f"{self.name}: `{_label(key)}` must be {dtype} {shape} as before; a piece has "
+            f"{value.dtype} {list(value.shape)}",
+        )
+        shape[axis] += value.shape[axis]
         for spool, row in zip(self._spools(key), value if axis else (value,), strict=True):
             with spool.open("ab") as file:
                 file.write(bytes_of(row))
@@ -180,12 +183,6 @@ class StoreWriter:
 
 def _label(key: str) -> str:
     return key.removeprefix("node_field.")
-
-
-def _kind(key: str, dtype: torch.dtype, shape: Sequence[int]) -> str:
-    """Type and width of a tensor, whatever the number of graphs."""
-    width = [size for axis, size in enumerate(shape) if axis != axis_of(key)]
-    return f"{str(dtype).removeprefix('torch.')} {width or ''}".rstrip()
 
 
 def _header(

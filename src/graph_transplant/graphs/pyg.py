@@ -139,7 +139,7 @@ def _columns(value: Tensor | None) -> Tensor | None:
     return value if value.dim() > 1 else value.unsqueeze(1)
 
 
-def pyg_problem(data: Any, *, target: bool = True) -> str | None:
+def pyg_problem(data: Any) -> str | None:
     """What keeps a PyG graph from being put into a store, said of "the graph", if anything does."""
     if isinstance(data, HeteroData):
         return "has several types of nodes (HeteroData): convert it with `data.to_homogeneous()`"
@@ -172,7 +172,7 @@ def pyg_problem(data: Any, *, target: bool = True) -> str | None:
     for field, count in (("x", nodes), ("edge_attr", edges.shape[1])):
         if fields[field] is not None and len(fields[field]) != count:
             return f"must have an `{field}` of {count} rows; got {len(fields[field])}"
-    return _target_problem(fields["y"]) if target else None
+    return _target_problem(fields["y"])
 
 
 def _target_problem(y: Any) -> str | None:

@@ -10,7 +10,7 @@ import copy
 import hashlib
 import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -34,6 +34,7 @@ from graph_transplant.graphs.checks import (
 )
 from graph_transplant.graphs.featurizer import Featurizer
 from graph_transplant.graphs.pyg import flat_tensors
+from graph_transplant.graphs.tensors import axis_of, bytes_of, moments, task_of
 from graph_transplant.kernels import structure
 from graph_transplant.metrics import TASKS
 from graph_transplant.segments import offsets, ranges
@@ -112,8 +113,7 @@ class GraphStore:
         notes: What a person should know of how the data were read, in sentences.
 
     Attributes:
-        duplicates: The same number for graphs that are the same, int64 ``[graphs]``; ``None`` until
-            :func:`~graph_transplant.datasets.duplicate_groups` looks for them.
+        find_duplicates: Looks for graphs that are the same; ``None`` where nobody needs to know.
         path: The file that the store was loaded from and still reads from, or ``None``.
         undirected: Whether every edge has its reverse with equal features.
 
@@ -153,8 +153,9 @@ class GraphStore:
         notes: Sequence[str] = (),
     ) -> None:
         self.name = name
-        self.notes = tuple(notes)
-        self.duplicates: Tensor | None = None
+        self._notes = tuple(notes)
+        self._duplicates: Tensor | None = None
+        self.find_duplicates: Callable[[GraphStore], Tensor] | None = None
         self.path: Path | None = None
         self.rows, self.featurizer, self.skipped = rows, featurizer, tuple(skipped)
         self.task = check_choice("task", task, TASKS)
@@ -203,8 +204,10 @@ class GraphStore:
         if columns - first < _LEAST_CODES or self._flat["x"].numel() > _MOST_SEARCHED:
             return columns, None
         rest = self._flat["x"][:, first:]
-        if not bool(((rest == 0) | (rest == 1)).all()) or not bool((rest.sum(1) == 1).all()):
-            return columns, None
+        # The first rows tell soon what is not one-hot.
+        for part in (rest[:100], rest):
+            if not bool(((part == 0) | (part == 1)).all() and (part.sum(1) == 1).all()):
+                return columns, None
         return first, rest.to(torch.uint8).argmax(1).to(torch.int32)
 
     # ---------------------------------------------------------------- contents
@@ -379,6 +382,28 @@ class GraphStore:
         return molecules and self.rows is not None and all(self.rows.texts)
 
     @property
+    def duplicates(self) -> Tensor | None:
+        """The same number for graphs that are the same, int64 ``[graphs]``; found when asked for.
+
+        ``None`` for data of which nobody needs to know, such as named data sets.
+        """
+        if self._duplicates is None and self.find_duplicates is not None:
+            self._duplicates = self.find_duplicates(self)
+        return self._duplicates
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of the data, in sentences, duplicates among it."""
+        again = 0 if self.duplicates is None else len(self) - len(torch.unique(self.duplicates))
+        same = "canonical SMILES" if self.has_structures else "features and edges"
+        note = f"{again} of {len(self)} graphs repeat another (the same {same})."
+        return (*self._notes, note) if again else self._notes
+
+    @notes.setter
+    def notes(self, notes: Iterable[str]) -> None:
+        self._notes = tuple(notes)
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         """What the outputs are called; numbers where the data set does not say."""
         if self.label_names is not None:
@@ -418,7 +443,7 @@ class GraphStore:
             **{name: getattr(self, name).index_select(0, index) for name in per_graph},
             official=None if self.official is None else self.official.index_select(0, index),
             groups=None if self.groups is None else self.groups.index_select(0, index),
-            duplicates=None if self.duplicates is None else self.duplicates.index_select(0, index),
+            _duplicates=None if self._duplicates is None else self._duplicates[index],
             rows=None if self.rows is None else self.rows.take(index),
             _loops=None,
         )
@@ -581,44 +606,3 @@ no edge features)
         from graph_transplant.graphs.file import load
 
         return load(path, check=check)
-
-
-# -------------------------------------------------------------------- helpers
-
-
-def axis_of(key: str) -> int:
-    """Which dimension of a tensor grows with the graphs."""
-    return 1 if key == "edge_index" else 0
-
-
-def bytes_of(value: Tensor) -> memoryview:
-    """The memory of a tensor in row-major order."""
-    flat = value.contiguous().reshape(-1)
-    # One value, or none, counts as contiguous whatever its stride.
-    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().data
-
-
-def moments(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (of the population) of the columns of a table in pieces."""
-    count = 0
-    mean = squares = torch.zeros((), dtype=torch.double)
-    for rows in pieces:
-        if not len(rows):
-            continue
-        # Chan, Golub, LeVeque: the squares of two pieces around their common mean.
-        piece = rows.to(torch.double)
-        shift = piece.mean(0) - mean
-        total = count + len(piece)
-        squares = squares + (piece - piece.mean(0)).square_().sum(0)
-        squares = squares + shift.square() * (count * len(piece) / total)
-        mean = mean + shift * (len(piece) / total)
-        count = total
-    return mean.to(torch.float32), (squares / count).sqrt().to(torch.float32)
-
-
-def task_of(y: Tensor) -> str:
-    """Find the task from the targets of a data set: classes, labels (0, 1 or NaN) or values."""
-    if not y.is_floating_point():
-        return "multilabel" if y.dim() == 2 and y.shape[1] > 1 else "multiclass"
-    binary = (y == 0) | (y == 1) | y.isnan()
-    return "multilabel" if bool(binary.all()) else "regression"

@@ -224,7 +224,6 @@ def _chunks(
     chunks = stream(
         data,
         featurizer=model.featurizer,
-        widths=model.widths,
         skip_rows=skip,
         # Small files and small numbers of rows are the rule; no more is read than is looked at.
         rows_per_chunk=min(wanted[-1] - skip, _AT_ONCE),

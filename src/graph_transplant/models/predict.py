@@ -79,7 +79,6 @@ def prediction_frames(
     chunks = stream(
         data,
         featurizer=model.featurizer,
-        widths=model.widths,
         root=root,
         rows_per_chunk=rows_per_chunk,
         workers=workers,

@@ -1,0 +1,166 @@
+"""RDKit: molecules of SMILES or mol blocks, or the reason why there is none; scaffolds."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+from typing import Any, Final
+
+from graph_transplant.datasets.rows import is_missing, quoted
+from graph_transplant.errors import DataError
+
+# Time to read a molecule grows faster than its size, and more so with rings that share atoms. Large
+# peptides are well below these limits.
+_MOST_ATOMS: Final = 10_000
+_MOST_RINGS: Final = 500
+_LONGEST_SMILES: Final = 20_000
+_LONGEST_BLOCK: Final = 4 << 20
+# Shorter texts cannot come near the limits, and are not read twice.
+_SHORT_SMILES: Final = 1_000
+_SHORT_BLOCK: Final = 10_000
+# Stereo marks, extensions in bars, and hydrogen atoms that are written out.
+_STEREO_OR_HYDROGEN: Final = re.compile(r"[@/\\|]|\[[0-9]*[H#]")
+
+
+def chemistry() -> ModuleType:
+    """Import ``rdkit.Chem``."""
+    try:
+        from rdkit import Chem
+    except ImportError:
+        raise DataError(
+            'reading SMILES needs RDKit: pip install "graph-transplant[chem]"'
+        ) from None
+    module: ModuleType = Chem
+    return module
+
+
+def quiet() -> Any:
+    """Return a context in which RDKit writes nothing; what it would say becomes a reason."""
+    from rdkit import rdBase
+
+    return rdBase.BlockLogs()
+
+
+def is_block(text: str) -> bool:
+    """Whether a text is a mol block, not a SMILES."""
+    return "\n" in text and "M  END" in text
+
+
+def looks_like_smiles(text: str) -> bool:
+    """Whether a text is a SMILES of two atoms or more."""
+    chem = chemistry()
+    with quiet():
+        molecule = parse(chem, text.strip())
+    return not isinstance(molecule, str) and molecule.GetNumAtoms() > 1
+
+
+def parse(chem: ModuleType, text: str) -> Any:
+    """Return the molecule of a text, or a reason why there is none, in words."""
+    block = is_block(text)
+    if not block and (reason := _unfit(text)) is not None:
+        return reason
+    if len(text) > (_LONGEST_BLOCK if block else _LONGEST_SMILES):
+        return f"the structure is too large: a text of {len(text)} characters"
+    read = chem.MolFromMolBlock if block else chem.MolFromSmiles
+    plain = not block and _STEREO_OR_HYDROGEN.search(text) is None
+    try:
+        molecule = None
+        if plain or len(text) > (_SHORT_BLOCK if block else _SHORT_SMILES):
+            molecule = read(text, sanitize=False)
+            if molecule is not None and (reason := _too_large(molecule)) is not None:
+                return reason
+        if not plain:
+            molecule = read(text)
+        # Of the rest of what RDKit does to a SMILES, looking for stereo takes most of the time.
+        elif molecule is not None and chem.SanitizeMol(molecule, catchErrors=True):
+            molecule = None
+        if molecule is None:
+            return _diagnose(chem, text, read(text, sanitize=False))
+    except (RuntimeError, ValueError, OverflowError) as error:
+        # RDKit's own checks; their first line is meant for people.
+        return f"RDKit cannot read the structure: {str(error).strip().splitlines()[0][:200]}"
+    return molecule if molecule.GetNumAtoms() else "the structure has no atoms"
+
+
+def _unfit(text: str) -> str | None:
+    """Say why a text cannot be a SMILES; RDKit would silently read only its beginning."""
+    if not text.isascii() or not text.isprintable():
+        wrong = next(c for c in text if not c.isascii() or not c.isprintable())
+        return f"the SMILES has the character {wrong!r}"
+    if not text:
+        return "there is no structure"
+    head, space, extension = text.partition(" ")
+    if space and not (head and extension.startswith("|")):
+        return f"the SMILES has a space in it: {quoted(text)}"
+    return None
+
+
+def _too_large(molecule: Any) -> str | None:
+    atoms = molecule.GetNumAtoms()
+    rings = molecule.GetNumBonds() - atoms + 1
+    if atoms > _MOST_ATOMS:
+        return f"the structure is too large: {atoms} atoms, at most {_MOST_ATOMS} are read"
+    if rings > _MOST_RINGS:
+        return f"the structure is too large: {rings} rings, at most {_MOST_RINGS} are read"
+    return None
+
+
+def _diagnose(chem: ModuleType, text: str, raw: Any) -> str:
+    """Say in words why RDKit gave no molecule."""
+    if raw is not None:
+        problems = chem.DetectChemistryProblems(raw)
+        message = problems[0].Message().strip() if problems else "RDKit refuses it"
+        return f"not a possible molecule: {message.splitlines()[0][:200]}"
+    if is_block(text):
+        return "the mol block cannot be parsed"
+    if is_missing(text):
+        return "there is no structure"
+    # The usual slips; RDKit tells of them in its log alone.
+    bare = re.sub(r"\[[^]]*\]", "", text)
+    labels = re.findall(r"%\d\d|\d", bare)
+    unclosed = [label for label in labels if labels.count(label) % 2]
+    detail = ""
+    if "[" in bare:
+        detail = ": unclosed bracket"
+    elif bare.count("(") != bare.count(")"):
+        detail = f": {'unclosed' if bare.count('(') > bare.count(')') else 'unopened'} parenthesis"
+    elif unclosed:
+        detail = f": unclosed ring {unclosed[0].strip('%')}"
+    return f"the SMILES cannot be parsed{detail}"
+
+
+def largest_fragment(chem: ModuleType, molecule: Any) -> str:
+    """Return the SMILES of the fragment with the most atoms."""
+
+    def size(part: Any) -> tuple[int, float]:
+        return part.GetNumHeavyAtoms(), sum(atom.GetMass() for atom in part.GetAtoms())
+
+    found: str = chem.MolToSmiles(max(chem.GetMolFrags(molecule, asMols=True), key=size))
+    return found
+
+
+def molecule_of(chem: ModuleType, text: str) -> Any:
+    """Return RDKit's molecule of a SMILES or mol block; raise an error if there is none."""
+    molecule = parse(chem, text if is_block(text) else text.strip())
+    if isinstance(molecule, str):
+        raise DataError(f"{quoted(text)}: {molecule}")
+    return molecule
+
+
+def scaffold(smiles: str) -> str:
+    """Bemis-Murcko scaffold of a molecule (rings and what links them), as canonical SMILES.
+
+    Without chirality; empty for a molecule without rings.
+
+    Example:
+        >>> scaffold("CCOc1ccccc1"), scaffold("CCO")
+        ('c1ccccc1', '')
+    """
+    chem = chemistry()
+    from rdkit.Chem.Scaffolds import MurckoScaffold
+
+    murcko: Any = MurckoScaffold
+    with quiet():
+        core = murcko.GetScaffoldForMol(molecule_of(chem, smiles))
+        found: str = chem.MolToSmiles(core, isomericSmiles=False)
+    return found

@@ -1,0 +1,46 @@
+"""Arithmetic on the flat tensors of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+
+def axis_of(key: str) -> int:
+    """Which dimension of a tensor grows with the graphs."""
+    return 1 if key == "edge_index" else 0
+
+
+def bytes_of(value: Tensor) -> memoryview:
+    """The memory of a tensor in row-major order."""
+    flat = value.contiguous().reshape(-1)
+    # One value, or none, counts as contiguous whatever its stride.
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().data
+
+
+def moments(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (of the population) of the columns of a table in pieces."""
+    count = 0
+    mean = squares = torch.zeros((), dtype=torch.double)
+    for rows in pieces:
+        if not len(rows):
+            continue
+        # Chan, Golub, LeVeque: the squares of two pieces around their common mean.
+        piece = rows.to(torch.double)
+        shift = piece.mean(0) - mean
+        total = count + len(piece)
+        squares = squares + (piece - piece.mean(0)).square_().sum(0)
+        squares = squares + shift.square() * (count * len(piece) / total)
+        mean = mean + shift * (len(piece) / total)
+        count = total
+    return mean.to(torch.float32), (squares / count).sqrt().to(torch.float32)
+
+
+def task_of(y: Tensor) -> str:
+    """Find the task from the targets of a data set: classes, labels (0, 1 or NaN) or values."""
+    if not y.is_floating_point():
+        return "multilabel" if y.dim() == 2 and y.shape[1] > 1 else "multiclass"
+    binary = (y == 0) | (y == 1) | y.isnan()
+    return "multilabel" if bool(binary.all()) else "regression"
