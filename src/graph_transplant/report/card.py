@@ -54,6 +54,7 @@ def render_card(description: Mapping[str, Any]) -> str:
         findings=findings,
         measures=_measure_rows(m),
         baseline=m.baseline_name if m.baseline else "",
+        forest=bool(m.metrics.get("forest")),
         tested=bool(m.training["sizes"]["test"]),
         figures=[one for one in (_roc(m), _scatter(m), _reliability(m)) if one is not None],
         curves=_learning_figures(m),
@@ -90,7 +91,10 @@ def _facts(m: Described) -> list[tuple[str, str]]:
         (m.noun.capitalize(), f"{m.data['graphs']:,}"),
         ("Train, validation, test", " / ".join(sizes)),
         ("Split", m.training["split"]),
-        ("Network", f"{m.training['model']}, {count(m.training['layers'], 'layer')}"),
+        (
+            "Network" if m.members == 1 else f"{m.members} networks",
+            f"{m.training['model']}, {count(m.training['layers'], 'layer')}",
+        ),
         ("Method", m.training["method"]),
     ]
 
@@ -101,6 +105,7 @@ class _Measure(NamedTuple):
     name: str
     test: str
     interval: str
+    forest: str
     baseline: str
     uncalibrated: str
     validation: str
@@ -119,6 +124,7 @@ def _measure_rows(m: Described) -> list[_Measure]:
                     name=metric.title,
                     test=value_text(found["test"].get(key), key),
                     interval=number(None) if None in interval else " to ".join(ends),
+                    forest=value_text((found.get("forest") or {}).get(key), key),
                     baseline=value_text(m.baseline.get(key), key),
                     uncalibrated=value_text(found["test_uncalibrated"].get(key), key),
                     validation=value_text(found["validation"].get(key), key),
@@ -215,8 +221,10 @@ def _learning_figures(m: Described) -> list[Drawn]:
             _sketch(
                 "learning",
                 "Learning",
-                f"{METRICS[metric].title} on the validation {m.noun} by epoch. The weights of the "
-                "best epoch were kept." + (" Values below −1 are drawn there." if deep else ""),
+                f"{METRICS[metric].title} on the validation {m.noun} by epoch"
+                + (", of the first network" if m.members > 1 else "")
+                + ". The weights of the best epoch were kept."
+                + (" Values below −1 are drawn there." if deep else ""),
                 f"Validation {word} by epoch. At epoch {curve['epoch'].iloc[-1]:g} it is "
                 f"{scores.iloc[-1]:.3f}.",
                 lambda: charts.learning_curve(
@@ -318,7 +326,7 @@ def _uses(m: Described) -> list[str]:
 
 _TRAINED = (
     *("method", "model", "recipe", "layers", "hidden", "readout", "dropout", "epochs"),
-    *("batch_size", "learning_rate"),
+    *("batch_size", "learning_rate", "ensemble"),
 )
 
 
@@ -364,6 +372,7 @@ def _settings(m: Described) -> list[tuple[str, str]]:
         ("Most epochs", str(training["epochs"])),
         ("Chosen by", training["metric"]),
         ("Balanced classes", "yes" if training["balance"] else "no"),
+        ("Networks", str(m.members)),
         ("Seed", str(training["seed"])),
         ("Temperature", f"{m.all['temperature']:.3f}"),
         ("Node features", str(m.data["node_features"])),

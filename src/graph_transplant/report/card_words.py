@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from graph_transplant.experiments.verdict import NEAR_MAJORITY
-from graph_transplant.format import count, duration, number, percent, units
+from graph_transplant.format import count, duration, listed, number, percent, units
 from graph_transplant.metrics import METRICS, no_better_than_random
 from graph_transplant.report.page import class_word, shortened
 
@@ -19,6 +19,12 @@ FAR_APART = 0.1
 
 ALIKE = 0.03
 """A test value that differs from the validation value by less than this agrees with it."""
+
+FAR_BELOW = 0.05
+"""Sets and intervals that hold for so much less than they should are a warning."""
+
+SURE = 0.05
+"""A difference that is likelier by chance than this is none."""
 
 SAME_ECE = 0.01
 """A calibration error that changes by less than this is unchanged."""
@@ -37,6 +43,8 @@ class Described:
         self.targets = [str(name) for name in self.featurizer.get("targets") or ()]
         self.one = "molecule" if self.featurizer.get("kind") == "molecules" else "graph"
         self.noun = f"{self.one}s"
+        self.uncertain: Mapping[str, Any] = description.get("uncertainty") or {}
+        self.members: int = self.training.get("ensemble", 1)
 
     def named(self, label: str) -> str:
         """A class by its column, where it is a number."""
@@ -127,8 +135,10 @@ def said(m: Described) -> tuple[list[str], list[str]]:
             "their intervals."
         )
     findings: list[str] = []
-    for bad, sentence in filter(None, (_gap(m), _calibration(m), _against_baseline(m))):
-        (warnings if bad else findings).append(sentence)
+    for judge in (_gap, _forest, _calibration, _against_baseline, _sets, _spread, _likeness):
+        bad, sentence = judge(m) or (False, "")
+        if sentence:
+            (warnings if bad else findings).append(sentence)
     warnings += [*_chance(m), *_class_mix(m), *_copies(m), *_rare(m)]
     if no_better_than_random(m.all.get("saliency") or {}):
         warnings.append(
@@ -157,6 +167,89 @@ def _gap(m: Described) -> tuple[bool, str] | None:
         )
     how = "a little worse" if test < validation else "better"
     return False, f"It does {how} on the test {m.noun} than on the validation ones: {values}."
+
+
+def _forest(m: Described) -> tuple[bool, str] | None:
+    """Compare with the classical rival, fitted to the same training graphs."""
+    name = m.main
+    rival = (m.metrics.get("forest") or {}).get(name or "")
+    if name is None or rival is None:
+        return None
+    lead = m.metrics["test"][name] - rival
+    what = "fingerprints" if m.one == "molecule" else "simple statistics"
+    judged = "about as good" if abs(lead) < ALIKE else "worse" if lead > 0 else "better"
+    return lead <= -ALIKE, (
+        f"A random forest on {what} of the same training {m.noun} is {judged}: "
+        f"{METRICS[name].word} {value_text(rival, name)}."
+    )
+
+
+def _sets(m: Described) -> tuple[bool, str] | None:
+    """Say whether sets and intervals held on the test graphs, and what they rest on."""
+    held, aim = m.uncertain.get("held"), m.uncertain.get("coverage")
+    if held is None or aim is None:
+        return None
+    wanted, found = percent(aim, 0, unit=True), percent(held, 0, unit=True)
+    size = m.uncertain.get("size") or 0.0
+    what = {
+        "multiclass": f"Prediction sets, of {size:.1f} classes on average, are to hold the class",
+        "multilabel": "What prediction sets say of a label is to be right",
+        "regression": "Intervals are to hold the value",
+    }[m.task]
+    text = f"{what} of {wanted} of new {m.noun} and did so for {found} of the test ones."
+    if m.task == "multilabel":
+        text = f"{what} for {wanted} of new {m.noun} and was for {found} of the test ones."
+    if m.training["split"] != "random":
+        text += (
+            f" That share is promised for {m.noun} like the validation ones only, which the test "
+            f"{m.noun} of this split ({shortened(m.training['split'], 20)}) are not."
+        )
+    return held < aim - FAR_BELOW, text
+
+
+def _spread(m: Described) -> tuple[bool, str] | None:
+    found = m.uncertain.get("spread")
+    if not found:
+        return None
+    if found["chance"] >= SURE:
+        return False, (
+            "How much its members disagree says little about errors: "
+            f"{_errors(m, found, 'where they disagree most')}."
+        )
+    return False, (
+        f"Where its members disagree most (spread), expect errors: of that quarter of the test "
+        f"{m.noun} {_errors(m, found, '')}."
+    )
+
+
+def _likeness(m: Described) -> tuple[bool, str] | None:
+    found = m.uncertain.get("similarity") or {}
+    test = found.get("test")
+    if not test:
+        return None
+    unlike = (
+        f"{test['graphs']:.0f} test {m.noun} unlike the training ones (similarity below "
+        f"{found['threshold']:.2f}"
+        + (", where validation errors rise)" if found["justified"] else ")")
+    )
+    if test["chance"] >= SURE:
+        return (
+            False,
+            f"Low similarity did not mean more errors: of {unlike} {_errors(m, test, '')}.",
+        )
+    return (
+        True,
+        f"Trust predictions with a low similarity less: of {unlike} {_errors(m, test, '')}.",
+    )
+
+
+def _errors(m: Described, found: Mapping[str, Any], where: str) -> str:
+    """Errors of some graphs against those of the others."""
+    if m.task == "regression":
+        times = found["first"] / found["rest"] if found["rest"] else 1.0
+        return f"errors are {times:.1f} times as large as those of the others {where}".rstrip()
+    first, rest = (percent(found[name], 0, unit=True) for name in ("first", "rest"))
+    return f"{first} are predicted wrongly {where}".rstrip() + f", of the others {rest}"
 
 
 def _calibration(m: Described) -> tuple[bool, str] | None:
@@ -284,6 +377,15 @@ def training_words(m: Described) -> str:
     )
     metric = training["metric"]
     chosen = METRICS[metric].word if metric in METRICS else "the lowest loss"
+    if m.members > 1:
+        epochs = [str(epoch) for epoch in training.get("best_epochs", ())]
+        return (
+            f"{m.members} networks were trained on the same {m.noun} with different seeds, and the "
+            f"mean of what they say is the answer. Of each the epoch with the best {chosen} on the "
+            f"validation {m.noun} was kept: {listed(epochs)}. It took "
+            f"{duration(training['seconds'])}."
+            + (" Every class was drawn equally often." if training["balance"] else "")
+        )
     return (
         f"Of {count(training['epochs_run'], 'epoch')} the weights of epoch "
         f"{training['best_epoch']} were kept, the best by {chosen} on the validation {m.noun}; "
@@ -301,8 +403,9 @@ def limits(m: Described) -> list[str]:
             "another kind, may be predicted wrongly and with high confidence."
         ),
         (
-            "One training run with one seed was measured. The intervals say how much the figures "
-            f"hang on which test {m.noun} were drawn, not how much another run would differ."
+            f"One {'ensemble' if m.members > 1 else 'training run with one seed'} was measured. "
+            f"The intervals say how much the figures hang on which test {m.noun} were drawn, not "
+            "how much another run would differ."
         ),
     ]
     if m.featurizer.get("features") == "elements" and m.featurizer.get("elements"):
