@@ -71,7 +71,7 @@ SCHEMA: Final[dict[str, Any]] = {
     "uncertainty?": {
         **dict.fromkeys(("coverage", "held", "size"), (None, float)),
         "spread": (None, _FIGURES),
-        "similarity": (None, {"threshold": float, "justified": bool, "test": (None, _FIGURES)}),
+        "similarity": {"threshold": float, "justified": bool, "test": (None, _FIGURES)},
     },
     "curve": list,
     **dict.fromkeys(("reliability", "roc"), (None, dict)),

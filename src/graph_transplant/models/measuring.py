@@ -28,7 +28,7 @@ from graph_transplant.splits import Split
 from graph_transplant.targets import as_targets
 from graph_transplant.training import evaluate
 
-MOST_FOREST: Final = 50_000
+MOST_FOREST: Final = 10_000
 """With more training graphs, times labels, a random forest would take minutes and is left out."""
 
 _MOST_CLASSES_SHOWN: Final = 100

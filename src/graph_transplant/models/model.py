@@ -321,7 +321,7 @@ def _tensors(
             "replaced or damaged"
         )
     there = {name: value for name, value in kept.items() if value is not None}
-    if not there or len(there) < len(named):
+    if len(there) < len(named) or "uncertainty" not in description:
         return network, None
     reference = Reference(**there)
     reference.check(str(path), network.num_outputs, (network.in_features, network.edge_features))

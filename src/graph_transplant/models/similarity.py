@@ -1,8 +1,8 @@
 """How like the training graphs a graph is: circular fingerprints, compared by Tanimoto.
 
-A bit stands for a node with what lies within two steps of it, as in ECFP4. The labels are the
-features that the model reads: no molecule is parsed a second time, which would take a quarter of
-the time of a prediction, and graphs of every kind are served.
+A bit stands for a node with what lies within two steps of it. For molecules that is ECFP4 in all
+but name; but it is made of the features that the model reads, so that no molecule is parsed a
+second time, which would take a quarter of the time of a prediction, and any graphs are served.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES
 from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels.compiling import compiled
 
@@ -27,6 +28,12 @@ def label_columns(store: GraphStore) -> tuple[Mask, Mask]:
     """Which node and edge features are labels: whole numbers that are not marked as continuous."""
     of_nodes = np.arange(store.num_node_features) >= store.num_continuous
     of_edges = np.ones(store.num_edge_features, np.bool_)
+    how = store.featurizer
+    if how is not None and how.kind == "molecules" and how.features == "ogb":
+        # ECFP4 does not look at stereochemistry, and which way a centre turns depends on the order
+        # in which its neighbours are written.
+        of_nodes[ATOM_CATEGORIES[0] : sum(ATOM_CATEGORIES[:2])] = False
+        of_edges[BOND_CATEGORIES[0] : sum(BOND_CATEGORIES[:2])] = False
     for piece in store.pieces():
         for key, whole in (("x", of_nodes), ("edge_attr", of_edges)):
             if whole.any() and (values := piece.field(key)).is_floating_point():

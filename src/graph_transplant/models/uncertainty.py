@@ -150,9 +150,9 @@ def graph_errors(outputs: Tensor, targets: Tensor, task: str) -> Tensor:
     if task == "multilabel":
         wrong = outputs.ge(0.5).ne(targets.gt(0.5)).double()
         return wrong.where(~targets.isnan(), torch.nan).nanmean(1)
-    wanted = targets.double().numpy()
-    size = torch.from_numpy(np.nanstd(wanted, axis=0)).clamp(min=1e-12)
-    return ((outputs.double() - targets.double()).abs() / size).nanmean(1)
+    wanted = targets.double()
+    size = (wanted - wanted.nanmean(0)).square().nanmean(0).sqrt().clamp(min=1e-12)
+    return ((outputs.double() - wanted).abs() / size).nanmean(1)
 
 
 def divided(errors: Tensor, first: Tensor) -> dict[str, Any] | None:
