@@ -230,7 +230,7 @@ def predict(
     from graph_transplant.models import TrainedModel, predict_table
 
     loaded = TrainedModel.load(model, device=device)
-    options = {"coverage": coverage, "batch_size": batch_size, "workers": workers}
+    options: dict[str, Any] = {"coverage": coverage, "batch_size": batch_size, "workers": workers}
     options |= columns.given()
     if data == STANDARD and not more:
         out = out or STANDARD

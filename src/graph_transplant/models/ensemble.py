@@ -42,7 +42,8 @@ class Ensemble(GraphClassifier):
         outputs = [member.embed_nodes(batch) for member in members]
         nodes = torch.cat([own[-1].nodes for own in outputs], dim=1)
         graphs, logits = [], []
-        for member, own, part in zip(members, outputs, nodes.split(self.hidden, 1), strict=True):
+        own_nodes = nodes.chunk(len(members), 1)
+        for member, own, part in zip(members, outputs, own_nodes, strict=True):
             graphs.append(member._read_out((*own[:-1], own[-1]._replace(nodes=part)), batch))
             logits.append(member.classify(graphs[-1]))
         last = outputs[0][-1]

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES
 from graph_transplant.graphs import GraphStore
@@ -46,20 +45,32 @@ def fingerprints(store: GraphStore, of_nodes: Mask, of_edges: Mask) -> Words:
 
     Nodes without labels are told apart by their degrees.
     """
-    parts = []
+    random, parts = np.random.default_rng(0), []
+    of_node, of_edge = (
+        np.where(mask, random.integers(1 << 62, size=len(mask)), 0).astype(np.uint64)
+        for mask in (of_nodes, of_edges)
+    )
     for piece in store.pieces():
         batch = piece.batch(np.arange(len(piece)))
-        node = _hashed(batch.x, of_nodes, np.diff(batch.row_ptr))
-        edge = _hashed(batch.edge_attr, of_edges, np.zeros(batch.num_edges, np.int64))
+        node = np.diff(batch.row_ptr).astype(np.uint64)
+        edge = np.zeros(batch.num_edges, np.uint64)
+        if batch.x is not None and of_nodes.any():
+            node = _hashed(batch.x.numpy().view(np.uint32), of_node)
+        if batch.edge_attr is not None and of_edges.any():
+            edge = _hashed(batch.edge_attr.numpy().view(np.uint32), of_edge)
         parts.append(_circles(batch.ptr, batch.row_ptr, batch.column, node, edge))
     return np.concatenate(parts)
 
 
-def _hashed(values: Tensor | None, columns: Mask, otherwise: npt.NDArray[np.int64]) -> Words:
-    if values is None or not columns.any():
-        return otherwise.astype(np.uint64)
-    weights = np.random.default_rng(0).integers(1 << 62, size=len(columns))[columns]
-    return (values.numpy()[:, columns].astype(np.int64) @ weights).astype(np.uint64)
+@compiled
+def _hashed(values: npt.NDArray[np.uint32], weights: Words) -> Words:
+    """Weighted sums of the bits of numbers, most of which are zero."""
+    found = np.zeros(len(values), np.uint64)
+    for row in range(len(values)):
+        for column in range(len(weights)):
+            if values[row, column]:
+                found[row] += values[row, column] * weights[column]
+    return found
 
 
 @compiled
