@@ -228,6 +228,7 @@ def predict(
         columns: How the data are read.
     """
     from graph_transplant.models import TrainedModel, predict_table
+    from graph_transplant.models.predict import LARGER, UNLIKE
 
     loaded = TrainedModel.load(model, device=device)
     options: dict[str, Any] = {"coverage": coverage, "batch_size": batch_size, "workers": workers}
@@ -251,16 +252,9 @@ def predict(
     if done.failed:
         rows = "row" if done.failed == 1 else "rows"
         note(f"{done.failed:,} {rows} could not be read: the column error says why")
-    if done.larger:
-        note(
-            f"{done.larger:,} of the graphs are larger than any training graph: trust their "
-            "predictions less (column warning)"
-        )
-    if done.unlike:
-        note(
-            f"{done.unlike:,} of the graphs are unlike the training graphs: trust their "
-            "predictions less (columns similarity and warning)"
-        )
+    for number, what in ((done.larger, LARGER), (done.unlike, UNLIKE)):
+        if number:
+            note(f"{number:,} graphs are {what}: trust their predictions less (column warning)")
     if target != STANDARD:
         print_files(console, {Path(target): "the predictions"})
     return 0

@@ -20,6 +20,7 @@ from graph_transplant.experiments.examples import taken_apart, target_words
 from graph_transplant.experiments.shown import Mixture as Mixture
 from graph_transplant.experiments.shown import Part as Part
 from graph_transplant.experiments.structures import graph_id
+from graph_transplant.format import count as counted
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.methods import parse_method
 from graph_transplant.models.explanation import same_features
@@ -113,8 +114,7 @@ def _train(
     fit(network, train, validation, transplant, seed=seed, epochs=epochs, progress=False)
     what = "Saliency comes" if transplant.edge_predictor is None else "Saliency and edges come"
     how = (
-        f"{what} from a small {conv} model trained for {epochs} "
-        f"epoch{'' if epochs == 1 else 's'} on "
+        f"{what} from a small {conv} model trained for {counted(epochs, 'epoch')} on "
         f"{len(train):,} of the graphs, only to draw this page."
     )
     return network, transplant, targets, how

@@ -324,7 +324,8 @@ def _tensors(
     if len(there) < len(named) or "uncertainty" not in description:
         return network, None
     reference = Reference(**there)
-    reference.check(str(path), network.num_outputs, (network.in_features, network.edge_features))
+    columns = 1 if network.task == "multiclass" else network.num_outputs
+    reference.check(str(path), columns, (network.in_features, network.edge_features))
     return network, reference
 
 

@@ -24,7 +24,7 @@ from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments.structures import LABELLED
 from graph_transplant.files import replacing
 from graph_transplant.models.ensemble import members_of
-from graph_transplant.models.uncertainty import COVERAGE, check_coverage, set_words
+from graph_transplant.models.uncertainty import COVERAGE, set_words
 
 if TYPE_CHECKING:
     from graph_transplant.models.model import TrainedModel
@@ -145,13 +145,13 @@ def prediction_frames(
     **options: Any,
 ) -> Iterator[pd.DataFrame]:
     """Predict an input a stretch at a time; arguments are those of :func:`predict_table`."""
-    if coverage is not None:
-        check_coverage(coverage)
-        if model.reference is None:
-            raise GraphTransplantError(
-                "`coverage` needs a model that keeps the errors of its validation graphs: train it "
-                "again with this version"
-            )
+    if coverage is not None and not 0 < coverage < 1:
+        raise GraphTransplantError(f"`coverage` must be between 0 and 1, got {coverage}")
+    if coverage is not None and model.reference is None:
+        raise GraphTransplantError(
+            "`coverage` needs a model that keeps the errors of its validation graphs: train it "
+            "again with this version"
+        )
     for name, value in (("rows_per_chunk", rows_per_chunk), ("workers", workers)):
         if value < 1:
             raise GraphTransplantError(f"`{name}` must be at least 1, got {value}")

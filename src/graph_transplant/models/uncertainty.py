@@ -16,7 +16,7 @@ import torch
 from scipy.stats import mannwhitneyu
 from torch import Tensor
 
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.models.similarity import BITS, fingerprints, label_columns, nearest
 
@@ -68,27 +68,16 @@ class Reference:
         """See :func:`conformal_bounds`."""
         return conformal_bounds(self.scores, coverage)
 
-    def check(self, where: str, outputs: int, widths: tuple[int, int]) -> None:
-        """Refuse tensors of a file that do not belong to a model with such outputs and features."""
-        fits = (
-            self.scores.dtype == torch.double
-            and self.scores.dim() == 2
-            and self.scores.shape[1] in (1, outputs)
-            and self.known.dtype == torch.long
-            and self.known.shape == (len(self.known), BITS // 64)
-            and len(self.known) > 0
-            and self.of_nodes.dtype == self.of_edges.dtype == torch.bool
-            and (len(self.of_nodes), len(self.of_edges)) == widths
-            and len(self.of_edges) == widths[1]
-        )
-        if not fits:
+    def check(self, where: str, columns: int, widths: tuple[int, int]) -> None:
+        """Refuse tensors of a file that do not belong to a model with such scores and features."""
+        tensors = (self.scores, self.known, self.of_nodes, self.of_edges)
+        types, shapes = zip(*((each.dtype, tuple(each.shape)) for each in tensors), strict=True)
+        if (
+            types != (torch.double, torch.long, torch.bool, torch.bool)
+            or (shapes[0][1:], shapes[1][1:]) != ((columns,), (BITS // 64,))
+            or shapes[2:] != ((widths[0],), (widths[1],))
+        ):
             raise DataError(f"{where}: what is kept of the training data does not fit the model")
-
-
-def check_coverage(coverage: float) -> None:
-    """Refuse what is no share."""
-    if not 0 < coverage < 1:
-        raise GraphTransplantError(f"`coverage` must be between 0 and 1, got {coverage}")
 
 
 def scores_of(outputs: Tensor, targets: Tensor, task: str) -> Tensor:
