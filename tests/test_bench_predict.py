@@ -70,7 +70,7 @@ def test_both_write_the_same_table(bench: ModuleType, model: TrainedModel, tmp_p
     bench.pyg_table(model, table, tmp_path / "pyg.csv")
     bench.predict_table(model, table, tmp_path / "ours.csv", batch_size=bench.BATCH_SIZE)
     heads = [(tmp_path / name).read_text().splitlines()[0] for name in ("pyg.csv", "ours.csv")]
-    assert heads[0] == heads[1]
+    assert set(heads[0].split(",")) <= set(heads[1].split(","))  # ours has sets and similarity
     ids, p = bench.read_probabilities(tmp_path / "ours.csv")
     others, q = bench.read_probabilities(tmp_path / "pyg.csv")
     assert ids == others

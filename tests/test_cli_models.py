@@ -17,6 +17,8 @@ from graph_transplant.cli import main
 
 pytest.importorskip("rdkit", reason="molecules need RDKit")
 
+Capture = pytest.CaptureFixture[str]
+
 ROWS = [
     *(["c1ccccc1" + "C" * n, "a", 0] for n in range(12)),
     *(["C1CCCCC1" + "C" * n + "O", "b", 1] for n in range(12)),
@@ -48,14 +50,14 @@ def table(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def model(table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
+def model(table: Path, tmp_path: Path, capfd: Capture) -> Path:
     folder = tmp_path / "model"
     assert main(["train", str(table), "--method", "vanilla", *TRAIN, "--out", str(folder)]) == 0
     capfd.readouterr()
     return folder
 
 
-def error_of(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> str:
+def error_of(arguments: list[str], capfd: Capture) -> str:
     """The one line that a command which cannot be carried out prints."""
     capfd.readouterr()
     assert main(arguments) == 2
@@ -65,7 +67,7 @@ def error_of(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> str:
 
 
 def test_train_writes_a_model_its_card_and_what_was_skipped(
-    table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    table: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     folder = tmp_path / "new" / "model"
     assert main(["train", str(table), *TRAIN, "--out", str(folder)]) == 0
@@ -87,9 +89,7 @@ def test_train_writes_a_model_its_card_and_what_was_skipped(
         assert str(folder / name) in printed.out
 
 
-def test_a_model_is_not_replaced_unless_asked(
-    table: Path, model: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_is_not_replaced_unless_asked(table: Path, model: Path, capfd: Capture) -> None:
     before = (model / "weights.safetensors").read_bytes()
     again = ["train", str(table), *TRAIN, "--method", "vanilla", "--seed", "1", "--out", str(model)]
     assert f"there is a model in {model} already" in error_of(again, capfd)
@@ -98,14 +98,8 @@ def test_a_model_is_not_replaced_unless_asked(
     assert (model / "weights.safetensors").read_bytes() != before
 
 
-def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
-    table: Path,
-    model: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    long = ["train", str(table), "--target", "fails", "--method", "vanilla", "--hidden", "16"]
-    long += ["--split", "random", "--epochs", "3000", "--out", str(model)]
+def started(words: list[str]) -> subprocess.Popen[str]:
+    """A command in a process of its own that keeps a checkpoint of every epoch."""
     code = (
         "import sys\n"
         "from graph_transplant import training\n"
@@ -113,16 +107,49 @@ def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
         "training.CHECKPOINT_SECONDS = 0.0\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, *long, "--fresh"],
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+
+
+def wait_for(path: Path, child: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 300
+    while not path.exists() and child.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    assert path.exists()
+
+
+def test_a_killed_ensemble_goes_on(table: Path, tmp_path: Path, capfd: Capture) -> None:
+    out = tmp_path / "model"
+    command = ["train", str(table), *TRAIN, "--method", "vanilla", "--out", str(out), "--ensemble"]
+    child = started([*command, "400"])
+    wait_for(out / ".checkpoint-2.pt", child)
+    child.kill()
+    child.communicate()
+    assert not (out / "model.json").exists()
+    assert main([*command, "2"]) == 0
+    printed = capfd.readouterr()
+    assert "going on from" in printed.err
+    assert "2 networks gine with 3 layers" in printed.out
+    assert not list(out.glob(".checkpoint*"))
+    assert main(["predict", str(out), "CCO", "--coverage", "0.6"]) == 0
+    assert "spread" in capfd.readouterr().out
+    assert "--coverage must be between 0 and 1" in error_of(
+        ["predict", str(out), "CCO", "--coverage", "2"], capfd
+    )
+
+
+def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
+    table: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+) -> None:
+    long = ["train", str(table), "--target", "fails", "--method", "vanilla", "--hidden", "16"]
+    long += ["--split", "random", "--epochs", "3000", "--out", str(model)]
+    child = started([*long, "--fresh"])
     checkpoint = model / ".checkpoint.pt"
-    end = time.monotonic() + 120
-    while not checkpoint.exists() and child.poll() is None and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for(checkpoint, child)
     child.send_signal(signal.SIGINT)
     _, said = child.communicate(timeout=60)
     assert child.returncode == 130
@@ -145,7 +172,7 @@ def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
 
 
 def test_a_training_stopped_at_once_promises_nothing(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -156,7 +183,7 @@ def test_a_training_stopped_at_once_promises_nothing(
 
 
 def test_predict_gives_every_row_in_order(
-    table: Path, model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    table: Path, model: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     out = tmp_path / "new" / "predictions.csv"
     assert main(["predict", str(model), str(table), "--out", str(out)]) == 0
@@ -173,23 +200,23 @@ def test_predict_gives_every_row_in_order(
 
 
 def test_predictions_on_the_standard_output_are_a_table_alone(
-    table: Path, model: Path, capfd: pytest.CaptureFixture[str]
+    table: Path, model: Path, capfd: Capture
 ) -> None:
     assert main(["predict", str(model), str(table), "--out=-"]) == 0
     printed = capfd.readouterr()
     lines = printed.out.splitlines()
     assert len(lines) == 1 + len(ROWS)
-    assert lines[0] == "row,id,prediction,p(0),p(1),confidence,warning,error"
+    assert lines[0] == "row,id,prediction,p(0),p(1),confidence,set,similarity,warning,error"
     assert "25 of 26 rows predicted" in printed.err
 
 
 def test_smiles_are_predicted_on_the_screen(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["predict", str(model), "CCO"]) == 0
     lines = capfd.readouterr().out.splitlines()
-    assert lines[0].split() == ["id", "prediction", "p(0)", "p(1)", "confidence"]
+    assert lines[0].split()[:6] == ["id", "prediction", "p(0)", "p(1)", "confidence", "set"]
     assert lines[1].split()[0] == "CCO"
     assert main(["predict", str(model), "CCO", "C1CC(", "C" * 60]) == 0
     printed = capfd.readouterr().out
@@ -206,7 +233,7 @@ def test_smiles_are_predicted_on_the_screen(
     ["CCO\nC1CC(\n\nCCN\n", "name,smiles\na,CCO\nb,C1CC(\nc,CCN\n", "CCO x\nC1CC(\ty\nCCN\n"],
 )
 def test_the_standard_input_is_smiles_or_a_table(
-    model: Path, text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    model: Path, text: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     assert main(["predict", str(model), "-"]) == 0
@@ -229,20 +256,18 @@ def test_options_of_training_are_those_of_python() -> None:
 
 
 def test_predict_has_no_options_that_only_training_needs(
-    table: Path, model: Path, capfd: pytest.CaptureFixture[str]
+    table: Path, model: Path, capfd: Capture
 ) -> None:
     assert "--target" in error_of(["predict", str(model), str(table), "--target", "fails"], capfd)
 
 
-def test_a_folder_without_a_model_is_named(
-    table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_without_a_model_is_named(table: Path, tmp_path: Path, capfd: Capture) -> None:
     for command in ("predict", "explain"):
         assert str(tmp_path / "no") in error_of([command, str(tmp_path / "no"), str(table)], capfd)
 
 
 def test_explain_writes_a_page_into_a_new_folder(
-    table: Path, model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    table: Path, model: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     out = tmp_path / "pages" / "explain.html"
     arguments = ["explain", str(model), str(table), "--rows", "2,25,13", "--out", str(out)]
@@ -268,12 +293,7 @@ def test_explain_writes_a_page_into_a_new_folder(
     ],
 )
 def test_explain_names_what_it_cannot_use(
-    more: list[str],
-    message: str,
-    table: Path,
-    model: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    more: list[str], message: str, table: Path, model: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     out = tmp_path / "explain.html"
     arguments = ["explain", str(model), str(table), "--out", str(out), *more]
@@ -282,7 +302,7 @@ def test_explain_names_what_it_cannot_use(
 
 
 def test_show_draws_a_gallery_and_tells_what_was_skipped(
-    table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    table: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     out = tmp_path / "pages" / "gallery.html"
     arguments = ["show", str(table), "--target", "fails", "--method", "transplant-dp"]
@@ -293,17 +313,9 @@ def test_show_draws_a_gallery_and_tells_what_was_skipped(
 
 
 def test_show_reads_saliency_from_a_model(
-    table: Path, model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    table: Path, model: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     out = tmp_path / "gallery.html"
     arguments = ["show", str(table), "--target", "fails", "--trained", str(model), "--count", "2"]
     assert main([*arguments, "--method", "transplant-dp", "--out", str(out)]) == 0
     assert "transplant-ep" in error_of([*arguments, "--out", str(out)], capfd)
-
-
-def test_methods_that_transplant_nothing_cannot_be_shown(
-    table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["show", str(table), "--target", "fails", "--method", "drop-nodes"]
-    message = error_of([*arguments, "--out", str(tmp_path / "gallery.html")], capfd)
-    assert "drop-nodes" in message

@@ -13,7 +13,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GATConv, GINEConv, global_mean_pool
 
 import graph_transplant as gt
-from graph_transplant.augment import METHODS, CleanPass, build_method, refusal
+from graph_transplant.augment import METHODS, CleanPass, build_method
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import CONVOLUTIONS, GINEConvolution, GraphClassifier
@@ -118,13 +118,6 @@ def test_graphs_without_edges(conv: str) -> None:
     logits.sum().backward()
     assert bool(torch.isfinite(logits.detach()).all())
     assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None)
-
-
-def test_gine_encodes_nodes_at_a_size_that_does_not_shrink_with_the_columns() -> None:
-    for columns in (8, 1000):
-        model = GraphClassifier(columns, 2, conv="gine", edge_features=13, seed=0)
-        assert (model.encoder.in_features, model.encoder.out_features) == (columns, 128)
-        assert float(model.encoder.weight.detach().std()) == pytest.approx(0.3, rel=0.1)
 
 
 @pytest.mark.parametrize(("conv", "plain"), [("gine", "gin"), ("gat-edge", "gat")])
@@ -258,14 +251,6 @@ def test_both_directions_of_an_edge_carry_the_same_attributes(method: str) -> No
         # PyG's copy of the graphs, sorted anew, is the same to the model.
         plain = Batch.from_data_list([one.detach() for one in made.to_pyg().to_data_list()])
         torch.testing.assert_close(model.run(plain).logits, virtual.logits(model))
-
-
-def test_refusals_name_the_data() -> None:
-    store = symmetric_store()
-    model = GraphClassifier.for_data(store, conv="gine", hidden=8)
-    said = {method: refusal(method, model, store) for method in METHODS}
-    assert [method for method, reason in said.items() if reason is not None] == ["g-mixup"]
-    assert "pairs: its edges have features" in str(said["g-mixup"])
 
 
 @pytest.mark.parametrize("conv", [*EDGE_CONVS, "gin"])

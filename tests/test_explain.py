@@ -163,15 +163,6 @@ def test_batches_do_not_matter() -> None:
         explain(model, store, batch_size=0)
 
 
-def test_a_graph_that_moves_nothing_has_no_saliency() -> None:
-    store = graphs()
-    network = network_for(store)
-    with torch.no_grad():
-        network.head[3].weight.zero_()
-    found = explain(wrapped(network, ["a", "b", "c"]), store)
-    assert all(set(one.views[0].saliency) == set(one.views[0].share) == {0.0} for one in found)
-
-
 def test_the_model_stays_as_it_was() -> None:
     store = graphs()
     network = network_for(store)
@@ -444,17 +435,6 @@ def test_targets_that_are_named_must_be_there(table: Path) -> None:
         explain_rows(model, table, count=1, target="toxic,id")
 
 
-def test_graphs_without_targets_are_explained() -> None:
-    store = graphs()
-    bare = store.to_pyg()
-    for graph in bare:
-        del graph.y
-    model = wrapped(network_for(store).float(), ["a", "b", "c"])
-    found = explain_rows(model, bare, count=5)
-    assert [one.truth for one in found.explanations] == [None] * 5
-    assert found.skipped == ()
-
-
 def test_a_row_that_is_not_there_is_named(table: Path) -> None:
     model = model_of(smiles="smiles", targets=["toxic"], id=None)
     with pytest.raises(DataError, match=r"m\.csv\.gz has no row 9: it has 5 rows$"):
@@ -465,16 +445,6 @@ def test_a_row_that_is_not_there_is_named(table: Path) -> None:
     store = graphs()
     with pytest.raises(DataError, match=r"^paths has no row 9: it has 5 rows$"):
         explain_rows(wrapped(network_for(store), ["a", "b", "c"]), store, rows=[9])
-
-
-def test_what_cannot_be_explained_is_an_error(table: Path) -> None:
-    model = model_of(smiles="smiles", targets=["toxic"], id=None)
-    with pytest.raises(GraphTransplantError, match="`label` must be one of 0, 1; got '7'"):
-        explain_rows(model, table, label="7")
-    with pytest.raises(GraphTransplantError, match="numbers from 1 on"):
-        explain_rows(model, table, rows=[])
-    with pytest.raises(DataError, match="no such"):
-        explain_rows(model, table.parent / "no such.csv")
 
 
 def test_rows_far_apart_are_found() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from torch_geometric.data import Batch, Data
 import graph_transplant as gt
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.models import TrainedModel
+from graph_transplant.models.ensemble import Ensemble
 from graph_transplant.models.export import to_onnx
-from graph_transplant.nn import CONVOLUTIONS, NORMS, READOUTS
+from graph_transplant.nn import CONVOLUTIONS, READOUTS
 from graph_transplant.recipes import RECIPES
 from graph_transplant.targets import TargetScale
 
@@ -190,8 +192,7 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         to_onnx(trained(network("gcs")), tmp_path / "model.onnx")
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("conv", ["gcs", "gine"])
+@pytest.mark.parametrize(("conv", "norm"), [("gcs", "batch"), ("gine", "layer")])
 def test_options_of_the_strong_recipe(conv: str, norm: str, tmp_path: Path) -> None:
     options = RECIPES["strong"].network() | {"hidden": 8, "norm": norm, "jumping": True}
     model = trained(network(conv, **options))
@@ -202,6 +203,18 @@ def test_options_of_the_strong_recipe(conv: str, norm: str, tmp_path: Path) -> N
             parameter.add_(0.1)
     model.network.eval()
     to_onnx(model, tmp_path / "model.onnx")
+    outputs = run(tmp_path / "model.onnx", batch)
+    assert torch.allclose(outputs, expected(model, batch), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+def test_an_ensemble_is_the_mean_of_its_members(task: str, tmp_path: Path) -> None:
+    members = [trained(network("gcs", task=task, seed=seed)).network for seed in (1, 2)]
+    scale = TargetScale(torch.tensor([10.0, 0.0, -5.0]), torch.tensor([2.0, 1.0, 100.0]))
+    more: Any = {"scale": scale, "temperature": 1.0} if task == "regression" else {}
+    model = replace(trained(members[0], **more), network=Ensemble(members))
+    to_onnx(model, tmp_path / "model.onnx")
+    batch = batch_of(BATCHES["mixed"])
     outputs = run(tmp_path / "model.onnx", batch)
     assert torch.allclose(outputs, expected(model, batch), rtol=1e-4, atol=1e-5)
 

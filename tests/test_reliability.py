@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -23,12 +22,9 @@ from torch_geometric.nn import GCNConv, global_mean_pool
 import graph_transplant as gt
 from graph_transplant.augment import (
     CleanPass,
-    LabelSmoothing,
     ManifoldMixup,
     OriginalGraphs,
     ReliabilityFilter,
-    Sequential,
-    VirtualGraphs,
 )
 from graph_transplant.augment.evolve import (
     class_prototypes,
@@ -178,21 +174,6 @@ def test_it_filters_exactly_what_its_threshold_says(inner: gt.Augmentation) -> N
     assert 0 < np.mean(kept) < 1
 
 
-def test_the_pass_that_judges_graphs_is_the_one_they_are_trained_by() -> None:
-    calls: list[int] = []
-    model = copy.deepcopy(trained())
-    clean = clean_pass(model, range(20))
-    model.convolutions[0].register_forward_pre_hook(lambda *_: calls.append(1))
-    augmentation = ReliabilityFilter(OriginalGraphs())
-    virtual = augmentation(clean, model=model, generator=generator())
-    assert virtual.weight.tolist() == [1.0] * 20  # before the first epoch everything passes
-    assert calls == []
-    augmentation.after_epoch(model, VALIDATION)
-    assert calls == [1]
-    augmentation(clean, model=model, generator=generator()).loss(model, Loss())
-    assert calls == [1, 1]
-
-
 def test_a_sample_at_the_threshold_is_dropped() -> None:
     # A model that says the same of every graph: all reliabilities equal the threshold.
     model = copy.deepcopy(trained())
@@ -204,45 +185,6 @@ def test_a_sample_at_the_threshold_is_dropped() -> None:
     assert augmentation(clean, model=model, generator=None).weight.tolist() == [0.0] * 10
     augmentation.threshold = augmentation.threshold - 1e-9
     assert augmentation(clean, model=model, generator=None).weight.tolist() == [1.0] * 10
-
-
-class Weighted(gt.Augmentation):
-    """The original graphs with weights, a loss and hooks of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.own = nn.Parameter(torch.tensor(2.0))
-        self.calls: list[str] = []
-
-    def forward(self, clean, *, model, generator) -> VirtualGraphs:  # type: ignore[no-untyped-def]
-        weight = torch.arange(len(clean.targets)) + 0.5
-        virtual = VirtualGraphs(batch=clean.batch, targets=clean.targets)
-        return replace(virtual, weight=weight, auxiliary_loss=self.own.square())
-
-    def check(self, model, data) -> None:  # type: ignore[no-untyped-def]
-        self.calls.append("check")
-
-    def prepare(self, train, generator) -> None:  # type: ignore[no-untyped-def]
-        self.calls.append("prepare")
-
-    def after_epoch(self, model, validation) -> dict[str, float]:  # type: ignore[no-untyped-def]
-        self.calls.append("after_epoch")
-        return {"own": 7.0}
-
-
-def test_weights_losses_hooks_and_parameters_of_the_filtered_one_stay() -> None:
-    inner = Weighted()
-    augmentation = ReliabilityFilter(inner)
-    augmentation.check(trained(), TRAIN)
-    augmentation.prepare(TRAIN, generator())
-    assert augmentation.after_epoch(trained(), VALIDATION)["own"] == 7.0
-    assert inner.calls == ["check", "prepare", "after_epoch"]
-    assert list(augmentation.parameters()) == [inner.own]
-    clean = clean_pass(trained(), range(40))
-    virtual = augmentation(clean, model=trained(), generator=generator())
-    marks = filtered(OriginalGraphs())(clean, model=trained(), generator=generator()).weight
-    assert torch.equal(virtual.weight, marks * (torch.arange(40) + 0.5))
-    assert float(virtual.auxiliary_loss.detach()) == 4.0
 
 
 def test_kept_share_is_of_the_epoch_just_trained() -> None:
@@ -349,21 +291,6 @@ def test_state_is_saved_and_loaded() -> None:
     augmentation.load_state_dict(fresh)  # back to before the first epoch
     clean = clean_pass(trained(), range(30))
     assert augmentation(clean, model=trained(), generator=None).weight.tolist() == [1.0] * 30
-
-
-@pytest.mark.parametrize(
-    "composed",
-    [
-        ReliabilityFilter(LabelSmoothing()),
-        Sequential(ReliabilityFilter(OriginalGraphs()), gt.GraphTransplant()),
-        ReliabilityFilter(ReliabilityFilter(OriginalGraphs())),
-    ],
-    ids=["of-smoothing", "in-sequence", "of-itself"],
-)
-def test_it_can_be_composed(composed: gt.Augmentation) -> None:
-    model = copy.deepcopy(trained())
-    result = gt.fit(model, TRAIN, VALIDATION, composed, seed=0, epochs=2, batch_size=30)
-    assert "label_threshold" in result.history[-1].measurements
 
 
 @pytest.mark.parametrize("task", ["multilabel", "regression"])

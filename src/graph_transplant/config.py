@@ -48,6 +48,7 @@ class TrainConfig:
         test: Share of the graphs that the model is measured on at the end; 0 for none.
         balance: Draw each class equally often.
         class_weight: balanced weighs the loss of each class by how rare it is.
+        ensemble: Networks to train with different seeds on the same split; their mean predicts.
         metric: What the best epoch is chosen by: METRIC_NAMES. [default: what suits the data]
         seed: The one number that all randomness derives from.
 
@@ -71,6 +72,7 @@ class TrainConfig:
     test: float = 0.1
     balance: bool = False
     class_weight: ClassWeight | None = None
+    ensemble: int = 1
     metric: str | None = None
     seed: int = 0
 

@@ -100,7 +100,7 @@ def train(
     write_skipped(store, directory / "skipped.csv")
     tell_skipped(store, directory / "skipped.csv")
     if fresh:
-        checkpoint.unlink(missing_ok=True)
+        remove_checkpoints(checkpoint)
     if checkpoint.exists():
         note(f"going on from {checkpoint}")
     try:
@@ -129,7 +129,7 @@ def train(
             logger.close()
     trained.save(directory)
     write_card(trained.description, directory / "card.html")
-    checkpoint.unlink(missing_ok=True)
+    remove_checkpoints(checkpoint)
     print_model(trained)
     files = {
         directory / "card.html": "the model card",
@@ -138,6 +138,12 @@ def train(
     }
     print_files(output(), files)
     return 0
+
+
+def remove_checkpoints(first: Path) -> None:
+    """Remove the checkpoints of all members of an ensemble."""
+    for path in first.parent.glob(f"{first.stem}*{first.suffix}"):
+        path.unlink(missing_ok=True)
 
 
 def note(text: str) -> None:
@@ -154,10 +160,12 @@ def print_model(trained: TrainedModel) -> None:
     training, metrics = description["training"], description["metrics"]
     console.print()
     console.print(model_table(metrics))
-    sizes = training["sizes"]
+    sizes, members = training["sizes"], training["ensemble"]
+    networks = "" if members == 1 else f"{members} networks "
     console.print(
         Text(
-            f"{training['method']}, {training['model']} with {training['layers']} layers; "
+            f"{training['method']}, {networks}{training['model']} with {training['layers']} "
+            "layers; "
             f"{sizes['train']} graphs to train on, {sizes['validation']} to validate, "
             f"{sizes['test']} to test ({training['split']} split); best epoch "
             f"{training['best_epoch']} of {training['epochs_run']}",
@@ -171,7 +179,8 @@ def model_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
     """Lay out the measurements of a model as ``model.json`` has them."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("", no_wrap=True)
-    for name in ("validation", "test", "95 % interval"):
+    forest = metrics.get("forest") or {}
+    for name in ("validation", "test", "95 % interval", *(["forest"] if forest else [])):
         table.add_column(name, justify="right", no_wrap=True)
     for key, metric in METRICS.items():
         if key in metrics["validation"]:
@@ -181,6 +190,7 @@ def model_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
                 cell(metrics["validation"][key], ".3f"),
                 cell(metrics["test"].get(key), ".3f"),
                 "-" if low is None else f"{cell(low, '.3f')} to {cell(high, '.3f')}",
+                *([cell(forest.get(key), ".3f")] if forest else []),
             )
     return table
 
@@ -191,6 +201,7 @@ def predict(
     /,
     *more: str,
     out: str | None = None,
+    coverage: float | None = None,
     batch_size: int | None = None,
     workers: int = 1,
     device: str = "cpu",
@@ -209,15 +220,19 @@ def predict(
         more: Further SMILES.
         out: The table to write, - for the standard output. [default: predictions.csv; what comes
             from the standard input goes to the standard output]
+        coverage: Share of new graphs for which the column set, or the distance beside a value,
+            is to hold. [default: 0.9]
         batch_size: Graphs that are predicted at a time. [default: by their size]
         workers: Processes that read molecules.
         device: cpu, cuda, cuda:1, mps ...
         columns: How the data are read.
     """
     from graph_transplant.models import TrainedModel, predict_table
+    from graph_transplant.models.predict import LARGER, UNLIKE
 
     loaded = TrainedModel.load(model, device=device)
-    options = {"batch_size": batch_size, "workers": workers, **columns.given()}
+    options: dict[str, Any] = {"coverage": coverage, "batch_size": batch_size, "workers": workers}
+    options |= columns.given()
     if data == STANDARD and not more:
         out = out or STANDARD
         given = standard_input(loaded)
@@ -237,11 +252,9 @@ def predict(
     if done.failed:
         rows = "row" if done.failed == 1 else "rows"
         note(f"{done.failed:,} {rows} could not be read: the column error says why")
-    if done.larger:
-        note(
-            f"{done.larger:,} of the graphs are larger than any training graph: trust their "
-            "predictions less (column warning)"
-        )
+    for number, what in ((done.larger, LARGER), (done.unlike, UNLIKE)):
+        if number:
+            note(f"{number:,} graphs are {what}: trust their predictions less (column warning)")
     if target != STANDARD:
         print_files(console, {Path(target): "the predictions"})
     return 0

@@ -7,32 +7,20 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import UnionType
-from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args, get_origin
+from typing import Any, Final, NoReturn
 
 from graph_transplant import __version__
 from graph_transplant.errors import DataError
+from graph_transplant.metrics import TASKS
 
 FORMAT: Final = 1
 FORMAT_NAME: Final = "graph-transplant model"
 MOST_BYTES: Final = 64 << 20
 
+_FIGURES: Final = {"*": (None, float)}
 
-class _OrNull(NamedTuple):
-    fields: dict[str, Any]
-
-
-_TASK: Final = Literal["multiclass", "multilabel", "regression"]
-_FIGURES: Final = dict[str, float | None]
-_BIN: Final = {
-    "lower": float,
-    "upper": float,
-    "count": int,
-    "confidence": float | None,
-    "accuracy": float | None,
-}
-
-# The fields of model.json and their types; those with a question mark may be missing.
+# The fields of model.json. A name with a question mark may be missing; "*" stands for any name; of
+# several kinds in a tuple one must fit. What only a reader looks at is not taken apart.
 SCHEMA: Final[dict[str, Any]] = {
     "format": str,
     "version": str,
@@ -40,59 +28,55 @@ SCHEMA: Final[dict[str, Any]] = {
     "architecture": {
         **dict.fromkeys(("in_features", "num_outputs", "layers", "hidden"), int),
         **dict.fromkeys(("continuous", "edge_features"), int),
-        "conv": str,
-        "readout": str,
+        **dict.fromkeys(("conv", "readout", "task"), str),
         "dropout": float,
-        "max_degree": int | None,
-        "task": _TASK,
+        "max_degree": (None, int),
     },
-    "task": _TASK,
-    "label_names": list[str],
+    "task": str,
+    "label_names": [str],
     "temperature": float,
-    "target_scale": _OrNull({"mean": list[float], "std": list[float]}),
-    "featurizer": dict[str, Any] | None,
+    "target_scale": (None, {"mean": [float], "std": [float]}),
+    "featurizer": (None, dict),
     "data": {
         **dict.fromkeys(("name", "source", "fingerprint"), str),
         **dict.fromkeys(("graphs", "node_features", "edge_features", "skipped", "max_nodes?"), int),
-        "mean_nodes": float,
-        "mean_edges": float,
-        "class_counts": list[int],
-        "measured": list[int],
+        **dict.fromkeys(("mean_nodes", "mean_edges"), float),
+        "class_counts": [int],
+        "measured": [int],
         # By part: the share of every class, or of the graphs with every label.
-        "class_shares?": dict[str, list[float | None]],
+        "class_shares?": {"*": [(None, float)]},
         # Graphs with a copy; held-out graphs with a copy in the training part.
         "duplicates?": {"graphs": int, "across": int},
     },
-    # The `TrainConfig`, and how training went.
+    # The `TrainConfig`, and how training went; of an ensemble how that of its first member went.
     "training": {
-        **dict.fromkeys(("method", "model", "readout", "metric", "split"), str),
-        **dict.fromkeys(("layers", "hidden", "epochs", "batch_size", "seed"), int),
-        "dropout": float,
-        "learning_rate": float,
-        "balance": bool,
-        "validation": float | None,
-        "test": float | None,
-        "recipe?": str,
-        "class_weight?": str | list[float] | None,
+        **dict.fromkeys(("method", "model", "readout", "metric", "split", "recipe?"), str),
+        **dict.fromkeys(("layers", "hidden", "epochs", "batch_size", "seed", "ensemble?"), int),
+        **dict.fromkeys(("best_epoch", "epochs_run"), int),
+        **dict.fromkeys(("dropout", "learning_rate", "seconds"), float),
+        **dict.fromkeys(("validation", "test"), (None, float)),
+        **dict.fromkeys(("balance", "stopped_early"), bool),
+        "class_weight?": (None, str, [float]),
         "sizes": {"train": int, "validation": int, "test": int},
-        "best_epoch": int,
-        "epochs_run": int,
-        "stopped_early": bool,
-        "seconds": float,
+        "best_epochs?": [int],
     },
     "metrics": {
         **dict.fromkeys(("validation", "test", "test_uncalibrated"), _FIGURES),
-        "baseline?": _FIGURES,
-        "intervals": dict[str, list[float]],
+        **dict.fromkeys(("baseline?", "forest?"), _FIGURES),
+        "intervals": {"*": [float]},
     },
-    "saliency?": dict[str, float | None] | None,
-    "training_graphs?": str | None,
-    "curve": list[dict[str, Any]],
-    "reliability": _OrNull({"before": [_BIN], "after": [_BIN]}),
-    "confusion": list[list[int]] | None,
-    "roc": dict[str, list[list[float]]] | None,
-    "scatter": list[list[float]] | None,
-    "residual_90": list[float | None] | None,
+    "saliency?": (None, _FIGURES),
+    "training_graphs?": (None, str),
+    # See `graph_transplant.models.uncertainty`.
+    "uncertainty?": {
+        **dict.fromkeys(("coverage", "held", "size"), (None, float)),
+        "spread": (None, _FIGURES),
+        "similarity": {"threshold": float, "justified": bool, "test": (None, _FIGURES)},
+    },
+    "curve": list,
+    **dict.fromkeys(("reliability", "roc"), (None, dict)),
+    **dict.fromkeys(("confusion", "scatter"), (None, list)),
+    "residual_90": (None, [(None, float)]),
 }
 
 
@@ -120,108 +104,77 @@ def read_description(path: Path) -> dict[str, Any]:
 
 def check_description(document: object, where: str) -> None:
     """Raise a `DataError` that names the first field of a description that is wrong."""
-    if not isinstance(document, dict):
-        raise DataError(f"{where} must hold a JSON object; got {_shown(document)}")
-    _check_format(document.get("format"), document.get("version"), where)
-    _check(document, SCHEMA, where, "")
-    task, outputs = document["task"], document["architecture"]["num_outputs"]
-    if document["architecture"]["task"] != task:
-        raise DataError(f"{where}: `task` and `architecture.task` differ")
-    if not document["temperature"] > 0:
-        raise DataError(f"{where}: `temperature` must be above 0; got {document['temperature']}")
-    scale = document["target_scale"]
-    if (scale is not None) != (task == "regression"):
-        raise DataError(f"{where}: `target_scale` must be given for regression and null otherwise")
-    for name, values in (
-        ("label_names", document["label_names"]),
-        ("target_scale.mean", scale and scale["mean"]),
-        ("target_scale.std", scale and scale["std"]),
-        ("residual_90", document["residual_90"]),
-    ):
-        if values is not None and len(values) != outputs:
-            raise DataError(
-                f"{where}: `{name}` must have {outputs} entries, one per output; got {len(values)}"
-            )
-
-
-def _check_format(value: object, version: object, where: str) -> None:
-    found = re.fullmatch(rf"{FORMAT_NAME} ([0-9]{{1,9}})", str(value))
-    if found is None:
+    given = document if isinstance(document, dict) else {}
+    written = re.fullmatch(rf"{FORMAT_NAME} ([0-9]{{1,9}})", str(given.get("format")))
+    if written is None:
         raise DataError(
             f"{where} does not describe a model: `format` must be {format_line()!r}; got "
-            f"{_shown(value)}"
+            f"{_shown(given.get('format'))}"
         )
-    if int(found[1]) != FORMAT:
+    if int(written[1]) != FORMAT:
         raise DataError(
-            f"{where} was written by version {_shown(version)} (format {found[1]}); this is "
-            f"{__version__}, which reads format {FORMAT}: load it with that version, or train again"
+            f"{where} was written by version {_shown(given.get('version'))} (format {written[1]}); "
+            f"this is {__version__}, which reads format {FORMAT}: load it with that version, or "
+            "train again"
         )
+    problem = _problem(given, SCHEMA, "") or _mismatch(given)
+    if problem:
+        raise DataError(f"{where}: {problem}")
 
 
-def _check(value: Any, kind: Any, where: str, field: str) -> None:
-    """Check a value against its type."""
-
-    def each(parts: Any, of: Any, name: str) -> None:
-        for key, part in parts:
-            _check(part, of, where, f"{field}{name.format(str(key)[:40])}")
-
-    origin, inner = get_origin(kind), get_args(kind)
-    if isinstance(kind, _OrNull):
-        if value is not None:
-            _check(value, kind.fields, where, field)
-    elif isinstance(kind, dict):
-        if not isinstance(value, dict):
-            _refuse(where, field, "an object", value)
-        for name, part in kind.items():
-            name, optional = name.rstrip("?"), name.endswith("?")
-            if name in value or not optional:
-                _check(value.get(name, _LACKING), part, where, f"{field}.{name}".lstrip("."))
-    elif origin is UnionType:
-        if value is not None or type(None) not in inner:
-            several = [k for k in inner if k is not type(None)]
-            text = str in several and isinstance(value, str)
-            _check(value, str if text else several[-1], where, field)
-    elif origin is Literal:
-        if value not in inner:
-            _refuse(where, field, f"one of {', '.join(inner)}", value)
-    elif origin is list or isinstance(kind, list):
-        if not isinstance(value, list):
-            _refuse(where, field, "a list", value)
-        each(enumerate(value), inner[0] if inner else kind[0], "[{}]")
-    elif origin is dict:
-        if not isinstance(value, dict):
-            _refuse(where, field, "an object", value)
-        each(value.items(), inner[1], ".{}")
-    elif kind is not Any and not _PLAIN[kind][1](value):
-        _refuse(where, field, _PLAIN[kind][0], value)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= 2**53
-
-
-def _is_number(value: object) -> bool:
-    # An overflowing literal such as 1e999 is read as infinity.
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return abs(value) < 2**1000
+def _mismatch(document: Mapping[str, Any]) -> str:
+    """Say which fields do not fit each other."""
+    task, outputs = document["task"], document["architecture"]["num_outputs"]
+    scale = document["target_scale"]
+    if task not in TASKS or document["architecture"]["task"] != task:
+        return f"`task` must be one of {', '.join(TASKS)}, and `architecture.task` the same"
+    if not document["temperature"] > 0:
+        return f"`temperature` must be above 0; got {document['temperature']}"
+    if (scale is not None) != (task == "regression"):
+        return "`target_scale` must be given for regression and null otherwise"
+    lists = {"label_names": document["label_names"], "residual_90": document["residual_90"]}
+    lists |= {f"target_scale.{name}": values for name, values in (scale or {}).items()}
+    for name, values in lists.items():
+        if values is not None and len(values) != outputs:
+            return f"`{name}` must have {outputs} entries, one per output; got {len(values)}"
+    return ""
 
 
 _LACKING: Final = object()
-_PLAIN: Final[dict[Any, Any]] = {
-    str: ("a text", _is_text),
-    bool: ("true or false", lambda value: isinstance(value, bool)),
-    int: ("a whole number from 0 on", _is_count),
-    float: ("a finite number", _is_number),
-}
 
 
-def _refuse(where: str, field: str, wanted: str, value: object) -> NoReturn:
-    raise DataError(f"{where}: `{field}` must be {wanted}; got {_shown(value)}")
+def _problem(value: Any, kind: Any, field: str) -> str:
+    """Say how a value does not fit its kind; nothing if it does."""
+    if isinstance(kind, tuple):
+        problems = [_problem(value, each, field) for each in kind]
+        return "" if "" in problems else problems[-1]
+    inner: list[tuple[Any, Any, str]] = []
+    if isinstance(kind, list):
+        fits, wanted = isinstance(value, list), "a list"
+        inner = [(part, kind[0], f"{field}[{n}]") for n, part in enumerate(value if fits else ())]
+    elif isinstance(kind, dict):
+        fits, wanted, dot = isinstance(value, dict), "an object", f"{field}." if field else ""
+        given = value if fits else {}
+        if "*" in kind:
+            inner = [(part, kind["*"], f"{dot}{name[:40]}") for name, part in given.items()]
+        else:
+            inner = [
+                (given.get(name.rstrip("?"), _LACKING), part, f"{dot}{name.rstrip('?')}")
+                for name, part in kind.items()
+                if not name.endswith("?") or name[:-1] in given
+            ]
+    elif kind is float:
+        # An overflowing literal such as 1e999 is read as infinity.
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits, wanted = number and abs(value) < 2**1000, "a finite number"
+    elif kind is int:
+        fits, wanted = type(value) is int and 0 <= value <= 2**53, "a whole number from 0 on"
+    else:
+        fits = value is None if kind is None else isinstance(value, kind)
+        wanted = {str: "a text", bool: "true or false", dict: "an object"}.get(kind, "a list")
+    if not fits:
+        return f"`{field}` must be {wanted}; got {_shown(value)}"
+    return next(filter(None, (_problem(*each) for each in inner)), "")
 
 
 def _shown(value: object) -> str:

@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.format import count as counted
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 from graph_transplant.metrics import no_better_than_random
 from graph_transplant.models.model import LABEL_THRESHOLD, Predictions, TrainedModel
@@ -193,13 +194,12 @@ def explain_rows(
             if row in wanted
         ]
         parts += _taken(chunk, wanted)
-    source = "graphs"
-    if _is_path(data) or isinstance(data, GraphStore):
-        source = data.name if isinstance(data, GraphStore) else str(data)
+    path = isinstance(data, str | PathLike)
+    source = data.name if isinstance(data, GraphStore) else str(data) if path else "graphs"
     if rows is not None and wanted[-1] > last:
         # Rows of a file that were passed over were not counted.
-        there = last or (0 if _is_path(data) else len(data))
-        known = f": it has {there} row{'' if there == 1 else 's'}" if there else ""
+        there = last or (0 if path else len(data))
+        known = f": it has {counted(there, 'row')}" if there else ""
         raise DataError(f"{source} has no row {next(r for r in wanted if r > last)}{known}")
     explained: list[Explanation] = []
     if parts:
@@ -210,10 +210,6 @@ def explain_rows(
 
 
 # -------------------------------------------------------------------- rows
-
-
-def _is_path(data: Any) -> bool:
-    return isinstance(data, str | PathLike)
 
 
 def _chunks(
@@ -242,14 +238,12 @@ def _chunks(
 
 def _taken(chunk: Chunk, wanted: Collection[int]) -> list[tuple[GraphStore, list[int]]]:
     """Take the graphs of some rows out of a chunk, with the numbers of the rows."""
-    store = chunk.store
-    if store is None:
+    if chunk.store is None:
         return []
-    numbers = list(range(chunk.first, chunk.first + len(store)))
-    if store.rows is not None:
-        numbers = store.rows.number.tolist()
+    rows = chunk.store.rows
+    numbers = range(chunk.first, chunk.first + len(chunk)) if rows is None else rows.number.tolist()
     places = [place for place, row in enumerate(numbers) if row in wanted]
-    return [(store.subset(places), [numbers[p] for p in places])] if places else []
+    return [(chunk.store.subset(places), [numbers[p] for p in places])] if places else []
 
 
 def _truths(
@@ -259,11 +253,22 @@ def _truths(
 
     Graphs are read without their targets first: a row that lacks a target is still a graph.
     """
-    if not _is_path(data) and isinstance(data, Sequence):
+    if not isinstance(data, str | PathLike) and isinstance(data, Sequence):
         graphs = [data[row - 1] for row in wanted]
         if all(isinstance(g, str) or (isinstance(g, Data) and g.y is None) for g in graphs):
             return {}
-    codec = _codec(model, options.get("target"))
+    # What the model learned from says which classes there are, and how targets are written.
+    names = TableOptions.of(target=options.get("target")).targets
+    names = names or (model.featurizer.targets if model.featurizer else ())
+    if model.task == "multiclass" and len(names) > 1:
+        raise GraphTransplantError(
+            f"`target` must be one column, that of the classes; got {', '.join(names)}"
+        )
+    if model.task == "multiclass":
+        codec = TargetCodec(model.task, names or ("y",), model.label_names)
+    else:  # several values may stand in one entry
+        each = len(names) == len(model.label_names)
+        codec = TargetCodec(model.task, names if each else model.label_names)
     try:
         chunks = _chunks(model, data, wanted, targets=True, codec=codec, **options)
     except DataError:
@@ -274,22 +279,6 @@ def _truths(
         return {}
     taken = [part for chunk in chunks for part in _taken(chunk, wanted)]
     return {row: (store, place) for store, rows in taken for place, row in enumerate(rows)}
-
-
-def _codec(model: TrainedModel, target: Any) -> TargetCodec:
-    """How targets are written: what the model learned from says which classes there are."""
-    names = TableOptions.of(target=target).targets
-    names = names or (model.featurizer.targets if model.featurizer else ())
-    if model.task == "multiclass":
-        if len(names) > 1:
-            raise GraphTransplantError(
-                f"`target` must be one column, that of the classes; got {', '.join(names)}"
-            )
-        return TargetCodec(model.task, names or ("y",), model.label_names)
-    # Several values may stand in one entry.
-    return TargetCodec(
-        model.task, names if len(names) == len(model.label_names) else model.label_names
-    )
 
 
 # -------------------------------------------------------------------- models
@@ -320,15 +309,9 @@ def _named(models: Models) -> dict[str, TrainedModel]:
                 f"{model.featurizer}"
             )
         if (model.task, model.label_names) != (first.task, first.label_names):
-            raise GraphTransplantError(
-                f"{together}: one predicts {_aim(first)}, the other {_aim(model)}"
-            )
+            aims = [f"{m.task} ({', '.join(m.label_names[:5])})" for m in (first, model)]
+            raise GraphTransplantError(f"{together}: one predicts {aims[0]}, the other {aims[1]}")
     return dict(models)
-
-
-def _aim(model: TrainedModel) -> str:
-    names = model.label_names
-    return f"{model.task} ({', '.join(names[:5])}{', …' if len(names) > 5 else ''})"
 
 
 def _explain(

@@ -12,7 +12,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from torch.nn.functional import leaky_relu
 from graph_transplant import __version__
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.files import replace_file
+from graph_transplant.models.ensemble import members_of, pooled
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn.inputs import FeatureInput
 
@@ -121,9 +122,8 @@ class _Portable(nn.Module):
 
     def __init__(self, model: TrainedModel) -> None:
         super().__init__()
-        self.network = copy.deepcopy(model.network).cpu().float()
-        self.temperature = float(model.temperature)
-        self.scale = model.scale
+        self.members = nn.ModuleList(copy.deepcopy(members_of(model.network))).cpu().float()
+        self.temperature, self.scale, self.task = float(model.temperature), model.scale, model.task
 
     def forward(
         self,
@@ -134,38 +134,47 @@ class _Portable(nn.Module):
         edge_attr: Tensor | None = None,
     ) -> Tensor:
         """Return probabilities or values."""
-        network, inputs = self.network, self.network.inputs
-        sender, receiver = edge_index[0], edge_index[1]
-        if edge_attr is not None:
-            edge_attr = (edge_attr - network.edge_mean) / network.edge_std
-        if isinstance(inputs, FeatureInput):
-            assert x is not None
-            known = inputs.mean.numel()
-            x = torch.cat(((x[:, :known] - inputs.mean) / inputs.std, x[:, known:]), dim=1)
-        else:
-            degree = _degree(receiver, batch).clamp(max=inputs.features - 1)
-            x = degree.eq(torch.arange(inputs.features)).float()
-        x = network.mixing(network.encoder(x))
-        encoded = isinstance(network.encoder, nn.Linear)
-        layers = []
-        for number, layer in enumerate(network.convolutions):
-            passed = _LAYERS[network.conv](layer, x, sender, receiver, edge_attr)
-            active = network.norms[number](passed).relu()
-            x = x + active if network.residual and (encoded or number) else active
-            layers.append(x)
-        read = [
-            _readout(kind, nodes, batch, ptr)
-            for nodes in (layers if network.jumping else layers[-1:])
-            for kind in network.readout_kind.split("-")
-        ]
-        logits = network.head(torch.cat(read, dim=1))
+        each = [_logits(one, edge_index, batch, ptr, x, edge_attr) for one in self.members]
+        logits = pooled(torch.stack(each), self.task)
         if self.scale is not None:
-            mean, std = self.scale.mean.float(), self.scale.std.float()
-            values: Tensor = logits * std + mean
-            return values
+            return logits * self.scale.std.float() + self.scale.mean.float()
         logits = logits / self.temperature
-        chances: Tensor = logits.softmax(1) if network.task == "multiclass" else logits.sigmoid()
-        return chances
+        return logits.softmax(1) if self.task == "multiclass" else logits.sigmoid()
+
+
+def _logits(
+    network: Any,
+    edge_index: Tensor,
+    batch: Tensor,
+    ptr: Tensor,
+    x: Tensor | None,
+    edge_attr: Tensor | None,
+) -> Tensor:
+    """What `GraphClassifier.run` computes."""
+    inputs, (sender, receiver) = network.inputs, (edge_index[0], edge_index[1])
+    if edge_attr is not None:
+        edge_attr = (edge_attr - network.edge_mean) / network.edge_std
+    if isinstance(inputs, FeatureInput):
+        assert x is not None
+        known = inputs.mean.numel()
+        x = torch.cat(((x[:, :known] - inputs.mean) / inputs.std, x[:, known:]), dim=1)
+    else:
+        degree = _degree(receiver, batch).clamp(max=inputs.features - 1)
+        x = degree.eq(torch.arange(inputs.features)).float()
+    x = network.mixing(network.encoder(x))
+    encoded = isinstance(network.encoder, nn.Linear)
+    layers = []
+    for number, layer in enumerate(network.convolutions):
+        passed = _LAYERS[network.conv](layer, x, sender, receiver, edge_attr)
+        active = network.norms[number](passed).relu()
+        x = x + active if network.residual and (encoded or number) else active
+        layers.append(x)
+    read = [
+        _readout(kind, nodes, batch, ptr)
+        for nodes in (layers if network.jumping else layers[-1:])
+        for kind in network.readout_kind.split("-")
+    ]
+    return cast(Tensor, network.head(torch.cat(read, dim=1)))
 
 
 def _sums(values: Tensor, index: Tensor, rows: int) -> Tensor:
@@ -198,23 +207,20 @@ def _gcn(layer: Any, x: Tensor, sender: Tensor, receiver: Tensor, attr: Tensor |
     scale = (_degree(receiver, x) + 1).rsqrt()
     scaled = x * scale
     received = (_sums(scaled[sender], receiver, x.shape[0]) + scaled) * scale
-    found: Tensor = layer.linear(received)
-    return found
+    return cast(Tensor, layer.linear(received))
 
 
 def _gcs(layer: Any, x: Tensor, sender: Tensor, receiver: Tensor, attr: Tensor | None) -> Tensor:
     degree = _degree(receiver, x)
     scale = torch.where(degree > 0, degree.clamp(min=1).rsqrt(), 0.0)
     received = _sums((x * scale)[sender], receiver, x.shape[0]) * scale
-    found: Tensor = layer.skip(x) + layer.linear(received)
-    return found
+    return cast(Tensor, layer.skip(x) + layer.linear(received))
 
 
 def _gin(layer: Any, x: Tensor, sender: Tensor, receiver: Tensor, attr: Tensor | None) -> Tensor:
     messages = x[sender] if attr is None else (x[sender] + layer.edge(attr)).relu()
     summed = _sums(messages, receiver, x.shape[0]) + (1.0 + layer.epsilon) * x
-    found: Tensor = layer.second(layer.first(summed).relu())
-    return found
+    return cast(Tensor, layer.second(layer.first(summed).relu()))
 
 
 def _gat(layer: Any, x: Tensor, sender: Tensor, receiver: Tensor, attr: Tensor | None) -> Tensor:
@@ -233,8 +239,7 @@ def _gat(layer: Any, x: Tensor, sender: Tensor, receiver: Tensor, attr: Tensor |
     share = (score - _largest(score, receiver, nodes)[receiver]).exp()
     attention = share / _sums(share, receiver, nodes)[receiver]
     messages = hidden[sender] * attention.repeat_interleave(width, dim=1)
-    found: Tensor = _sums(messages, receiver, nodes) + layer.bias
-    return found
+    return cast(Tensor, _sums(messages, receiver, nodes) + layer.bias)
 
 
 _LAYERS: Final[dict[str, Callable[..., Tensor]]] = {

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +27,7 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_choic
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models.description import format_line, plain
+from graph_transplant.models.ensemble import Ensemble
 from graph_transplant.models.measuring import data_figures, model_figures, saliency_figures
 from graph_transplant.models.model import TrainedModel, usable_device
 from graph_transplant.models.seen import packed
@@ -69,6 +71,7 @@ def train(
     progress: bool | None = None,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
     sample_weight: Any = None,
+    forest: bool = True,
     source: str | None = None,
     note: Note | None = None,
     **options: Any,
@@ -82,10 +85,12 @@ def train(
         data: Anything that :func:`~graph_transplant.load` takes.
         config: How to train.
         device: Where to train.
-        checkpoint: File that holds the state of the training while it runs; it is not removed.
+        checkpoint: File that holds the state of the training while it runs; it is not removed. The
+            further members of an ensemble have files of their own beside it.
         progress: Show a progress bar; by default when the error stream is a terminal.
         callbacks: Called with every epoch's log.
         sample_weight: How likely each graph is drawn in training, relative to the others.
+        forest: Also measure a random forest on the test graphs, to compare with.
         source: How the data set was named. (default: its name)
         note: Told what a person should know besides the result.
         **options: Fields of :class:`~graph_transplant.config.TrainConfig`, such as ``epochs``, and
@@ -98,6 +103,8 @@ def train(
         {'train': 48, 'validation': 6, 'test': 6}
     """
     config, reading = _separated(config or TrainConfig(), options)
+    if config.ensemble < 1:
+        raise GraphTransplantError(f"`ensemble` must be at least 1, got {config.ensemble}")
     store = load(data, **reading)
     tell: Note = note or (lambda text: None)
     conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])
@@ -119,8 +126,7 @@ def train(
         tell=tell,
     )
     _check_parts(store, parts, tell)
-    names = store.output_names
-    weights = class_weights(config.class_weight, store.subset(parts.train), names)
+    weights = class_weights(config.class_weight, store.subset(parts.train), store.output_names)
     scale = TargetScale.of(store.subset(parts.train)) if store.task == "regression" else None
     ready = store if scale is None else scale.apply(store)
     validation = ready.subset(parts.validation)
@@ -135,26 +141,35 @@ def train(
     )
     if config.recipe == "paper" and config.epochs is None:
         settings = replace(settings, epochs=EPOCHS)
-    network = GraphClassifier.for_data(
-        ready.subset(torch.cat([parts.train, parts.validation])),
-        conv=conv,
-        layers=config.layers,
-        **settings.network(),
-        seed=config.seed,
-    ).to(place)
-    result = fit(
-        network,
-        ready.subset(parts.train),
-        validation,
-        _augmentations(config.method, network, config.seed + 1),
-        seed=config.seed,
-        **settings.fitting(),
-        class_weight=None if weights is None else torch.tensor(weights),
-        graph_weight=None if sample_weight is None else torch.as_tensor(sample_weight)[parts.train],
-        checkpoint=checkpoint,
-        progress=progress,
-        callbacks=callbacks,
-    )
+    seen = ready.subset(torch.cat([parts.train, parts.validation]))
+    members, results = [], []
+    for number in range(config.ensemble):
+        seed = config.seed
+        if number:
+            seed = int(np.random.SeedSequence([config.seed, number]).generate_state(1)[0])
+        if config.ensemble > 1:
+            tell(f"training member {number + 1} of {config.ensemble}")
+        network = GraphClassifier.for_data(
+            seen, conv=conv, layers=config.layers, **settings.network(), seed=seed
+        ).to(place)
+        result = fit(
+            network,
+            ready.subset(parts.train),
+            validation,
+            _augmentations(config.method, network, seed + 1),
+            seed=seed,
+            **settings.fitting(),
+            class_weight=None if weights is None else torch.tensor(weights),
+            graph_weight=(
+                None if sample_weight is None else torch.as_tensor(sample_weight)[parts.train]
+            ),
+            checkpoint=checkpoint and member_checkpoint(checkpoint, number),
+            progress=progress,
+            callbacks=callbacks,
+        )
+        members.append(network)
+        results.append(result)
+    network = members[0] if len(members) == 1 else Ensemble(members)
     drawn = split_name in ("random", "scaffold")
     training = {
         **asdict(replace(config, method=_method_name(config.method), split=split_name)),
@@ -167,32 +182,39 @@ def train(
         "validation": config.validation if drawn else None,
         "test": config.test if drawn else None,
         "sizes": {part.name: len(getattr(parts, part.name)) for part in fields(parts)},
-        "best_epoch": result.best_epoch,
-        "epochs_run": result.epochs,
-        "stopped_early": result.stopped_early,
-        "seconds": round(result.seconds, 3),
+        "best_epoch": results[0].best_epoch,
+        "best_epochs": [result.best_epoch for result in results],
+        "epochs_run": results[0].epochs,
+        "stopped_early": results[0].stopped_early,
+        "seconds": round(sum(result.seconds for result in results), 3),
     }
     logits = evaluate(network, validation).logits
-    wanted = as_targets(store.y, store.num_outputs)
-    temperature = 1.0 if scale else fit_temperature(logits, wanted[parts.validation], store.task)
-    trained = TrainedModel(network, temperature, scale, {})
+    wanted = as_targets(store.y, store.num_outputs)[parts.validation]
+    temperature = 1.0 if scale else fit_temperature(logits, wanted, store.task)
     description = {
         "format": format_line(),
         "version": __version__,
         "architecture": network.config(),
         "task": store.task,
-        "label_names": list(names),
+        "label_names": list(store.output_names),
         "temperature": temperature,
         "target_scale": None if scale is None else scale.as_dict(),
         "featurizer": None if store.featurizer is None else store.featurizer.to_dict(),
         "data": data_figures(store, parts, source),
         "training": training,
-        "curve": sampled_curve(result.history),
-        **model_figures(trained, names, logits, wanted, store, parts, config.seed),
+        "curve": sampled_curve(results[0].history),
         "saliency": saliency_figures(network, validation, config.seed),
         "training_graphs": packed(store.subset(parts.train), network.edge_features),
     }
-    return TrainedModel(network, temperature, scale, plain(description))
+    trained = TrainedModel(network, temperature, scale, description)
+    figures, reference = model_figures(trained, store, parts, chosen, forest=forest)
+    return replace(trained, description=plain({**description, **figures}), reference=reference)
+
+
+def member_checkpoint(path: str | Path, number: int) -> Path:
+    """The checkpoint of a member of an ensemble; that of the first is ``path`` itself."""
+    path = Path(path)
+    return path if not number else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
 
 
 def _separated(

@@ -15,6 +15,7 @@ from torch import Tensor
 from graph_transplant.augment import METHODS, CleanPass, GraphTransplant, MixedGraphs, build_method
 from graph_transplant.augment.base import random_numbers
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.format import count as counted
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.methods import parse_method
 from graph_transplant.models.explanation import same_features
@@ -112,8 +113,7 @@ def _train(
     fit(network, train, validation, transplant, seed=seed, epochs=epochs, progress=False)
     what = "Saliency comes" if transplant.edge_predictor is None else "Saliency and edges come"
     how = (
-        f"{what} from a small {conv} model trained for {epochs} "
-        f"epoch{'' if epochs == 1 else 's'} on "
+        f"{what} from a small {conv} model trained for {counted(epochs, 'epoch')} on "
         f"{len(train):,} of the graphs, only to draw this page."
     )
     return network, transplant, targets, how

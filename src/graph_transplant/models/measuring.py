@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
@@ -13,18 +11,25 @@ from sklearn.metrics import confusion_matrix, roc_curve
 from torch import Tensor
 
 from graph_transplant.analysis import label_cases, reliability, saliency_quality
+from graph_transplant.classical import fit_predict, refusal
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models.intervals import bootstrap_intervals
 from graph_transplant.models.model import TrainedModel
+from graph_transplant.models.uncertainty import (
+    COVERAGE,
+    Reference,
+    scores_of,
+    uncertainty_figures,
+)
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.saliency import EXPLAINING
 from graph_transplant.splits import Split
 from graph_transplant.targets import as_targets
 from graph_transplant.training import evaluate
 
-COVERAGE: Final = 0.9
-"""Share of the graphs whose value lies within the stated distance of the predicted one."""
+MOST_FOREST: Final = 10_000
+"""With more training graphs, times labels, a random forest would take minutes and is left out."""
 
 _MOST_CLASSES_SHOWN: Final = 100
 _ROC_POINTS: Final = 100
@@ -89,26 +94,22 @@ def saliency_figures(
 
 
 def model_figures(
-    model: TrainedModel,
-    names: Sequence[str],
-    validation: Tensor,
-    targets: Tensor,
-    store: GraphStore,
-    parts: Split,
-    seed: int,
-) -> dict[str, Any]:
-    """Measure a model: what in its description depends on predictions.
+    model: TrainedModel, store: GraphStore, parts: Split, metric: str, *, forest: bool
+) -> tuple[dict[str, Any], Reference]:
+    """Measure a model: what in its description depends on predictions, and what it keeps.
 
-    ``validation`` are the logits of the validation graphs, ``targets`` those of all graphs in the
-    units of the data; ``seed`` determines the resamples of the intervals.
+    With ``forest`` a random forest, which chooses by ``metric``, is measured beside it.
     """
-    task, scale, held_out = store.task, model.scale, targets[parts.validation]
+    task, names, seed = store.task, store.output_names, model.description["training"]["seed"]
+    targets = as_targets(store.y, store.num_outputs)
+    train, validation = store.subset(parts.train), store.subset(parts.validation)
 
     def ready(logits: Tensor, temperature: float = model.temperature) -> Tensor:
-        return logits / temperature if scale is None else scale.undo(logits)
+        return logits / temperature if model.scale is None else model.scale.undo(logits)
 
+    held_out, wanted = evaluate(model.network, validation).logits, targets[parts.validation]
     metrics: dict[str, Any] = {
-        "validation": measure(ready(validation), held_out, task),
+        "validation": measure(ready(held_out), wanted, task),
         "test": {},
         "test_uncalibrated": {},
         "intervals": {},
@@ -117,19 +118,32 @@ def model_figures(
         "metrics": metrics,
         **dict.fromkeys(("reliability", "confusion", "roc", "scatter", "residual_90")),
     }
-    if scale is not None:
-        found["residual_90"] = residual_bounds(ready(validation), held_out)
+    judged = (validation, model.outputs(held_out), wanted)
+    reference = Reference.of(
+        train, scores_of(*judged[1:], task), edges=bool(model.network.edge_features), seed=seed
+    )
+    if task == "regression":
+        found["residual_90"] = reference.bounds(COVERAGE).tolist()
     if not len(parts.test):
-        return found
-    logits, wanted = evaluate(model.network, store.subset(parts.test)).logits, targets[parts.test]
+        found["uncertainty"] = uncertainty_figures(reference, task, judged, None, None)
+        return found, reference
+    test, wanted = store.subset(parts.test), targets[parts.test]
+    logits, predictions = evaluate(model.network, test).logits, model.predictions(test)
     outputs = ready(logits)
+    found["uncertainty"] = uncertainty_figures(
+        reference, task, judged, (test, predictions.outputs, wanted), predictions.spread
+    )
     metrics["test"] = measure(outputs, wanted, task)
     metrics["test_uncalibrated"] = measure(ready(logits, 1.0), wanted, task)
     metrics["baseline"] = _baseline(wanted, task)
     metrics["intervals"] = bootstrap_intervals(outputs, wanted, task, seed=seed)
-    if scale is not None:
+    problems = len(train) * (1 if task == "multiclass" else len(names))
+    if forest and problems <= MOST_FOREST and refusal("forest", store) is None:
+        rival = fit_predict("forest", train, validation, test, metric=metric, seed=seed)
+        metrics["forest"] = measure(rival.test, wanted, task)
+    if task == "regression":
         found["scatter"] = _scatter(outputs[:, 0], wanted[:, 0])
-        return found
+        return found, reference
     found["reliability"] = {
         "before": _bins(logits, wanted, task),
         "after": _bins(outputs, wanted, task),
@@ -143,7 +157,7 @@ def model_figures(
         ranked = {1: logits[:, 1] - logits[:, 0]}
     curves = {names[k]: roc_points(scores, wanted[:, k]) for k, scores in ranked.items()}
     found["roc"] = {name: curve for name, curve in curves.items() if curve} or None
-    return found
+    return found, reference
 
 
 def _baseline(wanted: Tensor, task: str) -> dict[str, float]:
@@ -174,23 +188,6 @@ def roc_points(scores: Tensor, targets: Tensor) -> list[list[float]]:
     kept = np.linspace(0, len(false) - 1, min(_ROC_POINTS, len(false))).round().astype(int)
     points: list[list[float]] = np.stack((false[kept], true[kept]), axis=1).round(6).tolist()
     return points
-
-
-def residual_bounds(
-    outputs: Tensor, targets: Tensor, coverage: float = COVERAGE
-) -> list[float | None]:
-    """Say how far predicted values are off, at most, for a share of the graphs.
-
-    With the correction of split conformal prediction for a finite number of graphs: graphs that are
-    like the validation graphs lie within the distance with at least that probability. ``None`` for
-    an output with too few graphs to say.
-    """
-    found: list[float | None] = []
-    for error in (outputs.to(torch.double) - targets.to(torch.double)).abs().unbind(1):
-        values = error[~error.isnan()].sort().values
-        rank = math.ceil((len(values) + 1) * coverage)
-        found.append(float(values[rank - 1]) if 0 < rank <= len(values) else None)
-    return found
 
 
 def _scatter(outputs: Tensor, targets: Tensor) -> list[list[float]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -31,72 +31,23 @@ from graph_transplant.models.description import (
     plain,
     read_description,
 )
+from graph_transplant.models.ensemble import Ensemble, members_of, pooled
+from graph_transplant.models.predict import LABEL_THRESHOLD as LABEL_THRESHOLD
+from graph_transplant.models.predict import Predictions as Predictions
 from graph_transplant.models.predict import prediction_frames
+from graph_transplant.models.uncertainty import Reference
 from graph_transplant.nn import GraphClassifier, evaluating
-from graph_transplant.structures import LABELLED
 from graph_transplant.targets import TargetScale
 from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
 
 WEIGHTS: Final = "weights.safetensors"
 DESCRIPTION: Final = "model.json"
 
-LABEL_THRESHOLD: Final = LABELLED
-"""A label is given to a graph from this probability on."""
+# What the names of tensors in the file begin with that are no weights.
+_REFERENCE: Final = "reference."
 
 PREDICTED_ITEMS: Final = 1 << 14
 """About how many nodes and edges a processor predicts at a time: what stays in its caches."""
-
-
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """What a trained model says about some graphs, as tensors.
-
-    Args:
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
-        label_names: What the outputs are called.
-        outputs: float64 ``[graphs, outputs]``: calibrated probabilities, or for regression values
-            in the units of the data.
-
-    Example:
-        >>> found = Predictions("multiclass", ("no", "yes"), torch.tensor([[0.2, 0.8], [0.9, 0.1]]))
-        >>> found.labels, found.confidence
-        (['yes', 'no'], tensor([0.8000, 0.9000]))
-    """
-
-    task: str
-    label_names: tuple[str, ...]
-    outputs: Tensor
-
-    def __len__(self) -> int:
-        return len(self.outputs)
-
-    @property
-    def labels(self) -> list[str]:
-        """The likeliest class of every graph; its labels of at least one half joined by ``;``.
-
-        Empty texts for regression.
-        """
-        if self.task == "multiclass":
-            return [self.label_names[place] for place in self.outputs.argmax(1).tolist()]
-        if self.task == "regression":
-            return [""] * len(self.outputs)
-        return [
-            ";".join(name for name, given in zip(self.label_names, row, strict=True) if given)
-            for row in (self.outputs >= LABEL_THRESHOLD).tolist()
-        ]
-
-    @property
-    def confidence(self) -> Tensor:
-        """How sure the model is, float ``[graphs]``.
-
-        The probability of the likeliest class; for several labels the mean over them of the
-        probability of the likelier value; NaN for regression.
-        """
-        if self.task == "multiclass":
-            return self.outputs.amax(1)
-        if self.task == "multilabel":
-            return torch.maximum(self.outputs, 1 - self.outputs).mean(1)
-        return self.outputs.new_full((len(self.outputs),), float("nan"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +62,7 @@ class TrainedModel:
             right; 1 for regression.
         scale: The units of the targets, for regression; else ``None``.
         description: The content of ``model.json``: data, training, figures.
+        reference: What sets and similarities of predictions are found by; older models have none.
 
     Example:
         >>> import tempfile
@@ -127,6 +79,7 @@ class TrainedModel:
     temperature: float
     scale: TargetScale | None
     description: Mapping[str, Any]
+    reference: Reference | None = None
 
     def __repr__(self) -> str:
         training = self.description["training"]
@@ -181,8 +134,12 @@ class TrainedModel:
 
     def logits(self, store: GraphStore, *, batch_size: int | None = None) -> Tensor:
         """Run the network alone, without temperature and units: float32 ``[graphs, outputs]``."""
+        return pooled(self._member_logits(store, batch_size), self.task)
+
+    def _member_logits(self, store: GraphStore, batch_size: int | None = None) -> Tensor:
+        """Logits of every member of an ensemble, float32 ``[members, graphs, outputs]``."""
         self.check(store)
-        device = self.device
+        device, members = self.device, members_of(self.network)
         if batch_size is None:
             items = int(store.node_counts.sum() + store.edge_counts.sum()) // len(store)
             room = PREDICTED_ITEMS if device.type == "cpu" else EVALUATED_ITEMS
@@ -191,11 +148,13 @@ class TrainedModel:
             raise GraphTransplantError(f"`batch_size` must be at least 1, got {batch_size}")
         with evaluating(self.network), torch.inference_mode():
             parts = [
-                self.network.run(batch.to(device), layers=False).logits.cpu()
-                for batch in store.batches(torch.arange(len(store)), batch_size)
+                torch.stack([one.run(batch, layers=False).logits for one in members]).cpu()
+                for batch in (
+                    each.to(device) for each in store.batches(torch.arange(len(store)), batch_size)
+                )
             ]
         # A tensor of inference mode could not be used in training any more.
-        return torch.cat(parts).clone()
+        return torch.cat(parts, dim=1).clone()
 
     def outputs(self, logits: Tensor) -> Tensor:
         """Turn logits into probabilities or values, float64 ``[graphs, outputs]``."""
@@ -207,24 +166,47 @@ class TrainedModel:
 
     def predictions(self, store: GraphStore, batch_size: int | None = None) -> Predictions:
         """Predict the graphs of a store, as tensors; its targets are not looked at."""
-        logits = self.logits(store, batch_size=batch_size)
-        return Predictions(self.task, self.label_names, self.outputs(logits))
+        each = self._member_logits(store, batch_size)
+        deviation = None
+        if len(each) > 1:
+            deviation = torch.stack([self.outputs(one) for one in each]).std(0, correction=0)
+        outputs = self.outputs(pooled(each, self.task))
+        return Predictions(self.task, self.label_names, outputs, deviation)
 
-    def predict(self, data: Any, *, batch_size: int | None = None, **options: Any) -> pd.DataFrame:
+    def predict(
+        self,
+        data: Any,
+        *,
+        coverage: float | None = None,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> pd.DataFrame:
         """Predict graphs, one row each.
 
-        Columns are ``row`` (from 1) and ``id``; for classes and labels ``prediction``, ``p(NAME)``
-        for each of them and ``confidence``; for regression the value and, as ``NAME ±90``, the
-        distance within which nine of ten validation graphs lay; ``warning`` where a graph is larger
-        than any trained on; and ``error``, empty where there is a prediction.
+        The columns:
+
+        - ``row`` (from 1) and ``id``;
+        - for classes and labels ``prediction``, ``p(NAME)`` for each of them and ``confidence``;
+          for regression the value and, as ``NAME ±90``, the distance within which nine of ten new
+          graphs lie;
+        - of an ensemble ``spread``, the standard deviation over its members of the probability of
+          the predicted class, or of the value;
+        - ``set``, the classes of which one is right for nine of ten new graphs; of labels those
+          that may be there, each with a ``?`` where it is undecided;
+        - ``similarity`` to the most similar training graph, between 0 and 1;
+        - ``warning`` where a graph is larger than any trained on or unlike them all;
+        - ``error``, empty where there is a prediction.
 
         Args:
             data: Anything that :func:`~graph_transplant.load` takes, a list of SMILES or a data
                 frame with them; read as the training data were.
+            coverage: Share of new graphs for which set or distance is to hold. It does for graphs
+                drawn as the validation graphs were, approximately. (default: 0.9)
             batch_size: Graphs that the network sees at a time. (default: by their size)
             **options: How the data are read; see :func:`~graph_transplant.load`.
         """
-        frames = list(prediction_frames(self, data, batch_size=batch_size, **options))
+        given = {"coverage": coverage, "batch_size": batch_size, **options}
+        frames = list(prediction_frames(self, data, **given))
         if not frames:
             raise DataError("there are no graphs to predict")
         return pd.concat(frames, ignore_index=True)
@@ -240,9 +222,10 @@ class TrainedModel:
         weights: a model that was half replaced is noticed when it is loaded.
         """
         folder = Path(directory)
-        state = {
-            name: value.cpu().contiguous() for name, value in self.network.state_dict().items()
-        }
+        state = dict(self.network.state_dict())
+        if self.reference is not None:
+            state |= {f"{_REFERENCE}{name}": v for name, v in vars(self.reference).items()}
+        state = {name: value.cpu().contiguous() for name, value in state.items()}
         # One entry only: several would be written in an order that changes from time to time.
         weights = tensors_as_bytes(state, {"format": "pt"})
         document = plain(
@@ -283,13 +266,14 @@ class TrainedModel:
             if not (folder / name).is_file():
                 raise DataError(f"{folder} holds no model: there is no file {name}")
         description = read_description(folder / DESCRIPTION)
-        network = _network(description, folder / WEIGHTS)
+        network, reference = _tensors(description, folder / WEIGHTS)
         scale = description["target_scale"]
         model = cls(
             network.eval().to(place),
             float(description["temperature"]),
             None if scale is None else TargetScale.from_dict(scale),
             description,
+            reference,
         )
         # Read here, so that a damaged file is refused by `load`.
         assert model.featurizer is None or model.featurizer.kind
@@ -300,23 +284,28 @@ def _columns(count: int, kind: str) -> str:
     return f"{count or 'no'} {kind} feature{'' if count == 1 else 's'}"
 
 
-def _network(description: Mapping[str, Any], path: Path) -> GraphClassifier:
+def _tensors(
+    description: Mapping[str, Any], path: Path
+) -> tuple[GraphClassifier, Reference | None]:
     """Build the network of a checked description with the weights of a file."""
     content = path.read_bytes()
     try:
         state = tensors_of_bytes(content)
     except (SafetensorError, ValueError, KeyError) as error:
         raise DataError(f"{path} cannot be read as safetensors: {error}") from None
-    config = description["architecture"]
-    if config["layers"] > len(state):
+    named = [field.name for field in fields(Reference)]
+    kept = {name: state.pop(f"{_REFERENCE}{name}", None) for name in named}
+    config, members = description["architecture"], description["training"].get("ensemble", 1)
+    if config["layers"] * members > len(state):
         raise DataError(f"{path} does not hold the {config['layers']} layers of {DESCRIPTION}")
     try:
         # The meta device asks for no memory: a made-up width of a million million is harmless.
         with torch.device("meta"):
-            network = GraphClassifier.from_config(config)
+            networks = [GraphClassifier.from_config(config) for _ in range(members)]
+            network = networks[0] if members == 1 else Ensemble(networks)
         types = {name: value.dtype for name, value in network.state_dict().items()}
         network.load_state_dict(state, assign=True)
-    except (GraphTransplantError, RuntimeError, OverflowError, TypeError) as error:
+    except (GraphTransplantError, RuntimeError, OverflowError, TypeError, IndexError) as error:
         reason = " ".join(str(error).split())[:300]
         raise DataError(
             f"{path} does not fit the architecture in {DESCRIPTION}: {reason}"
@@ -331,7 +320,13 @@ def _network(description: Mapping[str, Any], path: Path) -> GraphClassifier:
             f"{path} is not the file that {DESCRIPTION} was written with: one of the two was "
             "replaced or damaged"
         )
-    return network
+    there = {name: value for name, value in kept.items() if value is not None}
+    if len(there) < len(named) or "uncertainty" not in description:
+        return network, None
+    reference = Reference(**there)
+    columns = 1 if network.task == "multiclass" else network.num_outputs
+    reference.check(str(path), columns, (network.in_features, network.edge_features))
+    return network, reference
 
 
 def usable_device(device: str | torch.device) -> torch.device:

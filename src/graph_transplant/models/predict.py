@@ -15,11 +15,16 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor
 
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.files import replacing
+from graph_transplant.models.ensemble import members_of
+from graph_transplant.models.uncertainty import COVERAGE, set_words
+from graph_transplant.structures import LABELLED
 
 if TYPE_CHECKING:
     from graph_transplant.models.model import TrainedModel
@@ -30,8 +35,79 @@ ROWS_PER_CHUNK: Final = 2048
 STANDARD_OUTPUT: Final = "-"
 
 LARGER: Final = "larger than any training graph"
+UNLIKE: Final = "unlike the training graphs"
 
-_FIXED: Final = ("row", "id", "prediction", "confidence", "warning", "error")
+# Names that a column of values must not have.
+_TAKEN: Final = ("row", "id", "spread", "similarity", "warning", "error")
+
+
+LABEL_THRESHOLD: Final = LABELLED
+"""A label is given to a graph from this probability on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a trained model says about some graphs, as tensors.
+
+    Args:
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
+        label_names: What the outputs are called.
+        outputs: float64 ``[graphs, outputs]``: calibrated probabilities, or for regression values
+            in the units of the data.
+        deviation: Standard deviation of each output over the members of an ensemble.
+
+    Example:
+        >>> found = Predictions("multiclass", ("no", "yes"), torch.tensor([[0.2, 0.8], [0.9, 0.1]]))
+        >>> found.labels, found.confidence
+        (['yes', 'no'], tensor([0.8000, 0.9000]))
+    """
+
+    task: str
+    label_names: tuple[str, ...]
+    outputs: Tensor
+    deviation: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def labels(self) -> list[str]:
+        """The likeliest class of every graph; its labels of at least one half joined by ``;``.
+
+        Empty texts for regression.
+        """
+        if self.task == "multiclass":
+            return [self.label_names[place] for place in self.outputs.argmax(1).tolist()]
+        if self.task == "regression":
+            return [""] * len(self.outputs)
+        return [
+            ";".join(name for name, given in zip(self.label_names, row, strict=True) if given)
+            for row in (self.outputs >= LABEL_THRESHOLD).tolist()
+        ]
+
+    @property
+    def confidence(self) -> Tensor:
+        """How sure the model is, float ``[graphs]``.
+
+        The probability of the likeliest class; for several labels the mean over them of the
+        probability of the likelier value; NaN for regression.
+        """
+        if self.task == "multiclass":
+            return self.outputs.amax(1)
+        if self.task == "multilabel":
+            return torch.maximum(self.outputs, 1 - self.outputs).mean(1)
+        return self.outputs.new_full((len(self.outputs),), float("nan"))
+
+    @property
+    def spread(self) -> Tensor | None:
+        """How much the members of an ensemble differ, float ``[graphs]``; else ``None``.
+
+        The standard deviation over members of the probability of the predicted class; the mean over
+        labels or values of theirs.
+        """
+        if self.deviation is None or self.task != "multiclass":
+            return None if self.deviation is None else self.deviation.mean(1)
+        return self.deviation.gather(1, self.outputs.argmax(1, keepdim=True)).squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -42,12 +118,14 @@ class PredictionSummary:
         rows: Number of rows.
         failed: Rows with a reason why there is no prediction.
         larger: Rows with a graph larger than any the model was trained on.
+        unlike: Rows with a graph that is unlike all of these.
         seconds: How long it took.
     """
 
     rows: int
     failed: int
     larger: int
+    unlike: int
     seconds: float
 
     @property
@@ -61,12 +139,19 @@ def prediction_frames(
     data: Any,
     *,
     rows_per_chunk: int = ROWS_PER_CHUNK,
+    coverage: float | None = None,
     batch_size: int | None = None,
     workers: int = 1,
-    root: str | Path | None = None,
     **options: Any,
 ) -> Iterator[pd.DataFrame]:
     """Predict an input a stretch at a time; arguments are those of :func:`predict_table`."""
+    if coverage is not None and not 0 < coverage < 1:
+        raise GraphTransplantError(f"`coverage` must be between 0 and 1, got {coverage}")
+    if coverage is not None and model.reference is None:
+        raise GraphTransplantError(
+            "`coverage` needs a model that keeps the errors of its validation graphs: train it "
+            "again with this version"
+        )
     for name, value in (("rows_per_chunk", rows_per_chunk), ("workers", workers)):
         if value < 1:
             raise GraphTransplantError(f"`{name}` must be at least 1, got {value}")
@@ -79,13 +164,12 @@ def prediction_frames(
     chunks = stream(
         data,
         featurizer=model.featurizer,
-        root=root,
         rows_per_chunk=rows_per_chunk,
         workers=workers,
         **options,
     )
     for chunk in _readable(chunks, data):
-        yield _frame(model, chunk, batch_size)
+        yield _frame(model, chunk, batch_size, coverage or COVERAGE)
 
 
 def predict_table(
@@ -93,10 +177,6 @@ def predict_table(
     data: Any,
     out: str | Path,
     *,
-    rows_per_chunk: int = ROWS_PER_CHUNK,
-    batch_size: int | None = None,
-    workers: int = 1,
-    root: str | Path | None = None,
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> PredictionSummary:
@@ -110,12 +190,10 @@ def predict_table(
         model: The model.
         data: As for :func:`~graph_transplant.load`; read as the training data were.
         out: The table, or ``"-"`` for the standard output.
-        rows_per_chunk: Rows that are read, predicted and written at a time.
-        batch_size: Graphs that the network sees at a time. (default: by their size)
-        workers: Processes that read molecules.
-        root: Folder with data sets.
         progress: Called with the number of rows done, after every chunk.
-        **options: How the data are read; see :func:`~graph_transplant.load`.
+        **options: ``rows_per_chunk``, that are read, predicted and written at a time; ``workers``,
+            processes that read molecules; ``coverage`` and ``batch_size`` as for
+            ``TrainedModel.predict``; and how the data are read, see :func:`~graph_transplant.load`.
 
     Example:
         >>> import tempfile
@@ -126,16 +204,13 @@ def predict_table(
         30
     """
     begin, target = time.perf_counter(), Path(out)
-    frames = prediction_frames(
-        model, data, rows_per_chunk=rows_per_chunk, batch_size=batch_size, workers=workers,
-        root=root, **options,
-    )  # fmt: skip
+    frames = prediction_frames(model, data, **options)
     # The first stretch tells whether the input can be read at all: before a folder is made.
-    first = next(frames, _frame(model, Chunk(1, (), (), None, {}), None))
-    rows = failed = larger = 0
+    first = next(frames, _frame(model, Chunk(1, (), (), None, {}), None, COVERAGE))
+    rows = failed = larger = unlike = 0
 
     def write(file: IO[bytes]) -> None:
-        nonlocal rows, failed, larger
+        nonlocal rows, failed, larger, unlike
         for frame in chain([first], frames):
             text = frame.to_csv(
                 index=False, header=not rows, float_format="%.6g", lineterminator="\n"
@@ -144,7 +219,8 @@ def predict_table(
             file.write(text.encode("utf-8", "backslashreplace"))
             rows += len(frame)
             failed += int((frame["error"] != "").sum())
-            larger += int((frame["warning"] == LARGER).sum())
+            larger += int(frame["warning"].str.contains(LARGER, regex=False).sum())
+            unlike += int(frame["warning"].str.contains(UNLIKE, regex=False).sum())
             if progress is not None:
                 progress(rows)
 
@@ -160,7 +236,7 @@ def predict_table(
                 write(file)
         except OSError as problem:
             raise GraphTransplantError(f"cannot write {target}: {problem.strerror}") from problem
-    return PredictionSummary(rows, failed, larger, time.perf_counter() - begin)
+    return PredictionSummary(rows, failed, larger, unlike, time.perf_counter() - begin)
 
 
 def _readable(chunks: Iterator[Chunk], data: Any) -> Iterator[Chunk]:
@@ -177,44 +253,62 @@ def _is_list_of_smiles(data: Any) -> bool:
     return column and len(data) > 0 and isinstance(next(iter(data)), str)
 
 
-def _frame(model: TrainedModel, chunk: Chunk, batch_size: int | None) -> pd.DataFrame:
+def _frame(
+    model: TrainedModel, chunk: Chunk, batch_size: int | None, coverage: float
+) -> pd.DataFrame:
     """Predict one stretch of the input."""
-    names = list(model.label_names)
-    outputs = np.full((len(chunk), len(names)), np.nan)
-    confidence = np.full(len(chunk), np.nan)
-    label: list[str | None] = [None] * len(chunk)
-    warning, error = [""] * len(chunk), [""] * len(chunk)
-    for number, reason in chunk.problems.items():
-        error[number - chunk.first] = reason
+    nothing = torch.empty(0, len(model.label_names), dtype=torch.double)
+    found = Predictions(model.task, model.label_names, nothing, nothing)
+    places, similarity, sizes = np.arange(0), nothing[:, 0].numpy(), nothing[:, 0].numpy()
     if chunk.store is not None:
-        store = chunk.store
-        numbers = np.arange(len(store)) if store.rows is None else store.rows.number.numpy()
-        places = numbers if store.rows is None else numbers - chunk.first
-        found = model.predictions(store, batch_size)
-        outputs[places], confidence[places] = found.outputs.numpy(), found.confidence.numpy()
-        fine = np.isfinite(outputs).all(1)
-        sizes, most = store.node_counts.tolist(), model.description["data"].get("max_nodes")
-        for place, said, size in zip(places.tolist(), found.labels, sizes, strict=True):
-            if not fine[place]:
-                error[place] = "the model's answer is not a finite number"
-                outputs[place] = confidence[place] = np.nan
-                continue
-            label[place] = said
-            if most is not None and size > most:
-                warning[place] = LARGER
-    columns: dict[str, Any] = {
-        "row": range(chunk.first, chunk.first + len(chunk)),
-        "id": list(chunk.ids),
-    }
+        rows = chunk.store.rows
+        places = np.arange(len(chunk)) if rows is None else rows.number.numpy() - chunk.first
+        found, sizes = model.predictions(chunk.store, batch_size), chunk.store.node_counts.numpy()
+        if model.reference is not None:
+            similarity = model.reference.similarity(chunk.store).numpy()
+    columns = _columns(model, found, coverage)
+    warning = np.where(sizes > model.description["data"].get("max_nodes", np.inf), LARGER, "")
+    if model.reference is not None:
+        columns["similarity"] = similarity
+        unlike = similarity < model.description["uncertainty"]["similarity"]["threshold"]
+        both = np.where(warning == "", UNLIKE, f"{LARGER}; {UNLIKE}")
+        warning = np.where(unlike, both, warning)
+    fine = found.outputs.isfinite().all(1).numpy()
+    reasons = {number - chunk.first: reason for number, reason in chunk.problems.items()}
+    reasons |= dict.fromkeys(places[~fine].tolist(), "the model's answer is not a finite number")
+    table = pd.DataFrame({**columns, "warning": warning.astype(object)}, index=places)
+    table = table[fine].reindex(range(len(chunk)))
+    table["warning"] = table["warning"].fillna("")
+    table["error"] = [reasons.get(place, "") for place in range(len(chunk))]
+    table.insert(0, "row", range(chunk.first, chunk.first + len(chunk)))
+    table.insert(1, "id", list(chunk.ids))
+    return table
+
+
+def _columns(model: TrainedModel, found: Predictions, coverage: float) -> dict[str, Any]:
+    """What a model says, by the name of the column."""
+    names, outputs = model.label_names, found.outputs.numpy()
+    bounds = None if model.reference is None else model.reference.bounds(coverage)
+    deviation = found.deviation if len(members_of(model.network)) > 1 else None
+    columns: dict[str, Any] = {}
     if model.task == "regression":
-        bounds = model.description.get("residual_90") or [None] * len(names)
-        sound = [not reason for reason in error]
-        for values, name, bound in zip(outputs.T, names, bounds, strict=True):
-            name = f"{name} (predicted)" if name in (*_FIXED, *columns) else name
-            columns[name] = values
-            columns[f"{name} ±90"] = np.where(sound, np.nan if bound is None else bound, np.nan)
-    else:
-        columns["prediction"] = label
-        columns |= {f"p({name})": values for name, values in zip(names, outputs.T, strict=True)}
-        columns["confidence"] = confidence
-    return pd.DataFrame({**columns, "warning": warning, "error": error})
+        # Older models know the distance for nine of ten alone.
+        older = model.description.get("residual_90") or [None] * len(names)
+        known = older if bounds is None else bounds.tolist()
+        for place, (name, bound) in enumerate(zip(names, known, strict=True)):
+            name = f"{name} (predicted)" if name in (*_TAKEN, *columns) else name
+            columns[name] = outputs[:, place]
+            wide = np.nan if bound is None or np.isinf(bound) else bound
+            columns[f"{name} ±{100 * coverage:g}"] = np.full(len(found), wide)
+            if deviation is not None:
+                spread = "spread" if len(names) == 1 else f"{name} spread"
+                columns[spread] = deviation[:, place].numpy()
+        return columns
+    columns["prediction"] = np.array(found.labels, dtype=object)
+    columns |= {f"p({name})": values for name, values in zip(names, outputs.T, strict=True)}
+    columns["confidence"] = found.confidence.numpy()
+    if deviation is not None and found.spread is not None:
+        columns["spread"] = found.spread.numpy()
+    if bounds is not None:
+        columns["set"] = np.array(set_words(found.outputs, bounds, model.task, names), dtype=object)
+    return columns

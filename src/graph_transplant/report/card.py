@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant import __version__
+from graph_transplant.config import TrainConfig
 from graph_transplant.figures import Drawn, shown
 from graph_transplant.figures import card as charts
 from graph_transplant.figures.parts import MANY
@@ -52,8 +54,9 @@ def render_card(description: Mapping[str, Any]) -> str:
         facts=_facts(m),
         notes=warnings,
         findings=findings,
-        measures=_measure_rows(m),
+        measures=_measures(m),
         baseline=m.baseline_name if m.baseline else "",
+        forest=bool(m.metrics.get("forest")),
         tested=bool(m.training["sizes"]["test"]),
         figures=[one for one in (_roc(m), _scatter(m), _reliability(m)) if one is not None],
         curves=_learning_figures(m),
@@ -70,7 +73,6 @@ def render_card(description: Mapping[str, Any]) -> str:
         columns=str(m.featurizer.get("smiles") or ""),
         command=_train_command(m),
         own_split=m.training["split"] not in _DRAWN,
-        settings=_settings(m),
         model_version=description["version"],
         noun=m.noun,
         task=m.task,
@@ -90,42 +92,41 @@ def _facts(m: Described) -> list[tuple[str, str]]:
         (m.noun.capitalize(), f"{m.data['graphs']:,}"),
         ("Train, validation, test", " / ".join(sizes)),
         ("Split", m.training["split"]),
-        ("Network", f"{m.training['model']}, {count(m.training['layers'], 'layer')}"),
+        (
+            "Network" if m.members == 1 else f"{m.members} networks",
+            f"{m.training['model']}, {count(m.training['layers'], 'layer')}",
+        ),
         ("Method", m.training["method"]),
     ]
 
 
-class _Measure(NamedTuple):
-    """A row of the table of measurements, as text."""
+def _measures(m: Described) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """Every metric with its definition and its values, by column."""
+    found, tested = m.metrics, bool(m.training["sizes"]["test"])
+    columns: dict[str, Mapping[str, Any]] = {
+        "Test": found["test"],
+        "95 % interval": found["intervals"],
+        "Forest": found.get("forest") or {},
+        "Baseline": m.baseline,
+        "Uncalibrated": {} if m.task == "regression" else found["test_uncalibrated"],
+    }
+    columns = {title: values for title, values in columns.items() if tested and values}
+    columns["Validation"] = found["validation"]
 
-    name: str
-    test: str
-    interval: str
-    baseline: str
-    uncalibrated: str
-    validation: str
-    meaning: str
+    def text(value: Any, key: str) -> str:
+        if not isinstance(value, Sequence):
+            return value_text(value, key)
+        return number(None) if None in value else " to ".join(value_text(v, key) for v in value)
 
-
-def _measure_rows(m: Described) -> list[_Measure]:
-    found = m.metrics
-    rows = []
-    for key, metric in METRICS.items():
-        if key in found["test"] or key in found["validation"]:
-            interval = found["intervals"].get(key) or [None]
-            ends = [value_text(end, key) for end in interval]
-            rows.append(
-                _Measure(
-                    name=metric.title,
-                    test=value_text(found["test"].get(key), key),
-                    interval=number(None) if None in interval else " to ".join(ends),
-                    baseline=value_text(m.baseline.get(key), key),
-                    uncalibrated=value_text(found["test_uncalibrated"].get(key), key),
-                    validation=value_text(found["validation"].get(key), key),
-                    meaning=metric.definition,
-                )
-            )
-    return rows
+    return [
+        (
+            metric.title,
+            metric.definition,
+            [(title, text(values.get(key), key)) for title, values in columns.items()],
+        )
+        for key, metric in METRICS.items()
+        if key in found["test"] or key in found["validation"]
+    ]
 
 
 # -------------------------------------------------------------------- figures
@@ -215,8 +216,10 @@ def _learning_figures(m: Described) -> list[Drawn]:
             _sketch(
                 "learning",
                 "Learning",
-                f"{METRICS[metric].title} on the validation {m.noun} by epoch. The weights of the "
-                "best epoch were kept." + (" Values below −1 are drawn there." if deep else ""),
+                f"{METRICS[metric].title} on the validation {m.noun} by epoch"
+                + (", of the first network" if m.members > 1 else "")
+                + ". The weights of the best epoch were kept."
+                + (" Values below −1 are drawn there." if deep else ""),
                 f"Validation {word} by epoch. At epoch {curve['epoch'].iloc[-1]:g} it is "
                 f"{scores.iloc[-1]:.3f}.",
                 lambda: charts.learning_curve(
@@ -316,12 +319,6 @@ def _uses(m: Described) -> list[str]:
     ]
 
 
-_TRAINED = (
-    *("method", "model", "recipe", "layers", "hidden", "readout", "dropout", "epochs"),
-    *("batch_size", "learning_rate"),
-)
-
-
 def _train_command(m: Described) -> list[str]:
     """The command that trains this model again: every option that decides about the weights."""
     training, featurizer = m.training, m.featurizer
@@ -334,12 +331,14 @@ def _train_command(m: Described) -> list[str]:
         "task": m.task if m.targets else None,
     }
     options = {name: value for name, value in options.items() if value}
-    options |= {name: training[name] for name in _TRAINED if name in training}
-    if training["split"] in _DRAWN:
-        options["split"] = training["split"]
-    options |= {name: training[name] for name in ("validation", "test", "seed")}
+    options |= {field.name: training.get(field.name) for field in fields(TrainConfig)}
     # Where there are no classes, training by accuracy goes by the loss.
     options["metric"] = "accuracy" if training["metric"] == "loss" else training["metric"]
+    if training["split"] not in _DRAWN:
+        options["split"] = None
+    if not isinstance(options["class_weight"], str):
+        options["class_weight"] = None
+    options.pop("balance")
     return [
         shlex.join(["graph-transplant", "train", str(m.data["source"])]),
         *(
@@ -348,24 +347,4 @@ def _train_command(m: Described) -> list[str]:
             if value is not None
         ),
         *(["--balance"] if training["balance"] else []),
-    ]
-
-
-def _settings(m: Described) -> list[tuple[str, str]]:
-    training = m.training
-    return [
-        ("Convolution", training["model"]),
-        ("Layers", str(training["layers"])),
-        ("Width", str(training["hidden"])),
-        ("Readout", training["readout"]),
-        ("Dropout", f"{training['dropout']:g}"),
-        ("Batch size", str(training["batch_size"])),
-        ("Learning rate", f"{training['learning_rate']:g}"),
-        ("Most epochs", str(training["epochs"])),
-        ("Chosen by", training["metric"]),
-        ("Balanced classes", "yes" if training["balance"] else "no"),
-        ("Seed", str(training["seed"])),
-        ("Temperature", f"{m.all['temperature']:.3f}"),
-        ("Node features", str(m.data["node_features"])),
-        ("Edge features", str(m.data["edge_features"])),
     ]

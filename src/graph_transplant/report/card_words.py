@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from graph_transplant.experiments.verdict import NEAR_MAJORITY
-from graph_transplant.format import count, duration, number, percent, units
+from graph_transplant.format import count, duration, listed, number, percent, units
 from graph_transplant.metrics import METRICS, no_better_than_random
 from graph_transplant.report.page import class_word, shortened
 
@@ -19,6 +19,12 @@ FAR_APART = 0.1
 
 ALIKE = 0.03
 """A test value that differs from the validation value by less than this agrees with it."""
+
+FAR_BELOW = 0.05
+"""Sets and intervals that hold for so much less than they should are a warning."""
+
+SURE = 0.05
+"""A difference that is likelier by chance than this is none."""
 
 SAME_ECE = 0.01
 """A calibration error that changes by less than this is unchanged."""
@@ -37,6 +43,8 @@ class Described:
         self.targets = [str(name) for name in self.featurizer.get("targets") or ()]
         self.one = "molecule" if self.featurizer.get("kind") == "molecules" else "graph"
         self.noun = f"{self.one}s"
+        self.uncertain: Mapping[str, Any] = description.get("uncertainty") or {}
+        self.members: int = self.training.get("ensemble", 1)
 
     def named(self, label: str) -> str:
         """A class by its column, where it is a number."""
@@ -117,66 +125,79 @@ def summary(m: Described) -> str:
     )
 
 
+Finding = tuple[bool, str] | None
+"""Whether a sentence is a warning, and the sentence."""
+
+
 def said(m: Described) -> tuple[list[str], list[str]]:
     """What to know before the figures are trusted, and what else they say."""
-    small = m.training["sizes"]["test"]
-    warnings = []
-    if 0 < small < SMALL_TEST:
-        warnings.append(
-            f"Only {count(small, m.one)} were held out for testing: the figures are rough, see "
-            "their intervals."
-        )
-    findings: list[str] = []
-    for bad, sentence in filter(None, (_gap(m), _calibration(m), _against_baseline(m))):
-        (warnings if bad else findings).append(sentence)
-    warnings += [*_chance(m), *_class_mix(m), *_copies(m), *_rare(m)]
-    if no_better_than_random(m.all.get("saliency") or {}):
-        warnings.append(
-            f"Do not rely on its explanations: on the validation {m.noun}, taking away what it "
-            "names as salient changed the predictions no more than taking away parts at random."
-        )
-    return warnings, findings
+    judges = (
+        *(_small, _gap, _forest, _calibration, _against_baseline, _sets, _spread, _likeness),
+        *(_chance, _class_mix, _copies, _rare, _explanations),
+    )
+    found = [finding for judge in judges if (finding := judge(m)) is not None]
+    return [text for bad, text in found if bad], [text for bad, text in found if not bad]
 
 
-def _gap(m: Described) -> tuple[bool, str] | None:
-    """Compare test with validation; always one sentence."""
+def _small(m: Described) -> Finding:
+    tested = m.training["sizes"]["test"]
+    if not 0 < tested < SMALL_TEST:
+        return None
+    return True, (
+        f"Only {count(tested, m.one)} were held out for testing: the figures are rough, see their "
+        "intervals."
+    )
+
+
+def _gap(m: Described) -> Finding:
+    """Compare test with validation."""
     validation = None if m.main is None else m.metrics["validation"].get(m.main)
     if m.main is None or validation is None:
         return None
     test, word = m.metrics["test"][m.main], METRICS[m.main].word
-    values = f"{word} {value_text(test, m.main)} instead of {value_text(validation, m.main)}"
-    if validation - test > FAR_APART:
-        return True, (
-            f"It does worse on the test {m.noun} than on the validation ones: {values}. On new "
-            "ones expect the lower value, or less."
-        )
+    low, high = value_text(test, m.main), value_text(validation, m.main)
     if abs(validation - test) < ALIKE:
-        return False, (
-            f"Validation and test agree: {word} {value_text(validation, m.main)} and "
-            f"{value_text(test, m.main)}."
-        )
-    how = "a little worse" if test < validation else "better"
-    return False, f"It does {how} on the test {m.noun} than on the validation ones: {values}."
+        return False, f"Validation and test agree: {word} {high} and {low}."
+    how = "worse" if validation - test > FAR_APART else "a little worse"
+    how = how if test < validation else "better"
+    text = f"It does {how} on the test {m.noun} than on the validation ones: {word} {low} instead "
+    text += f"of {high}."
+    if how == "worse":
+        return True, f"{text} On new ones expect the lower value, or less."
+    return False, text
 
 
-def _calibration(m: Described) -> tuple[bool, str] | None:
+def _forest(m: Described) -> Finding:
+    """Compare with the classical rival, fitted to the same training graphs."""
+    rival = (m.metrics.get("forest") or {}).get(m.main or "")
+    if m.main is None or rival is None:
+        return None
+    lead = m.metrics["test"][m.main] - rival
+    what = "fingerprints" if m.one == "molecule" else "simple statistics"
+    judged = "about as good" if abs(lead) < ALIKE else "worse" if lead > 0 else "better"
+    return lead <= -ALIKE, (
+        f"A random forest on {what} of the same training {m.noun} is {judged}: "
+        f"{METRICS[m.main].word} {value_text(rival, m.main)}."
+    )
+
+
+def _calibration(m: Described) -> Finding:
     """Say whether calibration, which the validation graphs chose, held on the test graphs."""
     after, before = (m.metrics[part].get("ece") for part in ("test", "test_uncalibrated"))
     if after is None or before is None:
         return None
-    if abs(after - before) < SAME_ECE:
-        how, moved = "Calibration changed little", "went"
-    elif after < before:
-        how, moved = "Calibration held", "fell"
-    else:
-        how, moved = "Calibration made confidence worse", "rose"
+    how, moved = "Calibration changed little", "went"
+    if abs(after - before) >= SAME_ECE:
+        worse = after > before
+        how = "Calibration made confidence worse" if worse else "Calibration held"
+        moved = "rose" if worse else "fell"
     return moved == "rose", (
         f"{how} on the test {m.noun}: the calibration error {moved} from "
         f"{value_text(before, 'ece')} to {value_text(after, 'ece')}."
     )
 
 
-def _against_baseline(m: Described) -> tuple[bool, str] | None:
+def _against_baseline(m: Described) -> Finding:
     accuracy, largest = m.metrics["test"].get("accuracy"), m.baseline.get("accuracy")
     if accuracy is None or largest is None:
         return None
@@ -186,28 +207,82 @@ def _against_baseline(m: Described) -> tuple[bool, str] | None:
     )
 
 
-def _chance(m: Described) -> list[str]:
-    """Say that the test value may be luck."""
-    interval = m.metrics["intervals"].get(m.main) or [None]
-    guess = m.baseline.get(m.main or "")
-    if m.main is None or m.main == "accuracy" or guess is None or None in interval:
-        return []
-    if interval[0] > guess:
-        return []
-    return [
-        (
-            f"It may be no better than guessing, which has {METRICS[m.main].word} "
-            f"{value_text(guess, m.main)}: the interval includes that."
+def _sets(m: Described) -> Finding:
+    """Say whether sets and intervals held on the test graphs, and what they rest on."""
+    held, aim = m.uncertain.get("held"), m.uncertain.get("coverage")
+    if held is None or aim is None:
+        return None
+    wanted, found = percent(aim, 0, unit=True), percent(held, 0, unit=True)
+    what = {
+        "multiclass": (
+            f"Prediction sets, of {m.uncertain.get('size') or 0.0:.1f} classes on average, are to "
+            "hold the class of"
+        ),
+        "multilabel": "Prediction sets are to be right about each label for",
+        "regression": "Intervals are to hold the value of",
+    }[m.task]
+    text = f"{what} {wanted} of new {m.noun}; on the test part it was {found}."
+    if m.training["split"] != "random":
+        text += (
+            f" That share is promised for {m.noun} like the validation ones only, which the test "
+            f"{m.noun} of this split ({shortened(m.training['split'], 20)}) are not."
         )
-    ]
+    return held < aim - FAR_BELOW, text
 
 
-def _class_mix(m: Described) -> list[str]:
+def _spread(m: Described) -> Finding:
+    found = m.uncertain.get("spread")
+    if not found:
+        return None
+    how = "expect errors" if found["chance"] < SURE else "there were not clearly more errors"
+    return False, (
+        f"Where its members disagree most (column spread) {how}: of that quarter of the test "
+        f"{m.noun} {_errors(m, found)}."
+    )
+
+
+def _likeness(m: Described) -> Finding:
+    found = m.uncertain.get("similarity") or {}
+    test = found.get("test")
+    if not test:
+        return None
+    clear = test["chance"] < SURE
+    how = "Low similarity did not mean more errors"
+    how = "Trust predictions with a low similarity less" if clear else how
+    where = ", where validation errors rise" if found["justified"] else ""
+    return clear, (
+        f"{how}: of {test['graphs']:.0f} test {m.noun} unlike the training ones (similarity below "
+        f"{found['threshold']:.2f}{where}) {_errors(m, test)}."
+    )
+
+
+def _errors(m: Described, found: Mapping[str, Any]) -> str:
+    """Errors of some graphs against those of the others."""
+    if m.task == "regression":
+        times = found["first"] / found["rest"] if found["rest"] else 1.0
+        return f"errors are {times:.1f} times as large as those of the others"
+    first, rest = (percent(found[name], 0, unit=True) for name in ("first", "rest"))
+    return f"{first} are predicted wrongly, of the others {rest}"
+
+
+def _chance(m: Described) -> Finding:
+    """Say that the test value may be luck."""
+    low = (m.metrics["intervals"].get(m.main) or [None])[0]
+    guess = m.baseline.get(m.main or "")
+    if m.main is None or m.main == "accuracy" or None in (guess, low) or low > guess:
+        return None
+    return True, (
+        f"It may be no better than guessing, which has {METRICS[m.main].word} "
+        f"{value_text(guess, m.main)}: the interval includes that."
+    )
+
+
+def _class_mix(m: Described) -> Finding:
     """Say where the share of a class moved between the parts."""
     parts: Mapping[str, Sequence[float | None]] = m.data.get("class_shares") or {}
     known = [parts.get(part) or () for part in ("train", "validation", "test")]
     if {len(shares) for shares in known} != {len(m.names)}:
-        return []
+        return None
     moved = [
         (round(abs(test - train), 6), place)
         for place, (train, test) in enumerate(zip(known[0], known[2], strict=True))
@@ -215,38 +290,42 @@ def _class_mix(m: Described) -> list[str]:
     ]
     far, place = max(moved, default=(0.0, 0))
     if far <= FAR_APART:
-        return []
+        return None
     train, validation, test = (percent(shares[place], 0, unit=True) for shares in known)
     what = m.named(m.names[place])
     what = f"have the label {what}" if m.task == "multilabel" else f"are {what}"
-    sentence = (
+    return True, (
         f"The parts differ: {train} of the training {m.noun} {shortened(what, 60)}, {validation} "
         f"of the validation ones and {test} of the test ones."
     )
-    return [sentence]
 
 
-def _copies(m: Described) -> list[str]:
+def _copies(m: Described) -> Finding:
     across = (m.data.get("duplicates") or {}).get("across", 0)
     if not across:
-        return []
-    return [
-        (
-            f"{count(across, m.one)} held out for validation or test "
-            f"{'is' if across == 1 else 'are'} also in the training part: the figures flatter it."
-        )
-    ]
+        return None
+    return True, (
+        f"{count(across, m.one)} held out for validation or test {'is' if across == 1 else 'are'} "
+        "also in the training part: the figures flatter it."
+    )
 
 
-def _rare(m: Described) -> list[str]:
+def _rare(m: Described) -> Finding:
     counts = m.data["class_counts"]
     if m.task != "multiclass" or not sum(counts) or min(counts) / sum(counts) >= 0.1:
-        return []
-    share, rarest = (
-        min(counts) / sum(counts),
-        m.named(shortened(m.names[counts.index(min(counts))], 40)),
+        return None
+    rarest = m.named(shortened(m.names[counts.index(min(counts))], 40))
+    share = percent(min(counts) / sum(counts), unit=True)
+    return True, f"Classes are unequal: {share} of the {m.noun} are {rarest}."
+
+
+def _explanations(m: Described) -> Finding:
+    if not no_better_than_random(m.all.get("saliency") or {}):
+        return None
+    return True, (
+        f"Do not rely on its explanations: on the validation {m.noun}, taking away what it names "
+        "as salient changed the predictions no more than taking away parts at random."
     )
-    return [f"Classes are unequal: {percent(share, unit=True)} of the {m.noun} are {rarest}."]
 
 
 def split_words(m: Described) -> str:
@@ -284,12 +363,20 @@ def training_words(m: Described) -> str:
     )
     metric = training["metric"]
     chosen = METRICS[metric].word if metric in METRICS else "the lowest loss"
-    return (
+    text = (
         f"Of {count(training['epochs_run'], 'epoch')} the weights of epoch "
         f"{training['best_epoch']} were kept, the best by {chosen} on the validation {m.noun}; "
-        f"{ended}. It took {duration(training['seconds'])}."
-        + (" Every class was drawn equally often." if training["balance"] else "")
+        f"{ended}."
     )
+    if m.members > 1:
+        epochs = [str(epoch) for epoch in training.get("best_epochs", ())]
+        text = (
+            f"{m.members} networks were trained on the same {m.noun} with different seeds; their "
+            f"mean is the answer. Of each the best epoch by {chosen} on the validation {m.noun} "
+            f"was kept: {listed(epochs)}."
+        )
+    text += f" It took {duration(training['seconds'])}."
+    return text + (" Every class was drawn equally often." if training["balance"] else "")
 
 
 def limits(m: Described) -> list[str]:
@@ -301,8 +388,9 @@ def limits(m: Described) -> list[str]:
             "another kind, may be predicted wrongly and with high confidence."
         ),
         (
-            "One training run with one seed was measured. The intervals say how much the figures "
-            f"hang on which test {m.noun} were drawn, not how much another run would differ."
+            f"One {'ensemble' if m.members > 1 else 'training run with one seed'} was measured. "
+            f"The intervals say how much the figures hang on which test {m.noun} were drawn, not "
+            "how much another run would differ."
         ),
     ]
     if m.featurizer.get("features") == "elements" and m.featurizer.get("elements"):

@@ -1,0 +1,71 @@
+"""Several networks as one: the mean of what they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+from torch_geometric.data import Data
+
+from graph_transplant.graphs import GraphBatch, as_batch
+from graph_transplant.nn import GraphClassifier, LayerOutput, Prediction
+
+
+class Ensemble(GraphClassifier):
+    """Networks of one shape that were trained with different seeds.
+
+    Predicts, explains and is attacked like one network; it is not trained any further. Attributes
+    are those of the first member.
+    """
+
+    def __init__(self, members: Sequence[GraphClassifier]) -> None:
+        nn.Module.__init__(self)
+        for name, value in vars(members[0]).items():
+            if not name.startswith("_"):
+                setattr(self, name, value)
+        self.members = nn.ModuleList(members)
+
+    def config(self) -> dict[str, object]:
+        """Return the settings of one member."""
+        return members_of(self)[0].config()
+
+    def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
+        """Predict a batch; the logits are those of the mean probabilities.
+
+        The last layers of all members stand side by side, so that saliency is what a node adds to
+        the answer of all together.
+        """
+        batch, members = as_batch(batch), members_of(self)
+        outputs = [member.embed_nodes(batch) for member in members]
+        nodes = torch.cat([own[-1].nodes for own in outputs], dim=1)
+        graphs, logits = [], []
+        own_nodes = nodes.chunk(len(members), 1)
+        for member, own, part in zip(members, outputs, own_nodes, strict=True):
+            graphs.append(member._read_out((*own[:-1], own[-1]._replace(nodes=part)), batch))
+            logits.append(member.classify(graphs[-1]))
+        last = outputs[0][-1]
+        layer = LayerOutput(nodes, rectified=last.rectified and last.added is None)
+        together = pooled(torch.stack(logits), self.task)
+        return Prediction(nodes, torch.cat(graphs, dim=1), together, (layer,))
+
+
+def members_of(network: GraphClassifier) -> list[GraphClassifier]:
+    """The members of an ensemble; a network is its own only member."""
+    if isinstance(network, Ensemble):
+        return [member for member in network.members if isinstance(member, GraphClassifier)]
+    return [network]
+
+
+def pooled(logits: Tensor, task: str) -> Tensor:
+    """Logits of the mean probabilities, or mean values: ``[members, graphs, outputs]`` to one."""
+    if len(logits) == 1:
+        return logits[0]
+    if task == "regression":
+        return logits.mean(0)
+    count = math.log(len(logits))
+    if task == "multiclass":
+        return logits.log_softmax(2).logsumexp(0) - count
+    return logsigmoid(logits).logsumexp(0) - logsigmoid(-logits).logsumexp(0)

@@ -1,0 +1,209 @@
+"""How far a prediction can be trusted: sets and intervals, likeness to the training graphs.
+
+Split conformal prediction on the validation graphs: of new graphs drawn as they were, the stated
+share lies within. These graphs also chose the epoch and the temperature, which makes the coverage
+approximate; and graphs of another kind, such as new scaffolds, were not drawn as they were.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+from scipy.stats import mannwhitneyu
+from torch import Tensor
+
+from graph_transplant.errors import DataError
+from graph_transplant.graphs import GraphStore
+from graph_transplant.models.similarity import BITS, fingerprints, label_columns, nearest
+
+COVERAGE: Final = 0.9
+"""Share of new graphs whose true class or value a set or interval is to hold."""
+
+MOST_KNOWN: Final = 5_000
+"""Of more training graphs than this, so many are kept to compare with."""
+
+# Quarters of fewer graphs than this say nothing.
+_FEWEST: Final = 20
+_LEAST_ALIKE: Final = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """What predictions are compared with; kept with the weights of a model.
+
+    Attributes:
+        scores: How far off the validation graphs were, see :func:`scores_of`: float64
+            ``[graphs, 1 or outputs]``, NaN where a target is not known.
+        known: Fingerprints of training graphs, int64 ``[graphs, 32]``.
+        of_nodes: Which node features the fingerprints look at, bool ``[features]``.
+        of_edges: The same of edge features.
+    """
+
+    scores: Tensor
+    known: Tensor
+    of_nodes: Tensor
+    of_edges: Tensor
+
+    @classmethod
+    def of(cls, train: GraphStore, scores: Tensor, *, edges: bool, seed: int) -> Reference:
+        """Look at training graphs, with ``edges`` at their edge features too."""
+        if len(train) > MOST_KNOWN:
+            drawn = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
+            train = train.subset(drawn[:MOST_KNOWN])
+        of_nodes, of_edges = label_columns(train)
+        of_edges = of_edges if edges else of_edges[:0]
+        known = np.unique(fingerprints(train, of_nodes, of_edges), axis=0).view(np.int64)
+        return cls(scores, *map(torch.from_numpy, (known, of_nodes, of_edges)))
+
+    def similarity(self, store: GraphStore) -> Tensor:
+        """The highest Tanimoto similarity of each graph to a training graph, ``[graphs]``."""
+        rows = fingerprints(store, self.of_nodes.numpy(), self.of_edges.numpy())
+        return torch.from_numpy(nearest(rows, self.known.numpy().view(np.uint64)))
+
+    def bounds(self, coverage: float) -> Tensor:
+        """See :func:`conformal_bounds`."""
+        return conformal_bounds(self.scores, coverage)
+
+    def check(self, where: str, columns: int, widths: tuple[int, int]) -> None:
+        """Refuse tensors of a file that do not belong to a model with such scores and features."""
+        tensors = (self.scores, self.known, self.of_nodes, self.of_edges)
+        types, shapes = zip(*((each.dtype, tuple(each.shape)) for each in tensors), strict=True)
+        if (
+            types != (torch.double, torch.long, torch.bool, torch.bool)
+            or (shapes[0][1:], shapes[1][1:]) != ((columns,), (BITS // 64,))
+            or shapes[2:] != ((widths[0],), (widths[1],))
+        ):
+            raise DataError(f"{where}: what is kept of the training data does not fit the model")
+
+
+def scores_of(outputs: Tensor, targets: Tensor, task: str) -> Tensor:
+    """How far off predictions are: 1 - p of the true class or value of a label, or the distance.
+
+    float64 ``[graphs, 1]`` for classes, else ``[graphs, outputs]``.
+    """
+    exact, wanted = outputs.double(), targets.double()
+    if task == "multiclass":
+        return 1 - exact.gather(1, wanted.argmax(1, keepdim=True))
+    return (exact - wanted).abs()
+
+
+def conformal_bounds(scores: Tensor, coverage: float) -> Tensor:
+    """Find what the score of a new graph stays below, with at least this probability.
+
+    Of n scores the ⌈(n + 1) · coverage⌉-th smallest; infinity where there are too few. float64
+    ``[columns]``.
+    """
+    found = []
+    for column in scores.unbind(1):
+        known = column[~column.isnan()].sort().values
+        # Of 0.9 · 10 rounding makes a little more than 9.
+        rank = math.ceil(round((len(known) + 1) * coverage, 9))
+        found.append(float(known[rank - 1]) if 0 < rank <= len(known) else math.inf)
+    return torch.tensor(found, dtype=torch.double)
+
+
+def likely(outputs: Tensor, bounds: Tensor, task: str) -> Tensor:
+    """Which classes a set holds, bool ``[graphs, classes]``; of labels ``[graphs, labels, 2]``.
+
+    The two values of a label are no and yes. No set is empty: the likeliest is always in it.
+    """
+    chances = outputs.double() if task == "multiclass" else torch.stack((1 - outputs, outputs), 2)
+    limit = bounds if task == "multiclass" else bounds[:, None]
+    return (1 - chances <= limit) | (chances == chances.amax(-1, keepdim=True))
+
+
+def set_words(outputs: Tensor, bounds: Tensor, task: str, names: tuple[str, ...]) -> list[str]:
+    """Write sets: classes joined by ``;``, labels that are there, with ``?`` where undecided."""
+    held = likely(outputs, bounds, task)
+    if task == "multiclass":
+        rows = held.tolist()
+        return [";".join(n for n, there in zip(names, row, strict=True) if there) for row in rows]
+    return [
+        ";".join(f"{n}?" if no else n for n, (no, yes) in zip(names, row, strict=True) if yes)
+        for row in held.tolist()
+    ]
+
+
+def graph_errors(outputs: Tensor, targets: Tensor, task: str) -> Tensor:
+    """The error of every graph, float64 ``[graphs]``, NaN where nothing is known.
+
+    Whether the class is wrong, the share of labels that are, or the mean distance of values, each
+    divided by the spread of its targets.
+    """
+    if task == "multiclass":
+        return outputs.argmax(1).ne(targets.argmax(1)).double()
+    if task == "multilabel":
+        wrong = outputs.ge(0.5).ne(targets.gt(0.5)).double()
+        return wrong.where(~targets.isnan(), torch.nan).nanmean(1)
+    wanted = targets.double()
+    size = (wanted - wanted.nanmean(0)).square().nanmean(0).sqrt().clamp(min=1e-12)
+    return ((outputs.double() - wanted).abs() / size).nanmean(1)
+
+
+def divided(errors: Tensor, first: Tensor) -> dict[str, Any] | None:
+    """Mean errors of some graphs, ``first``, and of the rest; whether the first are clearly worse.
+
+    ``None`` where one of the two has too few.
+    """
+    known = ~errors.isnan()
+    one, other = errors[known & first], errors[known & ~first]
+    if min(len(one), len(other)) < _FEWEST // 4:
+        return None
+    chance = float(mannwhitneyu(one, other, alternative="greater").pvalue)
+    found = {"graphs": len(one), "first": float(one.mean()), "rest": float(other.mean())}
+    return found | {"chance": 1.0 if math.isnan(chance) else chance}
+
+
+def similarity_threshold(similarity: Tensor, errors: Tensor) -> tuple[float, bool]:
+    """Below which similarity to warn, and whether the validation graphs justify it.
+
+    The lowest quarter, if its errors are clearly larger than the others'; else the lowest 5 %.
+    """
+    quarter = float(similarity.quantile(0.25))
+    found = divided(errors, similarity < quarter) if len(errors) >= _FEWEST else None
+    if found is not None and found["chance"] < 0.05:
+        return quarter, True
+    return float(similarity.quantile(_LEAST_ALIKE)), False
+
+
+def uncertainty_figures(
+    reference: Reference,
+    task: str,
+    validation: tuple[GraphStore, Tensor, Tensor],
+    test: tuple[GraphStore, Tensor, Tensor] | None,
+    spread: Tensor | None,
+) -> dict[str, Any]:
+    """Measure what sets, spread and similarity are worth on the test graphs.
+
+    Both parts are graphs, outputs and targets in the units of the data; ``spread`` is that of the
+    members of an ensemble on the test graphs.
+    """
+    store, outputs, targets = validation
+    threshold, justified = similarity_threshold(
+        reference.similarity(store), graph_errors(outputs, targets, task)
+    )
+    likeness: dict[str, Any] = {"threshold": threshold, "justified": justified, "test": None}
+    found: dict[str, Any] = {
+        "coverage": COVERAGE, "held": None, "size": None, "spread": None, "similarity": likeness,
+    }  # fmt: skip
+    if test is None:
+        return found
+    store, outputs, targets = test
+    bounds, scores = reference.bounds(COVERAGE), scores_of(outputs, targets, task)
+    within = (scores <= bounds).double()
+    if task != "regression":
+        held = likely(outputs, bounds, task)
+        found["size"] = float(held.double().sum(-1).mean())
+        wanted = targets.argmax(1) if task == "multiclass" else targets.nan_to_num().long()
+        within = held.gather(-1, wanted.unsqueeze(-1)).double().reshape(scores.shape)
+    known = ~scores.isnan() & (bounds.isfinite() if task == "regression" else True)
+    found["held"] = float(within[known].mean())
+    errors = graph_errors(outputs, targets, task)
+    likeness["test"] = divided(errors, reference.similarity(store) < threshold)
+    if spread is not None and len(errors) >= _FEWEST:
+        found["spread"] = divided(errors, spread > spread.quantile(0.75))
+    return found
