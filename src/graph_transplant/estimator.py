@@ -258,7 +258,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         else:
             like: dict[str, Any] = {}
             if not fitting:
-                like = {"featurizer": self.model_.featurizer, "widths": self.model_.widths}
+                like = {"featurizer": self.model_.featurizer}
                 if kind == "SMILES" and like["featurizer"] is None:
                     raise DataError("`X` holds SMILES, but the model was not trained on molecules")
             (chunk,) = stream(items, rows_per_chunk=sys.maxsize, **like)
