@@ -330,6 +330,26 @@ def test_models_that_read_attributes_only_lose_edges(
     assert (wasted > 0) == (kind == "as-stated")
 
 
+def test_random_removals_are_uniform_among_the_edges() -> None:
+    graph = Data(
+        x=torch.ones(5, 1),
+        edge_index=torch.tensor([[0, 1, 1, 2, 2, 3, 4], [1, 0, 2, 1, 3, 2, 4]]),
+        edge_attr=torch.ones(7, 1),
+        y=torch.tensor([0]),
+    )
+    store = gt.GraphStore.from_pyg([graph] * 600, num_outputs=2)
+    model = gt.GraphClassifier.for_data(store, conv="gine", layers=1, hidden=4, seed=0)
+    attacked = attack(model, store, kind="random", edges=1, seed=0)
+    assert attacked.removals_only
+    before = edge_sets(store.subset([0]))[0]
+    gone = [min(before - found) for found in edge_sets(attacked.store)]
+    counts = [gone.count(pair) for pair in ((0, 1), (1, 2), (2, 3))]
+    assert sum(counts) == 600
+    assert chisquare(counts).pvalue > 0.001
+    everything = attack(model, store.subset([0]), kind="random", edges=9)
+    assert edge_sets(everything.store) == [{(4, 4)}]
+
+
 # ------------------------------------------------------------------ every flip tried
 
 

@@ -8,6 +8,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
@@ -20,6 +22,7 @@ from graph_transplant.analysis import (
 )
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.metrics import measure
+from graph_transplant.scores import expected_calibration_error
 
 
 def drawn(graphs: int, classes: int, *, too_sure: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -112,6 +115,27 @@ def test_reliability_is_that_of_scikit_learn() -> None:
     assert sum(part.count for part in bins) == 500
     assert [part.lower for part in bins] == pytest.approx([k / 10 for k in range(10)])
     assert [part.upper for part in bins] == pytest.approx([(k + 1) / 10 for k in range(10)])
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40),
+    st.integers(1, 20),
+)
+def test_gaps_of_the_bins_are_the_calibration_error(
+    cases: list[tuple[float, bool]], bins: int
+) -> None:
+    p = torch.tensor([each for each, _ in cases], dtype=torch.double)
+    probabilities = torch.stack((1 - p, p), dim=1)
+    labels = torch.tensor([label for _, label in cases]).long()
+    found = reliability(probabilities, labels, bins)
+    gap = sum(abs(b.confidence - b.accuracy) * b.count for b in found if b.count) / len(cases)
+    assert gap == pytest.approx(expected_calibration_error(probabilities, labels, bins), abs=1e-12)
+    for part in found:
+        if part.count:
+            assert part.lower - 1e-12 <= part.confidence <= part.upper + 1e-12
+        else:
+            assert math.isnan(part.confidence)
+            assert math.isnan(part.accuracy)
 
 
 def gap_of(rows: list[dict[str, float]]) -> float:

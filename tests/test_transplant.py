@@ -223,6 +223,57 @@ def test_saliency_of_any_type_means_the_same(dtype: torch.dtype) -> None:
 # ------------------------------------------------------------------ valid batches
 
 
+def plain_batch(random: np.random.Generator) -> GraphBatch:
+    """A few small graphs of any kind, made without PyG, which would take most of the time."""
+    sizes = random.integers(1, 7, size=random.integers(1, 5))
+    ptr = np.concatenate(([0], np.cumsum(sizes)))
+    undirected, weighted = random.random(2) < 0.5
+    tail = random.integers(ptr[-1], size=random.integers(0, 3 * ptr[-1]))
+    graph_of = np.searchsorted(ptr, tail, side="right") - 1
+    head = ptr[graph_of] + (random.random(len(tail)) * sizes[graph_of]).astype(np.int64)
+    weight = random.random(len(tail)).astype(np.float32)
+    if undirected:
+        proper = tail != head
+        tail, head = np.append(tail, head[proper]), np.append(head, tail[proper])
+        weight = np.append(weight, weight[proper])
+    # Copies of an edge by weight, so that they meet their reverses.
+    order = np.lexsort((weight, tail, head))
+    edges = {"edge_weight": torch.from_numpy(weight[order])} if weighted else {}
+    if random.random() < 0.5:
+        edges["edge_attr"] = torch.from_numpy(weight[order]).view(-1, 1)
+    return GraphBatch(
+        ptr=ptr,
+        row_ptr=np.concatenate(([0], np.cumsum(np.bincount(head, minlength=ptr[-1])))),
+        column=tail[order],
+        symmetric=bool(undirected),
+        nodes={"x": torch.from_numpy(random.random((ptr[-1], 3), np.float32))},
+        edges=edges,
+        y=torch.arange(len(sizes)),
+    )
+
+
+def test_ten_thousand_batches_become_valid_ones() -> None:
+    torch.manual_seed(0)
+    methods = [
+        GraphTransplant("degree"),
+        GraphTransplant("degree", cut="scattered", new_edge_attr="zero"),
+        GraphTransplant("predict", embedding_size=3, anchor_ratio=0.5),
+        GraphTransplant("none", anchors="random", importance="size", hops=(0, 4)),
+    ]
+    random, classes = np.random.default_rng(0), torch.eye(4)
+    for number in range(10_000):
+        batch, method = plain_batch(random), methods[number % len(methods)]
+        graphs = batch.num_graphs
+        saliency = random.random(batch.num_nodes, np.float32)
+        sources = random.integers(graphs, size=graphs)
+        with torch.no_grad():
+            plan = method.plan(batch, saliency, sources, random, nodes=batch.nodes["x"])
+            mixed = method.carry_out(plan, batch, classes[:graphs], saliency)
+        assert_valid(mixed.batch)
+        assert mixed.batch.num_graphs == graphs
+        assert mixed.batch.symmetric == batch.symmetric
+
+
 def test_mixing_pyg_graphs() -> None:
     items = random_batch(generator(1), graphs=3, edge_attr=True).to_data_list()
     for number, item in enumerate(items):
