@@ -18,6 +18,13 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+# Undirected, directed; simple, and with self-loops and repeated edges.
+KINDS = {
+    "undirected": {"undirected": True, "simple": True},
+    "undirected-multi": {"undirected": True, "simple": False},
+    "directed": {"undirected": False, "simple": True},
+    "directed-multi": {"undirected": False, "simple": False},
+}
 SHAPES = ("single", "edgeless", "complete", "random", "parts", "star")
 
 
@@ -85,20 +92,9 @@ def batches(
     features = draw(st.sampled_from(["random", "zero"] if with_x else ["random", "zero", "none"]))
     edge_attr, edge_weight = draw(st.booleans()), draw(st.booleans())
     count = draw(st.integers(1, max_graphs))
-    return Batch.from_data_list(
-        [
-            draw(
-                graphs(
-                    directed=turned,
-                    features=features,
-                    edge_attr=edge_attr,
-                    edge_weight=edge_weight,
-                    label=label,
-                )
-            )
-            for label in range(count)
-        ]
-    )
+    fields = {"features": features, "edge_attr": edge_attr, "edge_weight": edge_weight}
+    items = [draw(graphs(directed=turned, label=label, **fields)) for label in range(count)]
+    return Batch.from_data_list(items)
 
 
 @st.composite
@@ -171,6 +167,12 @@ def random_batch(
             data.edge_weight = table[low, high]
         items.append(data)
     return Batch.from_data_list(items)
+
+
+def classifier(outputs: int, **settings: object) -> gt.GraphClassifier:
+    """A small network of three features, without dropout."""
+    given = {"layers": 2, "hidden": 8, "seed": 0, "dropout": 0.0, **settings}
+    return gt.GraphClassifier(3, outputs, **given)  # type: ignore[arg-type]
 
 
 def featured_motifs(graphs: int) -> gt.GraphStore:

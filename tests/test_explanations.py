@@ -137,13 +137,6 @@ def test_scores_match_sklearn_and_all_orders_of_ties(levels: int) -> None:
     np.testing.assert_allclose(scores.chance, chance)
 
 
-def test_scores_of_undefined_saliency_are_undefined() -> None:
-    saliency = torch.tensor([torch.nan, 1.0, 2.0, 1.0])
-    scores = motif_scores(saliency, torch.tensor([True, False, True, False]), ptr(2, 2))
-    assert scores.auroc.isnan().tolist() == [True, False]
-    assert scores.precision.isnan().tolist() == [True, False]
-
-
 def test_graphs_without_anything_to_find_are_left_out() -> None:
     store = random_store(sizes=(4, 4, 4))
     model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
@@ -371,6 +364,3 @@ def test_saliency_of_a_trained_model_finds_motifs(
     assert not no_better_than_random({**swapped, "deletion": None})
     shares = [float(mask.float().mean()) for mask in (d.motif_mask for d in test.to_pyg())]
     assert measured["chance"] == pytest.approx(np.mean(shares))
-
-
-# ------------------------------------------------------------------ other explainers

@@ -234,14 +234,6 @@ def test_one_hot_codes_are_written_out() -> None:
     assert CODE not in coded.dense().nodes
 
 
-def test_a_single_graph_needs_no_batch_vector() -> None:
-    path = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=4)
-    ours = GraphBatch.from_pyg(path)
-    assert ours.ptr.tolist() == [0, 4]
-    assert ours.row_ptr.tolist() == [0, 0, 1, 2, 2]
-    assert ours.x is None
-
-
 def _broken(**changes: object) -> Data:
     data = Data(
         x=torch.ones(4, 1),
@@ -314,11 +306,6 @@ def test_distinct_numbers_below_a_large_bound() -> None:
     drawn = choice.distinct(10**12, 1000, np.random.default_rng(0))
     assert len(set(drawn.tolist())) == 1000
     assert 10**11 < drawn.mean() < 9 * 10**11
-
-
-@given(st.lists(st.integers(0, 9)), st.integers(-1, 10))
-def test_membership_in_an_ascending_row(row: list[int], item: int) -> None:
-    assert choice.is_in(np.array(sorted(row), np.int64), item) == (item in row)
 
 
 # ------------------------------------------------------------------ compilation

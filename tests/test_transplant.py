@@ -12,6 +12,7 @@ from scipy.stats import beta, binomtest, chisquare, kstest
 from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
+from edits import both_ways
 from graph_transplant.augment.transplant import (
     GraphTransplant,
     TransplantPlan,
@@ -25,8 +26,7 @@ from strategies import generator, random_batch
 
 def graph(edges: list[tuple[int, int]], nodes: int, *, label: int = 0, **fields: object) -> Data:
     """An undirected graph."""
-    both = [pair for u, v in edges for pair in ((u, v), (v, u))]
-    edge_index = torch.tensor(both, dtype=torch.long).reshape(-1, 2).t()
+    edge_index = both_ways(*edges)
     return Data(edge_index=edge_index, num_nodes=nodes, y=torch.tensor([label]), **fields)
 
 
@@ -211,15 +211,6 @@ def test_a_plan_carried_out_by_hand() -> None:
     assert by_size.label_weight.tolist() == [0.5, 0.5]
 
 
-@pytest.mark.parametrize("dtype", [torch.long, torch.bool, torch.double, torch.bfloat16])
-def test_saliency_of_any_type_means_the_same(dtype: torch.dtype) -> None:
-    batch = random_batch(generator(3))
-    saliency = torch.arange(batch.num_nodes) % 2
-    one = GraphTransplant().mix(batch, saliency.to(dtype), generator=generator())
-    other = GraphTransplant().mix(batch, saliency.float(), generator=generator())
-    assert torch.equal(one.targets, other.targets)
-
-
 # ------------------------------------------------------------------ valid batches
 
 
@@ -327,12 +318,9 @@ def test_targets_may_be_given() -> None:
     ("arguments", "message"),
     [
         ({"saliency": torch.ones(9)}, r"`saliency` must have shape \[\d+\].*got \[9\]"),
-        ({"saliency": -1.0}, "`saliency` .*not negative"),
         ({"saliency": float("nan")}, "`saliency` must be finite"),
         ({"num_outputs": 2}, "labels must lie between 0 and 1; got 2"),
-        ({"targets": torch.ones(4, 2) / 2}, r"`targets` must have 3 rows.*got 4"),
         ({"nodes": None}, "pass `nodes`"),
-        ({"nodes": torch.ones(9, 4)}, r"`nodes` must have \d+ rows.*got 9"),
         ({"width": 3}, "`embedding_size` .*is 4.*3 wide"),
         ({"batch": Data(num_nodes=2, y=torch.tensor([0]))}, "`batch.edge_index`"),
         ({"unlabelled": True}, "no targets.*`y`"),
