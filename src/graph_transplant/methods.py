@@ -13,7 +13,7 @@ from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
 
 if TYPE_CHECKING:
     from torch import nn
@@ -118,8 +118,7 @@ def _transplanting(connect: str, **parts: Any) -> Callable[..., Augmentations]:
         from graph_transplant.augment.transplant import GraphTransplant
         from graph_transplant.saliency import NodeSaliency
 
-        if max_hops < 1:
-            raise GraphTransplantError(f"`max_hops` must be at least 1, got {max_hops}")
+        check_at_least(1, max_hops=max_hops)
         return (
             GraphTransplant(
                 connect,
