@@ -175,19 +175,26 @@ def classifier(outputs: int, **settings: object) -> gt.GraphClassifier:
     return gt.GraphClassifier(3, outputs, **given)  # type: ignore[arg-type]
 
 
+def with_x(store: GraphStore, x: Tensor, **settings: object) -> GraphStore:
+    """The same graphs with other node features."""
+    return GraphStore(
+        x=x,
+        edge_index=store.edge_index,
+        y=store.y,
+        node_counts=store.node_counts,
+        edge_counts=store.edge_counts,
+        edge_attr=store.edge_attr,
+        **settings,  # type: ignore[arg-type]
+    )
+
+
 def featured_motifs(graphs: int) -> gt.GraphStore:
     """The motifs with the degrees as node features, for methods that need some."""
     plain = gt.load("motifs", graphs=graphs)
     base = torch.repeat_interleave(plain.node_ptr[:-1], plain.edge_counts)
     degree = torch.bincount(base + plain.edge_index[0], minlength=int(plain.node_counts.sum()))
-    return gt.GraphStore(
-        x=nn.functional.one_hot(degree.clamp(max=7), 8).float(),
-        edge_index=plain.edge_index,
-        y=plain.y,
-        node_counts=plain.node_counts,
-        edge_counts=plain.edge_counts,
-        name="motifs with degrees",
-    )
+    one_hot = nn.functional.one_hot(degree.clamp(max=7), 8).float()
+    return with_x(plain, one_hot, name="motifs with degrees")
 
 
 def motifs_for(method: str, graphs: int) -> gt.GraphStore:

@@ -376,7 +376,7 @@ def loss_of(model: Propagation, data: Data) -> float:
 def test_trying_every_flip_finds_the_same_pair(undirected: bool) -> None:
     store = random_store(20, undirected=undirected, graphs=8)
     y = torch.arange(8) % 2
-    store = gt.GraphStore(**{**parts_of(store), "y": y, "num_outputs": 2})
+    store = store.with_targets(y, num_outputs=2)
     model = Propagation(3, 0)
     attacked = attack(model, store, edges=1, hops=3)
     before, after = edge_sets(store), edge_sets(attacked.store)
@@ -428,16 +428,6 @@ def test_one_directed_graph_makes_every_direction_a_variable(conv: str) -> None:
     assert edge_sets(alone.store) == edge_sets(together.store)
     changes = [len(a ^ b) for a, b in zip(*map(edge_sets, (store, alone.store)), strict=True)]
     assert alone.changed.tolist() == changes
-
-
-def parts_of(store: gt.GraphStore) -> dict[str, object]:
-    return {
-        "x": store.x,
-        "edge_index": store.edge_index,
-        "y": store.y,
-        "node_counts": store.node_counts,
-        "edge_counts": store.edge_counts,
-    }
 
 
 class PygGCN(nn.Module):
@@ -548,7 +538,7 @@ def test_degrees_of_graphs_without_features_follow_the_change() -> None:
     x = nn.functional.one_hot(degree, 6).float()
     featured = gt.GraphClassifier(6, 3, conv="gin", hidden=8, layers=2).double().eval()
     featured.load_state_dict(model.state_dict(), strict=False)
-    given = gt.GraphStore(**{**parts_of(attacked.store), "x": x, "num_outputs": 3})
+    given = strategies.with_x(attacked.store, x, num_outputs=3)
     torch.testing.assert_close(gt.evaluate(featured, given).logits, attacked.logits)
 
 
@@ -701,7 +691,7 @@ def test_as_strong_as_the_greedy_attack_of_pyg(trained: Trained) -> None:
 def test_labels_of_which_some_are_missing_can_be_attacked() -> None:
     store = random_store(0, graphs=4)
     y = torch.tensor([[1.0, 0.0], [0.0, torch.nan], [torch.nan, torch.nan], [1.0, 1.0]])
-    store = gt.GraphStore(**{**parts_of(store), "y": y, "task": "multilabel"})
+    store = store.with_targets(y, task="multilabel")
     model = model_for(store, "gin")
     before, attacked = gt.evaluate(model, store), attack(model, store, edges=1)
     rise, base = (graph_losses(each.logits, y, "multilabel").sum() for each in (attacked, before))

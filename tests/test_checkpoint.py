@@ -198,32 +198,6 @@ def test_foreign_models_with_buffers_and_shared_weights_go_on(tmp_path: Path) ->
     assert_same(whole, trained(checkpoint=tmp_path / "run"))
 
 
-def test_time_goes_on_too_and_checkpoints_are_written_now_and_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[int] = []
-    write = checkpoints.write
-
-    def noted(path: Path, identity: Any, state: Any) -> None:
-        written.append(len(state["history"]))
-        write(path, identity, state)
-
-    clock = iter(range(0, 4000, 4))
-    monkeypatch.setattr(checkpoints, "write", noted)
-    monkeypatch.setattr(training.time, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 10.0)
-    file = tmp_path / "run"
-    with pytest.raises(EndedError):
-        train(two(), checkpoint=file, callbacks=[end_at(6)])
-    # The clock is read once per epoch and once per write: 4, 8, 12 seconds after the last.
-    assert written == [3]
-    result, _ = train(two(), checkpoint=file)
-    assert written == [3, 6, 7]
-    seconds = [log.seconds for log in result.history]
-    assert seconds == sorted(seconds)
-    assert result.seconds >= seconds[-1]
-
-
 KILLED = """
 import sys, time
 sys.path.insert(0, {tests!r})

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.recipes import RECIPES
-from strategies import generator, random_batch
+from strategies import generator, random_batch, with_x
 
 CONVS = sorted(CONVOLUTIONS)
 
@@ -31,18 +30,6 @@ def classifier(
     width = 2 if CONVOLUTIONS[conv].takes_edge_attr else 0
     settings = {"layers": 2, "hidden": 8, "edge_features": width, "seed": 0, **given}
     return GraphClassifier(features, outputs, conv=conv, **settings).eval()
-
-
-def with_x(store: GraphStore, x: Tensor, **settings: Any) -> GraphStore:
-    return GraphStore(
-        x=x,
-        edge_index=store.edge_index,
-        y=store.y,
-        node_counts=store.node_counts,
-        edge_counts=store.edge_counts,
-        edge_attr=store.edge_attr,
-        **settings,
-    )
 
 
 # ------------------------------------------------------------------ the pieces

@@ -66,20 +66,6 @@ def test_reverses(edges: Edges, undirected: bool) -> None:
     assert (reverse[reverse] == np.arange(len(edges))).all()
 
 
-@given(EDGES)
-def test_rows_at_both_ends(edges: Edges) -> None:
-    row_ptr, column, _ = compressed(edges)
-    near_ptr, near, edge = structure.both_ways(row_ptr, column)
-    listed = list(zip(column.tolist(), structure.rows_of(row_ptr).tolist(), strict=True))
-    for v in range(6):
-        here = slice(near_ptr[v], near_ptr[v + 1])
-        assert near[here].tolist() == sorted(near[here].tolist())
-        expected = [(a, e) for e, (a, b) in enumerate(listed) if b == v]
-        expected += [(b, e) for e, (a, b) in enumerate(listed) if a == v]
-        found = zip(near[here].tolist(), edge[here].tolist(), strict=True)
-        assert sorted(found) == sorted(expected)
-
-
 @given(batches(), st.data())
 def test_gathered_graphs_are_those_pyg_collates(batch: Batch, data: st.DataObject) -> None:
     whole = GraphBatch.from_pyg(batch)

@@ -31,6 +31,7 @@ from graph_transplant.augment import (
 from graph_transplant.graphs import Featurizer, GraphBatch, GraphStore
 from graph_transplant.saliency import Predictor
 from graph_transplant.structures import atoms_of
+from oracles import graphs_of
 from strategies import featured_motifs
 
 NO_GRAPHS = {"vanilla", "manifold-mixup", "label-smoothing"}
@@ -72,14 +73,13 @@ def plain_graphs(batch: GraphBatch) -> list[nx.Graph]:
     """The graphs of a batch for networkx: an edge of more than half its weight is there."""
     there = None if batch.edge_weight is None else batch.edge_weight > 0.5
     found = []
-    for number in range(int(batch.batch.max()) + 1):
-        nodes = (batch.batch == number).nonzero().flatten().tolist()
-        graph = nx.Graph()
-        graph.add_nodes_from(nodes)
-        found.append(graph)
-    for place, (one, two) in enumerate(batch.edge_index.t().tolist()):
-        if one != two and (there is None or bool(there[place])):
-            found[int(batch.batch[one])].add_edge(one, two)
+    for graph in graphs_of(batch):
+        plain = nx.Graph()
+        plain.add_nodes_from(graph)
+        for one, two, number in graph.edges(data="number"):
+            if one != two and (there is None or bool(there[number])):
+                plain.add_edge(one, two)
+        found.append(plain)
     return found
 
 
@@ -222,12 +222,7 @@ SMILES = {
 def molecules(smiles: list[str]) -> GraphStore:
     """A store of molecules, allowed by chemistry or not, with OGB's order of bond types."""
     chem = pytest.importorskip("rdkit.Chem")
-    kinds = (
-        chem.BondType.SINGLE,
-        chem.BondType.DOUBLE,
-        chem.BondType.TRIPLE,
-        chem.BondType.AROMATIC,
-    )
+    kinds = [getattr(chem.BondType, kind) for kind in ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")]
     elements = ["C", "N", "O", "F", "S", "Na", "Cl", "Fe"]
     listed = []
     for text in smiles:
@@ -241,14 +236,9 @@ def molecules(smiles: list[str]) -> GraphStore:
             kind = [float(bond.GetBondType() == each) for each in kinds] + [0.0]
             pairs += [(one, two), (two, one)]
             attributes += [kind, kind]
-        listed.append(
-            Data(
-                x=x,
-                edge_index=torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).t(),
-                edge_attr=torch.tensor(attributes).reshape(-1, 5),
-                y=torch.tensor([0]),
-            )
-        )
+        edge_index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).t()
+        edge_attr = torch.tensor(attributes).reshape(-1, 5)
+        listed.append(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, y=torch.tensor([0])))
     store = GraphStore.from_pyg(listed, num_outputs=2)
     store.featurizer = Featurizer("molecules", "elements", tuple(elements))
     return store

@@ -234,20 +234,6 @@ def test_the_metric_decides(
     assert all(math.isnan(log.validation_accuracy) == numbers for log in result.history)
 
 
-def test_the_metric_of_labels_is_the_mean_over_those_that_differ() -> None:
-    rows = (torch.rand(30, 3, generator=generator(4)) < 0.5).float()
-    rows[:, 1] = 1.0  # a label that all have
-    rows[::3, 2] = math.nan
-    store, there = labelled(rows), ~rows[:, 2].isnan()
-    model = model_for(store)
-    result = gt.fit(model, store, store, seed=0, epochs=4, metric="auroc", learning_rate=0.01)
-    logits = gt.evaluate(model, store).logits
-    first = roc_auc_score(rows[:, 0], logits[:, 0])
-    third = roc_auc_score(rows[there, 2], logits[there, 2])
-    best = max(log.validation_score for log in result.history)
-    assert best == pytest.approx((first + third) / 2)
-
-
 @pytest.mark.parametrize(
     ("metric", "rows"),
     [
