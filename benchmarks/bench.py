@@ -81,15 +81,9 @@ def interleave(
     rounds: int,
     before: Mapping[str, Callable[[], object]] | None = None,
 ) -> dict[str, list[float]]:
-    """Call everything in turn, round by round, so that a busy moment hits all alike.
+    """Time everything in turn, in milliseconds, so that a busy moment hits all alike.
 
-    Args:
-        runs: What to time, by name.
-        rounds: How many times, after a few rounds that do not count.
-        before: What some of them need done before each call; this is not timed.
-
-    Returns:
-        The milliseconds of every call that counts, by name.
+    ``before`` is what some of them need done before each call; this is not timed.
     """
     names = list(runs)
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -251,14 +245,9 @@ class Ready:
         loss_of = Loss(store.task)
         for numbers in batches:
             losses = take_step(
-                self.model,
-                store.batch(numbers),
-                self.augmentations,
-                optimizer,
-                loss_of=loss_of,
-                clip_norm=CLIP_NORM,
-                generator=self.generator,
-            )
+                self.model, store.batch(numbers), self.augmentations, optimizer,
+                loss_of=loss_of, clip_norm=CLIP_NORM, generator=self.generator,
+            )  # fmt: skip
             assert losses is not None
             yield losses.total.detach()
 
@@ -459,15 +448,10 @@ def measure_scaling(rounds: int) -> dict[str, list[dict[str, float]]]:
     for way, cases in sizes.items():
         batches = [random_store(count, nodes).batch(range(count)) for count, nodes in cases]
         generator = torch.Generator().manual_seed(0)
-        runs = {
-            str(number): partial(
-                transplant.mix,
-                batch,
-                torch.rand(batch.num_nodes, generator=generator),
-                generator=generator,
-            )
-            for number, batch in enumerate(batches)
-        }
+        runs: dict[str, Callable[[], object]] = {}
+        for number, batch in enumerate(batches):
+            saliency = torch.rand(batch.num_nodes, generator=generator)
+            runs[str(number)] = partial(transplant.mix, batch, saliency, generator=generator)
         times = [statistics.median(values) for values in interleave(runs, rounds).values()]
         items = [batch.num_nodes + batch.num_edges for batch in batches]
         result[way] = [

@@ -1,10 +1,11 @@
-"""What tests of edits of single graphs share: checks that hold for all of them, and sampling."""
+"""What tests of edits and of mixing share: graphs, checks that hold for all, and sampling."""
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
 from collections.abc import Hashable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from scipy.stats import chisquare
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
+import graph_transplant as gt
+from graph_transplant.augment import CleanPass
 from graph_transplant.augment.base import EditedGraphs
 from graph_transplant.augment.perturb import Perturbation
 from graph_transplant.graphs import GraphBatch
@@ -59,6 +62,13 @@ def edited(augmentation: Perturbation, batch: GraphBatch, seed: int = 0) -> Edit
     for name, value in batch.edges.items():
         assert torch.equal(virtual.batch.edges[name][kept], value[origin])
     return virtual
+
+
+def mix(method: gt.Augmentation, batch: GraphBatch, seed: int = 0) -> Any:
+    """What a method that needs no prediction makes of a batch, graph i of class i."""
+    clean = CleanPass(batch, torch.eye(batch.num_graphs), lambda: pytest.fail("unneeded"))
+    model = gt.GraphClassifier(3, 2, hidden=4, layers=1)
+    return method(clean, model=model, generator=torch.Generator().manual_seed(seed))
 
 
 def by_graph(batch: GraphBatch, edges: list[tuple[int, int]]) -> list[Counter[tuple[int, int]]]:

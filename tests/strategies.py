@@ -18,6 +18,13 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+# Undirected, directed; simple, and with self-loops and repeated edges.
+KINDS = {
+    "undirected": {"undirected": True, "simple": True},
+    "undirected-multi": {"undirected": True, "simple": False},
+    "directed": {"undirected": False, "simple": True},
+    "directed-multi": {"undirected": False, "simple": False},
+}
 SHAPES = ("single", "edgeless", "complete", "random", "parts", "star")
 
 
@@ -85,20 +92,9 @@ def batches(
     features = draw(st.sampled_from(["random", "zero"] if with_x else ["random", "zero", "none"]))
     edge_attr, edge_weight = draw(st.booleans()), draw(st.booleans())
     count = draw(st.integers(1, max_graphs))
-    return Batch.from_data_list(
-        [
-            draw(
-                graphs(
-                    directed=turned,
-                    features=features,
-                    edge_attr=edge_attr,
-                    edge_weight=edge_weight,
-                    label=label,
-                )
-            )
-            for label in range(count)
-        ]
-    )
+    fields = {"features": features, "edge_attr": edge_attr, "edge_weight": edge_weight}
+    items = [draw(graphs(directed=turned, label=label, **fields)) for label in range(count)]
+    return Batch.from_data_list(items)
 
 
 @st.composite
@@ -173,19 +169,32 @@ def random_batch(
     return Batch.from_data_list(items)
 
 
+def classifier(outputs: int, **settings: object) -> gt.GraphClassifier:
+    """A small network of three features, without dropout."""
+    given = {"layers": 2, "hidden": 8, "seed": 0, "dropout": 0.0, **settings}
+    return gt.GraphClassifier(3, outputs, **given)  # type: ignore[arg-type]
+
+
+def with_x(store: GraphStore, x: Tensor, **settings: object) -> GraphStore:
+    """The same graphs with other node features."""
+    return GraphStore(
+        x=x,
+        edge_index=store.edge_index,
+        y=store.y,
+        node_counts=store.node_counts,
+        edge_counts=store.edge_counts,
+        edge_attr=store.edge_attr,
+        **settings,  # type: ignore[arg-type]
+    )
+
+
 def featured_motifs(graphs: int) -> gt.GraphStore:
     """The motifs with the degrees as node features, for methods that need some."""
     plain = gt.load("motifs", graphs=graphs)
     base = torch.repeat_interleave(plain.node_ptr[:-1], plain.edge_counts)
     degree = torch.bincount(base + plain.edge_index[0], minlength=int(plain.node_counts.sum()))
-    return gt.GraphStore(
-        x=nn.functional.one_hot(degree.clamp(max=7), 8).float(),
-        edge_index=plain.edge_index,
-        y=plain.y,
-        node_counts=plain.node_counts,
-        edge_counts=plain.edge_counts,
-        name="motifs with degrees",
-    )
+    one_hot = nn.functional.one_hot(degree.clamp(max=7), 8).float()
+    return with_x(plain, one_hot, name="motifs with degrees")
 
 
 def motifs_for(method: str, graphs: int) -> gt.GraphStore:

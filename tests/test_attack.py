@@ -119,15 +119,8 @@ def dense_logits(
         else:
             pairs = [(u, v) for u in range(len(x)) for v in range(len(x)) if u != v]
             index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).t()
-            out = oracles.dense_gat(
-                x,
-                index,
-                matrix[index[1], index[0]],
-                conv.linear.weight,
-                conv.attend_sender,
-                conv.attend_receiver,
-                conv.bias,
-            )
+            weights = conv.linear.weight, conv.attend_sender, conv.attend_receiver, conv.bias
+            out = oracles.dense_gat(x, index, matrix[index[1], index[0]], *weights)
         x = out.relu()
     first, _, _, last = model.head
     return last(first(x.mean(0, keepdim=True)).relu())
@@ -159,13 +152,7 @@ def candidates(data: Data, hops: int, *, undirected: bool) -> list[Edge]:
 
 
 def replay(
-    model: gt.GraphClassifier,
-    data: Data,
-    m: int,
-    hops: int,
-    *,
-    undirected: bool,
-    as_stated: bool = False,
+    model: gt.GraphClassifier, data: Data, m: int, hops: int, *, undirected: bool, as_stated: bool
 ) -> set[Edge]:
     """GradArgmax on one graph; as stated, in the words of the paper."""
     edges = set(zip(*data.edge_index.tolist(), strict=True))
@@ -292,13 +279,7 @@ def replay_cuts(
         pick = max(allowed, key=allowed.__getitem__)
         spent.add(pick)
         if slopes[pick] < 0:
-            kept = torch.tensor([p != pick for p in owner])
-            data = Data(
-                x=data.x,
-                y=data.y,
-                edge_index=data.edge_index[:, kept],
-                edge_attr=data.edge_attr[kept],
-            )
+            data = data.edge_subgraph(torch.tensor([p != pick for p in owner]))
     return data, len(spent)
 
 
@@ -330,6 +311,26 @@ def test_models_that_read_attributes_only_lose_edges(
     assert (wasted > 0) == (kind == "as-stated")
 
 
+def test_random_removals_are_uniform_among_the_edges() -> None:
+    graph = Data(
+        x=torch.ones(5, 1),
+        edge_index=torch.tensor([[0, 1, 1, 2, 2, 3, 4], [1, 0, 2, 1, 3, 2, 4]]),
+        edge_attr=torch.ones(7, 1),
+        y=torch.tensor([0]),
+    )
+    store = gt.GraphStore.from_pyg([graph] * 600, num_outputs=2)
+    model = gt.GraphClassifier.for_data(store, conv="gine", layers=1, hidden=4, seed=0)
+    attacked = attack(model, store, kind="random", edges=1, seed=0)
+    assert attacked.removals_only
+    before = edge_sets(store.subset([0]))[0]
+    gone = [min(before - found) for found in edge_sets(attacked.store)]
+    counts = [gone.count(pair) for pair in ((0, 1), (1, 2), (2, 3))]
+    assert sum(counts) == 600
+    assert chisquare(counts).pvalue > 0.001
+    everything = attack(model, store.subset([0]), kind="random", edges=9)
+    assert edge_sets(everything.store) == [{(4, 4)}]
+
+
 # ------------------------------------------------------------------ every flip tried
 
 
@@ -339,17 +340,11 @@ class Propagation(nn.Module):
     def __init__(self, features: int, seed: int) -> None:
         super().__init__()
         drawn = torch.Generator().manual_seed(seed)
-        shape = (features, 2)
-        self.sent = nn.Parameter(torch.randn(shape, generator=drawn, dtype=torch.double))
-        self.met = nn.Parameter(torch.randn(shape, generator=drawn, dtype=torch.double))
+        values = torch.randn(2, features, 2, generator=drawn, dtype=torch.double)
+        self.sent, self.met = nn.Parameter(values[0]), nn.Parameter(values[1])
 
     def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        batch: Tensor,
-        batch_size: int,
-        edge_weight: Tensor | None = None,
+        self, x: Tensor, edge_index: Tensor, batch: Tensor, batch_size: int, edge_weight: Any = None
     ) -> Tensor:
         x = x.double()
         weight = x.new_ones(edge_index.shape[1]) if edge_weight is None else edge_weight
@@ -370,22 +365,18 @@ def flips(data: Data, hops: int, *, undirected: bool) -> dict[Edge, Data]:
     return found
 
 
-def loss_of(model: nn.Module, data: Data) -> float:
+def loss_of(model: Propagation, data: Data) -> float:
     """Cross-entropy of one graph, from its discrete edges."""
     batch = torch.zeros(data.num_nodes, dtype=torch.long)
     with torch.no_grad():
-        if isinstance(model, gt.GraphClassifier):
-            logits = model.run(data).logits
-        else:
-            logits = model(data.x, data.edge_index, batch, 1)
-    return float(nn.functional.cross_entropy(logits, data.y))
+        return float(nn.functional.cross_entropy(model(data.x, data.edge_index, batch, 1), data.y))
 
 
 @pytest.mark.parametrize("undirected", [True, False])
 def test_trying_every_flip_finds_the_same_pair(undirected: bool) -> None:
     store = random_store(20, undirected=undirected, graphs=8)
     y = torch.arange(8) % 2
-    store = gt.GraphStore(**{**parts_of(store), "y": y, "num_outputs": 2})
+    store = store.with_targets(y, num_outputs=2)
     model = Propagation(3, 0)
     attacked = attack(model, store, edges=1, hops=3)
     before, after = edge_sets(store), edge_sets(attacked.store)
@@ -439,36 +430,6 @@ def test_one_directed_graph_makes_every_direction_a_variable(conv: str) -> None:
     assert alone.changed.tolist() == changes
 
 
-class EdgeCounter(nn.Module):
-    """Class 1 the more likely the larger the sum of weights."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.factor = nn.Parameter(torch.tensor(0.1))
-
-    def forward(
-        self,
-        edge_index: Tensor,
-        batch: Tensor,
-        batch_size: int,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
-        weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
-        total = torch.zeros(batch_size).index_add(0, batch[edge_index[0]], weight)
-        logit = self.factor * total
-        return torch.stack((torch.zeros_like(logit), logit), dim=1)
-
-
-def parts_of(store: gt.GraphStore) -> dict[str, object]:
-    return {
-        "x": store.x,
-        "edge_index": store.edge_index,
-        "y": store.y,
-        "node_counts": store.node_counts,
-        "edge_counts": store.edge_counts,
-    }
-
-
 class PygGCN(nn.Module):
     """Two GCN layers as a PyG user would write them."""
 
@@ -505,9 +466,9 @@ def test_a_foreign_model_is_attacked_like_its_twin() -> None:
 # ------------------------------------------------------------------ what stays as it was
 
 
-def rich_store(*, copies: bool = False) -> gt.GraphStore:
-    """Edge features, a node field, names, loops; one edge twice if asked."""
-    edges = [(0, 1), (1, 2), (2, 3), (3, 3)] + [(2, 3)] * copies
+def rich_store() -> gt.GraphStore:
+    """Edge features, a node field, names, loops."""
+    edges = [(0, 1), (1, 2), (2, 3), (3, 3)]
     listed = [e for u, v in edges for e in ([(u, v), (v, u)] if u != v else [(u, v)])]
     index = torch.tensor(listed).t()
     index = torch.cat((index, index), dim=1)
@@ -532,15 +493,8 @@ def test_the_store_keeps_all_but_its_edges() -> None:
     fingerprint = store.fingerprint()
     changed = attack(model_for(store, "gin"), store, edges=2).store
     assert store.fingerprint() == fingerprint
-    again = gt.GraphStore.from_pyg(
-        changed.to_pyg(),
-        name=store.name,
-        num_outputs=3,
-        label_names=store.label_names,
-        num_continuous=store.num_continuous,
-        node_fields=list(store.node_fields),
-    )
-    assert again.fingerprint() == changed.fingerprint()
+    for name in ("name", "label_names", "num_outputs", "num_continuous"):
+        assert getattr(changed, name) == getattr(store, name)
     for data, old in zip(changed.to_pyg(), store.to_pyg(), strict=True):
         assert torch.equal(data.x, old.x)
         assert torch.equal(data.mark, old.mark)
@@ -551,19 +505,6 @@ def test_the_store_keeps_all_but_its_edges() -> None:
             assert attr.tolist() == [code, -code]
 
 
-def test_copies_of_an_edge_go_together() -> None:
-    store = rich_store(copies=True)
-    model = EdgeCounter()
-    store = gt.GraphStore(**{**parts_of(store), "y": torch.tensor([1, 1]), "num_outputs": 2})
-    attacked = attack(model, store, edges=1)
-    # A step along the pair of two edges is twice as steep, so that it goes first, as a whole.
-    assert attacked.removed.tolist() == [1, 1]
-    assert edge_sets(attacked.store)[0] == {(0, 1), (1, 0), (1, 2), (2, 1), (3, 3)}
-    assert attacked.store.edge_counts.tolist() == [5, 5]
-    before, after = (gt.evaluate(model, s).logits[:, 1] for s in (store, attacked.store))
-    torch.testing.assert_close(before - after, torch.full((2,), 0.4))
-
-
 def test_the_model_and_the_world_stay_as_they_were() -> None:
     store = random_store(0)
     model = gt.GraphClassifier.for_data(store, hidden=8, seed=0).train()
@@ -571,20 +512,17 @@ def test_the_model_and_the_world_stay_as_they_were() -> None:
     modes = [part.training for part in model.modules()]
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
-    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    weights = copy.deepcopy(model.state_dict())
     state = torch.get_rng_state()
     with torch.no_grad():
         attacked = attack(model, store, edges=2)
         attack(model, store, kind="random", edges=2, seed=1)
-        assert not torch.is_grad_enabled()
     assert int(attacked.changed.sum()) > 0, "dropout or no_grad must not stand in the way"
     assert torch.equal(torch.get_rng_state(), state)
     assert [part.training for part in model.modules()] == modes
     assert all(bool((p.grad == 1).all()) for p in model.parameters())
     assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
     assert not attacked.logits.requires_grad
-    model.eval()
-    assert edge_sets(attack(model, store, edges=2).store) == edge_sets(attacked.store)
 
 
 def test_degrees_of_graphs_without_features_follow_the_change() -> None:
@@ -592,16 +530,15 @@ def test_degrees_of_graphs_without_features_follow_the_change() -> None:
     store = store_of([ring, ring[:-1]], [6, 6], features=0)
     model = model_for(store, "gin", max_degree=5)
     attacked = attack(model, store, edges=2)
-    degrees = [
-        sorted(dict(nx.Graph(list(edges)).degree).values()) for edges in edge_sets(attacked.store)
-    ]
-    assert degrees != [[2] * 6, [1, 1, 2, 2, 2, 2]]
-    index = attacked.store.batch([0, 1]).edge_index
-    degree = torch.bincount(index[0], minlength=12)
+    before, degree = (
+        torch.bincount(each.batch([0, 1]).edge_index[0], minlength=12)
+        for each in (store, attacked.store)
+    )
+    assert not torch.equal(before, degree)
     x = nn.functional.one_hot(degree, 6).float()
     featured = gt.GraphClassifier(6, 3, conv="gin", hidden=8, layers=2).double().eval()
     featured.load_state_dict(model.state_dict(), strict=False)
-    given = gt.GraphStore(**{**parts_of(attacked.store), "x": x, "num_outputs": 3})
+    given = strategies.with_x(attacked.store, x, num_outputs=3)
     torch.testing.assert_close(gt.evaluate(featured, given).logits, attacked.logits)
 
 
@@ -703,7 +640,6 @@ def test_robustness_is_what_records_keep(trained: Trained) -> None:
     for name, kind in (("accuracy", "strong"), ("as_stated", "as-stated"), ("random", "random")):
         alone = [attack(model, test, kind=kind, edges=m, hops=3, seed=7) for m in edges]
         assert [row[name] for row in rows] == [attacked.accuracy for attacked in alone]
-    assert set(rows[0]) == {"budget", "edges", "accuracy", "as_stated", "random"}
     assert len({row["accuracy"] for row in rows}) == 3
     assert robustness(model, test, (), data=store) == []
     # Without `edges` the graphs themselves set m.
@@ -755,16 +691,12 @@ def test_as_strong_as_the_greedy_attack_of_pyg(trained: Trained) -> None:
 def test_labels_of_which_some_are_missing_can_be_attacked() -> None:
     store = random_store(0, graphs=4)
     y = torch.tensor([[1.0, 0.0], [0.0, torch.nan], [torch.nan, torch.nan], [1.0, 1.0]])
-    store = gt.GraphStore(**{**parts_of(store), "y": y, "task": "multilabel"})
+    store = store.with_targets(y, task="multilabel")
     model = model_for(store, "gin")
     before, attacked = gt.evaluate(model, store), attack(model, store, edges=1)
-    rise = graph_losses(attacked.logits, y, "multilabel") - graph_losses(
-        before.logits, y, "multilabel"
-    )
+    rise, base = (graph_losses(each.logits, y, "multilabel").sum() for each in (attacked, before))
     assert attacked.changed.tolist() == [1, 1, 0, 1], "without any target there is no loss"
-    assert float(rise.sum()) > 0
-    with pytest.raises(gt.DataError, match=r"is a multilabel data set: it has no accuracy"):
-        _ = attacked.accuracy
+    assert float(rise) > float(base)
     with pytest.raises(gt.DataError, match="multilabel data set"):
         robustness(model, store, [0.2], data=store)
 

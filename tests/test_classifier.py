@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.recipes import RECIPES
-from strategies import generator, random_batch
+from strategies import generator, random_batch, with_x
 
 CONVS = sorted(CONVOLUTIONS)
 
@@ -31,18 +30,6 @@ def classifier(
     width = 2 if CONVOLUTIONS[conv].takes_edge_attr else 0
     settings = {"layers": 2, "hidden": 8, "edge_features": width, "seed": 0, **given}
     return GraphClassifier(features, outputs, conv=conv, **settings).eval()
-
-
-def with_x(store: GraphStore, x: Tensor, **settings: Any) -> GraphStore:
-    return GraphStore(
-        x=x,
-        edge_index=store.edge_index,
-        y=store.y,
-        node_counts=store.node_counts,
-        edge_counts=store.edge_counts,
-        edge_attr=store.edge_attr,
-        **settings,
-    )
 
 
 # ------------------------------------------------------------------ the pieces
@@ -217,16 +204,11 @@ def test_a_model_comes_back_from_its_config(kind: str) -> None:
     ("change", "message"),
     [
         ({"hidden": "128"}, "`hidden` of the model cannot be '128'"),
-        ({"hidden": True}, "`hidden` of the model cannot be True"),
         ({"layers": -1}, "`layers` of the model cannot be -1"),
-        ({"conv": None}, "`conv` of the model cannot be None"),
         ({"dropout": float("nan")}, r"`dropout` must be in \[0, 1\), got nan"),
         ({"continuous": 4}, "`continuous` of the model must be at most its 3 node features; got 4"),
         ({"layers": 10**12}, "more than any memory"),
-        ({"max_degree": 10**12, "in_features": 0}, "more than any memory"),
         ({"colour": 3}, "'colour' is unknown"),
-        ({"residual": 1}, "`residual` of the model cannot be 1"),
-        ({"walk": True}, "`walk` of the model cannot be True"),
         ({"norm": "group"}, "`norm` must be one of none, batch, layer; got 'group'"),
         ({"input_layers": 10**12}, "more than any memory"),
         ({"task": ...}, "task is missing"),
@@ -244,11 +226,7 @@ def test_damaged_configs_are_named(change: dict[str, Any], message: str) -> None
     [
         ({"conv": "gcnn"}, "`conv` must be one of gcn, gcs, gin, gat, gine, gat-edge; got 'gcnn'"),
         ({"readout": "median"}, "`readout` must be one of mean, sum, max, mean-max; got 'median'"),
-        ({"layers": 0}, "`layers` must be at least 1, got 0"),
         ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\), got 1.0"),
-        ({"task": "ranking"}, "`task` must be one of"),
-        ({"layer_dropout": -0.1}, r"`layer_dropout` must be in \[0, 1\), got -0.1"),
-        ({"input_layers": -1}, "`input_layers` must be at least 0, got -1"),
         ({"walk": 4}, "`walk` needs an input layer: set `input_layers`"),
         ({"conv": "gat", "hidden": 6}, "`hidden` must be divisible by the 4 attention heads"),
         ({"in_features": 0}, "`max_degree`"),

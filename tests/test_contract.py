@@ -19,6 +19,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv, global_mean_pool
 
 import graph_transplant as gt
+from edits import both_ways
 from graph_transplant.augment import (
     METHODS,
     Augmentation,
@@ -58,12 +59,8 @@ REFUSED = {"g-mixup": {"directed", "attributed"}}
 
 
 def graph(nodes: int, edges: list[tuple[int, int]], label: int) -> Data:
-    both = [e for u, v in edges for e in ((u, v), (v, u))]
-    return Data(
-        x=torch.randn(nodes, 3, generator=generator(label)),
-        edge_index=torch.tensor(both, dtype=torch.long).reshape(-1, 2).t().contiguous(),
-        y=torch.tensor([label]),
-    )
+    x = torch.randn(nodes, 3, generator=generator(label))
+    return Data(x=x, edge_index=both_ways(*edges), y=torch.tensor([label]))
 
 
 def complete(nodes: int) -> list[tuple[int, int]]:

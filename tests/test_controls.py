@@ -16,16 +16,9 @@ from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
 from graph_transplant.augment import CleanPass, LabelSmoothing, OriginalGraphs
-from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.targets import Loss
-from strategies import batches, generator, random_batch, rings_and_stars, seeds
-
-
-def classifier(outputs: int, **options: object) -> gt.GraphClassifier:
-    chosen = {"layers": 2, "hidden": 8, "seed": 0, "dropout": 0.0, **options}
-    return gt.GraphClassifier(3, outputs, **chosen)  # type: ignore[arg-type]
-
+from strategies import batches, classifier, generator, random_batch, seeds
 
 # ------------------------------------------------------------------ label smoothing
 
@@ -61,38 +54,6 @@ def test_several_labels_are_smoothed_towards_one_half() -> None:
     present = ~np.isnan(each)
     rows = np.nan_to_num(each).sum(1) / np.maximum(present.sum(1), 1)
     assert 0.8 * float(total.detach()) == pytest.approx(rows.mean(), rel=1e-5)
-
-
-def test_smoothing_works_for_any_model_and_runs_it_once() -> None:
-    class Foreign(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.out = nn.Linear(3, 4)
-            self.calls = 0
-
-        def forward(self, x: Tensor, batch: Tensor, batch_size: int) -> Tensor:
-            self.calls += 1
-            return self.out(x.new_zeros(batch_size, 3).index_add(0, batch, x))
-
-    batch, model = random_batch(generator(1), graphs=4), Foreign()
-    total = gt.augmented_loss(model, batch, LabelSmoothing(0.1))
-    assert model.calls == 1
-    logits = model(batch.x, batch.batch, 4)
-    smoothed = nn.functional.cross_entropy(logits, batch.y, label_smoothing=0.1)
-    torch.testing.assert_close(0.9 * total, smoothed)
-
-
-def test_what_cannot_be_smoothed_is_refused() -> None:
-    model = classifier(1, task="regression")
-    values = rings_and_stars(4, seed=0, name="points", y=torch.rand(4, 1), task="regression")
-    message = "label-smoothing needs classes or labels, but points is a regression data set"
-    with pytest.raises(DataError, match=message):
-        LabelSmoothing().check(model, values)
-    with pytest.raises(DataError, match=r"label-smoothing .* the task is regression"):
-        gt.augmented_loss(model, values.batch(range(4)), LabelSmoothing())
-    for smoothing in (0.0, 1.0, float("nan")):
-        with pytest.raises(GraphTransplantError, match=r"`smoothing` must be in \(0, 1\), got"):
-            LabelSmoothing(smoothing)
 
 
 # ------------------------------------------------------------------ the same graphs again

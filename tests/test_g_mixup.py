@@ -21,9 +21,8 @@ from graph_transplant.augment.g_mixup import (
 )
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch
-from graph_transplant.targets import Loss
 from oracles import graphs_of
-from strategies import featured_motifs, generator, random_batch, rings_and_stars
+from strategies import featured_motifs, generator, random_batch
 
 MODEL = gt.GraphClassifier(3, 2, hidden=4)
 
@@ -251,21 +250,6 @@ def test_drawn_graphs_have_the_nodes_and_edges_of_the_class_whatever_their_origi
 # ------------------------------------------------------------------ what it refuses
 
 
-def test_data_without_graphons_are_refused_by_name() -> None:
-    bonds = random_batch(generator(0), edge_attr=True).to_data_list()
-    for one in bonds:
-        one.edge_attr = torch.ones(one.num_edges, 1)
-    values = rings_and_stars(4, seed=0, name="values", y=torch.rand(4, 1), task="regression")
-    for store, message in (
-        (store_of(random_batch(generator(0), undirected=False), 2), "examples: .*directed"),
-        (gt.GraphStore.from_pyg(bonds, name="bonds"), "bonds: its edges have features"),
-        (values, "values: .* one graphon per class, but the task is regression"),
-    ):
-        for refuses in (lambda s: GMixup().check(MODEL, s), lambda s: GMixup().prepare(s, None)):
-            with pytest.raises(DataError, match=message):
-                refuses(store)
-
-
 def test_a_batch_that_does_not_fit_is_refused() -> None:
     data = random_batch(generator(2), graphs=4)
     batch, targets = GraphBatch.from_pyg(data), torch.eye(4)
@@ -274,14 +258,5 @@ def test_a_batch_that_does_not_fit_is_refused() -> None:
     mixup = GMixup()
     mixup.prepare(store_of(data, 4).subset([0, 1, 3]), generator())
     draw(mixup, batch, targets[[0, 1, 3, 3]])
-    for other, row, message in (
-        (data, targets, "class 2, which has no graphon"),
-        (data, torch.ones(4, 3) / 3, "must have 4 columns, one per graphon; got 3"),
-        (random_batch(generator(2), graphs=4, undirected=False), targets, "directed"),
-        (random_batch(generator(2), graphs=4, edge_attr=True), targets, "edges have features"),
-    ):
-        with pytest.raises(DataError, match=message):
-            draw(mixup, GraphBatch.from_pyg(other), row)
-    clean = CleanPass(batch, targets, lambda: pytest.fail("unused"), Loss("regression"))
-    with pytest.raises(DataError, match="the task is regression"):
-        mixup(clean, model=MODEL, generator=None)
+    with pytest.raises(DataError, match="class 2, which has no graphon"):
+        draw(mixup, batch, targets)

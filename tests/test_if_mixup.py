@@ -12,30 +12,13 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
-from graph_transplant.augment.base import CleanPass
+from edits import mix
 from graph_transplant.augment.if_mixup import IfMixup, InterpolatedGraphs, interpolate
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.saliency import as_predictor
 from oracles import assert_valid, same_content
-from strategies import batches, generator, random_batch, rings_and_stars, seeds
-
-KINDS = {
-    "undirected": {"undirected": True, "simple": True},
-    "undirected-multi": {"undirected": True, "simple": False},
-    "directed": {"undirected": False, "simple": True},
-    "directed-multi": {"undirected": False, "simple": False},
-}
-
-
-def mix(
-    method: IfMixup, batch: GraphBatch, seed: int = 0, targets: Tensor | None = None
-) -> InterpolatedGraphs:
-    targets = torch.eye(batch.num_graphs) if targets is None else targets
-    clean = CleanPass(batch, targets, lambda: pytest.fail("no prediction is needed"))
-    model = gt.GraphClassifier(3, 2, hidden=4, layers=1)
-    return method(clean, model=model, generator=generator(seed))
-
+from strategies import KINDS, batches, generator, random_batch, rings_and_stars, seeds
 
 # ------------------------------------------------------------------ the oracle
 
@@ -148,9 +131,6 @@ def test_the_destinations_weight_is_beta_distributed(parameters: tuple[float, ..
     assert len(set(drawn.tolist())) > 1900  # one for each pair
 
 
-# ------------------------------------------------------------------ what is refused
-
-
 class Unweighted(nn.Module):
     """A model that knows no edge weights."""
 
@@ -158,17 +138,10 @@ class Unweighted(nn.Module):
         return torch.zeros(int(batch.max()) + 1, 3).index_add(0, batch, x)
 
 
-def test_what_is_refused() -> None:
-    store = rings_and_stars(4, seed=0, name="values", y=torch.rand(4, 1), task="regression")
-    IfMixup().check(gt.GraphClassifier.for_data(store, hidden=4), store)
-    with pytest.raises(GraphTransplantError, match="regression"):
-        IfMixup(pairing="same-class").check(gt.GraphClassifier.for_data(store, hidden=4), store)
-    model, batch = as_predictor(Unweighted()), store.batch(range(4))
+def test_models_without_edge_weights_are_refused() -> None:
+    store = rings_and_stars(4, seed=0, name="values")
     with pytest.raises(GraphTransplantError, match=r"if-mixup.*values.*edge weights.*edge_weight"):
-        IfMixup().check(model, store)
-    clean = CleanPass(batch, torch.eye(4), lambda: pytest.fail("unused"))
-    with pytest.raises(GraphTransplantError, match=r"if-mixup needs a model.*edge weights"):
-        IfMixup()(clean, model=model, generator=None)
+        IfMixup().check(as_predictor(Unweighted()), store)
 
 
 @pytest.mark.parametrize("field", ["x", "edge_attr"])

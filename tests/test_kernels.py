@@ -66,20 +66,6 @@ def test_reverses(edges: Edges, undirected: bool) -> None:
     assert (reverse[reverse] == np.arange(len(edges))).all()
 
 
-@given(EDGES)
-def test_rows_at_both_ends(edges: Edges) -> None:
-    row_ptr, column, _ = compressed(edges)
-    near_ptr, near, edge = structure.both_ways(row_ptr, column)
-    listed = list(zip(column.tolist(), structure.rows_of(row_ptr).tolist(), strict=True))
-    for v in range(6):
-        here = slice(near_ptr[v], near_ptr[v + 1])
-        assert near[here].tolist() == sorted(near[here].tolist())
-        expected = [(a, e) for e, (a, b) in enumerate(listed) if b == v]
-        expected += [(b, e) for e, (a, b) in enumerate(listed) if a == v]
-        found = zip(near[here].tolist(), edge[here].tolist(), strict=True)
-        assert sorted(found) == sorted(expected)
-
-
 @given(batches(), st.data())
 def test_gathered_graphs_are_those_pyg_collates(batch: Batch, data: st.DataObject) -> None:
     whole = GraphBatch.from_pyg(batch)
@@ -234,14 +220,6 @@ def test_one_hot_codes_are_written_out() -> None:
     assert CODE not in coded.dense().nodes
 
 
-def test_a_single_graph_needs_no_batch_vector() -> None:
-    path = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=4)
-    ours = GraphBatch.from_pyg(path)
-    assert ours.ptr.tolist() == [0, 4]
-    assert ours.row_ptr.tolist() == [0, 0, 1, 2, 2]
-    assert ours.x is None
-
-
 def _broken(**changes: object) -> Data:
     data = Data(
         x=torch.ones(4, 1),
@@ -314,11 +292,6 @@ def test_distinct_numbers_below_a_large_bound() -> None:
     drawn = choice.distinct(10**12, 1000, np.random.default_rng(0))
     assert len(set(drawn.tolist())) == 1000
     assert 10**11 < drawn.mean() < 9 * 10**11
-
-
-@given(st.lists(st.integers(0, 9)), st.integers(-1, 10))
-def test_membership_in_an_ascending_row(row: list[int], item: int) -> None:
-    assert choice.is_in(np.array(sorted(row), np.int64), item) == (item in row)
 
 
 # ------------------------------------------------------------------ compilation

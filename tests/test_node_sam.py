@@ -13,6 +13,7 @@ from hypothesis import given
 from scipy.stats import binomtest, chisquare
 from torch_geometric.data import Batch, Data
 
+import edits
 from graph_transplant.augment.base import EditedGraphs
 from graph_transplant.augment.node_sam import NodeSam, NodeSamPlan
 from graph_transplant.graphs import GraphBatch
@@ -22,10 +23,8 @@ from strategies import batches, generator, random_batch, seeds
 
 def copies(graph: nx.Graph, count: int) -> GraphBatch:
     """The same undirected graph so many times; its nodes are numbers."""
-    both = [e for u, v in graph.edges for e in ((u, v), (v, u))]
-    edge_index = torch.tensor(both, dtype=torch.long).reshape(-1, 2).t().contiguous()
-    data = Data(edge_index=edge_index, num_nodes=len(graph))
-    return GraphBatch.from_pyg(Batch.from_data_list([data] * count))
+    data = Data(edge_index=edits.both_ways(*graph.edges), num_nodes=len(graph))
+    return edits.copies(data, count)
 
 
 def sam(batch: GraphBatch, seed: int = 0, adjust: bool = True) -> tuple[NodeSamPlan, EditedGraphs]:

@@ -26,7 +26,7 @@ from torch_geometric.nn import (
 from torch_geometric.transforms import AddRandomWalkPE
 
 import graph_transplant as gt
-from graph_transplant.augment import METHODS, CleanPass, OriginalGraphs, build_method, refusal
+from graph_transplant.augment import METHODS, CleanPass, OriginalGraphs, build_method
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Trial
 from graph_transplant.experiments.trial import run_trial
@@ -369,10 +369,3 @@ def test_a_trial_with_an_attack(method: str) -> None:
     record = run_trial(store, Trial(method, "gcs", 2, 0, 0), settings, fingerprint="", source="")
     assert all(math.isfinite(point["train_loss"]) for point in record["curve"])
     assert record["attacked"]
-
-
-def test_methods_refuse_what_they_refused() -> None:
-    store = gt.load("motifs", graphs=12)
-    models = [GraphClassifier.for_data(store, **RECIPES[name].network()) for name in RECIPES]
-    for method in METHODS:
-        assert len({refusal(method, model, store) for model in models}) == 1

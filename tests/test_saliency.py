@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 from torch_geometric.nn import GCNConv, SAGPooling, global_mean_pool
 
 import graph_transplant as gt
@@ -126,12 +126,6 @@ def test_the_last_output_ranks_nothing_which_is_said_once(readout: str) -> None:
         warnings.simplefilter("error")
         gt.augmented_loss(model, batch, transplant)
         gt.augmented_loss(model, batch, gt.GraphTransplant())
-
-
-def test_single_nodes_do_not_count_as_flat() -> None:
-    nothing = torch.empty(2, 0, dtype=torch.long)
-    lone = Batch.from_data_list([Data(x=torch.ones(1, 1), edge_index=nothing)] * 3)
-    assert varies_within_graphs(torch.ones(3), GraphBatch.from_pyg(lone))
 
 
 def test_readings_that_cannot_be_are_named() -> None:

@@ -15,25 +15,15 @@ from scipy.stats import chisquare
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-import graph_transplant as gt
-from graph_transplant.augment.base import CleanPass
+from edits import both_ways, mix
 from graph_transplant.augment.sub_mix import SubMix, SubMixedGraphs, SubMixPlan
 from graph_transplant.graphs import GraphBatch
 from oracles import assert_valid, edges_of, floor_share, graphs_of, same_content
-from strategies import batches, generator, random_batch, seeds
-
-KINDS = {
-    "undirected": {"undirected": True, "simple": True},
-    "undirected-multi": {"undirected": True, "simple": False},
-    "directed": {"undirected": False, "simple": True},
-    "directed-multi": {"undirected": False, "simple": False},
-}
+from strategies import KINDS, batches, generator, random_batch, seeds
 
 
 def graph(nodes: int, *edges: tuple[int, int]) -> Data:
-    both = [pair for u, v in edges for pair in ((u, v), (v, u))]
-    edge_index = torch.tensor(both, dtype=torch.long).reshape(-1, 2).t().contiguous()
-    return Data(edge_index=edge_index, num_nodes=nodes, y=torch.tensor([0]))
+    return Data(edge_index=both_ways(*edges), num_nodes=nodes, y=torch.tensor([0]))
 
 
 def cycle(nodes: int) -> Data:
@@ -42,15 +32,6 @@ def cycle(nodes: int) -> Data:
 
 def batch_of(*graphs: Data) -> GraphBatch:
     return GraphBatch.from_pyg(Batch.from_data_list(list(graphs)))
-
-
-def mix(
-    method: SubMix, batch: GraphBatch, seed: int = 0, targets: Tensor | None = None
-) -> SubMixedGraphs:
-    targets = torch.eye(batch.num_graphs) if targets is None else targets
-    clean = CleanPass(batch, targets, lambda: pytest.fail("no prediction is needed"))
-    model = gt.GraphClassifier(3, 2, hidden=4, layers=1)
-    return method(clean, model=model, generator=generator(seed))
 
 
 def sets_of(plan: SubMixPlan) -> list[tuple[list[int], list[int]]]:

@@ -16,15 +16,8 @@ import oracles
 from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs, TransplantPlan
 from graph_transplant.graphs import GraphBatch
 from oracles import DESTINATION, SOURCE, assert_valid, edges_of, graphs_of, induced, neighbours
-from strategies import batches, generator, random_batch, saliencies, seeds
+from strategies import KINDS, batches, generator, random_batch, saliencies, seeds
 
-# Undirected, directed; simple, and with self-loops and repeated edges.
-KINDS = {
-    "undirected": {"undirected": True, "simple": True},
-    "undirected-multi": {"undirected": True, "simple": False},
-    "directed": {"undirected": False, "simple": True},
-    "directed-multi": {"undirected": False, "simple": False},
-}
 VARIANTS = {
     "degree": {"connect": "degree"},
     "predict": {"connect": "predict", "embedding_size": 3},

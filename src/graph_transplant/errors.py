@@ -35,6 +35,13 @@ class DataError(GraphTransplantError):
     """
 
 
+def check_at_least(least: int, **values: float) -> None:
+    """Raise an error that names the first argument below a bound."""
+    for argument, value in values.items():
+        if not value >= least:
+            raise GraphTransplantError(f"`{argument}` must be at least {least}, got {value}")
+
+
 def check_choice(argument: str, value: str, choices: Iterable[str]) -> str:
     """Return ``value`` if it is one of ``choices``, else raise an error that lists them."""
     names = list(choices)

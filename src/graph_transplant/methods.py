@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
 
 if TYPE_CHECKING:
     from torch import nn
@@ -118,8 +119,7 @@ def _transplanting(connect: str, **parts: Any) -> Callable[..., Augmentations]:
         from graph_transplant.augment.transplant import GraphTransplant
         from graph_transplant.saliency import NodeSaliency
 
-        if max_hops < 1:
-            raise GraphTransplantError(f"`max_hops` must be at least 1, got {max_hops}")
+        check_at_least(1, max_hops=max_hops)
         return (
             GraphTransplant(
                 connect,
@@ -148,46 +148,31 @@ SENSITIVITY: dict[str, tuple[Value, ...]] = {
 """Values of Graph Transplant's parameters around its defaults: R, the largest K, the parameter of
 the Beta distribution that p is drawn from, and where saliency is read."""
 
+_paper = partial(Method, in_paper=True)
+
 METHODS: dict[str, Method] = {
-    "vanilla": Method(_vanilla, "plain training; all differences are taken to it", in_paper=True),
-    "manifold-mixup": Method(
-        _Plain("manifold.ManifoldMixup"), "mixes graph embeddings after the readout", in_paper=True
+    "vanilla": _paper(_vanilla, "plain training; all differences are taken to it"),
+    "manifold-mixup": _paper(
+        _Plain("manifold.ManifoldMixup"), "mixes graph embeddings after the readout"
     ),
-    "m-evolve": Method(
-        _m_evolve,
-        "swaps edges of open triads, keeps graphs with reliable labels",
-        _PERTURBED,
-        in_paper=True,
+    "m-evolve": _paper(
+        _m_evolve, "swaps edges of open triads, keeps graphs with reliable labels", _PERTURBED
     ),
-    "drop-nodes": Method(
-        _Plain("perturb.DropNodes"), "drops random nodes", _PERTURBED, in_paper=True
+    "drop-nodes": _paper(_Plain("perturb.DropNodes"), "drops random nodes", _PERTURBED),
+    "perturb-edges": _paper(
+        _Plain("perturb.PerturbEdges"), "removes random edges and adds as many", _PERTURBED
     ),
-    "perturb-edges": Method(
-        _Plain("perturb.PerturbEdges"),
-        "removes random edges and adds as many",
-        _PERTURBED,
-        in_paper=True,
+    "mask-nodes": _paper(
+        _Plain("perturb.MaskNodes"), "masks the features of random nodes", _PERTURBED
     ),
-    "mask-nodes": Method(
-        _Plain("perturb.MaskNodes"), "masks the features of random nodes", _PERTURBED, in_paper=True
+    "subgraph": _paper(
+        _Plain("perturb.RandomSubgraph"), "keeps a random connected subgraph", {"size": (0.6, 0.8)}
     ),
-    "subgraph": Method(
-        _Plain("perturb.RandomSubgraph"),
-        "keeps a random connected subgraph",
-        {"size": (0.6, 0.8)},
-        in_paper=True,
+    "transplant-dp": _paper(
+        _transplanting("degree"), "Graph Transplant, new edges by degree preservation", _ANCHORS
     ),
-    "transplant-dp": Method(
-        _transplanting("degree"),
-        "Graph Transplant, new edges by degree preservation",
-        _ANCHORS,
-        in_paper=True,
-    ),
-    "transplant-ep": Method(
-        _transplanting("predict"),
-        "Graph Transplant, new edges by the edge predictor ψ",
-        _ANCHORS,
-        in_paper=True,
+    "transplant-ep": _paper(
+        _transplanting("predict"), "Graph Transplant, new edges by the edge predictor ψ", _ANCHORS
     ),
     "transplant-disconnected": Method(_transplanting("none"), "ablation: no new edges", _ANCHORS),
     "transplant-size-label": Method(

@@ -24,7 +24,7 @@ from graph_transplant.augment import Augmentation, CleanPass
 from graph_transplant.augment.base import merged_measurements
 from graph_transplant.checkpoints import EpochLog as EpochLog
 from graph_transplant.checkpoints import Patience, Run, states_of
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.metrics import METRICS, deciding
 from graph_transplant.nn import GraphClassifier, evaluating, keeping_statistics
@@ -376,15 +376,9 @@ def fit(
         >>> result.epochs
         2
     """
-    for name, value, bound in (
-        ("epochs", epochs, 1),
-        ("batch_size", batch_size, 1),
-        ("stop_patience", stop_patience, 1),
-        ("decay_patience", decay_patience, 1),
-        ("seed", seed, 0),
-    ):
-        if value < bound:
-            raise GraphTransplantError(f"`{name}` must be at least {bound}, got {value}")
+    check_at_least(0, seed=seed)
+    check_at_least(1, epochs=epochs, batch_size=batch_size)
+    check_at_least(1, stop_patience=stop_patience, decay_patience=decay_patience)
     for name, number in (("learning_rate", learning_rate), ("clip_norm", clip_norm)):
         if not number > 0:
             raise GraphTransplantError(f"`{name}` must be positive, got {number}")

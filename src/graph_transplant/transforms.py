@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -18,13 +18,8 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
 from graph_transplant import augment
-from graph_transplant.augment.base import (
-    Augmentation,
-    CleanPass,
-    VirtualGraphs,
-    random_numbers,
-)
-from graph_transplant.augment.perturb import Perturbation
+from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
+from graph_transplant.augment.perturb import Perturbation, RatioPerturbation
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch, as_batch
 from graph_transplant.nn import Prediction
@@ -59,7 +54,14 @@ class _Edit(BaseTransform):  # type: ignore[misc]
         return repr(self.augmentation)
 
 
-class DropNodes(_Edit):
+class _RatioEdit(_Edit):
+    kind: ClassVar[type[RatioPerturbation]]
+
+    def __init__(self, ratio: float = 0.2, generator: torch.Generator | None = None) -> None:
+        super().__init__(self.kind(ratio), generator)
+
+
+class DropNodes(_RatioEdit):
     """:class:`graph_transplant.augment.DropNodes` as a PyG transform.
 
     Example:
@@ -69,29 +71,25 @@ class DropNodes(_Edit):
         (3, 5)
     """
 
-    def __init__(self, ratio: float = 0.2, generator: torch.Generator | None = None) -> None:
-        super().__init__(augment.DropNodes(ratio), generator)
+    kind = augment.DropNodes
 
 
-class DropEdges(_Edit):
+class DropEdges(_RatioEdit):
     """:class:`graph_transplant.augment.DropEdges` as a PyG transform."""
 
-    def __init__(self, ratio: float = 0.2, generator: torch.Generator | None = None) -> None:
-        super().__init__(augment.DropEdges(ratio), generator)
+    kind = augment.DropEdges
 
 
-class PerturbEdges(_Edit):
+class PerturbEdges(_RatioEdit):
     """:class:`graph_transplant.augment.PerturbEdges` as a PyG transform."""
 
-    def __init__(self, ratio: float = 0.2, generator: torch.Generator | None = None) -> None:
-        super().__init__(augment.PerturbEdges(ratio), generator)
+    kind = augment.PerturbEdges
 
 
-class MaskNodes(_Edit):
+class MaskNodes(_RatioEdit):
     """:class:`graph_transplant.augment.MaskNodes` as a PyG transform; masked features are 0."""
 
-    def __init__(self, ratio: float = 0.2, generator: torch.Generator | None = None) -> None:
-        super().__init__(augment.MaskNodes(ratio), generator)
+    kind = augment.MaskNodes
 
 
 class RandomSubgraph(_Edit):
@@ -101,11 +99,10 @@ class RandomSubgraph(_Edit):
         super().__init__(augment.RandomSubgraph(size), generator)
 
 
-class SwapOpenTriads(_Edit):
+class SwapOpenTriads(_RatioEdit):
     """:class:`graph_transplant.augment.SwapOpenTriads` as a PyG transform."""
 
-    def __init__(self, ratio: float = 0.2, generator: torch.Generator | None = None) -> None:
-        super().__init__(augment.SwapOpenTriads(ratio), generator)
+    kind = augment.SwapOpenTriads
 
 
 class NodeSam(_Edit):

@@ -19,7 +19,7 @@ import torch
 from scipy.sparse import csr_array, eye_array
 from torch import Tensor, nn
 
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import structure
 from graph_transplant.nn import evaluating
@@ -165,10 +165,8 @@ def nested_attacks(
     one random order of the pairs, serves all. Each result is that of :func:`attack` with that *m*.
     """
     check_choice("kind", kind, KINDS)
-    bounds = ("edges", min(edges, default=0), 0), ("hops", hops, 1), ("batch_size", batch_size, 1)
-    for name, value, least in bounds:
-        if value < least:
-            raise GraphTransplantError(f"`{name}` must be at least {least}, got {value}")
+    check_at_least(0, edges=min(edges, default=0))
+    check_at_least(1, hops=hops, batch_size=batch_size)
     predictor = as_predictor(model)
     if kind != "random" and not predictor.takes_edge_weight:
         raise GraphTransplantError(

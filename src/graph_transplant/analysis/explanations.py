@@ -18,7 +18,7 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from graph_transplant.augment.perturb import keep_parts
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import check_at_least
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels.compiling import Ints
 from graph_transplant.nn import Prediction, evaluating
@@ -89,8 +89,7 @@ def saliency_quality(
         >>> found["saliency"]["graphs"], round(found["saliency"]["chance"], 2)
         (30, 0.24)
     """
-    if graphs < 1:
-        raise GraphTransplantError(f"`graphs` must be at least 1, got {graphs}")
+    check_at_least(1, graphs=graphs)
     if store.task == "regression":
         return {}
     predictor, reading = as_predictor(model), reading or NodeSaliency()

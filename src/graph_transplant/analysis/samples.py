@@ -19,7 +19,7 @@ from torch import nn
 from graph_transplant.analysis.explanations import spread
 from graph_transplant.augment import Augmentation, CleanPass, MixedGraphs, VirtualGraphs
 from graph_transplant.augment.sub_mix import SubMixedGraphs
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import check_at_least
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import structure
 from graph_transplant.nn import evaluating
@@ -92,8 +92,7 @@ def sample_quality(
         >>> found["graphs"], found["nodes_ratio"] < 1, found["disconnected_original"]
         (60, True, 0.0)
     """
-    if graphs < 1:
-        raise GraphTransplantError(f"`graphs` must be at least 1, got {graphs}")
+    check_at_least(1, graphs=graphs)
     # Some remember what they have seen.
     makers = [copy.deepcopy(each) for each in augmentations if each.gives_graphs]
     if not makers:

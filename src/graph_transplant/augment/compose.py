@@ -9,7 +9,7 @@ from functools import partial
 from itertools import accumulate, pairwise
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from graph_transplant.augment.base import (
     Augmentation,
@@ -134,7 +134,10 @@ class Sequential(_Composed):
         super().__init__(augmentations)
         for part, later in pairwise(self.parts):
             if not part.gives_graphs:
-                raise _gives_no_graphs(part, later)
+                raise GraphTransplantError(
+                    f"Sequential: {type(part).__name__} gives no graphs for "
+                    f"{type(later).__name__} to work on; it can only come last"
+                )
         if len(self.parts) > 1 and any(isinstance(m, LabelSmoothing) for m in self.modules()):
             raise GraphTransplantError(
                 "Sequential: LabelSmoothing only adds to the loss of the original graphs; put it "
@@ -151,38 +154,18 @@ class Sequential(_Composed):
     ) -> Virtual:
         """Let one augmentation work after the other."""
         virtual: Virtual = self.parts[0](clean, model=model, generator=generator)
-        for before, augmentation in pairwise(self.parts):
-            if not isinstance(virtual, VirtualGraphs):
-                raise _gives_no_graphs(before, augmentation)
+        for augmentation in self.parts[1:]:
+            assert isinstance(virtual, VirtualGraphs)
             batch = virtual.batch
             # The model runs on virtual graphs only if the next augmentation asks what it says.
             between = CleanPass(batch, virtual.targets, partial(model.run, batch), clean.loss_of)
             later: Virtual = augmentation(between, model=model, generator=generator)
-            own = [virtual.auxiliary_loss, later.auxiliary_loss]
-            losses = [loss for loss in own if loss is not None]
+            own = [each for each in (virtual.weight, later.weight) if each is not None]
+            losses = [virtual.auxiliary_loss, later.auxiliary_loss]
+            added = [loss for loss in losses if loss is not None]
             virtual = replace(
                 later,
-                weight=_product(virtual, later),
-                auxiliary_loss=torch.stack(losses).sum() if losses else None,
+                weight=torch.stack(own).prod(0) if own else None,
+                auxiliary_loss=torch.stack(added).sum() if added else None,
             )
         return virtual
-
-
-def _gives_no_graphs(part: Augmentation, later: Augmentation) -> GraphTransplantError:
-    return GraphTransplantError(
-        f"Sequential: {type(part).__name__} gives no graphs for {type(later).__name__} to work on; "
-        "it can only come last"
-    )
-
-
-def _product(first: Virtual, second: Virtual) -> Tensor | None:
-    """Multiply the weights of samples, each made of the sample of the same number."""
-    if first.weight is None:
-        return second.weight
-    given, made = first.targets.shape[0], second.targets.shape[0]
-    if given != made:
-        raise GraphTransplantError(
-            f"Sequential: {given} weighted graphs became {made} samples, so that it is not known "
-            "which weight each sample takes"
-        )
-    return first.weight if second.weight is None else first.weight * second.weight

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import GraphTransplantError, check_at_least
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.kernels import choice
 from graph_transplant.kernels import transplant as kernel
@@ -61,8 +61,7 @@ class EdgePredictor(nn.Module):
         gradient_pairs: int = 1024,
     ) -> None:
         super().__init__()
-        if embedding_size < 1:
-            raise GraphTransplantError(f"`embedding_size` must be at least 1, got {embedding_size}")
+        check_at_least(1, embedding_size=embedding_size)
         self.embedding_size = embedding_size
         self.examples = examples
         self.gradient_pairs = gradient_pairs

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
 from graph_transplant.augment.pairing import Pairing, mix_rows
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import mixing as kernel
 from graph_transplant.kernels import structure
@@ -162,13 +162,8 @@ class GMixup(Augmentation):
             raise GraphTransplantError(
                 f"`mixing` must be a range (low, high) within [0, 1], got {mixing}"
             )
-        for name, value, least in (
-            ("threshold", threshold, 0),
-            ("largest", largest, 1),
-            ("nodes", 1 if nodes is None else nodes, 1),
-        ):
-            if not value >= least:
-                raise GraphTransplantError(f"`{name}` must be at least {least}, got {value}")
+        check_at_least(0, threshold=threshold)
+        check_at_least(1, largest=largest, nodes=1 if nodes is None else nodes)
         self.pairing = Pairing.of(pairing)
         self.mixing = (low, high)
         self.threshold = threshold
@@ -177,13 +172,24 @@ class GMixup(Augmentation):
         # On the host, where graphs are drawn; not saved, since prepare() makes them again.
         self.graphons = self.features = self.graphs_of_class = torch.empty(0)
 
-    def check(self, model: Predictor, data: GraphStore) -> None:
+    def check(self, model: Predictor | None, data: GraphStore) -> None:
         """Refuse targets other than classes, edge features and directed graphs."""
-        _refuse(data.name, data.task, bool(data.num_edge_features), data.undirected)
+        if data.task != "multiclass":
+            reason = f"it has one graphon per class, but the task is {data.task}"
+        elif data.num_edge_features:
+            reason = "its edges have features, and a graphon gives only whether there is an edge"
+        elif not data.undirected:
+            reason = (
+                "its graphs are directed, or the features or weights of an edge differ from those "
+                "of its reverse"
+            )
+        else:
+            return
+        raise DataError(f"g-mixup cannot serve {data.name}: {reason}")
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
         """Estimate the graphons of the classes; nothing is drawn."""
-        _refuse(train.name, train.task, bool(train.num_edge_features), train.undirected)
+        self.check(None, train)
         median = int(torch.quantile(train.node_counts.to(torch.double), 0.5))
         adjacency, self.features, self.graphs_of_class = aligned_means(
             train, min(median, self.largest)
@@ -251,33 +257,14 @@ class GMixup(Augmentation):
                 "G-Mixup has no graphons yet: call prepare(train, generator) with the training "
                 "graphs first"
             )
-        batch, targets = clean.batch, clean.targets
-        _refuse("the batch", clean.task, batch.edge_attr is not None, batch.symmetric)
-        classes = len(self.graphons)
-        if targets.shape[1] != classes:
+        classes, given = len(self.graphons), clean.targets.shape[1]
+        if given != classes:
             raise DataError(
-                f"G-Mixup: `targets` must have {classes} columns, one per graphon; got "
-                f"{targets.shape[1]}"
+                f"G-Mixup: `targets` must have {classes} columns, one per graphon; got {given}"
             )
-        missing = (self.graphs_of_class == 0) & (targets != 0).any(0).cpu()
+        missing = (self.graphs_of_class == 0) & (clean.targets != 0).any(0).cpu()
         if bool(missing.any()):
             raise DataError(
                 f"G-Mixup: a graph of the batch is of class {int(missing.nonzero()[0])}, which has "
                 "no graphon: no training graph was of that class"
             )
-
-
-def _refuse(name: str, task: str, edge_features: bool, undirected: bool) -> None:
-    """Say what of some data G-Mixup cannot serve."""
-    if task != "multiclass":
-        reason = f"it has one graphon per class, but the task is {task}"
-    elif edge_features:
-        reason = "its edges have features, and a graphon gives only whether there is an edge"
-    elif not undirected:
-        reason = (
-            "its graphs are directed, or the features or weights of an edge differ from those of "
-            "its reverse"
-        )
-    else:
-        return
-    raise DataError(f"g-mixup cannot serve {name}: {reason}")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm, dropout
 from torch_geometric.data import Data
 
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.metrics import TASKS
 from graph_transplant.nn.convolutions import CONVOLUTIONS
@@ -176,16 +176,8 @@ class GraphClassifier(nn.Module):
         kind = CONVOLUTIONS[check_choice("conv", conv, CONVOLUTIONS)]
         self.task = check_choice("task", task, TASKS)
         self.norm = check_choice("norm", norm, NORMS)
-        least = {
-            "layers": (layers, 1),
-            "hidden": (hidden, 1),
-            "num_outputs": (num_outputs, 1),
-            "input_layers": (input_layers, 0),
-            "walk": (walk, 0),
-        }
-        for name, (value, bound) in least.items():
-            if value < bound:
-                raise GraphTransplantError(f"`{name}` must be at least {bound}, got {value}")
+        check_at_least(1, layers=layers, hidden=hidden, num_outputs=num_outputs)
+        check_at_least(0, input_layers=input_layers, walk=walk)
         for name, rate in (("dropout", dropout), ("layer_dropout", layer_dropout)):
             if not 0 <= rate < 1:
                 raise GraphTransplantError(f"`{name}` must be in [0, 1), got {rate}")
