@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,17 +174,6 @@ def test_a_directed_graph_keeps_its_edges(file: Path) -> None:
     assert store.featurizer.directed is False
 
 
-def test_names_of_what_is_not_read_are_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    line = graph(graph={"year": 1999}, **{f"entry {n}": n for n in range(5000)})
-    line["nodes"][0]["mass"] = 12
-    line["edges"][0]["weight"] = 2
-    with caplog.at_level(logging.WARNING):
-        read_jsonl(write(file, line, graph(y=1)))
-    (record,) = caplog.records
-    assert "node: mass; edge: weight" in record.message
-    assert 10 < record.message.count("entry") <= 20
-
-
 # ------------------------------------------------------------------ targets
 
 
@@ -243,7 +231,7 @@ def without_y(**entries: Any) -> dict[str, Any]:
 
 def test_a_target_that_no_graph_has_is_told_with_those_there_are(file: Path) -> None:
     write(file, without_y(toxic=1, id="a"), without_y(toxic=0, graph={"name": "b"}))
-    message = "no graph has the target 'y'; name another with `target`: there are name, toxic$"
+    message = "no graph has the target 'y'; name another with `target`: there are 'name', 'toxic'$"
     with pytest.raises(DataError, match=message):
         read_jsonl(file)
     with pytest.raises(DataError, match=message):
