@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -10,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
+import torch
 from torch.utils.data import Subset
 from torch_geometric.data import Data, Dataset
 
-from graph_transplant.datasets import formats, jsonl, motifs, networks, objects, ogb, tables, tu
+from graph_transplant.datasets import formats, jsonl, motifs, networks, ogb, tables, tu
 from graph_transplant.datasets.duplicates import duplicate_groups, find_duplicates
 from graph_transplant.datasets.rows import Chunk, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import Featurizer, GraphStore
+from graph_transplant.graphs import Featurizer, GraphStore, Rows
 from graph_transplant.known import KNOWN, DatasetInfo, existing, is_name, known_names, not_found
 
 if TYPE_CHECKING:
@@ -251,10 +253,14 @@ def stream(
         extra = {"workers": workers} if form.holds == "molecules" else {}
         return form.stream(source, arguments | extra, **options)
     if form.read == GraphStore.from_pyg and not targets:
-        source = objects.unlabelled(source)
-        options = options | {"task": "multiclass", "num_outputs": 1, "label_names": None}
+        # Theirs may be missing; the graphs given stay as they are.
+        source = [copy.copy(source[place]) for place in range(len(source))]
+        for graph in source:
+            if isinstance(graph, Data):
+                graph.y = torch.zeros(1, dtype=torch.long)
+        options |= {"task": "multiclass", "num_outputs": 1, "label_names": None}
     elif form.read == GraphStore.from_pyg and codec is not None:
-        options = options | {"task": codec.task, "num_outputs": codec.num_outputs}
+        options |= {"task": codec.task, "num_outputs": codec.num_outputs}
         options["label_names"] = codec.label_names
     store = form.read(source, **options)
     if featurizer is not None and store.featurizer is not None:
@@ -264,7 +270,24 @@ def stream(
                 f"{store.name}: the graphs were read with other features ({store.featurizer}) than "
                 f"those of the model ({featurizer})"
             )
-    return objects.stream_store(store, **cut)
+    return _stream_store(store, **cut)
+
+
+def _stream_store(
+    store: GraphStore, *, rows_per_chunk: int, targets: bool, skip_rows: int
+) -> Iterator[Chunk]:
+    for start in range(skip_rows, len(store), rows_per_chunk):
+        index = torch.arange(start, min(start + rows_per_chunk, len(store)))
+        part = store.subset(index)
+        if not targets:
+            nothing = torch.zeros(len(index), dtype=torch.long)
+            part = part.with_targets(nothing, task="multiclass", num_outputs=1)
+        ids = tuple(str(number + 1) for number in index.tolist())
+        texts = ("",) * len(ids)
+        if part.rows is not None:
+            ids, texts = part.rows.ids, part.rows.texts
+        part.rows = Rows(index + 1, ids, texts)
+        yield Chunk(start + 1, ids, texts, part, {})
 
 
 def _check_kind(featurizer: Featurizer | None, kind: str | None, given: object) -> None:
@@ -348,7 +371,7 @@ def catalogue(root: str | Path | None = None) -> list[DatasetInfo]:
 
     Example:
         >>> [info.name for info in catalogue()][:4]
-        ['motifs', 'COLLAB', 'NCI1', 'ENZYMES']
+        ['motifs', 'typed-motifs', 'COLLAB', 'NCI1']
     """
     return [
         replace(info, location=None if info.name in GENERATORS else _find(info.name, root))

@@ -85,10 +85,9 @@ class GraphStore:
     """A data set of graphs as flat tensors.
 
     Args:
-        x: Node features, float ``[nodes, features]``; models use degrees without. Small integers
-            (uint8, int8, bool) are kept as they are and become float in batches.
-        edge_index: Senders and receivers, integer ``[2, edges]``; node numbers count from 0
-            *within each graph*.
+        x: Node features, ``[nodes, features]``; models use degrees without. Small integers (uint8,
+            int8, bool) are kept as they are and become float in batches.
+        edge_index: Senders and receivers, ``[2, edges]``, counted from 0 *within each graph*.
         y: Class numbers, int64 ``[graphs]``; for the tasks ``"multilabel"`` (NaN where an entry is
             missing) and ``"regression"`` float ``[graphs, outputs]``.
         node_counts: Nodes of each graph, integer ``[graphs]``; nodes lie graph after graph.
@@ -102,8 +101,7 @@ class GraphStore:
         node_fields: Further tensors with one entry per node, by name.
         official: The published split, integer ``[graphs]``: 0 training, 1 validation, 2 test.
         groups: Numbers of graphs that must stay on one side of every split, int64 ``[graphs]``.
-        rows: The rows of the file that the graphs were read from. Files of :meth:`save` do not keep
-            them, nor ``skipped``.
+        rows: The rows of the file that the graphs were read from; :meth:`save` does not keep them.
         featurizer: How rows became features, so that others can be read alike.
         skipped: The rows of the file that are not among the graphs.
         notes: What a person should know of how the data were read, in sentences.
