@@ -369,13 +369,12 @@ def _features(
 def _store(
     graphs: Sequence[_Graph], featurizer: Featurizer, codec: TargetCodec | None, name: str
 ) -> tuple[GraphStore | None, list[Skipped]]:
-    """Put together the graphs that fit, and list the others; without a codec, no targets."""
+    """Put together the graphs with a target, and list the others; all graphs without a codec."""
     kept: list[_Graph] = []
     values: list[tuple[float, ...]] = []
     skipped: list[Skipped] = []
     for graph in graphs:
         try:
-            _check_fit(graph, featurizer)
             if codec is not None:
                 values.append(_target(codec, graph.cells))
         except DataError as error:
@@ -439,7 +438,9 @@ def stream_networks(source: Source, arguments: Mapping[str, Any]) -> Iterator[Ch
         for number, name, line in islice(rows, arguments["rows_per_chunk"]):
             ids.append(name)
             try:
-                graphs.append(_encode(number, name, line, source.targets if targets else ()))
+                graph = _encode(number, name, line, source.targets if targets else ())
+                _check_fit(graph, featurizer)
+                graphs.append(graph)
             except DataError as error:
                 skipped.append(Skipped(number, name, str(error)))
         if not ids:
