@@ -289,6 +289,8 @@ def inputs(folder: Path) -> Iterator[Input]:
             (place / "model" / file).write_bytes(changed if file == name else text)
         return place / "model" / name
 
+    # Libraries are loaded before there are limits.
+    use_model(write_model(folder, "model.json", described))
     yield Input("model.json", described, b'{"a":' * 100_000, use_model, write_model)
     yield Input("weights.safetensors", weights, huge_tensor(weights), use_model, write_model)
 
@@ -411,9 +413,6 @@ def main() -> int:
         folder = Path(temporary)
         os.environ["GRAPH_TRANSPLANT_CACHE"] = str(folder / "cache")
         found = {item.name: item for item in inputs(folder)}
-        for item in found.values():
-            # Libraries are loaded before there are limits.
-            item.use(item.write(folder, item.name, item.sound))
         each = max(1, options.mutations // (len(found) + 2))
         cases = [
             (item.name, name, content)
