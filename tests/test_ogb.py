@@ -182,12 +182,11 @@ def test_every_place_and_form_gives_the_same(
     with zipfile.ZipFile(tmp_path / f"{file}.zip", "a") as archive:
         archive.writestr("__MACOSX/hiv/raw/edge.csv.gz", b"what some packers add")
     assert load(tmp_path / f"{file}.zip").fingerprint() == expected
-    for place in ("ogb", "molecules"):
-        (tmp_path / f"root-{place}" / place).mkdir(parents=True)
-        shutil.copy(tmp_path / f"{file}.zip", tmp_path / f"root-{place}" / place)
-        root = tmp_path / f"root-{place}"
-        assert load(name, root=root).fingerprint() == expected
-        assert {i.name: i.location for i in catalogue(root)}[name] == root / place / f"{file}.zip"
+    root = tmp_path / "root"
+    (root / "ogb").mkdir(parents=True)
+    shutil.copy(tmp_path / f"{file}.zip", root / "ogb")
+    assert load(name, root=root).fingerprint() == expected
+    assert {i.name: i.location for i in catalogue(root)}[name] == root / "ogb" / f"{file}.zip"
     monkeypatch.setenv("GRAPH_TRANSPLANT_DATA", str(tmp_path / "made"))
     assert load(name).fingerprint() == expected
     # A path with hyphens, as the data set itself is called.
@@ -210,12 +209,9 @@ def lines(count: int, text: str = "0") -> str:
             {"num_node_list": "0\n" + lines(11, "5")},
             "num-node-list.*line 1: expected a number from",
         ),
-        ({"num_node_list": lines(12, "1,2")}, "num-node-list.*line 1: expected 1 values, got 2"),
-        ({"graph_label": lines(13)}, "graph-label.*more than the expected 12 lines"),
         ({"graph_label": lines(11) + "37\n"}, "line 12: expected a class from 0 to 36"),
         ({"edge": "0,1\n"}, r"edge\.csv\.gz: has 1 lines, expected at least \d+"),
         ({"edge": lines(99, "0,77")}, r"edge\.csv\.gz, line 1: its graph has no such node"),
-        ({"edge_feat": lines(999, "0,0,0,0,0,0,0")}, "edge-feat.*more than the expected"),
         (
             {"edge_feat": lines(4, "0,0,0,0,0,0,0") + lines(99, "0,0,inf,0,0,0,0")},
             "edge-feat.*line 5: expected finite numbers",
@@ -225,15 +221,10 @@ def lines(count: int, text: str = "0") -> str:
         ({"test": "4\n"}, "graph 3 is in none of train"),
     ],
 )
-@pytest.mark.parametrize("piece", [1, 1 << 19])
 def test_bad_tables_are_named(
-    piece: int,
-    texts: dict[str, str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    texts: dict[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ogb, "_PIECE_EDGES", piece)
+    monkeypatch.setattr(ogb, "_PIECE_EDGES", 5)
     tables = make_tables("ogbg-ppa")
     # Graphs 3 and 4 test, the others train or validate.
     for part, chosen in (("train", range(5, 12)), ("valid", range(3)), ("test", (3, 4))):

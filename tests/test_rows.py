@@ -48,10 +48,8 @@ def test_targets_are_given_as_text_or_as_a_list() -> None:
     ("given_options", "message"),
     [
         ({"target": "a,,b"}, r"`target` must be a column, or several .* got 'a,,b'"),
-        ({"target": ""}, "`target` must be a column"),
         ({"target": "a,a"}, "`target` names a column twice; got a, a"),
         ({"features": "obg"}, r"`features` must be one of ogb, elements; .*did you mean 'ogb'"),
-        ({"task": "classes"}, "`task` must be one of multiclass, multilabel, regression"),
     ],
 )
 def test_options_that_cannot_be_meant_are_errors(
@@ -59,9 +57,6 @@ def test_options_that_cannot_be_meant_are_errors(
 ) -> None:
     with pytest.raises(GraphTransplantError, match=message):
         TableOptions.of(**given_options)  # type: ignore[arg-type]
-
-
-# ------------------------------------------------------------------ cells
 
 
 # ------------------------------------------------------------------ the task
@@ -74,31 +69,21 @@ def test_options_that_cannot_be_meant_are_errors(
         (column("10", "9", "-1"), "multiclass", ("-1", "9", "10")),
         # Of two classes that are not numbers the rarer comes second; where it is even, as sorted.
         (column("toxic", "safe", "toxic"), "multiclass", ("toxic", "safe")),
-        (column("safe", "toxic", "safe"), "multiclass", ("safe", "toxic")),
         (column("toxic", "safe"), "multiclass", ("safe", "toxic")),
-        (column("b", "7", "b"), "multiclass", ("b", "7")),
-        (column("1", "1", "0"), "multiclass", ("0", "1")),
         (column("c", "b", "a", "a"), "multiclass", ("a", "b", "c")),
         # Unless everybody knows which is the positive one.
         (column("yes", "Yes", "no"), "multiclass", ("no", "yes")),
-        (column("TRUE", "TRUE", "FALSE"), "multiclass", ("FALSE", "TRUE")),
         (column("Active", "Active", "Inactive"), "multiclass", ("Inactive", "Active")),
-        (column("positive", "positive", "negative"), "multiclass", ("negative", "positive")),
-        (column("yes", "yes", "maybe"), "multiclass", ("yes", "maybe")),
         # The most frequent spelling is the name of a class.
         (column("YES", "Yes", "No", "no", "Yes"), "multiclass", ("No", "Yes")),
         (column("A", "b", "a", "B", "c", "b"), "multiclass", ("A", "b", "c")),
-        (column("10", "9", "b"), "multiclass", ("10", "9", "b")),
-        (column("True", "False"), "multiclass", ("False", "True")),
         (column("0.5", "1", "2"), "regression", ()),
         (column(*map(str, range(51))), "regression", ()),
         (column(*map(str, range(50))), "multiclass", tuple(map(str, range(50)))),
         ([("0", ""), ("1.0", "1"), ("NA", "0")], "multilabel", ()),
-        ([("true", "0"), ("FALSE", "1")], "multilabel", ()),
         ([("yes", "0"), ("No", "1")], "multilabel", ()),
         ([("0", "2"), ("1", "")], "regression", ()),
         ([("0.1", "7"), ("1", "")], "regression", ()),
-        ([("0", ""), ("1", "")], "multilabel", ()),
     ],
 )
 def test_the_task_is_found_from_the_values(
@@ -113,10 +98,8 @@ def test_the_task_is_found_from_the_values(
     ("rows", "task", "message"),
     [
         (column("", "NA"), None, "mine.csv: the target 'a' has no values that could be read"),
-        ([("", ""), ("NA", "")], None, "mine.csv: the targets 'a' and 'b' have no values"),
         (column("1", "1.0", ""), None, "the target 'a' has one class only, '1'; there must be two"),
         ([("0", "x")], None, "several targets must all be 0, 1 or empty, or .* 'b' has 'x'"),
-        ([("true", "3"), ("0", ">5")], None, "'b' has '>5'"),
         (
             column(*(f"name {n}" for n in range(51))),
             None,
@@ -127,11 +110,6 @@ def test_the_task_is_found_from_the_values(
             None,
             "the target 'a' holds both numbers and text, such as '>60'; give `task` as regression",
         ),
-        (
-            column("0.5", "1", "high"),
-            None,
-            "the target 'a' holds both numbers and text, such as 'high'; give `task` as regression",
-        ),
         # A comma may separate thousands: one with three digits behind it, or beside a point.
         (column("1,500", "2,000"), None, "such as '1,500', which may be decimal or separate"),
         (column("1,5", "2.5"), None, "holds numbers with a comma, such as '1,5'"),
@@ -140,9 +118,6 @@ def test_the_task_is_found_from_the_values(
             None,
             r"one class only, 'x'; .* tell apart \('-' and 'none' count as missing\)$",
         ),
-        (column("x", "NA", ""), None, r"tell apart \('na' counts as missing\)$"),
-        (column("x", ""), None, "tell apart$"),
-        (column("none"), None, r"no values that could be read \('none' counts as missing\)$"),
         ([("0", "1")], "multiclass", "`task` is multiclass, which takes one target; got a, b"),
     ],
 )
@@ -174,9 +149,7 @@ def test_decimal_commas_are_read(cells: tuple[str, ...], values: tuple[float, ..
     codec = scan(column(*cells))
     assert codec.task == "regression"
     assert [codec.encode([cell]) for cell in cells] == [(value,) for value in values]
-
-
-def test_a_model_reads_decimal_commas_where_they_can_be_nothing_else() -> None:
+    # A model reads them where they can be nothing else.
     codec = TargetCodec("regression", ("a",))
     assert codec.encode(["1,5"]) == (1.5,)
     assert codec.encode(["1,500"]) == "`a` must be a number; got '1,500'"
@@ -205,7 +178,7 @@ def test_labels_and_values_keep_what_is_missing() -> None:
     np.testing.assert_allclose(y.numpy(), [[np.float32(0.1), 2], [np.nan, 0]])
 
 
-@pytest.mark.parametrize("cell", ["1e39", "-1e39", "inf", "-Infinity", "1e400"])
+@pytest.mark.parametrize("cell", ["-1e39", "inf", "1e400"])
 def test_numbers_too_large_for_float32_have_a_reason(cell: str) -> None:
     reason = TargetCodec("regression", ("a",)).encode([cell])
     assert reason == f"`a` must be a number between -3.4e+38 and 3.4e+38; got {cell!r}"
@@ -242,14 +215,10 @@ def skips(count: int, reason: str) -> list[Skipped]:
     return [Skipped(row, str(row), reason) for row in range(1, count + 1)]
 
 
-def test_half_of_the_rows_may_be_broken_and_no_more() -> None:
+def test_half_of_the_rows_may_be_broken_and_any_lack_a_target() -> None:
     check_readable("f", 10, skips(5, "broken"))
     with pytest.raises(DataError, match=r"f: 6 of 10 rows cannot be read; row 1: broken; row 2"):
         check_readable("f", 10, skips(6, "broken"))
-
-
-def test_rows_without_a_target_are_not_broken() -> None:
-    check_readable("f", 10, skips(9, "no target"))
     check_readable("f", 10, skips(9, "no target ('-' counts as missing)"))
     with pytest.raises(DataError, match="f: no row has both a graph that can be read and a target"):
         check_readable("f", 10, skips(10, "no target"))

@@ -208,18 +208,13 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         path.write_bytes(flipped)
         with pytest.raises(DataError):
             GraphStore.load(path, check=True)
-    for size in (0, 7, 8, 100, len(content) // 2, len(content) - 1):
+    for size in (0, 8, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:size])
         with pytest.raises(DataError, match="cannot be read as a graph store"):
             GraphStore.load(path)
     save_file({"x": torch.ones(1)}, tmp_path / "other")
-    for name, message in (
-        ("other", "cannot be read"),
-        (".", "cannot be read"),
-        ("a", "is no file"),
-    ):
-        with pytest.raises(DataError, match=message):
-            GraphStore.load(tmp_path / name)
+    with pytest.raises(DataError, match="cannot be read"):
+        GraphStore.load(tmp_path / "other")
 
 
 def old_file(path: Path, store: GraphStore, changes: dict[str, Any]) -> None:
@@ -271,14 +266,10 @@ UNDIRECTED = GraphStore.from_pyg(random_batch(generator(4)).to_data_list())
         ({"edge_index": wrong_edges(UNDIRECTED, "far")}, "an edge of graph . joins nodes"),
         ({"edge_index": wrong_edges(UNDIRECTED, "unsorted")}, "edges are not in order"),
         ({"edge_index": wrong_edges(UNDIRECTED, "directed")}, "edges are not in order"),
-        ({"edge_index": torch.zeros(2, 3)}, "'edge_index' is torch.float32"),
         ({"x": UNDIRECTED.field("x") / 0}, "node 0 of graph 0 has a feature that is not a finite"),
         ({"node_counts": torch.full((8,), 2**62)}, "or has large numbers"),
-        ({"node_field.x": torch.zeros(len(UNDIRECTED.field("x")))}, "`x` is a reserved name"),
         ({"name": 5}, "'name' of int"),
-        ({"num_outputs": 10**30}, "'num_outputs' of int"),
         ({"path": "/etc/passwd"}, "'path' of str"),
-        ({"featurizer": [1]}, "'featurizer' of list"),
         ({"featurizer": {"kind": 5}}, "kind must be str"),
         ({"reading": {"kind": "graphs", "node_labels": [1]}}, "node_labels must be tuple"),
     ],
@@ -323,14 +314,7 @@ def test_pieces_make_the_file_of_the_whole(
     ("second", "options", "message"),
     [
         ({"edge_attr": None}, {}, "mine: some pieces have `edge_attr`"),
-        (
-            {"x": make_store().field("x") > 0},
-            {},
-            "`x` must be .*float32 .* has .*bool",
-        ),
-        ({"task": "regression", "label_names": None}, {}, "`task` is multiclass, but .* regress"),
         ({}, {"num_outputs": 5}, "label of graph 5 is 5; labels must lie between 0 and 4"),
-        ({}, {"label_names": ["a", "b"]}, "`label_names` must have 9 names.*got 2"),
         ({}, {"official": torch.zeros(9)}, r"`official` must have shape \[18\]"),
     ],
 )
@@ -360,19 +344,6 @@ def test_a_writer_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------ memory
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_nothing_is_copied_out_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "store.safetensors"
-    make_store().save(path)
-    store = GraphStore.load(path)
-    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    found = [line.split()[0].split("-") for line in lines if line.endswith(str(path))]
-    place = range(min(int(a, 16) for a, _ in found), max(int(b, 16) for _, b in found))
-    assert all(store.field(key).data_ptr() in place for key in store.fields)
-    part = store.subset([2, 3, 4])
-    assert all(part.field(key).data_ptr() in place for key in ("x", "edge_index", "edge_attr"))
 
 
 # Looks at a whole store under a limit on memory; at the end it does what must exceed the limit.

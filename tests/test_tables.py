@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from rdkit import Chem
 
 import graph_transplant as gt
 from graph_transplant.datasets import Chunk, formats, tables
 from graph_transplant.datasets.molecules import from_smiles
-from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore
 
@@ -45,24 +43,6 @@ def write(folder: Path, text: str | bytes, name: str = "mine.csv") -> Path:
 
 def stream(data: Any, **arguments: Any) -> list[Chunk]:
     return list(gt.stream(data, **arguments))
-
-
-def every_row(chunks: list[Chunk], rows: int, first: int = 1) -> None:
-    """Check that each row is in exactly one place."""
-    found: list[int] = []
-    start = first
-    for chunk in chunks:
-        assert chunk.first == start
-        assert len(chunk.ids) == len(chunk.texts)
-        start += len(chunk)
-        if chunk.store is not None:
-            assert chunk.store.rows is not None
-            found += chunk.store.rows.number.tolist()
-            places = (chunk.store.rows.number - chunk.first).tolist()
-            assert chunk.store.rows.ids == tuple(chunk.ids[place] for place in places)
-            assert chunk.store.rows.texts == tuple(chunk.texts[place] for place in places)
-        found += chunk.problems
-    assert sorted(found) == list(range(first, rows + 1))
 
 
 # ------------------------------------------------------------------ a data set
@@ -103,12 +83,10 @@ def lines(delimiter: str) -> bytes:
     ("name", "content"),
     [
         ("mine.tsv", lines("\t")),
-        ("mine.csv", lines("\t")),
         ("mine.csv", lines(";")),
         ("mine.csv", SMALL.replace("\n", "\r\n").encode()),
         ("mine.csv", ("\ufeff" + SMALL).encode()),
         ("mine.csv", ("\n\n" + SMALL.replace("\n", "\n\n") + "\n  \n").encode()),
-        ("MINE.CSV", SMALL.rstrip("\n").encode()),
         ("mine.csv.gz", gzip.compress(SMALL.encode())),
         ("plain.csv.gz", SMALL.encode()),
     ],
@@ -133,7 +111,6 @@ def test_a_data_frame(tmp_path: Path) -> None:
     assert store.name == "mine"
     # A model that was trained on it predicts another one, and the file.
     (chunk,) = stream(frame, featurizer=store.featurizer)
-    every_row([chunk], 5)
     assert chunk.ids == ("ethanol", "benzene", "broken", "methane", "water")
     with pytest.raises(DataError, match="`smiles` must be one of the columns name, drug, active"):
         gt.load(frame, smiles="SMILES", target="active")
@@ -149,7 +126,6 @@ def test_a_list_of_smiles(kind: Any) -> None:
         (5, "no target"),
     ]
     (chunk,) = stream(texts, featurizer=store.featurizer)
-    every_row([chunk], 5)
     assert list(chunk.problems) == [3]
 
 
@@ -157,10 +133,8 @@ def test_a_list_of_smiles(kind: Any) -> None:
     ("y", "task", "names"),
     [
         (pd.Series([0.5, 1.5, 2.0], index=[7, 8, 9], name="logS"), "regression", ("logS",)),
-        (torch.tensor([0.5, 1.5, 2.0]), "regression", ("y",)),
         (np.array([[0, 1], [1, 1], [0, 0]]), "multilabel", ("y1", "y2")),
         (pd.DataFrame({"a": [0, 1, 0], "b": [1, None, 0]}), "multilabel", ("a", "b")),
-        ([True, False, True], "multiclass", ("False", "True")),
     ],
 )
 def test_targets_beside_a_list(y: Any, task: str, names: tuple[str, ...]) -> None:
@@ -211,20 +185,10 @@ def test_a_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (store.name, store.skipped) == ("mine", expected.skipped)
 
 
-@pytest.mark.parametrize(
-    ("name", "module", "extra"),
-    [("mine.xlsx", "openpyxl", "excel"), ("mine.parquet", "pyarrow", "parquet")],
-)
-def test_what_needs_an_extra_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str, extra: str
-) -> None:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w"):
-        pass
-    path = write(tmp_path, content.getvalue(), name)
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(DataError, match=rf'pip install "graph-transplant\[{extra}\]"'):
-        gt.load(path, target="active")
+def test_what_needs_an_extra_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r'pip install "graph-transplant\[parquet\]"'):
+        gt.load(write(tmp_path, b"", "mine.parquet"), target="active")
 
 
 @pytest.mark.parametrize("name", ["mine.xlsx", "mine.parquet"])
@@ -275,8 +239,6 @@ def test_a_missing_header_is_recognised(tmp_path: Path) -> None:
     (note,) = store.notes
     assert "no header" in note
     assert "'column 3'" in note
-    (chunk,) = stream(path, featurizer=store.featurizer)
-    every_row([chunk], 3)
     # Names of columns may be those of atoms.
     frame = write(tmp_path, "drug,CO,N\nCCO,1,2\nC,0,1\n")
     assert gt.load(frame, smiles="drug", target="CO").y.tolist() == [1, 0]
@@ -286,10 +248,8 @@ def test_a_missing_header_is_recognised(tmp_path: Path) -> None:
     ("header", "column", "noted"),
     [
         ("SMILES,y", "SMILES", False),
-        ("y,Mol", "Mol", False),
         ("x,y, smiles ", "smiles", False),
         ("y,Canonical_Smiles", "Canonical_Smiles", True),
-        ("smiles,y,canonical_smiles", "smiles", False),
     ],
 )
 def test_the_column_of_structures_is_found_by_its_name(
@@ -351,7 +311,6 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
         b"r9,C\x00,1,\n"
     )
     chunks = stream(write(tmp_path, content), id="id", rows_per_chunk=4)
-    every_row(chunks, 9)
     problems = {row: why for chunk in chunks for row, why in chunk.problems.items()}
     assert problems == {
         2: "the row has 2 values, the header has 4",
@@ -369,7 +328,6 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
     ("content", "options", "message"),
     [
         ("", {"target": "y"}, "is empty"),
-        ("smiles,y\n", {"target": "y"}, "there are no rows"),
         ("smiles\nC\n", {}, "there are structures alone; to learn, every row needs a target"),
         (SMALL, {}, "name the columns to learn with `target`; there are name, active, value"),
         (
@@ -377,21 +335,14 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
             {"target": "actve"},
             r"must be one of the columns name, smiles, active, value; got 'actve' .*mean 'active'",
         ),
-        (SMALL, {"target": "active", "id": "ID"}, "`id` must be one of the columns .* got 'ID'"),
-        ("a,b\nx,1\n", {"target": "b"}, "no column seems to hold the structures; name the one"),
         (
             "Smiles_1,Smiles_2,b\nC,C,1\n",
             {"target": "b"},
             r"several of the columns \(Smiles_1, Smiles_2\) may hold the structures; .* `smiles`",
         ),
-        ("smiles,b,b\nC,1,0\n", {"target": "b"}, "`target` is 'b', and 2 columns have that name"),
-        ('smiles,"y\nC,1\n', {"target": "y"}, "the first row is broken"),
         ("smiles,y\rC,1\rN,0\r", {"target": "y"}, "lines must end with LF or CRLF"),
         ('smiles,y\nC,1\nN,"0\nO,1\n', {"target": "y"}, "line 3: a quoted value is not closed"),
-        ("smiles,y\nC,1\nN,1\n", {"target": "y"}, "has one class only, '1'"),
-        ("smiles,y\nC,\nN,\n", {"target": "y"}, "the target 'y' has no values"),
         (gzip.compress(SMALL.encode(), mtime=0)[:-20], {"target": "active"}, "cannot be unpacked"),
-        (b"\x1f\x8b" + b"x" * 50, {"target": "active"}, "cannot be unpacked"),
     ],
 )
 def test_tables_that_cannot_be_used_are_errors(
@@ -418,19 +369,6 @@ def test_a_workbook_that_unpacks_without_end_is_an_error(
         gt.load(path, target="y")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('smiles,y\nC,1\nN,"' + "x" * 200_000 + '"\n', "line 3: a quoted value is not closed"),
-        ('smiles,y\nC,1\n"N' + "\nO,1" * 400_000, "line 3: a quoted value is not closed"),
-        ("x" * (2 << 20), "the first row is broken"),
-    ],
-)
-def test_hostile_tables_are_errors(tmp_path: Path, content: str, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        stream(write(tmp_path, content))
-
-
 # ------------------------------------------------------------------ streams
 
 
@@ -448,11 +386,9 @@ def test_the_columns_of_a_model_are_the_default(tmp_path: Path) -> None:
     (chunk,) = stream(write(tmp_path, "smiles\nC\nN\n"), featurizer=reading)
     assert (chunk.texts, chunk.ids) == (("C", "N"), ("1", "2"))
     # What is asked for wins.
-    (chunk,) = stream(write(tmp_path, "drug,other\nC,N\n"), smiles="other", featurizer=reading)
-    assert chunk.texts == ("N",)
-    path = write(tmp_path, "drug,name,other\nC,a,b\n")
-    (chunk,) = stream(path, id="other", featurizer=reading)
-    assert chunk.ids == ("b",)
+    path = write(tmp_path, "drug,name,other\nC,a,N\n")
+    (chunk,) = stream(path, smiles="other", id="other", featurizer=reading)
+    assert (chunk.texts, chunk.ids) == (("N",), ("N",))
 
 
 def test_a_long_table_is_streamed_in_flat_memory(tmp_path: Path) -> None:
@@ -489,15 +425,9 @@ def test_workers_give_what_one_process_gives(
     arguments: dict[str, Any] = {"rows_per_chunk": 7, "targets": True, "skip_rows": 3}
     alone = stream(path, target="y", **arguments)
     spread = stream(path, target="y", workers=2, **arguments)
-    every_row(spread, 50, first=4)
     assert len(alone) == len(spread)
     for one, other in zip(alone, spread, strict=True):
-        assert (one.first, one.ids, one.texts, one.problems) == (
-            other.first,
-            other.ids,
-            other.texts,
-            other.problems,
-        )
+        assert (one.ids, one.texts, one.problems) == (other.ids, other.texts, other.problems)
         assert one.store is not None
         assert other.store is not None
         assert one.store.fingerprint() == other.store.fingerprint()
@@ -525,8 +455,7 @@ def sdf() -> str:
     )
 
 
-@pytest.mark.parametrize("name", ["mine.sdf", "mine.sdf.gz", "mine.SD"])
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize(("name", "ends"), [("mine.sdf.gz", "\n"), ("mine.SD", "\r\n")])
 def test_an_sdf_becomes_molecules_with_targets(tmp_path: Path, name: str, ends: str) -> None:
     content = sdf().replace("\n", ends).encode()
     path = write(
@@ -551,41 +480,28 @@ def test_an_sdf_becomes_molecules_with_targets(tmp_path: Path, name: str, ends: 
     assert gt.load(write(tmp_path, late, "late.sdf"), target="active").labels.tolist() == [1, 0, 0]
 
 
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
-def test_a_record_that_runs_into_the_next_is_a_problem(tmp_path: Path, ends: str) -> None:
+def test_a_record_that_runs_into_the_next_is_a_problem(tmp_path: Path) -> None:
     content = (
         record("CC", "a", active="0")
         + record("CCO", "b", active="0").removesuffix("$$$$\n")
         + record("c1ccccc1", "c", active="1")
         + record("CN", "d", active="1")
-    ).replace("\n", ends)
+    )
     path = write(tmp_path, content, "mine.sdf")
     problem = {2: "the record holds two structures; is `$$$$` missing?"}
     (chunk,) = stream(path)
-    every_row([chunk], 3)
     assert (chunk.ids, chunk.problems) == (("a", "b", "d"), problem)
-    # A name that is a property may be that of the second.
-    (chunk,) = stream(path, id="active")
-    assert chunk.ids == ("0", "2", "1")
     store = gt.load(path, target="active")
     assert store.labels.tolist() == [0, 1]
     assert {skip.row: skip.reason for skip in store.skipped} == problem
-    codec = TargetCodec("multiclass", ("active",), ("0", "1", "2"))
-    (chunk,) = stream(path, targets=True, codec=codec)
-    assert chunk.store is not None
-    assert (chunk.store.labels.tolist(), chunk.problems) == ([0, 1], problem)
 
 
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
         ("", {"target": "y"}, "is empty"),
-        ("\n\n", {"target": "y"}, "is empty"),
         (None, {}, "name the columns to learn with `target`; there are active, value"),
         (None, {"target": "activ"}, "`target` must be one of the columns active, value; got 'acti"),
-        (None, {"target": "active", "smiles": "x"}, "`smiles` must be one of the columns active"),
-        ("just text\n" * 3, {"target": "y"}, "`target` is 'y', but no row has columns"),
-        (("x" * 1023 + "\n") * (9 << 10), {"target": "y"}, "a record is longer than 8 MiB"),
     ],
 )
 def test_sdf_files_that_cannot_be_used_are_errors(

@@ -69,11 +69,8 @@ def fold_indices(
 ) -> Split:
     """Give one of the ``folds`` stratified splits of a repeat.
 
-    Part ``fold`` of :func:`fold_parts` is the test set, the next part the validation set, the rest
-    the training set: 3:1:1 for five folds. Over the folds of a repeat every graph is tested exactly
-    once and validated on exactly once. With ``inner`` above 0 a later part than the next one is the
-    validation set; over the inner splits of a fold every graph outside its test set is validated on
-    exactly once.
+    Part ``fold`` of :func:`fold_parts` is the test set, the next part (with ``inner``, a later
+    one) the validation set, the rest the training set: 3:1:1 for five folds.
 
     Example:
         >>> labels = torch.tensor([0, 1] * 5)
@@ -149,9 +146,8 @@ def check_folds(labels: Tensor, folds: int, names: Sequence[str] = ()) -> None:
 def strata(store: GraphStore, folds: int) -> Tensor:
     """Give the classes that folds are stratified by, int64 ``[graphs]``.
 
-    For several labels per graph they are made up: a graph counts to the rarest label it has, and
-    labels too rare to be in every fold count as none. Numbers are put into up to ten groups of
-    equal size from low to high, by the first of them; graphs that lack it are a group too.
+    Of several labels the rarest counts, and one too rare to be in every fold counts as none.
+    Numbers are put into up to ten groups of equal size from low to high, by the first target.
     """
     if store.task == "multiclass":
         check_folds(store.labels, folds, store.output_names)

@@ -1,13 +1,8 @@
-"""Data sets by name, by path, or from Python objects.
-
-:func:`load` gives every data set as a :class:`~graph_transplant.graphs.GraphStore`; :func:`stream`
-reads the same inputs a stretch at a time, for data that no memory holds; :func:`catalogue` lists
-the known ones and says which of them lie on this machine. :data:`FORMATS` and :data:`OBJECTS` are
-the inputs there are.
-"""
+"""Data sets by name, by path, or from Python objects; :data:`FORMATS` and :data:`OBJECTS`."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -16,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
+import torch
 from torch.utils.data import Subset
 from torch_geometric.data import Data, Dataset
 
-from graph_transplant.datasets import formats, jsonl, motifs, networks, objects, ogb, tables, tu
+from graph_transplant.datasets import formats, jsonl, motifs, networks, ogb, tables, tu
 from graph_transplant.datasets.duplicates import duplicate_groups, find_duplicates
-from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec, check_codec
+from graph_transplant.datasets.rows import Chunk, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import Featurizer, GraphStore
+from graph_transplant.graphs import Featurizer, GraphStore, Rows
 from graph_transplant.known import KNOWN, DatasetInfo, existing, is_name, known_names, not_found
 
 if TYPE_CHECKING:
@@ -58,49 +54,24 @@ GENERATORS: Final[dict[str, Callable[..., GraphStore]]] = {
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file, folder or Python object that can be loaded.
+    """A kind of file, folder or Python object that can be loaded."""
 
-    Attributes:
-        kind: What to call it in messages.
-        accepts: Whether a path that exists, or an object, is of this kind.
-        read: Reads it.
-        options: What :func:`load` takes for it besides the path or object.
-        stream: Reads it a stretch at a time; ``None`` for what is loaded and then cut.
-        holds: Kind of ``featurizer`` that its graphs have; ``None`` for what has widths alone.
-        own: Whether these are a person's own graphs, of which duplicates are worth a note.
-    """
-
-    kind: str
-    accepts: Callable[[Any], bool]
+    kind: str  # for messages
+    accepts: Callable[[Any], bool]  # a path that exists, or an object
     read: Callable[..., GraphStore]
-    options: tuple[str, ...] = ()
-    stream: Callable[..., Iterator[Chunk]] | None = None
-    holds: str | None = None
-    own: bool = False
-
-
-def _opened(data: Any, options: dict[str, Any]) -> tuple[formats.Table, TableOptions]:
-    y, name = options.pop("y", None), options.pop("name", None)
-    file = isinstance(data, Path)
-    table = formats.open_table(data) if file else formats.texts_table(data, y, name=name)
-    return table, TableOptions.of(**options)
-
-
-def _read_table(data: Any, **options: Any) -> GraphStore:
-    return tables.read_table(*_opened(data, options))
-
-
-def _stream_table(data: Any, arguments: dict[str, Any], **options: Any) -> Iterator[Chunk]:
-    return tables.stream_table(*_opened(data, options), **arguments)
+    options: tuple[str, ...] = ()  # of `load`
+    stream: Callable[..., Iterator[Chunk]] | None = None  # `None`: loaded, then cut
+    holds: str | None = None  # kind of the featurizer; `None` for what has widths alone
+    own: bool = False  # a person's own graphs, of which duplicates are worth a note
 
 
 _TABLE_OPTIONS: Final = ("smiles", "target", "id", "features", "task", "largest_fragment")
 _MOLECULES: Final = Format(
     f"a table of molecules ({', '.join(formats.READERS)}, also packed as .gz)",
     formats.is_table,
-    _read_table,
+    tables.read_table,
     options=_TABLE_OPTIONS,
-    stream=_stream_table,
+    stream=tables.stream_table,
     holds="molecules",
     own=True,
 )
@@ -204,9 +175,9 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
         **options: For molecules: ``smiles``, ``target`` (a column, several with commas between, or
             a list), ``id``, ``features`` (``"ogb"`` or ``"elements"``), ``task``,
             ``largest_fragment``; beside a list of SMILES the targets are ``y``. For JSON Lines:
-            ``target``, ``id`` and ``task``. For PyG graphs those of :meth:`GraphStore.from_pyg()
-            <graph_transplant.graphs.GraphStore.from_pyg>`, for networkx graphs those of
-            :func:`~graph_transplant.datasets.networks.from_networkx`, for ``"motifs"`` those of
+            ``target``, ``id`` and ``task``. Otherwise those of :meth:`GraphStore.from_pyg()
+            <graph_transplant.graphs.GraphStore.from_pyg>`,
+            :func:`~graph_transplant.datasets.networks.from_networkx` or
             :func:`~graph_transplant.datasets.motifs.motifs`.
 
     Example:
@@ -269,52 +240,60 @@ def stream(
             raise GraphTransplantError(
                 f"`{argument}` must be a whole number of at least {least}; got {value!r}"
             )
-    check_codec(codec, targets)
-    cut: dict[str, Any] = {
-        "rows_per_chunk": rows_per_chunk,
-        "targets": targets,
-        "skip_rows": skip_rows,
-    }
+    if codec is not None and not targets:
+        raise GraphTransplantError("`codec` says how targets are read; `targets` must be True")
+    cut: dict[str, Any] = {"rows_per_chunk": rows_per_chunk, "skip_rows": skip_rows}
+    cut["targets"] = targets
     form, source = _input(data, root, options)
     if form.stream is not None:
-        _check_kind(featurizer, form.holds, f"{_shown(source)} holds")
+        shown = source if isinstance(source, Path) else f"the {type(source).__name__}"
+        _check_kind(featurizer, form.holds, shown)
         arguments = {**cut, "featurizer": featurizer, "codec": codec}
         # Lines of JSON are read here: sending them to other processes costs as much as reading.
         extra = {"workers": workers} if form.holds == "molecules" else {}
         return form.stream(source, arguments | extra, **options)
     if form.read == GraphStore.from_pyg and not targets:
-        source = objects.unlabelled(source)
-        options = options | {"task": "multiclass", "num_outputs": 1, "label_names": None}
+        # Theirs may be missing; the graphs given stay as they are.
+        source = [copy.copy(source[place]) for place in range(len(source))]
+        for graph in source:
+            if isinstance(graph, Data):
+                graph.y = torch.zeros(1, dtype=torch.long)
+        options |= {"task": "multiclass", "num_outputs": 1, "label_names": None}
     elif form.read == GraphStore.from_pyg and codec is not None:
-        options = options | {"task": codec.task, "num_outputs": codec.num_outputs}
+        options |= {"task": codec.task, "num_outputs": codec.num_outputs}
         options["label_names"] = codec.label_names
     store = form.read(source, **options)
     if featurizer is not None and store.featurizer is not None:
-        _check_kind(featurizer, store.featurizer.kind, f"{store.name} holds")
+        _check_kind(featurizer, store.featurizer.kind, store.name)
         if not featurizer.same_features(store.featurizer):
             raise DataError(
                 f"{store.name}: the graphs were read with other features ({store.featurizer}) than "
                 f"those of the model ({featurizer})"
             )
-    return objects.stream_store(store, **cut)
+    return _stream_store(store, **cut)
 
 
-def _shown(source: Any) -> str:
-    return str(source) if isinstance(source, str | Path) else f"the {type(source).__name__}"
+def _stream_store(
+    store: GraphStore, *, rows_per_chunk: int, targets: bool, skip_rows: int
+) -> Iterator[Chunk]:
+    for start in range(skip_rows, len(store), rows_per_chunk):
+        index = torch.arange(start, min(start + rows_per_chunk, len(store)))
+        part = store.subset(index)
+        if not targets:
+            nothing = torch.zeros(len(index), dtype=torch.long)
+            part = part.with_targets(nothing, task="multiclass", num_outputs=1)
+        ids = tuple(str(number + 1) for number in index.tolist())
+        texts = ("",) * len(ids)
+        if part.rows is not None:
+            ids, texts = part.rows.ids, part.rows.texts
+        part.rows = Rows(index + 1, ids, texts)
+        yield Chunk(start + 1, ids, texts, part, {})
 
 
-_CONTENTS: Final = {
-    "molecules": "molecules (SMILES or SDF)",
-    "graphs": "graphs with attributes (JSON Lines or networkx)",
-}
-
-
-def _check_kind(featurizer: Featurizer | None, kind: str | None, given: str) -> None:
+def _check_kind(featurizer: Featurizer | None, kind: str | None, given: object) -> None:
     """Raise an error if a model has learnt from data of another kind."""
     if featurizer is not None and kind is not None and featurizer.kind != kind:
-        raise DataError(
-            f"the model was trained on {_CONTENTS[featurizer.kind]}; {given} {_CONTENTS[kind]}"
-        )
+        raise DataError(f"the model was trained on {featurizer.kind}; {given} holds {kind}")
 
 
 # ------------------------------------------------------------------ finding
@@ -392,7 +371,7 @@ def catalogue(root: str | Path | None = None) -> list[DatasetInfo]:
 
     Example:
         >>> [info.name for info in catalogue()][:4]
-        ['motifs', 'COLLAB', 'NCI1', 'ENZYMES']
+        ['motifs', 'typed-motifs', 'COLLAB', 'NCI1']
     """
     return [
         replace(info, location=None if info.name in GENERATORS else _find(info.name, root))

@@ -41,30 +41,19 @@ _PROPERTY: Final = re.compile(r"^>[^<\n]*<([^>\n]+)>.*\n((?:.*\S.*\n)*)", re.MUL
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with named columns.
+    """Rows with named columns."""
 
-    Attributes:
-        where: What messages call it.
-        name: Name of the data set.
-        columns: Names of the columns.
-        rows: Yields, for some columns, the cells of every row and what is wrong with it, if
-            anything is.
-        structures: Column of the structures where it is known.
-        ids: Column of the names of rows where it is known.
-        targets: Columns of the targets where they are known.
-        further: Gives all columns where ``columns`` may not be all.
-        notes: What a person should know of how it is read; grows while it is.
-    """
-
-    where: str
-    name: str
+    where: str  # for messages
+    name: str  # of the data set
     columns: Sequence[str]
+    # Yields, for some columns, the cells of every row and what is wrong with it, if anything is.
     rows: Callable[[Sequence[str]], Iterator[tuple[Sequence[str], str]]]
+    # Columns of structures, names and targets where they are known.
     structures: str | None = None
     ids: str | None = None
     targets: tuple[str, ...] = ()
-    further: Callable[[], Sequence[str]] | None = None
-    # A dictionary, as notes of a second pass are those of the first.
+    further: Callable[[], Sequence[str]] | None = None  # gives all columns if there may be more
+    # For the user; grows while rows are read. A dictionary, as a second pass notes the same.
     notes: dict[str, None] = field(default_factory=dict)
 
     def check(self, argument: str, name: str) -> None:
@@ -273,7 +262,7 @@ def frame_table(frame: pd.DataFrame, where: str, name: str) -> Table:
     return Table(where, name, columns, rows)
 
 
-def texts_table(texts: Any, y: Any = None, *, name: str | None = None) -> Table:
+def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     """Open a list of SMILES, or a data frame, with the targets in ``y``."""
     import pandas as pd
 
@@ -385,6 +374,8 @@ def is_table(path: Path) -> bool:
     return suffix_of(path) in READERS and path.is_file()
 
 
-def open_table(path: Path) -> Table:
-    """Open a file by its suffix."""
-    return READERS[suffix_of(path)](path)
+def open_table(data: Any, y: Any = None, name: str | None = None) -> Table:
+    """Open a file by its suffix, or else a list of SMILES or a data frame."""
+    if isinstance(data, Path):
+        return READERS[suffix_of(data)](data)
+    return _texts_table(data, y, name)

@@ -120,10 +120,6 @@ def read_jsonl(path: str | Path, **options: Any) -> GraphStore:
 
 
 def stream_jsonl(path: str | Path, arguments: Mapping[str, Any], **options: Any) -> Iterator[Chunk]:
-    """Read a file of JSON Lines a stretch at a time; blank lines do not count.
-
-    ``arguments`` are those of :func:`~graph_transplant.datasets.networks.stream_networks`; targets
-    and id are by default those of its ``featurizer``.
-    """
-    source = _source(Path(path), TableOptions.of(**options), arguments.get("featurizer"))
-    return stream_networks(source, **arguments)
+    """Read a file of JSON Lines a stretch at a time; blank lines do not count."""
+    source = _source(Path(path), TableOptions.of(**options), arguments["featurizer"])
+    return stream_networks(source, arguments)

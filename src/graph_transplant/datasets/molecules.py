@@ -129,33 +129,21 @@ def _bond_categories(kind: Any, conjugated: bool, stereo: Any = _STEREO[0]) -> t
 
 @dataclass(frozen=True)
 class MoleculeArrays:
-    """Molecules as arrays of categories: small, quick to send to another process.
+    """Molecules as arrays of categories: small, quick to send to another process."""
 
-    Attributes:
-        atom_kinds: Categories of the different atoms, uint8 ``[kinds, 9]``; for the features
-            "elements" the atomic number, ``[kinds, 1]``.
-        bond_kinds: Categories of the different bonds, uint8 ``[kinds, 3]``; for elements the type,
-            ``[kinds, 1]``.
-        atoms: Which of these every atom is, int32 ``[atoms]``.
-        bonds: Likewise every bond, int32 ``[bonds]``.
-        ends: The two atoms of every bond, int32 ``[bonds, 2]``, from 0 in each molecule.
-        atom_counts: int64 ``[molecules]``.
-        bond_counts: int64 ``[molecules]``.
-        places: Which of the given texts each molecule is, int64 ``[molecules]``.
-        problems: Why each of the other texts is none, by its place.
-        fragments: Texts of the molecules with several fragments, or of the largest one that was
-            kept of each, by place.
-    """
-
+    # Categories of the different atoms and bonds, [kinds, 9] and [kinds, 3]; for the features
+    # "elements" the atomic number and the type, [kinds, 1].
     atom_kinds: Bytes
     bond_kinds: Bytes
+    # Which of these every atom and bond is, and the two atoms of a bond, from 0 in each molecule.
     atoms: npt.NDArray[np.int32]
     bonds: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int32]
-    atom_counts: Ints
+    atom_counts: Ints  # [molecules]
     bond_counts: Ints
-    places: Ints
-    problems: Mapping[int, str]
+    places: Ints  # which of the given texts each molecule is
+    problems: Mapping[int, str]  # why each of the other texts is none, by its place
+    # Texts of the molecules with several fragments, or of the largest that was kept, by place.
     fragments: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -181,14 +169,7 @@ def molecule_arrays(
     known: Mapping[int, str] | None = None,
     largest_only: bool = False,
 ) -> MoleculeArrays:
-    """Read molecules from SMILES or mol blocks.
-
-    Args:
-        texts: The texts.
-        features: ``"ogb"`` or ``"elements"``.
-        known: Places of texts that are not to be read, with the reason.
-        largest_only: Whether only the largest fragment of each is kept.
-    """
+    """Read molecules from SMILES or mol blocks; those in ``known`` have a reason not to be read."""
     check_choice("features", features, FEATURES)
     chem = chemistry()
     ogb = features == "ogb"
@@ -296,11 +277,6 @@ def _known_elements(arrays: MoleculeArrays, elements: Sequence[str]) -> Molecule
     return replace(arrays.keep(~wrong), atom_kinds=known, problems=problems)
 
 
-def _check_molecules(featurizer: Featurizer) -> None:
-    if featurizer.kind != "molecules":
-        raise DataError(f"these are molecules, but the model reads {featurizer.kind}")
-
-
 def chunk_of(
     arrays: MoleculeArrays,
     featurizer: Featurizer,
@@ -311,7 +287,6 @@ def chunk_of(
     name: str = "molecules",
 ) -> Chunk:
     """Give molecules that were read from ``texts`` their features; targets are zeros."""
-    _check_molecules(featurizer)
     node_widths: Sequence[int] = ATOM_CATEGORIES
     edge_widths: Sequence[int] = BOND_CATEGORIES
     if featurizer.features == "elements":
@@ -363,7 +338,6 @@ def featurize(texts: Sequence[str], featurizer: Featurizer) -> Chunk:
         >>> chunk.problems
         {2: 'the element N does not occur in the data of the model'}
     """
-    _check_molecules(featurizer)
     arrays = molecule_arrays(texts, featurizer.features, None, featurizer.largest_fragment)
     ids = [str(number) for number in range(1, len(texts) + 1)]
     return chunk_of(arrays, featurizer, ids=ids, texts=texts)
@@ -414,11 +388,7 @@ def store_of(
 
 
 def node_names(x: Tensor, featurizer: Featurizer) -> list[str]:
-    """Return the element of every atom from its features, ``[nodes, features]``.
-
-    ``*`` where OGB has no category, ``?`` where the features name no element, as when masked.
-    """
-    _check_molecules(featurizer)
+    """The element of every atom; ``*`` where OGB has no category, ``?`` where none is set."""
     ogb = featurizer.features == "ogb"
     symbols = (*SYMBOLS[1:], SYMBOLS[0]) if ogb else featurizer.elements
     if x.shape[1] < len(symbols):
@@ -437,9 +407,8 @@ def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
 
 def bond_orders(edge_attr: Tensor, featurizer: Featurizer) -> list[float]:
     """Order of every bond from its features: 1, 2, 3, 1.5 (aromatic); 1 where it is not known."""
-    _check_molecules(featurizer)
-    if edge_attr.shape[1] < len(_ORDERS):
-        raise DataError(f"`edge_attr` must have {len(_ORDERS)} columns; got {edge_attr.shape[1]}")
+    if featurizer.kind != "molecules" or edge_attr.shape[1] < len(_ORDERS):
+        raise DataError(f"`edge_attr` must be {len(_ORDERS)} or more columns of molecules")
     value, place = edge_attr[:, : len(_ORDERS)].max(1)
     place = torch.where(value > 0, place, len(_ORDERS) - 1)
     return [_ORDERS[index] for index in place.tolist()]

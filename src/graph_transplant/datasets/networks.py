@@ -6,16 +6,15 @@ Two attributes of nodes and edges become columns of features, numbers first:
 * ``label``: a text or a whole number. Every label that occurs gets a one-hot column.
 
 All graphs must have the same columns: those that differ from most others are left out. Other
-attributes are not read; their names are logged.
+attributes are not read.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from reprlib import repr as shown
@@ -40,15 +39,11 @@ from graph_transplant.graphs import Featurizer, GraphStore, Rows, Skipped
 if TYPE_CHECKING:
     import networkx as nx
 
-log = logging.getLogger(__name__)
-
 Line = dict[str, Any]
 Shape = tuple[int, bool]  # how many numbers there are, and whether there are labels
 
 # More kinds of nodes than this are names, not labels: one-hot columns of them say nothing.
 _MOST_LABELS: Final = 1000
-# A person reads a few names of attributes, not thousands.
-_MOST_NAMES: Final = 20
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
@@ -243,7 +238,7 @@ def _learn(
     read: list[_Graph] = []
     graphs: list[_Graph] = []
     skipped: list[Skipped] = []
-    unread: defaultdict[str, set[str]] = defaultdict(set)
+    entries: set[str] = set()  # of the last graph, for a message
 
     def skip(number: int, name: str, error: DataError) -> None:
         if strict:
@@ -254,8 +249,7 @@ def _learn(
     for rows, name, line in source.rows():
         try:
             read.append(_encode(rows, name, line, source.targets if targets else ()))
-            assert isinstance(line, dict)
-            _note(unread, line, {source.id, *source.targets})
+            entries = set(map(str, line)) - {"nodes", "edges", "directed", source.id}
         except DataError as error:
             skip(rows, name, error)
     featurizer = featurizer or _majority(source, read)
@@ -268,23 +262,8 @@ def _learn(
     codec = None
     if targets:
         check_readable(source.where, rows, skipped)
-        codec = _codec(source, graphs, unread["graph"])
-    told = [f"{kind}: {', '.join(sorted(seen))}" for kind, seen in unread.items() if seen]
-    if told:
-        log.warning("%s: some attributes are not read: %s", source.where, "; ".join(told))
+        codec = _codec(source, graphs, sorted(entries))
     return _Learned(graphs, skipped, rows, featurizer, codec)
-
-
-def _note(unread: dict[str, set[str]], line: Line, read: set[str]) -> None:
-    """Note a few names of attributes that are not read."""
-    edge = set().union(*line["edges"])
-    for kind, names in (
-        ("graph", line.keys() - {"nodes", "edges", "directed"} - read),
-        ("node", set().union(*line["nodes"]) - {"id", "x", "label"}),
-        ("edge", edge - {"source", "target", "label", "x" if "x" in edge else "weight"}),
-    ):
-        room = _MOST_NAMES - len(unread[kind])
-        unread[kind] |= {quoted(str(name))[1:-1] for name in islice(names, room)}
 
 
 def _majority(source: Source, graphs: Sequence[_Graph]) -> Featurizer:
@@ -321,14 +300,14 @@ def _kinds(source: Source, what: str, parts: Sequence[_Columns]) -> tuple[str, .
     return tuple(sorted(labels, key=lambda label: (int(label) if whole else 0, label)))
 
 
-def _codec(source: Source, graphs: Sequence[_Graph], others: set[str]) -> TargetCodec:
+def _codec(source: Source, graphs: Sequence[_Graph], others: Sequence[str]) -> TargetCodec:
     """How targets are to be read, of which there are as many as most graphs have."""
     names = source.targets
     widths = Counter(len(g.cells) for g in graphs if not all(map(is_missing, g.cells)))
     if not widths:
         raise DataError(
             f"{source.where}: no graph has the target {', '.join(map(quoted, names))}; name "
-            f"another with `target`: there are {', '.join(sorted(others)) or 'none'}"
+            f"another with `target`: there are {', '.join(map(quoted, others[:20])) or 'none'}"
         )
     width = widths.most_common(1)[0][0]
     if width > len(names):
@@ -390,13 +369,12 @@ def _features(
 def _store(
     graphs: Sequence[_Graph], featurizer: Featurizer, codec: TargetCodec | None, name: str
 ) -> tuple[GraphStore | None, list[Skipped]]:
-    """Put together the graphs that fit, and list the others; without a codec, no targets."""
+    """Put together the graphs with a target, and list the others; all graphs without a codec."""
     kept: list[_Graph] = []
     values: list[tuple[float, ...]] = []
     skipped: list[Skipped] = []
     for graph in graphs:
         try:
-            _check_fit(graph, featurizer)
             if codec is not None:
                 values.append(_target(codec, graph.cells))
         except DataError as error:
@@ -410,14 +388,12 @@ def _store(
     store = GraphStore(
         x=_features([g.node for g in kept], featurizer.node_numbers, featurizer.node_labels),
         edge_index=torch.from_numpy(np.concatenate([graph.edge_index for graph in kept]).T),
-        y=torch.zeros(len(kept), dtype=torch.long) if codec is None else codec.tensor(values),
+        y=torch.zeros(len(kept), dtype=torch.long),
         node_counts=torch.tensor([graph.nodes for graph in kept]),
         edge_counts=torch.tensor([len(graph.edge_index) for graph in kept]),
         edge_attr=_features(edges, featurizer.edge_numbers, featurizer.edge_labels),
         name=name,
-        task="multiclass" if codec is None else codec.task,
-        num_outputs=1 if codec is None else codec.num_outputs,
-        label_names=None if codec is None else codec.label_names,
+        num_outputs=1,
         num_continuous=featurizer.node_numbers,
         rows=Rows(
             torch.tensor([graph.number for graph in kept]),
@@ -426,7 +402,7 @@ def _store(
         ),
         featurizer=featurizer,
     )
-    return store, skipped
+    return (store if codec is None else codec.apply(store, values)), skipped
 
 
 def read_networks(
@@ -444,39 +420,35 @@ def read_networks(
     return store
 
 
-def stream_networks(
-    source: Source,
-    *,
-    featurizer: Featurizer | None = None,
-    rows_per_chunk: int = 2048,
-    targets: bool = False,
-    codec: TargetCodec | None = None,
-    skip_rows: int = 0,
-) -> Iterator[Chunk]:
-    """Read the graphs of an input a stretch at a time, every row exactly once.
+def stream_networks(source: Source, arguments: Mapping[str, Any]) -> Iterator[Chunk]:
+    """Read graphs a stretch at a time; ``arguments`` are those of ``stream``.
 
     Without a ``featurizer``, or with ``targets`` and without a ``codec``, all of it is read first.
     """
+    featurizer, codec, targets = (arguments[key] for key in ("featurizer", "codec", "targets"))
+    first = arguments["skip_rows"] + 1
     if featurizer is None or (targets and codec is None):
         *_, featurizer, found = _learn(source, featurizer, targets=targets and codec is None)
         codec = codec or found
-    rows = source.rows(skip_rows)
+    rows = source.rows(first - 1)
     while True:
         ids: list[str] = []
         graphs: list[_Graph] = []
         skipped: list[Skipped] = []
-        for number, name, line in islice(rows, rows_per_chunk):
+        for number, name, line in islice(rows, arguments["rows_per_chunk"]):
             ids.append(name)
             try:
-                graphs.append(_encode(number, name, line, source.targets if targets else ()))
+                graph = _encode(number, name, line, source.targets if targets else ())
+                _check_fit(graph, featurizer)
+                graphs.append(graph)
             except DataError as error:
                 skipped.append(Skipped(number, name, str(error)))
         if not ids:
             return
         store, others = _store(graphs, featurizer, codec, source.name)
         problems = {skip.row: skip.reason for skip in sorted(skipped + others)}
-        yield Chunk(skip_rows + 1, tuple(ids), ("",) * len(ids), store, problems)
-        skip_rows += len(ids)
+        yield Chunk(first, tuple(ids), ("",) * len(ids), store, problems)
+        first += len(ids)
 
 
 # ------------------------------------------------------------------ networkx
@@ -549,8 +521,5 @@ def from_networkx(
 
 
 def stream_networkx(graphs: Sequence[Any], arguments: Mapping[str, Any], **options: Any) -> Any:
-    """Read networkx graphs a stretch at a time; a graph that does not fit is a problem of its row.
-
-    ``arguments`` are those of :func:`stream_networks`, ``options`` as for :func:`from_networkx`.
-    """
-    return stream_networks(_networkx(graphs, **options), **arguments)
+    """Read networkx graphs a stretch at a time; one that does not fit is a problem of its row."""
+    return stream_networks(_networkx(graphs, **options), arguments)

@@ -1,9 +1,4 @@
-"""What readers that go row by row share: stretches of rows, options, targets.
-
-A row (a line of a table, a record of an SDF, a line of JSON) is a graph or has a reason why it is
-none. :func:`find_codec` looks at the targets of all rows and finds the task; the
-:class:`TargetCodec` it gives turns them into numbers.
-"""
+"""What readers that go row by row share: stretches of rows, options, targets."""
 
 from __future__ import annotations
 
@@ -72,22 +67,13 @@ class Chunk:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Which columns of a table hold what, and how molecules become features.
+    """Which columns of a table hold what, and how molecules become features."""
 
-    Attributes:
-        smiles: Column of the structures; guessed where it is ``None``.
-        targets: Columns of the targets.
-        id: Column of the names of rows; rows have their numbers where it is ``None``.
-        features: ``"ogb"`` or ``"elements"``; by default those of the model, or ``"ogb"``.
-        task: Found from the values where it is ``None``.
-        largest_fragment: Whether only the largest fragment of salts and mixtures is kept.
-    """
-
-    smiles: str | None = None
+    smiles: str | None = None  # guessed by default
     targets: tuple[str, ...] = ()
-    id: str | None = None
-    features: str | None = None
-    task: str | None = None
+    id: str | None = None  # the number of the row by default
+    features: str | None = None  # by default those of the model, or "ogb"
+    task: str | None = None  # found from the values by default
     largest_fragment: bool = False
 
     def __post_init__(self) -> None:
@@ -98,12 +84,7 @@ class TableOptions:
 
     @classmethod
     def of(cls, *, target: str | Sequence[str] | None = None, **options: Any) -> TableOptions:
-        """Make options from what a person gives; several targets as a list or with commas.
-
-        Example:
-            >>> TableOptions.of(target="NR-AR, NR-ER").targets
-            ('NR-AR', 'NR-ER')
-        """
+        """Options as a user gives them: several targets as a list or with commas."""
         given = target.split(",") if isinstance(target, str) else list(target or ())
         names = tuple(str(name).strip() for name in given)
         if "" in names:
@@ -144,12 +125,7 @@ def number_of(cell: str) -> float | None:
 
 
 def class_name(cell: str) -> str:
-    """What a class is called: 1, 1.0 and +1 are one class.
-
-    Example:
-        >>> class_name(" 1.0"), class_name("toxic")
-        ('1', 'toxic')
-    """
+    """What a class is called: 1, 1.0 and +1 are one class."""
     number = number_of(cell)
     if number is None or not math.isfinite(number):
         return cell.strip()
@@ -185,12 +161,7 @@ def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
 class TargetCodec:
     """Turns the targets of rows, as text, into the ``y`` of a store.
 
-    Attributes:
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
-        names: Columns of the targets, for messages; the labels or values.
-        classes: Names of the classes in order; empty unless the task is ``"multiclass"``. Upper and
-            lower case make no difference between classes.
-        decimal_comma: Whether ``1,234`` is a little more than one. ``1,5`` can be nothing else.
+    Upper and lower case make no difference between classes.
 
     Example:
         >>> codec = TargetCodec("multiclass", ("Class",), ("0", "1"))
@@ -199,9 +170,9 @@ class TargetCodec:
     """
 
     task: str
-    names: tuple[str, ...]
-    classes: tuple[str, ...] = ()
-    decimal_comma: bool = False
+    names: tuple[str, ...]  # columns of the targets: the labels or values
+    classes: tuple[str, ...] = ()  # in order; only of the task "multiclass"
+    decimal_comma: bool = False  # whether 1,234 is a little more than one
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -214,10 +185,7 @@ class TargetCodec:
         return len(self.label_names)
 
     def encode(self, cells: Sequence[str]) -> tuple[float, ...] | str:
-        """Return the target of one row, or the reason why it has none.
-
-        That is the number of the class; or the labels or values, NaN where one is missing.
-        """
+        """The class, labels or values (NaN if missing) of one row, or why it has none."""
         if all(is_missing(cell) for cell in cells):
             return no_target(cells)
         if self.task == "multiclass":
@@ -255,12 +223,18 @@ class TargetCodec:
         return number
 
     def tensor(self, values: Sequence[tuple[float, ...]]) -> Tensor:
-        """Return what :meth:`encode` gave for the graphs as a store keeps it.
-
-        int64 ``[graphs]`` for classes, float32 ``[graphs, outputs]`` otherwise.
-        """
+        """What :meth:`encode` gave for all graphs, as the ``y`` of a store."""
         table = torch.tensor(values, dtype=torch.float64).reshape(len(values), len(self.names))
         return table[:, 0].long() if self.task == "multiclass" else table.float()
+
+    def apply(self, store: GraphStore, values: Sequence[tuple[float, ...]]) -> GraphStore:
+        """The graphs of a store with what :meth:`encode` gave as their targets."""
+        return store.with_targets(
+            self.tensor(values),
+            task=self.task,
+            num_outputs=self.num_outputs,
+            label_names=self.label_names,
+        )
 
 
 def _comma_number(cell: str) -> float | None:
@@ -272,12 +246,6 @@ def _comma_number(cell: str) -> float | None:
 def _thousands(cell: str) -> bool:
     """Whether the comma of a number may separate thousands."""
     return _THOUSANDS.fullmatch(cell.strip()) is not None
-
-
-def check_codec(codec: TargetCodec | None, targets: bool) -> None:
-    """Raise an error if it is said how targets are read, but not that they are."""
-    if codec is not None and not targets:
-        raise GraphTransplantError("`codec` says how targets are read; `targets` must be True")
 
 
 class _Column:
@@ -312,28 +280,13 @@ class _Column:
 def find_codec(
     where: str, names: Sequence[str], rows: Iterable[Sequence[str]], task: str | None = None
 ) -> tuple[TargetCodec, list[str]]:
-    """Find how targets are to be read, and what a person should know about it.
+    """Find how the targets of all rows are to be read, and notes for the user.
 
     One column of texts, or of whole numbers with at most 50 different values, holds classes; other
     numbers are to be predicted as such. Several columns of 0 and 1, or no and yes, hold labels;
-    several columns of other numbers are to be predicted together. Cells such as "" or "NA" are
-    missing; ``1,5`` is a number unless it may be meant otherwise.
+    several columns of other numbers are to be predicted together.
 
-    Classes that are numbers come in their order, others in that of the alphabet. Of two classes
-    that are not numbers the rarer comes second, unless they are no and yes, false and true,
-    inactive and active, or negative and positive, which come in this order. Names that differ in
-    case alone are one class, called by its most frequent spelling.
-
-    Args:
-        where: The file, for messages.
-        names: Columns of the targets.
-        rows: The targets of every row.
-        task: The task where it is known; then only classes are to be found.
-
-    Example:
-        >>> codec, _ = find_codec("bace.csv", ["Class"], [["1"], [""], ["0"], ["1.0"]])
-        >>> codec.classes
-        ('0', '1')
+    Names of classes that differ in case alone are one class, called by its most frequent spelling.
     """
     if task is not None:
         check_choice("task", task, TASKS)

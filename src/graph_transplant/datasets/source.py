@@ -126,17 +126,11 @@ def files_in(path: Path, *patterns: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Parts:
-    """The files of a data set, by what is in them.
-
-    Attributes:
-        name: Name of the data set.
-        path: The folder or zip archive.
-        files: Their names in it.
-    """
+    """The files of a data set, by what is in them."""
 
     name: str
-    path: Path
-    files: Mapping[str, str]
+    path: Path  # a folder or zip archive
+    files: Mapping[str, str]  # their names in it
 
     def __contains__(self, part: str) -> bool:
         return part in self.files
@@ -180,13 +174,9 @@ def _check_lines(label: str, wrong: npt.NDArray[np.bool_], problem: str, before:
 
 
 class Numbers:
-    """Lines of numbers with commas between them; blank lines are skipped.
+    """Lines of numbers (int64 if ``whole``, else float64) with commas between them.
 
-    Args:
-        path: The folder or zip archive.
-        member: Name of the file in it.
-        whole: Whether the numbers are whole (int64, else float64).
-        columns: How many there must be in a line; by default as many as in the first.
+    Blank lines are skipped. By default all lines have as many columns as the first.
     """
 
     def __init__(self, path: Path, member: str, *, whole: bool, columns: int | None = None) -> None:

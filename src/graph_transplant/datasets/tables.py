@@ -1,23 +1,19 @@
-"""Tables of molecules become graphs: every row a graph, or a reason says why not.
-
-:func:`read_table` reads a data set to learn from, :func:`stream_table` one of any size in chunks,
-in the way that a trained model was read.
-"""
+"""Tables of molecules become graphs: every row a graph, or a reason says why not."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from multiprocessing import get_context
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graph_transplant.datasets.chemistry import chemistry
-from graph_transplant.datasets.formats import ROWS, STRUCTURES, Table, listed
+from graph_transplant.datasets.formats import STRUCTURES, Table, listed, open_table
 from graph_transplant.datasets.molecules import (
     MoleculeArrays,
     chunk_of,
@@ -28,7 +24,6 @@ from graph_transplant.datasets.rows import (
     Chunk,
     TableOptions,
     TargetCodec,
-    check_codec,
     check_readable,
     find_codec,
     quoted,
@@ -37,6 +32,12 @@ from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 
 # ------------------------------------------------------------------ columns
+
+
+def _opened(
+    data: Any, y: Any = None, name: str | None = None, **options: Any
+) -> tuple[Table, TableOptions]:
+    return open_table(data, y, name), TableOptions.of(**options)
 
 
 def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) -> TableOptions:
@@ -104,13 +105,9 @@ def _rows(table: Table, options: TableOptions, skip: int = 0) -> Iterator[_Row]:
 # ------------------------------------------------------------------ data sets
 
 
-def read_table(table: Table, options: TableOptions) -> GraphStore:
-    """Read molecules to learn from.
-
-    Rows without a target are left out, and so are rows that cannot be read; ``skipped`` of the
-    store lists them, ``notes`` says what else there is to know.
-    :func:`~graph_transplant.datasets.rows.find_codec` says how targets are understood.
-    """
+def read_table(data: Any, **given: Any) -> GraphStore:
+    """Read molecules to learn from; rows without a target are left out."""
+    table, options = _opened(data, **given)
     options = _chosen(table, options, None)
     if not options.targets:
         structures = (options.smiles, table.structures)
@@ -120,7 +117,6 @@ def read_table(table: Table, options: TableOptions) -> GraphStore:
             what = "there are structures alone; to learn, every row needs a target, in a column "
             what += "that `target` names or, beside a list, in `y`"
         raise DataError(f"{table.where}: {what}")
-    chemistry()
     rows = list(_rows(table, options))
     featurizer = Featurizer(
         "molecules",
@@ -142,11 +138,9 @@ def read_table(table: Table, options: TableOptions) -> GraphStore:
         arrays.keep(~np.isin(arrays.places, list(lacking))),
         problems=dict(sorted((dict(arrays.problems) | lacking).items())),
     )
-    store = store_of(arrays, featurizer, ids, texts, table.name, table.where).with_targets(
-        codec.tensor([target for target in targets.values() if not isinstance(target, str)]),
-        task=codec.task,
-        num_outputs=codec.num_outputs,
-        label_names=codec.label_names,
+    store = codec.apply(
+        store_of(arrays, featurizer, ids, texts, table.name, table.where),
+        [target for target in targets.values() if not isinstance(target, str)],
     )
     mixtures = int(np.isin(arrays.places, list(arrays.fragments)).sum())
     salts = [
@@ -160,23 +154,23 @@ def read_table(table: Table, options: TableOptions) -> GraphStore:
 # ------------------------------------------------------------------ streams
 
 
-def stream_table(
-    table: Table,
-    options: TableOptions,
-    *,
-    featurizer: Featurizer | None = None,
-    rows_per_chunk: int = ROWS,
-    targets: bool = False,
-    codec: TargetCodec | None = None,
-    skip_rows: int = 0,
-    workers: int = 1,
-) -> Iterator[Chunk]:
-    """Read molecules chunk by chunk in bounded memory; every row is in one of the chunks."""
-    check_codec(codec, targets)
-    how = _features(options, featurizer)
+def stream_table(data: Any, arguments: Mapping[str, Any], **given: Any) -> Iterator[Chunk]:
+    """Read molecules chunk by chunk in bounded memory; ``arguments`` are those of ``stream``."""
+    table, options = _opened(data, **given)
+    featurizer, codec, targets = (arguments[key] for key in ("featurizer", "codec", "targets"))
+    if featurizer is None and options.features == "elements":
+        raise GraphTransplantError(
+            "`features` is elements, which are those of the training data: `featurizer` of a "
+            "model must say which"
+        )
+    how = featurizer or Featurizer("molecules", largest_fragment=options.largest_fragment)
+    if options.features not in (None, how.features):
+        raise GraphTransplantError(
+            f"`features` is {options.features}, but the model was made for {how.features}"
+        )
     if not targets:
         options, table = replace(options, targets=()), replace(table, targets=())
-        featurizer = None if featurizer is None else replace(featurizer, targets=())
+        featurizer = featurizer and replace(featurizer, targets=())
     options = _chosen(table, options, featurizer)
     if codec is not None and not options.targets:
         options = _chosen(table, replace(options, targets=codec.names), None)
@@ -191,55 +185,29 @@ def stream_table(
             f"({listed(codec.names)}); got {listed(options.targets)}"
         )
     chemistry()
-    how = replace(how, **options.columns())
-    return _stream(table, options, how, rows_per_chunk, targets, codec, skip_rows, workers)
-
-
-def _features(options: TableOptions, featurizer: Featurizer | None) -> Featurizer:
-    """How features are made: as for the model, or as asked for."""
-    if featurizer is None:
-        if options.features == "elements":
-            raise GraphTransplantError(
-                "`features` is elements, which are those of the training data: `featurizer` of a "
-                "model must say which"
-            )
-        return Featurizer("molecules", largest_fragment=options.largest_fragment)
-    if options.features not in (None, featurizer.features):
-        raise GraphTransplantError(
-            f"`features` is {options.features}, but the model was made for {featurizer.features}"
-        )
-    return featurizer
+    return _stream(table, options, replace(how, **options.columns()), arguments)
 
 
 def _stream(
-    table: Table,
-    options: TableOptions,
-    featurizer: Featurizer,
-    size: int,
-    targets: bool,
-    codec: TargetCodec | None,
-    skip: int,
-    workers: int,
+    table: Table, options: TableOptions, featurizer: Featurizer, arguments: Mapping[str, Any]
 ) -> Iterator[Chunk]:
-    if targets and codec is None:
+    codec: TargetCodec | None = arguments["codec"]
+    if arguments["targets"] and codec is None:
         cells = (row.cells for row in _rows(table, options) if not row.reason)
         codec, _ = find_codec(table.where, options.targets, cells, options.task)
-    rows = _rows(table, options, skip)
-    jobs = (_job(part, codec) for part in iter(lambda: list(islice(rows, size)), []))
-    first = skip + 1
-    for job, arrays in _in_order(jobs, featurizer, workers):
+    rows = _rows(table, options, arguments["skip_rows"])
+    parts = iter(lambda: list(islice(rows, arguments["rows_per_chunk"])), [])
+    first = arguments["skip_rows"] + 1
+    jobs = (_job(part, codec) for part in parts)
+    for job, arrays in _in_order(jobs, featurizer, arguments["workers"]):
         ids, texts = [row.id for row in job.rows], [row.text for row in job.rows]
         chunk = chunk_of(arrays, featurizer, ids=ids, texts=texts, first=first, name=table.name)
         store = chunk.store
         if store is not None:
+            assert store.rows is not None
             if codec is not None:
-                assert store.rows is not None
-                store = store.with_targets(
-                    codec.tensor([job.values[n] for n in (store.rows.number - first).tolist()]),
-                    task=codec.task,
-                    num_outputs=codec.num_outputs,
-                    label_names=codec.label_names,
-                )
+                places = (store.rows.number - first).tolist()
+                store = codec.apply(store, [job.values[place] for place in places])
             store.notes = tuple(table.notes)
         yield replace(chunk, store=store)
         first += len(job.rows)

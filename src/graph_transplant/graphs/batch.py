@@ -238,31 +238,10 @@ class GraphBatch:
             source=None if self.source is None else self.source.to(device),
         )
 
-    def derive(
-        self,
-        ptr: Ints,
-        row_ptr: Ints,
-        column: Ints,
-        *,
-        nodes: Mapping[str, Tensor],
-        edges: Mapping[str, Tensor],
-        y: Tensor | None,
-        symmetric: bool | None = None,
-        codes: int | None = None,
-    ) -> GraphBatch:
-        """Virtual graphs made of these; ``symmetric`` and ``codes`` are the same by default."""
-        return GraphBatch(
-            ptr=ptr,
-            row_ptr=row_ptr,
-            column=column,
-            symmetric=self.symmetric if symmetric is None else symmetric,
-            nodes=nodes,
-            edges=edges,
-            y=y,
-            device=self.device,
-            num_outputs=self.num_outputs,
-            codes=self.codes if codes is None else codes,
-        )
+    def derive(self, ptr: Ints, row_ptr: Ints, column: Ints, **changes: Any) -> GraphBatch:
+        """Virtual graphs made of these; attributes that are not given are the same."""
+        virtual: dict[str, Any] = {"edge_id": None, "source": None, **changes}
+        return replace(self, ptr=ptr, row_ptr=row_ptr, column=column, **virtual)
 
     def nodes_like(self, origin: Ints) -> dict[str, Tensor]:
         """Node fields of virtual nodes, each like the node ``origin`` of this batch."""

@@ -18,21 +18,6 @@ class Featurizer:
 
     A store of molecules or of graphs with attributes carries one; so does a model trained on it.
 
-    Args:
-        kind: ``"molecules"`` or ``"graphs"`` (nodes and edges with attributes).
-        features: Of molecules: ``"ogb"``, or ``"elements"`` for the elements of the training data.
-        elements: Symbols in the order of their columns.
-        largest_fragment: Of molecules: whether only the largest fragment of salts and mixtures is
-            kept.
-        node_labels: Labels of nodes in the order of their columns; ``None`` for no labels.
-        node_numbers: Numbers per node.
-        edge_labels: Likewise for edges.
-        edge_numbers: Likewise for edges.
-        directed: Whether some edge lacks its reverse.
-        smiles: Column of the structures.
-        targets: Columns of the targets.
-        id: Column of the names.
-
     Example:
         >>> table = Featurizer("molecules", smiles="mol")
         >>> Featurizer.from_dict(table.to_dict()) == table
@@ -41,15 +26,18 @@ class Featurizer:
         True
     """
 
-    kind: str
+    kind: str  # "molecules", or "graphs": nodes and edges with attributes
+    # Of molecules: "ogb" or "elements", whose symbols are in the order of their columns.
     features: str = "ogb"
     elements: tuple[str, ...] = ()
     largest_fragment: bool = False
+    # Of graphs: labels in the order of their columns, and how many numbers there are.
     node_labels: tuple[str, ...] | None = None
     node_numbers: int = 0
     edge_labels: tuple[str, ...] | None = None
     edge_numbers: int = 0
-    directed: bool = False
+    directed: bool = False  # whether some edge lacks its reverse
+    # Columns or entries of the input.
     smiles: str | None = None
     targets: tuple[str, ...] = ()
     id: str | None = None

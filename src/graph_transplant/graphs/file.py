@@ -55,9 +55,8 @@ _TYPE_NAMES: Final = {
 class StoreWriter:
     """Writes a store to one file, piece by piece, for data sets that do not fit into memory.
 
-    The file is that of :meth:`GraphStore.save`, whole or not at all. Arguments are those of
-    :class:`GraphStore`; by default ``num_outputs`` is the largest of the pieces, and ``official``
-    is theirs.
+    The file is that of :meth:`GraphStore.save`. Arguments are those of :class:`GraphStore`; by
+    default ``num_outputs`` is the largest of the pieces, and ``official`` is theirs.
 
     Example:
         >>> import graph_transplant as gt

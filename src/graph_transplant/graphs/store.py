@@ -1,8 +1,4 @@
-"""A whole data set as flat tensors, from which batches are gathered.
-
-A store read from its file stays there: the file is mapped into memory and only what a batch takes
-is read, so that a data set may be larger than memory (see :mod:`graph_transplant.graphs.file`).
-"""
+"""A whole data set as flat tensors, in memory or mapped from a file; batches are gathered."""
 
 from __future__ import annotations
 
@@ -89,10 +85,9 @@ class GraphStore:
     """A data set of graphs as flat tensors.
 
     Args:
-        x: Node features, float ``[nodes, features]``; models use degrees without. Small integers
-            (uint8, int8, bool) are kept as they are and become float in batches.
-        edge_index: Senders and receivers, integer ``[2, edges]``; node numbers count from 0
-            *within each graph*.
+        x: Node features, ``[nodes, features]``; models use degrees without. Small integers (uint8,
+            int8, bool) are kept as they are and become float in batches.
+        edge_index: Senders and receivers, ``[2, edges]``, counted from 0 *within each graph*.
         y: Class numbers, int64 ``[graphs]``; for the tasks ``"multilabel"`` (NaN where an entry is
             missing) and ``"regression"`` float ``[graphs, outputs]``.
         node_counts: Nodes of each graph, integer ``[graphs]``; nodes lie graph after graph.
@@ -106,8 +101,7 @@ class GraphStore:
         node_fields: Further tensors with one entry per node, by name.
         official: The published split, integer ``[graphs]``: 0 training, 1 validation, 2 test.
         groups: Numbers of graphs that must stay on one side of every split, int64 ``[graphs]``.
-        rows: The rows of the file that the graphs were read from. Files of :meth:`save` do not keep
-            them, nor ``skipped``.
+        rows: The rows of the file that the graphs were read from; :meth:`save` does not keep them.
         featurizer: How rows became features, so that others can be read alike.
         skipped: The rows of the file that are not among the graphs.
         notes: What a person should know of how the data were read, in sentences.
@@ -467,11 +461,9 @@ class GraphStore:
         names = checked_names(label_names, outputs)
         return self._with(y=y, task=task, num_outputs=outputs, label_names=names)
 
-    def with_official(self, official: Tensor | None) -> GraphStore:
-        """The same graphs with another official split, integer ``[graphs]``, or none."""
-        if official is not None:
-            official = checked_split(self.name, official, len(self))
-        return self._with(official=official)
+    def with_official(self, official: Tensor) -> GraphStore:
+        """The same graphs with another official split, integer ``[graphs]``."""
+        return self._with(official=checked_split(self.name, official, len(self)))
 
     def with_groups(self, groups: Tensor | None) -> GraphStore:
         """Return the same graphs with numbers of those that stay together, ``[graphs]``."""
@@ -546,12 +538,13 @@ class GraphStore:
         Args:
             graphs: An iterable of ``Data``, a ``Batch``, a PyG data set, or a ``Subset`` of one.
                 Graphs have ``edge_index`` and ``y``, usually ``x``, and perhaps ``edge_attr``.
-            name: As for :class:`GraphStore`, and so the next four.
+            name: As for :class:`GraphStore`, and so ``num_outputs``, ``label_names`` and
+                ``num_continuous``.
             task: Found from ``y`` by default: integers are classes; floats that are all 0, 1 or NaN
                 are labels; other floats are regression targets.
-            num_outputs: Number of classes, labels or values.
-            label_names: What they are called.
-            num_continuous: The first so many columns of ``x`` are continuous.
+            num_outputs: See ``name``.
+            label_names: See ``name``.
+            num_continuous: See ``name``.
             node_fields: Names of further per-node tensors to keep; others are not kept.
 
         Example:
@@ -578,8 +571,7 @@ no edge features)
 
     def to_pyg(self) -> list[Data]:
         """The graphs as a list of PyG ``Data``."""
-        graphs: list[Data] = self.batch(torch.arange(len(self))).to_pyg().to_data_list()
-        return graphs
+        return list(self.batch(torch.arange(len(self))).to_pyg().to_data_list())
 
     def save(self, path: str | Path) -> None:
         """Write the store to one safetensors file, whole or not at all."""
