@@ -220,7 +220,7 @@ def test_training_gets_what_the_condition_says_and_validation_stays_clean(seen: 
     for noise in (0.2, 0.5):
         for fraction in (1.0, 0.6):
             for method, model in (("vanilla", "gcs"), ("transplant-dp", "gin")):
-                trial = Trial(method, model, 1, 0, 1, 0, noise, fraction)
+                trial = Trial(method, model, 1, 0, 1, noise, fraction)
                 record = run_one(store, trial, protocol)
                 train, validation = seen.given[-1]
                 kept = split_of(store, trial, protocol).train.numpy()

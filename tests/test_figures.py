@@ -69,10 +69,9 @@ def motifs(golden) -> Results:
 @pytest.fixture(scope="module")
 def across() -> Across:
     names = ("transplant-ep", "transplant-disconnected", "vanilla", "subgraph", "m-evolve")
-    cliques = (names[:3], names[1:4], names[3:])
     return Across(
         "gcs", names, ("a", "b"), ((0.0,) * 5,) * 2, (1.3, 2.2, 3.1, 4.0, 4.4), 0.02, 1.9,
-        cliques, (), (), "",
+        (), (), "",
     )  # fmt: skip
 
 

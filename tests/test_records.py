@@ -136,7 +136,7 @@ FULL = record(
     1,
     source="tiny",
     task="multiclass",
-    inner=1,
+    inner=0,
     seed=7,
     validation={"accuracy": 1, "auroc": None},
     stopped_early=False,
@@ -216,13 +216,12 @@ def test_a_field_that_readers_count_on_and_is_missing_is_named(tmp_path: Path, p
     assert (tmp_path / "records.jsonl").read_bytes() == content
 
 
-def test_inner_splits_are_trials_of_their_own(tmp_path: Path) -> None:
-    write(tmp_path, record(0), record(0, inner=1), record(0, inner=2))
-    assert len(RecordStore(tmp_path).read()) == 3
-    with open(tmp_path / "records.jsonl", "ab") as file:
-        file.write(record_line(record(0, inner=0)))  # what a record without it means
-    with pytest.raises(GraphTransplantError, match=r"line 4 repeats the trial of line 1 .*fold 0"):
-        RecordStore(tmp_path).read()
+def test_trials_of_nested_selection_in_older_records_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, record(0, inner=0), record(0, inner=1), record(0, inner=2), record(1))
+    before = (tmp_path / "records.jsonl").read_bytes()
+    assert [one["fold"] for one in RecordStore(tmp_path).read()] == [0, 1]
+    write(tmp_path, record(2))
+    assert (tmp_path / "records.jsonl").read_bytes() == before + record_line(record(2))
 
 
 def test_records_of_another_comparison_are_refused_and_each_difference_is_named(

@@ -60,8 +60,7 @@ def with_gains(method: str, *gains: float) -> list[Record]:
 def test_the_frame_has_a_row_per_trial_with_its_metrics() -> None:
     noisy = made_up("a", BETTER, **NOISY)
     noisy[0]["test"] |= {"ece": None}
-    inner = [record | {"inner": 1} for record in made_up("vanilla", PLAIN)]
-    results = Results(made_up("vanilla", PLAIN) + noisy + inner)
+    results = Results(made_up("vanilla", PLAIN) + noisy)
     frame = results.frame
     assert len(frame) == 10
     assert frame.columns.is_unique
@@ -151,8 +150,6 @@ def test_runs_of_one_split_are_tested_as_independent_runs(split: str) -> None:
     assert (plain.score_low, plain.score_high) == pytest.approx(usual)
     assert (first.folds, first.repeats, first.pairs) == (1, 5, 5)
     assert sentence(records).endswith(f"5 runs of one {split} split).")
-    with pytest.raises(GraphTransplantError, match=f"but these are trials of one {split} split"):
-        rows(records, "nested")
 
 
 def test_csv_has_empty_cells_for_what_is_not_defined() -> None:
@@ -214,32 +211,6 @@ def test_selected_rows_have_no_layers_and_say_what_was_chosen() -> None:
     assert table(Results(records, "validation"))[0]["layers"] == ""
     with pytest.raises(GraphTransplantError, match="`select` must be one of"):
         rows(records, "best")
-
-
-def nested(method: str, layers: int, scores: list[float]) -> list[Record]:
-    """Trials of one candidate with the same score in all inner splits of a fold."""
-    return [
-        record | {"inner": inner}
-        for inner in range(4)
-        for record in made_up(method, scores, layers=layers)
-    ]
-
-
-def test_nested_selection_pairs_the_chosen_candidates_of_each_fold() -> None:
-    records = nested("vanilla", 5, [0.5, 0.6, 0.7, 0.5, 0.5])
-    records += nested("vanilla", 4, [0.6, 0.5, 0.6, 0.6, 0.6])
-    records += nested("drop", 3, PLAIN) + nested("drop:ratio=0.4", 3, BETTER)
-    records += nested("one", 2, PLAIN) + nested("one:x=1", 2, [*PLAIN[:4], 0.9])
-    found = {row.method: row for row in rows(records, "nested")}
-    assert found["vanilla"].chosen == "4 layers in 3 folds; 5 layers in 2 folds"
-    assert found["drop"].chosen == "3 layers, ratio=0.4"
-    assert found["one"].chosen == "2 layers in 4 folds; 2 layers, x=1 in 1 fold"
-    best = [0.6, 0.6, 0.7, 0.6, 0.6]
-    assert found["vanilla"].score_mean == pytest.approx(np.mean(best))
-    assert found["drop"].difference == pytest.approx(np.mean(BETTER) - np.mean(best))
-    assert found["drop"].trials == found["drop"].pairs == 5
-    (note,) = Results(records[:-1], "nested").notes
-    assert "one:x=1 with 2 layers takes no part" in note
 
 
 def test_pairs_against_scipy_and_holm_over_all_of_them() -> None:

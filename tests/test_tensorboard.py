@@ -132,13 +132,12 @@ def test_a_record_becomes_a_run(tmp_path: Path) -> None:
             {"budget": 0.2, "edges": 12, "accuracy": None},
         ],
         reliability=[{"bin": 14, "count": 3, "confidence": 0.97, "accuracy": 1.0}],
-        inner=2,
         label_noise=0.2,
         train_fraction=1.0,
     )
     folder = write_record(full, tmp_path)
     run = folder.relative_to(tmp_path).as_posix()
-    assert run == "motifs/gcs-3/transplant-ep/repeat0-fold1-inner2-label_noise0.2"
+    assert run == "motifs/gcs-3/transplant-ep/repeat0-fold1-label_noise0.2"
     assert scalars(folder) == {
         "loss/train": [(1, 1.5), (2, 1.25)],
         "loss/validation": [(2, 1.0)],
@@ -155,24 +154,13 @@ def test_a_record_becomes_a_run(tmp_path: Path) -> None:
         "changed-at-random/0.05": [(2, 0.75)],
     }
     words = {"data": "motifs", "method": "transplant-ep", "model": "gcs"}
-    numbers = {"layers": 3, "repeat": 0, "fold": 1, "inner": 2, "label_noise": 0.2}
+    numbers = {"layers": 3, "repeat": 0, "fold": 1, "label_noise": 0.2}
     assert hyperparameters(folder) == words | numbers
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_the_same_record_is_not_doubled_and_another_replaces_it(tmp_path: Path) -> None:
+def test_another_record_of_a_trial_replaces_the_first(tmp_path: Path) -> None:
     folder = write_record(record(), tmp_path)
-    before = files(folder)
-    # As it comes back from the file of records: what is not finite is null there.
-    again = record(test={"accuracy": 0.75, "ece": None, "nll": None})
-    assert write_record(again, str(tmp_path)) == folder
-    assert files(folder) == before
-    assert write_record(record(test={"accuracy": 0.25}), tmp_path) == folder
-    assert len(files(folder)) == 1
-    assert files(folder).keys() != before.keys()
+    assert write_record(record(test={"accuracy": 0.25}), str(tmp_path)) == folder
     assert scalars(folder)["test/accuracy"] == [(2, 0.25)]
     assert scalars(folder)["loss/train"] == [(1, 1.5), (2, 1.25)]
 

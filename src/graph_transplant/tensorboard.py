@@ -7,7 +7,6 @@ The package ``tensorboard`` is an extra and is imported when something is writte
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import re
@@ -46,9 +45,8 @@ _ATTACKED: Final = {
     "random": "changed-at-random",
 }
 
-_NEEDED: Final = ("data", "model", "layers", "method", "repeat", "fold")
-_UNUSUAL: Final = {"inner": 0, "label_noise": 0.0, "train_fraction": 1.0}
-_LONGEST: Final = 80
+_IDENTITY: Final = ("data", "model", "layers", "method", "repeat", "fold")
+_CONDITION: Final = {"label_noise": 0.0, "train_fraction": 1.0}
 
 
 class TensorBoard:
@@ -100,18 +98,18 @@ class TensorBoard:
 def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
     """Write a finished trial as one run of TensorBoard: its curve, final numbers and what it was.
 
-    The run is a folder named by data set, model, method, repeat and fold. The same record again
-    changes nothing; another record of the same trial takes its place. A directory is for one
-    comparison: trials that differ in nothing but their settings share a folder.
+    The run is a folder named by data set, model, method, repeat and fold; what it held before is
+    replaced. A directory is for one comparison: trials that differ in nothing but their settings
+    share a folder.
     """
-    summary_writer = _writer_class()
-    from torch.utils.tensorboard.summary import hparams
-
-    unusual = {name: record[name] for name, usual in _UNUSUAL.items()
-               if record.get(name, usual) != usual}  # fmt: skip
+    condition = {
+        name: record[name]
+        for name, default in _CONDITION.items()
+        if record.get(name, default) != default
+    }
     # A trial without a network has neither model nor layers.
-    identity = {name: record[name] for name in _NEEDED if record[name] is not None} | unusual
-    number = {"repeat": record["repeat"], "fold": record["fold"], **unusual}
+    identity = {name: record[name] for name in _IDENTITY if record[name] is not None} | condition
+    number = {"repeat": record["repeat"], "fold": record["fold"], **condition}
     parts = (
         str(record["data"]),
         f"{record['model']}-{record['layers']}" if record["model"] else "no-network",
@@ -119,28 +117,16 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
         "-".join(f"{name}{value}" for name, value in number.items()),
     )
     folder = Path(directory).joinpath(*map(_safe, parts))
-    step = int(record.get("best_epoch") or 0)
-    final = dict(_final(record))
-    points = [(*point, row["epoch"]) for row in record.get("curve", ()) for point in _epoch(row)]
-    points += [(tag, value, step) for tag, value in final.items()]
-    # The name of the file says what is in it: a record that was written before is known by it.
-    content = json.dumps([identity, points]).encode()
-    ending = f".{hashlib.sha256(content).hexdigest()[:16]}.trial"
+    summary_writer: Any = _writer_class()
     with _writing(folder):
-        before = [*folder.glob("*.trial"), *folder.glob("*.partial")]
-        if [path.name.endswith(ending) for path in before] == [True]:
-            return folder
-        writer: Any = summary_writer(str(folder), filename_suffix=f"{ending}.partial")
-        for point in points:
-            writer.add_scalar(*point)
-        # Not `add_hparams`, which would write a file of its own.
-        for summary in hparams(identity, final):  # type: ignore[no-untyped-call]
-            writer.file_writer.add_summary(summary)
-        writer.close()
-        for path in before:
+        for path in folder.glob("events.out.tfevents.*"):
             path.unlink()
-        (whole,) = folder.glob("*.partial")
-        os.replace(whole, whole.with_suffix(""))
+        with summary_writer(str(folder)) as writer:
+            for row in record.get("curve", ()):
+                for tag, value in _epoch(row):
+                    writer.add_scalar(tag, value, row["epoch"])
+            step = int(record.get("best_epoch") or 0)
+            writer.add_hparams(identity, dict(_final(record)), run_name=".", global_step=step)
     return folder
 
 
@@ -179,10 +165,10 @@ def _numbers(figures: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 def _safe(name: str) -> str:
     """Make a name that may hold anything the name of one folder; different ones stay different."""
-    kept = re.sub(r"[^A-Za-z0-9._=,+-]", "_", name)[:_LONGEST].lstrip(".")
-    if kept and kept == name:
-        return kept
-    return f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    kept = re.sub(r"[^A-Za-z0-9._=,+-]", "_", name)[:80].lstrip(".")
+    return (
+        kept if kept and kept == name else f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    )
 
 
 def _writer_class() -> type[SummaryWriter]:
