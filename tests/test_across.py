@@ -99,18 +99,6 @@ def test_everything_by_hand() -> None:
     )
 
 
-def test_nothing_clear() -> None:
-    found = one({"vanilla": PLAIN, "mixed": MIXED})
-    assert found.ranks == (1.5, 1.5)
-    assert found.sentence.startswith(
-        "Over 8 data sets with gcs, mixed and vanilla share the best average rank, 1.50 among 2 "
-        "methods. The methods do not differ significantly (Friedman's test, p = 1). mixed does not "
-        "differ significantly from vanilla across data sets; mixed is better on 4 and worse on 4 "
-        "of 8 (Wilcoxon's test, p = "
-    )
-    assert "hint" not in found.sentence
-
-
 def test_the_direction_of_a_finding_is_that_of_the_ranks_not_of_the_count() -> None:
     # Seven small losses and nine large gains of ranks 8 to 16: the sum of ranks is what is tested.
     plain = [0.5] * 16

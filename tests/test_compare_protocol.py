@@ -19,7 +19,7 @@ from graph_transplant.experiments.compare import candidates, compare
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.results import Results
 from graph_transplant.graphs import GraphStore
-from graph_transplant.settings import Settings, automatic_model, metric_for, unused_edge_features
+from graph_transplant.settings import Settings, metric_for
 from graph_transplant.splits import prepare
 from graph_transplant.targets import TargetScale
 from made_up import Counting, rows
@@ -173,30 +173,6 @@ def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) ->
     ]
 
 
-def with_edge_features() -> GraphStore:
-    store = rings()
-    return GraphStore(
-        x=store.x,
-        edge_index=store.edge_index,
-        y=store.y,
-        node_counts=store.node_counts,
-        edge_counts=store.edge_counts,
-        edge_attr=torch.ones(int(store.edge_counts.sum()), 1),
-        name="rings",
-    )
-
-
-def test_edge_features_that_are_not_looked_at_are_named() -> None:
-    store = with_edge_features()
-    assert unused_edge_features(store, ["gine", "gat-edge"]) == ""
-    assert unused_edge_features(rings(), ["gcs"]) == ""
-    assert unused_edge_features(store, ["gcn", "gcs", "gine"]) == (
-        "gcn and gcs do not use the edge feature of rings; gine and gat-edge do"
-    )
-    assert automatic_model(store) == "gcs", "only of molecules it is known what edges mean"
-    assert automatic_model(molecules()) == "gine"
-
-
 def official_without_the_second() -> Tensor:
     """The first fifteen graphs are of the first class: five of them are all of the test graphs."""
     official = torch.zeros(30, dtype=torch.long)
@@ -261,11 +237,6 @@ def mostly(value: float, other: float, rare: int, gaps: bool = False) -> Tensor:
         (rings(mostly(0.0, 7.5, 2), task="regression"), "r2", "their targets do not differ"),
         # A label that too few graphs have cannot be in every fold.
         (rings(mostly(0.0, 1.0, 2), task="multilabel"), "auroc", "no label has both values there"),
-        (
-            rings(mostly(0.0, 1.0, 2), task="multilabel"),
-            "average_precision",
-            "no label has both values there",
-        ),
         # All that is known there is positive: every model has an average precision of 1.
         (
             rings(mostly(1.0, 0.0, 2, gaps=True), task="multilabel"),

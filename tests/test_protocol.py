@@ -13,10 +13,9 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import (
     Trial,
     metric_of,
-    one_split,
     score,
 )
-from graph_transplant.settings import SPLITS, Settings, metric_for, scale_of
+from graph_transplant.settings import Settings, metric_for, scale_of
 
 
 @pytest.mark.parametrize(
@@ -112,18 +111,8 @@ def test_the_score_of_a_record_is_that_of_its_metric() -> None:
     assert score({**record, "test": {"auroc": float("nan")}}) is None
 
 
-def test_one_split_is_no_folds() -> None:
-    assert [one_split({"split": name}) for name in SPLITS] == [False, False, True, True]
-    assert not one_split({})
-
-
 def test_a_trial_reads_itself_from_its_record() -> None:
     record = {"method": "vanilla", "model": "gcs", "layers": 3, "repeat": 1, "fold": 2}
     trial = Trial.of_record(record | {"label_noise": 0.2})
     assert trial == Trial("vanilla", "gcs", 3, repeat=1, fold=2, label_noise=0.2)
     assert str(trial) == "vanilla, gcs with 3 layers, repeat 1, fold 2, noise 20 %"
-
-
-def test_a_trial_may_have_no_network() -> None:
-    trial = Trial.of_record({"method": "kernel", "repeat": 1, "fold": 2})
-    assert str(trial) == "kernel, repeat 1, fold 2"

@@ -152,14 +152,6 @@ def test_markdown_has_all_columns_and_as_many_cells_in_every_line() -> None:
     assert text.startswith("### ENZYMES: GCS, 3 layers\n")
 
 
-def test_conditions_are_named_in_the_titles() -> None:
-    harder = trials("vanilla", label_noise=0.2, train_fraction=0.5)
-    latex = Results(trials("vanilla") + harder).to_latex().replace("~", " ")
-    assert "20 \\% of the training labels wrong" in latex
-    assert "50 \\% of the training graphs" in latex
-    assert len(set(re.findall(r"\\label\{([^}]*)\}", latex))) == 2
-
-
 def test_names_that_mean_harm_stay_text_in_every_format() -> None:
     found: list[Record] = [
         record | {"data": HOSTILE, "model": HOSTILE}

@@ -12,14 +12,11 @@ from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 import graph_transplant as gt
-from golden.make import unpack
 from graph_transplant.augment import build_method
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.records import RecordStore
 from graph_transplant.tensorboard import TensorBoard, check_directory, write_record
 from graph_transplant.training import EpochLog
 
@@ -163,29 +160,6 @@ def test_another_record_of_a_trial_replaces_the_first(tmp_path: Path) -> None:
     assert write_record(record(test={"accuracy": 0.25}), str(tmp_path)) == folder
     assert scalars(folder)["test/accuracy"] == [(2, 0.25)]
     assert scalars(folder)["loss/train"] == [(1, 1.5), (2, 1.25)]
-
-
-def test_a_comparison_has_one_run_for_each_trial(tmp_path: Path) -> None:
-    records = RecordStore(unpack("enzymes-gcs4", tmp_path)).read()[:6]
-    folders = [write_record(one, tmp_path) for one in records]
-    assert len(set(folders)) == 6
-    runs = EventMultiplexer(size_guidance={"scalars": 0})
-    runs.AddRunsFromDirectory(str(tmp_path))
-    runs.Reload()
-    assert set(runs.Runs()) == {folder.relative_to(tmp_path).as_posix() for folder in folders}
-    for one, folder in zip(records, folders, strict=True):
-        name = folder.relative_to(tmp_path).as_posix()
-        curve = [(event.step, event.value) for event in runs.Scalars(name, "loss/validation")]
-        assert curve == [
-            (point["epoch"], pytest.approx(point["validation_loss"], rel=1e-6))
-            for point in one["curve"]
-        ]
-        (final,) = runs.Scalars(name, "test/accuracy")
-        assert final.step == one["best_epoch"]
-        assert final.value == pytest.approx(one["test"]["accuracy"], rel=1e-6)
-        shown = hyperparameters(folder)
-        for field in ("method", "model", "layers", "fold", "repeat"):
-            assert shown[field] == one[field]
 
 
 @pytest.mark.parametrize(
