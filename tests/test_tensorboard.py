@@ -141,14 +141,11 @@ def test_a_record_becomes_a_run(tmp_path: Path) -> None:
         "validation/score": [(1, 0.25), (2, 0.5)],
         "measurements/edge_predictor_accuracy": [(2, 0.875)],
         "test/accuracy": [(2, 0.75)],
-        "selected/accuracy": [(2, 0.5)],
         "calibrated/temperature": [(2, 2.0)],
         "cost/epoch_seconds": [(2, 0.5)],
         "saliency/graphs": [(2, 12.0)],
         "samples/isolated": [(2, 0.0)],
         "attacked/0.05": [(2, 0.5)],
-        "attacked-as-stated/0.05": [(2, 0.625)],
-        "changed-at-random/0.05": [(2, 0.75)],
     }
     words = {"data": "motifs", "method": "transplant-ep", "model": "gcs"}
     numbers = {"layers": 3, "repeat": 0, "fold": 1, "label_noise": 0.2}

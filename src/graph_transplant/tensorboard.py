@@ -30,21 +30,7 @@ _LOGGED: Final = {
     "validation_score": "validation/score",
     "learning_rate": "learning_rate",
 }
-
-# Fields of a record that hold numbers of the finished model, with the group that shows them. Those
-# of the validation graphs have a name of their own: `validation` is the curve.
-_FINAL: Final = {
-    "validation": "selected",
-    **{name: name for name in ("test", "calibrated", "cost", "saliency", "samples")},
-}
-
-# Accuracies under attack, with the group that shows them.
-_ATTACKED: Final = {
-    "accuracy": "attacked",
-    "as_stated": "attacked-as-stated",
-    "random": "changed-at-random",
-}
-
+_FINAL: Final = ("test", "calibrated", "cost", "saliency", "samples")
 _IDENTITY: Final = ("data", "model", "layers", "method", "repeat", "fold")
 _CONDITION: Final = {"label_noise": 0.0, "train_fraction": 1.0}
 
@@ -78,7 +64,7 @@ class TensorBoard:
             if self._writer is None:
                 # Earlier points from this epoch on are those of a run that was cut short.
                 self._writer = _writer_class()(str(self.directory), purge_step=log.epoch)
-            for tag, value in _epoch(vars(log)):
+            for tag, value in _epoch(vars(log)).items():
                 self._writer.add_scalar(tag, value, log.epoch)
             self._writer.flush()
 
@@ -123,10 +109,10 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
             path.unlink()
         with summary_writer(str(folder)) as writer:
             for row in record.get("curve", ()):
-                for tag, value in _epoch(row):
+                for tag, value in _epoch(row).items():
                     writer.add_scalar(tag, value, row["epoch"])
             step = int(record.get("best_epoch") or 0)
-            writer.add_hparams(identity, dict(_final(record)), run_name=".", global_step=step)
+            writer.add_hparams(identity, _final(record), run_name=".", global_step=step)
     return folder
 
 
@@ -139,36 +125,33 @@ def check_directory(directory: Path) -> None:
             raise PermissionError("permission denied")
 
 
-def _epoch(log: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Name and value of every point of an epoch."""
-    yield from _numbers({tag: log.get(name) for name, tag in _LOGGED.items()})
+def _epoch(log: Mapping[str, Any]) -> dict[str, float]:
+    """The points of an epoch by name."""
     measured = log.get("measurements", {})
-    yield from _numbers({f"measurements/{name}": value for name, value in measured.items()})
+    return _numbers(
+        {tag: log.get(name) for name, tag in _LOGGED.items()}
+        | {f"measurements/{name}": value for name, value in measured.items()}
+    )
 
 
-def _final(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _final(record: Mapping[str, Any]) -> dict[str, float]:
     """Numbers of the finished model by name."""
-    for field, group in _FINAL.items():
-        measured = record.get(field, {})
-        yield from _numbers({f"{group}/{name}": value for name, value in measured.items()})
-    for row in record.get("attacked", ()):
-        named = {f"{name}/{row['budget']:g}": row.get(field) for field, name in _ATTACKED.items()}
-        yield from _numbers(named)
+    return _numbers(
+        {f"{part}/{name}": v for part in _FINAL for name, v in record.get(part, {}).items()}
+        | {f"attacked/{row['budget']:g}": row.get("accuracy") for row in record.get("attacked", ())}
+    )
 
 
-def _numbers(figures: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
     """Keep what is a finite number; records have null for others."""
-    for name, value in figures.items():
-        if isinstance(value, int | float) and math.isfinite(value):
-            yield name, float(value)
+    return {k: float(v) for k, v in values.items() if v is not None and math.isfinite(v)}
 
 
 def _safe(name: str) -> str:
     """Make a name that may hold anything the name of one folder; different ones stay different."""
     kept = re.sub(r"[^A-Za-z0-9._=,+-]", "_", name)[:80].lstrip(".")
-    return (
-        kept if kept and kept == name else f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    )
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return kept if kept and kept == name else f"{kept}-{digest}"
 
 
 def _writer_class() -> type[SummaryWriter]:
