@@ -66,9 +66,9 @@ def test_what_next_has_a_command_with_enough_repeats(tmp_path: Path) -> None:
     records = made_up("vanilla", PLAIN) + made_up("unsure", [0.62, 0.65, 0.78, 0.56, 0.69])
     results = Results(records, directory=tmp_path)
     (verdict,) = results.verdicts.values()
-    (repeats,) = re.findall(r"About (\d+) repeats", verdict.next)
+    assert f"About {verdict.repeats} repeats" in verdict.next
     page = Page(render_report(results))
-    wanted = COMMAND.replace("--repeats 1", f"--repeats {repeats}")
+    wanted = COMMAND.replace("--repeats 1", f"--repeats {verdict.repeats}")
     assert f"{verdict.next} {wanted}" in page.text
     assert "What next" in page.text
     assert "graph-transplant train toy --method vanilla" in page.text

@@ -394,6 +394,7 @@ def test_what_next_says_how_small_a_difference_would_be_found_and_how_many_repea
     # Runs of one split do not overlap: with z, (1.96 + 0.84)² (0.067 / 0.02)² = 88, and a few more.
     (runs,) = verdicts(official("vanilla", PLAIN) + official("a", UNSURE))
     assert "About 91 runs would settle a difference of +2.0 points." in runs.next
+    assert (verdict.repeats, runs.repeats) == (None, 91)
     # Mean 0.08, standard deviation 0.042: more repeats of five folds would do.
     (nearly,) = verdicts(made_up("vanilla", PLAIN) + with_gains("a", 0.02, 0.1, 0.13, 0.06, 0.09))
     assert nearly.kind == "none"
