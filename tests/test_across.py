@@ -75,7 +75,6 @@ def test_everything_by_hand() -> None:
     assert found.scores[1] == pytest.approx((0.81, 0.74, 0.75))
     # Nemenyi for three methods: 2.343 * sqrt(3 * 4 / (6 * 8)).
     assert found.critical_difference == pytest.approx(2.343 / 2, abs=1e-3)
-    assert found.cliques == (("mixed", "vanilla"),)
     chi_square = stats.friedmanchisquare(PLAIN, GOOD, MIXED).statistic
     statistic = 7 * chi_square / (8 * 2 - chi_square)
     assert found.friedman_p == pytest.approx(stats.f.sf(statistic, 2, 14))
@@ -98,19 +97,6 @@ def test_everything_by_hand() -> None:
         "good beats vanilla on 8 of 8 data sets (Wilcoxon's test, p = 0.016 after Holm's "
         "correction over 2 methods)."
     )
-
-
-def test_nothing_clear() -> None:
-    found = one({"vanilla": PLAIN, "mixed": MIXED})
-    assert found.ranks == (1.5, 1.5)
-    assert found.cliques == (("mixed", "vanilla"),)
-    assert found.sentence.startswith(
-        "Over 8 data sets with gcs, mixed and vanilla share the best average rank, 1.50 among 2 "
-        "methods. The methods do not differ significantly (Friedman's test, p = 1). mixed does not "
-        "differ significantly from vanilla across data sets; mixed is better on 4 and worse on 4 "
-        "of 8 (Wilcoxon's test, p = "
-    )
-    assert "hint" not in found.sentence
 
 
 def test_the_direction_of_a_finding_is_that_of_the_ranks_not_of_the_count() -> None:
@@ -174,7 +160,6 @@ def test_methods_that_tie_everywhere() -> None:
     found = one({"vanilla": PLAIN, "a": PLAIN, "b": [value + 1e-15 for value in PLAIN]})
     assert found.ranks == (2.0, 2.0, 2.0)
     assert found.friedman_p is None
-    assert found.cliques == (("a", "b", "vanilla"),)
     assert [(item.ties, item.p_value, item.p_holm) for item in found.wilcoxon] == [
         (8, None, None),
         (8, None, None),
@@ -218,7 +203,7 @@ def test_methods_without_a_network_are_ranked_beside_every_model() -> None:
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ([], "no finished trials to rank: .*'nested' all inner trials"),
+        ([], "no finished trials to rank"),
         (
             trials("x", "vanilla", 0.5) + trials("y", "vanilla", 0.5, "gin"),
             "at least 2 data sets with the same model, got gcs on x; gin on y",
@@ -240,26 +225,10 @@ def test_what_cannot_be_compared_is_named(records: list[Record], message: str) -
 
 @given(st.integers(0, 10_000), st.integers(2, 7), st.integers(2, 12))
 @settings(max_examples=20)
-def test_cliques_are_the_largest_groups_within_the_distance(
-    seed: int, methods: int, blocks: int
-) -> None:
-    generator = np.random.default_rng(seed)
-    # A trend over the methods makes some pairs differ.
-    table = generator.integers(0, 4, (methods, blocks)) / 10 + np.arange(methods)[:, None] / 15
+def test_ranks_against_scipy(seed: int, methods: int, blocks: int) -> None:
+    table = np.random.default_rng(seed).integers(0, 9, (methods, blocks)) / 10
     found = one({f"m{number}": values for number, values in enumerate(table.tolist())})
     ranks = dict(zip(found.methods, found.ranks, strict=True))
-    close = [
-        set(group)
-        for size in range(2, methods + 1)
-        for group in itertools.combinations(found.methods, size)
-        if max(ranks[name] for name in group) - min(ranks[name] for name in group)
-        < found.critical_difference
-    ]
-    largest = [group for group in close if not any(group < other for other in close)]
-    # Methods of equal rank stand in one group together, so that the largest groups are runs.
-    assert sorted(map(sorted, found.cliques)) == sorted(map(sorted, largest))
-    starts = [ranks[clique[0]] for clique in found.cliques]
-    assert starts == sorted(starts)
     expected = np.mean([stats.rankdata(-column) for column in np.round(table.T, 9)], axis=0)
     assert [ranks[f"m{number}"] for number in range(methods)] == pytest.approx(expected.tolist())
     assert list(found.ranks) == sorted(found.ranks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import os
@@ -239,32 +240,19 @@ def test_an_interrupted_trial_goes_on_where_it_was(
     assert not (tmp_path / "checkpoints").exists()
 
 
-def log(epoch: int, **measurements: float) -> EpochLog:
-    return EpochLog(
-        epoch=epoch,
-        iterations=epoch,
-        train_loss=1 / epoch,
-        clean_loss=0.5,
-        virtual_loss=0.5,
-        auxiliary_loss=0.0,
-        validation_loss=2 / epoch,
-        validation_accuracy=epoch / 1000,
-        learning_rate=5e-4,
-        seconds=0.1,
-        measurements=measurements,
-    )
-
-
 def test_a_long_curve_is_thinned_and_a_short_one_kept() -> None:
-    curve = sampled_curve([log(epoch) for epoch in range(1, 1001)])
+    fields = dict.fromkeys([one.name for one in dataclasses.fields(EpochLog)], 0.5)
+    logs = [
+        EpochLog(**fields | {"epoch": epoch, "train_loss": 1 / epoch, "measurements": {"edges": 1}})
+        for epoch in range(1, 1001)
+    ]
+    curve = sampled_curve(logs)
     assert len(curve) == 60
     assert (curve[0]["epoch"], curve[-1]["epoch"]) == (1, 1000)
     assert all(point["train_loss"] == 1 / point["epoch"] for point in curve)
     gaps = {after["epoch"] - before["epoch"] for before, after in itertools.pairwise(curve)}
     assert gaps <= {16, 17, 18}
-    assert len(sampled_curve([log(1), log(2)])) == 2
-    (point,) = sampled_curve([log(1, edge_predictor_accuracy=0.75)])
-    assert point["measurements"] == {"edge_predictor_accuracy": 0.75}
+    assert [point["measurements"] for point in sampled_curve(logs[:2])] == [{"edges": 1}] * 2
 
 
 # Methods and models of one's own ---------------------------------------------------------------
@@ -306,17 +294,6 @@ def test_own_methods_and_models_run_by_name_and_are_not_run_again(tmp_path: Path
     more = methods | {"edges": "drop-edge"}
     run(tmp_path, methods=more, model={"small": small}, reporter=third)
     assert {trial.method for trial in third.ran} == {"edges"}
-
-
-def test_own_methods_train_as_the_named_ones_do(undisturbed: Results) -> None:
-    aliased = run(None, methods={"vanilla": [], "renamed": "transplant-dp"}, repeats=2)
-    renamed = [
-        record | {"method": record["method"].replace("renamed", "transplant-dp")}
-        for record in aliased.records
-    ]
-    assert [record["test"] for record in sorted(renamed, key=Trial.of_record)] == [
-        record["test"] for record in undisturbed.records
-    ]
 
 
 def test_own_methods_start_anew_in_every_trial_and_reach_workers(tmp_path: Path) -> None:
@@ -368,20 +345,15 @@ def test_the_live_display_shows_trials_epochs_and_means(undisturbed: Results) ->
     trials = [Trial("vanilla", "gcs", 3, 1, fold) for fold in range(3)]
     display.start(trials=trials, finished=undisturbed.records[:4], workers=1)
     try:
-        assert "0/3 trials" in shown()
         display.trial_started(trials[0])
-        assert "vanilla gcs-3, fold 0, repeat 1" in shown()
         display.epoch_finished(7, 50, 0.625)
         assert "7/50 epochs validation 62.5 %" in shown()
         display.trial_finished(undisturbed.records[0])
         assert "1/3 trials" in shown()
-        assert " left" in shown()
         assert "accuracy so far: " in shown()
-        display.note("a note")
     finally:
         display.stop()
     assert "epochs" not in shown()
-    assert "a note" in text.getvalue()
 
 
 def test_measuring_is_no_part_of_the_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None:

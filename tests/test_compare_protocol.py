@@ -1,4 +1,4 @@
-"""Comparisons by other rules: selection, nested folds, other metrics, official splits, attacks."""
+"""Comparisons by other rules: selection, other metrics, official splits, attacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graph_transplant.experiments.compare import candidates, compare
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.results import Results
 from graph_transplant.graphs import GraphStore
-from graph_transplant.settings import Settings, automatic_model, metric_for, unused_edge_features
+from graph_transplant.settings import Settings, metric_for
 from graph_transplant.splits import prepare
 from graph_transplant.targets import TargetScale
 from made_up import Counting, rows
@@ -77,24 +77,6 @@ def test_selection_reports_the_candidate_with_the_best_mean_validation_metric(
     plain = run(tmp_path, methods=["vanilla", "drop-nodes:paper"], layers=[1, 2], epochs=4)
     assert plain.records == results.records
     assert set(plain.methods) == {"vanilla", "drop-nodes", "drop-nodes:ratio=0.4"}
-
-
-def test_nested_selection_runs_every_inner_split_and_adds_to_what_is_there(tmp_path: Path) -> None:
-    run(tmp_path, select="validation")
-    reporter = Counting()
-    nested = run(tmp_path, select="nested", reporter=reporter)
-    assert len(reporter.ran) == 9
-    trials = [Trial.of_record(record) for record in nested.records]
-    assert len(set(trials)) == len(trials) == 3 * 3 * 2
-    assert {trial.inner for trial in trials} == {0, 1}
-    assert Counter(nested.frame["method"]) == {"vanilla": 3, "drop-nodes": 3}
-    seeds: dict[tuple[int, int], set[int]] = {}
-    for record in nested.records:
-        assert record["sizes"] == {"train": 10, "validation": 10, "test": 10}
-        seeds.setdefault((record["fold"], record["inner"]), set()).add(record["seed"])
-    # Inner trials have seeds of their own, which methods share.
-    assert all(len(shared) == 1 for shared in seeds.values())
-    assert len(set.union(*seeds.values())) == 6
 
 
 def test_candidates_are_the_search_space_of_what_is_named_without_parameters() -> None:
@@ -189,32 +171,6 @@ def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) ->
     assert told.notes == [
         f"gcs does not use the {count} edge features of molecules; gine and gat-edge do"
     ]
-    with pytest.raises(GraphTransplantError, match="nested selection needs folds, but `split` is"):
-        run(tmp_path / "other", store, split="scaffold", select="nested")
-
-
-def with_edge_features() -> GraphStore:
-    store = rings()
-    return GraphStore(
-        x=store.x,
-        edge_index=store.edge_index,
-        y=store.y,
-        node_counts=store.node_counts,
-        edge_counts=store.edge_counts,
-        edge_attr=torch.ones(int(store.edge_counts.sum()), 1),
-        name="rings",
-    )
-
-
-def test_edge_features_that_are_not_looked_at_are_named() -> None:
-    store = with_edge_features()
-    assert unused_edge_features(store, ["gine", "gat-edge"]) == ""
-    assert unused_edge_features(rings(), ["gcs"]) == ""
-    assert unused_edge_features(store, ["gcn", "gcs", "gine"]) == (
-        "gcn and gcs do not use the edge feature of rings; gine and gat-edge do"
-    )
-    assert automatic_model(store) == "gcs", "only of molecules it is known what edges mean"
-    assert automatic_model(molecules()) == "gine"
 
 
 def official_without_the_second() -> Tensor:
@@ -257,7 +213,7 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
             "is not defined on the 5 test graphs of the official .*: none is of the second class",
         ),
         (many, {"split": "official"}, "rings comes without a split of its own"),
-        (many, {"select": "best"}, "`select` must be one of none, validation, nested"),
+        (many, {"select": "best"}, "`select` must be one of none, validation;"),
         (many, {"engine": "cloud"}, "`engine` must be one of local, ray, torchrun"),
     ):
         with pytest.raises(GraphTransplantError, match=message):
@@ -281,11 +237,6 @@ def mostly(value: float, other: float, rare: int, gaps: bool = False) -> Tensor:
         (rings(mostly(0.0, 7.5, 2), task="regression"), "r2", "their targets do not differ"),
         # A label that too few graphs have cannot be in every fold.
         (rings(mostly(0.0, 1.0, 2), task="multilabel"), "auroc", "no label has both values there"),
-        (
-            rings(mostly(0.0, 1.0, 2), task="multilabel"),
-            "average_precision",
-            "no label has both values there",
-        ),
         # All that is known there is positive: every model has an average precision of 1.
         (
             rings(mostly(1.0, 0.0, 2, gaps=True), task="multilabel"),
@@ -319,8 +270,6 @@ def test_an_official_split_is_run_once_per_repeat_with_seeds_of_its_own(tmp_path
         assert record["fold"] == 0
         assert record["sizes"] == {"train": 18, "validation": 6, "test": 6}
     assert len({record["seed"] for record in results.records}) == 3
-    with pytest.raises(GraphTransplantError, match="nested selection needs folds"):
-        run(tmp_path, store, split="official", select="nested")
 
 
 def test_an_attack_is_measured_on_the_test_graphs(tmp_path: Path) -> None:

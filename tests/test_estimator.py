@@ -645,7 +645,7 @@ def test_graphs_that_the_model_does_not_fit() -> None:
     with pytest.raises(DataError, match="SMILES, but the model was not trained on molecules"):
         fitted.predict(["CCO"])
     wide = [as_data(graph, x=torch.rand(len(graph), 5)) for graph in GRAPHS]
-    with pytest.raises(DataError, match="5 node features, but the model was trained on .* 2 node"):
+    with pytest.raises(DataError, match=r"5 node features, but the model was trained on .* 2 node"):
         fitted.predict(wide)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fitted.score(data, NAMES[:7])

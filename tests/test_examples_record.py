@@ -6,8 +6,6 @@ import copy
 import gzip
 import json
 import math
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -35,11 +33,7 @@ from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.shown import Mixture, Salient, Structure
 from graph_transplant.structures import (
-    atoms_of,
-    label_words,
-    output_words,
     taken_apart,
-    target_words,
 )
 from graph_transplant.targets import TargetScale
 
@@ -216,35 +210,6 @@ def test_small_graphs_are_shown_and_huge_ones_never() -> None:
     assert examples(*ready("drop-nodes", huge), huge, huge, seed=0) == []
 
 
-# -------------------------------------------------------------------- words
-
-
-def test_targets_and_predictions_in_words(motifs: GraphStore) -> None:
-    assert label_words(motifs, 1) == "five-cycle"
-    mixed = [0.25, 0.75, 0.0, 0.0, 0.0, 0.0]
-    weights = (("five-cycle", 0.75), ("house", 0.25))
-    assert target_words(motifs, mixed) == ("75 % five-cycle, 25 % house", weights)
-    values = motifs.with_targets(torch.zeros(90, 1), task="regression", label_names=["a"])
-    assert target_words(values, [math.nan]) == ("unknown", ())
-    labels = motifs.with_targets(torch.ones(90, 2), task="multilabel", label_names=["a", "b"])
-    assert target_words(labels, [math.nan, 0.0]) == ("none of the labels", ())
-    assert label_words(labels, 0) == "a, b"
-    assert output_words("multiclass", ["a", "b"], [0.2, 0.8]) == "b"
-    assert output_words("multilabel", ["a", "b"], [0.2, math.nan]) == "none of the labels"
-    assert output_words("regression", ["a", "b"], [0.25, math.nan]) == "a 0.25"
-
-
-def test_atoms_are_known_of_molecules_only(motifs: GraphStore) -> None:
-    assert atoms_of(motifs.batch([0]), motifs) is None
-    pytest.importorskip("rdkit")
-    from graph_transplant.datasets.molecules import from_smiles
-
-    store = from_smiles(["C#N", "c1ccccc1"])
-    names, orders = atoms_of(store.batch([0, 1]), store) or ([], [])
-    assert names == ["C", "N", *"CCCCCC"]
-    assert orders == [3.0] * 2 + [1.5] * 12
-
-
 # -------------------------------------------------------------------- damaged records
 
 
@@ -360,9 +325,3 @@ def test_whatever_stands_in_a_record_is_read_or_refused(kind: str, place: int, o
     ends = {end for edge in one.structure.edges for end in edge}
     assert ends <= set(range(len(one.structure.names)))
     json.dumps(write_example(one), allow_nan=False)
-
-
-def test_no_torch_is_needed_to_read_examples() -> None:
-    code = "import sys, graph_transplant.experiments.codec; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

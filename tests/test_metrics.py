@@ -101,17 +101,21 @@ def test_one_class_is_certain() -> None:
 
 @settings(max_examples=50)
 @given(seeds(), st.integers(2, 60), st.booleans())
-def test_area_under_roc_is_that_of_sklearn(seed: int, graphs: int, ties: bool) -> None:
+def test_rankings_are_those_of_sklearn(seed: int, graphs: int, ties: bool) -> None:
     generator = torch.Generator().manual_seed(seed)
-    scores = torch.randn(graphs, generator=generator)
+    scores = torch.randn(graphs, generator=generator).double()
     if ties:
         scores = scores.round()
     positive = torch.rand(graphs, generator=generator) < 0.4
-    found = roc_area(scores, positive)
+    area, precision = roc_area(scores, positive), mean_precision(scores, positive)
     if positive.all() or not positive.any():
-        assert math.isnan(found)
+        assert math.isnan(area)
     else:
-        assert found == pytest.approx(roc_auc_score(positive.numpy(), scores.numpy()))
+        assert area == pytest.approx(roc_auc_score(positive.numpy(), scores.numpy()))
+    if not positive.any():
+        assert math.isnan(precision)
+    else:
+        assert precision == pytest.approx(average_precision_score(positive.numpy(), scores.numpy()))
 
 
 @settings(max_examples=30)
@@ -242,19 +246,6 @@ def test_r2_of_targets_that_do_not_vary_is_no_number() -> None:
     # As good as the mean, and worse than it.
     assert r2(torch.full((3, 1), 2.0), both[:, 1:]) == 0.0
     assert r2(both[:, 1:].flip(0), both[:, 1:]) == -3.0
-
-
-@settings(max_examples=50)
-@given(seeds(), st.integers(1, 40), st.integers(1, 4))
-def test_average_precision_with_ties(seed: int, graphs: int, values: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.randint(values, (graphs,), generator=generator).double()
-    positive = torch.rand(graphs, generator=generator) < 0.3
-    if not bool(positive.any()):
-        assert math.isnan(mean_precision(scores, positive))
-    else:
-        expected = average_precision_score(positive.numpy(), scores.numpy())
-        assert mean_precision(scores, positive) == pytest.approx(expected)
 
 
 def test_nothing_to_measure_is_no_number() -> None:

@@ -247,20 +247,6 @@ def test_a_full_run_judges_gains_by_sign_and_significance(tmp_path: Path) -> Non
     assert f"{within} of 5 means lie within the published standard deviation" in table.verdict
 
 
-def test_full_shows_the_candidate_chosen_on_validation_alone(tmp_path: Path) -> None:
-    (one,) = plan("table1", data=["ENZYMES"], models=["gcs"], budget="full")
-    for layers in (3, 4, 5):
-        for name in ("drop-nodes", "drop-nodes:ratio=0.4"):
-            level = 0.9 if (layers, name) == (4, "drop-nodes:ratio=0.4") else 0.5
-            # What is best on validation graphs is worst on test graphs.
-            more = {"layers": layers, "validation": {"accuracy": level}}
-            save(tmp_path, one, "gcs", name, [1.4 - level] * 15, **more)
-    row = row_of(table_of(tmp_path, "table1", "full", ENZYMES=["gcs"]), "drop-nodes")
-    assert row["chosen"] == "4 layers, ratio=0.4"
-    assert row["mean"] == pytest.approx(0.5)
-    assert (row["trials"], row["finished"], row["planned"]) == (15, 90, 90)
-
-
 def test_the_gain_of_an_error_has_its_sign_turned(tmp_path: Path) -> None:
     (one,) = plan("table4-calibration", data=["ENZYMES"])
     save(tmp_path, one, "gcs", "vanilla", PLAIN)
@@ -309,15 +295,6 @@ def test_charts_have_no_number_to_compare_with(tmp_path: Path) -> None:
     table = table_of(tmp_path, "readout", NCI1=["gcs"])
     for readout, values in {"sum": BETTER, "max": WORSE}.items():
         assert row_of(table, "vanilla", readout=readout)["mean"] == pytest.approx(np.mean(values))
-
-
-def test_runs_of_an_official_split_have_the_plain_paired_test(tmp_path: Path) -> None:
-    (one,) = plan("table2", budget="full")
-    plain, better = [0.60, 0.62, 0.61], [0.66, 0.67, 0.675]
-    save(tmp_path, one, "gcs", "vanilla", plain)
-    save(tmp_path, one, "gcs", "transplant-ep", better)
-    row = row_of(table_of(tmp_path, "table2", "full"), "transplant-ep")
-    assert row["p_value"] == pytest.approx(stats.ttest_rel(better, plain).pvalue)
 
 
 def test_only_trials_of_the_plan_count(tmp_path: Path) -> None:
@@ -446,20 +423,6 @@ def test_the_estimate_goes_by_finished_trials_where_there_are(
     )
     run("gcn", data=["motifs"], out=tmp_path, fresh=True, reporter=reporter)
     assert "40 of 40 trials are missing" in lines()[4]
-
-
-def test_a_method_that_cannot_serve_the_data_is_left_out_with_its_reason(
-    tmp_path: Path, calls: Calls
-) -> None:
-    request = run("readout", data=["motifs"], out=tmp_path, workers=2, fresh=True)
-    assert [call["out"].name for call in calls] == ["motifs", "motifs-sum", "motifs-max"]
-    for call in calls:
-        assert call["methods"] == tuple(name for name in MAIN if name != "mask-nodes")
-        assert (call["model"], call["source"]) == (("gcs",), "motifs")
-        assert (call["workers"], call["engine"], call["fresh"]) == (2, "local", True)
-    table = paper_table(request)
-    assert "mask-nodes needs node features, but motifs has none." in table.remarks
-    assert table.verdict == "Nothing is measured yet: 120 of 120 trials are missing."
 
 
 @pytest.mark.parametrize(

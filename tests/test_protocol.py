@@ -12,12 +12,10 @@ import graph_transplant as gt
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import (
     Trial,
-    all_trials,
     metric_of,
-    one_split,
     score,
 )
-from graph_transplant.settings import SPLITS, Settings, metric_for, scale_of
+from graph_transplant.settings import Settings, metric_for, scale_of
 
 
 @pytest.mark.parametrize(
@@ -113,42 +111,8 @@ def test_the_score_of_a_record_is_that_of_its_metric() -> None:
     assert score({**record, "test": {"auroc": float("nan")}}) is None
 
 
-def test_one_split_is_no_folds() -> None:
-    assert [one_split({"split": name}) for name in SPLITS] == [False, False, True, True]
-    assert not one_split({})
-
-
-def test_nested_selection_validates_on_every_other_fold() -> None:
-    arguments: dict[str, Any] = {
-        "methods": ["vanilla", "transplant-dp"],
-        "models": ["gcs", "gin"],
-        "layers": [3, 4],
-        "repeats": 2,
-        "folds": 5,
-    }
-    plain = list(all_trials(**arguments))
-    nested = list(all_trials(**arguments, nested=True))
-    assert len(set(nested)) == len(nested) == 4 * len(plain)
-    assert set(plain) == {trial for trial in nested if trial.inner == 0}
-    assert {trial.inner for trial in nested} == {0, 1, 2, 3}
-
-
 def test_a_trial_reads_itself_from_its_record() -> None:
-    trial = Trial("vanilla", "gcs", 3, repeat=1, fold=2, inner=3)
-    record = {
-        "method": "vanilla",
-        "model": "gcs",
-        "layers": 3,
-        "repeat": 1,
-        "fold": 2,
-        "inner": 3,
-    }
-    assert Trial.of_record(record) == trial
-    assert str(trial) == "vanilla, gcs with 3 layers, repeat 1, fold 2, inner 3"
-    del record["inner"]
-    assert Trial.of_record(record).inner == 0
-
-
-def test_a_trial_may_have_no_network() -> None:
-    trial = Trial.of_record({"method": "kernel", "repeat": 1, "fold": 2})
-    assert str(trial) == "kernel, repeat 1, fold 2"
+    record = {"method": "vanilla", "model": "gcs", "layers": 3, "repeat": 1, "fold": 2}
+    trial = Trial.of_record(record | {"label_noise": 0.2})
+    assert trial == Trial("vanilla", "gcs", 3, repeat=1, fold=2, label_noise=0.2)
+    assert str(trial) == "vanilla, gcs with 3 layers, repeat 1, fold 2, noise 20 %"

@@ -6,7 +6,6 @@ import logging
 import os
 import random
 import signal
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,6 @@ from graph_transplant.experiments.engines import (
     Run,
     TrialError,
     check_engine,
-    failure_of,
     run_trials,
 )
 from graph_transplant.experiments.protocol import Record, Trial, all_trials
@@ -115,18 +113,6 @@ def test_other_versions_in_the_cluster_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_node_without_the_package_is_told_what_it_needs(
-    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lacking(*given: Any) -> Any:
-        raise ModuleNotFoundError("No module named 'graph_transplant'")
-
-    monkeypatch.setattr(engines, "run_in_worker", lacking)
-    message = r"cannot start on Ray: No module named .*; every node needs graph-transplant \d"
-    with pytest.raises(TrialError, match=message):
-        run(tmp_path, address=cluster.address)
-
-
 def test_a_cluster_that_loses_a_node_ends_with_the_records_of_the_local_engine(
     tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,24 +191,6 @@ def test_a_private_ray_gives_the_same_records_in_any_order_with_a_worker_killed(
     (note,) = reporter.notes
     assert note == f"a worker on Ray was lost (WorkerCrashedError); running again: {CULPRIT}"
     assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_a_failing_trial_is_named_and_the_others_are_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(data: Any, trial: Trial, *rest: Any) -> Any:
-        if trial == CULPRIT:
-            return failure_of(trial, ZeroDivisionError("a whole\nstory"))
-        return time.sleep(3600)
-
-    monkeypatch.setattr(engines, "run_in_worker", failing)
-    with pytest.raises(TrialError) as caught:
-        run(tmp_path, trials=[TRIALS[0], CULPRIT])
-    assert str(caught.value) == f"trial {CULPRIT} failed: ZeroDivisionError: a whole"
-    assert "story" in caught.value.details
-    import ray
-
-    assert not ray.is_initialized()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])

@@ -17,8 +17,7 @@ from graph_transplant.experiments.across import across
 from graph_transplant.experiments.results import Results
 from graph_transplant.figures import FIGURES, Chart
 from graph_transplant.report import notebook_html, render_across, render_report, write_report
-from made_up import BETTER, FEW, NO_NETWORK, NOISY, PLAIN, UNSURE, WORSE, judged_by, made_up, on
-from made_up import official as runs
+from made_up import BETTER, FEW, NOISY, PLAIN, UNSURE, WORSE, made_up, on
 from page_samples import NASTY, Page, golden, rich
 
 COMMAND = "graph-transplant compare toy --methods vanilla,unsure --folds 5 --repeats 1"
@@ -45,14 +44,6 @@ def conditions() -> str:
 # -------------------------------------------------------------------- what it says
 
 
-def test_the_verdict_is_the_title_and_is_said_once() -> None:
-    page = page_of(two())
-    headline = "better beats vanilla on toy by 10.4 points"
-    assert page.text.count(headline) == 2  # the title of the window and the heading
-    assert "p < 0.001, 5 folds" in page.text
-    assert page.count("h1") == 1
-
-
 def test_the_table_has_five_columns_and_says_what_they_mean() -> None:
     text = render_report(Results(two()))
     (table,) = re.findall(r'<table class="ranking sortable">.*?</table>', text, re.S)
@@ -75,9 +66,9 @@ def test_what_next_has_a_command_with_enough_repeats(tmp_path: Path) -> None:
     records = made_up("vanilla", PLAIN) + made_up("unsure", [0.62, 0.65, 0.78, 0.56, 0.69])
     results = Results(records, directory=tmp_path)
     (verdict,) = results.verdicts.values()
-    (repeats,) = re.findall(r"About (\d+) repeats", verdict.next)
+    assert f"About {verdict.repeats} repeats" in verdict.next
     page = Page(render_report(results))
-    wanted = COMMAND.replace("--repeats 1", f"--repeats {repeats}")
+    wanted = COMMAND.replace("--repeats 1", f"--repeats {verdict.repeats}")
     assert f"{verdict.next} {wanted}" in page.text
     assert "What next" in page.text
     assert "graph-transplant train toy --method vanilla" in page.text
@@ -94,19 +85,6 @@ def test_what_next_after_a_gain_is_to_train_with_the_best() -> None:
     assert "vanilla reaches 58.0 % on toy" in alone.text
 
 
-def test_bad_news_stand_on_the_page_in_words() -> None:
-    records = rich()
-    for record in records:
-        if record["method"] == "transplant-ep":
-            record["test"] = record["test"] | {"ece": 0.5 + 0.01 * record["fold"]}
-    results = Results(records)
-    page = Page(render_report(results))
-    assert results.notes
-    for note in results.notes:
-        assert note in page.text
-    assert "Calibration gets worse with transplant-ep" in page.text
-
-
 def test_models_and_conditions_are_sections_and_the_plain_one_leads(conditions: str) -> None:
     page = Page(conditions)
     titles = re.findall(r"<h2>(GCS[^<]*)</h2>", conditions)
@@ -119,25 +97,8 @@ def test_models_and_conditions_are_sections_and_the_plain_one_leads(conditions: 
     assert {"With wrong labels", "With little data"} <= set(
         re.findall(r"<h4>([^<]*)</h4>", conditions)
     )
-    several = page_of(two() + two(model="gin"))
-    assert "better beats vanilla on toy everywhere (2 models)" in several.text
-    # What was tested leads, and methods without a network are there, too.
-    mixed = page_of(made_up("kernel", BETTER, **NO_NETWORK) + two(model="gin"))
-    assert mixed.text.index("GIN, 3 layers") < mixed.text.index("without a network")
     harder = page_of(two() + two(**NOISY) + two(**FEW))
     assert "better beats vanilla on toy by 10.4 points" in harder.text.partition("What next")[0]
-
-
-def test_every_pair_is_listed_and_folded() -> None:
-    text = render_report(Results([*two(), *made_up("worse", WORSE)]))
-    (pairs,) = re.findall(r"Every method against every other.*?</details>", text, re.S)
-    rows = [Page(row).text.strip() for row in re.findall(r"<tr class.*?</tr>", pairs, re.S)]
-    assert [row.split(" +")[0] for row in rows] == [
-        "better against vanilla",
-        "better against worse",
-        "vanilla against worse",
-    ]
-    assert "Every method against" not in render_report(Results(two()))
 
 
 def test_candidates_say_what_was_chosen_among_what() -> None:
@@ -149,22 +110,9 @@ def test_candidates_say_what_was_chosen_among_what() -> None:
     ]
     page = page_of(records, "validation")
     assert "What was chosen, and among what" in page.text
-    assert "mixed:alpha=1.0 3 68.4 in 5 folds" in page.text
+    assert "mixed:alpha=1.0 3 68.4 yes" in page.text
     assert "vanilla 2 47.6" in page.text
     assert "GCS, chosen by validation" in page.text
-    with pytest.raises(GraphTransplantError, match="nested selection has all it asks for"):
-        page_of(records, "nested")
-
-
-def test_the_page_speaks_of_its_metric_and_of_runs() -> None:
-    records = judged_by("r2", "vanilla", PLAIN) + judged_by("r2", "better", BETTER)
-    page = page_of(records)
-    assert "Methods ranked by mean test R²" in page.text
-    assert "ECE" not in page.text
-    assert "Accuracy" not in page.text
-    page = page_of(runs("vanilla", PLAIN) + runs("better", BETTER))
-    assert "runs of the official split 5" in page.text
-    assert "One dot per run" in page.text
 
 
 def test_undefined_numbers_are_not_printed() -> None:
@@ -347,8 +295,9 @@ def test_a_figure_from_outside_is_on_the_page_and_in_the_folder(
 
 def test_a_page_that_cannot_be_made_replaces_none(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("good")
-    with pytest.raises(GraphTransplantError, match="nested selection"):
-        write_report(Results(two(), "nested"), tmp_path / "report.html")
+    apart = [*made_up("vanilla", [0.5]), *made_up("vanilla", [0.5], layers=4, fold=1)]
+    with pytest.raises(GraphTransplantError, match="validation selection has all it asks for"):
+        write_report(Results(apart, "validation"), tmp_path / "report.html")
     with pytest.raises(GraphTransplantError, match="cannot write"):
         write_report(Results(two()), tmp_path / "missing" / "report.html", figures=False)
     assert (tmp_path / "report.html").read_text() == "good"

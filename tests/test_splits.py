@@ -86,23 +86,6 @@ def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> 
         fold_indices(**(good | arguments))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("folds", [3, 5])
-def test_inner_splits_validate_once_on_every_graph_outside_the_test_part(folds: int) -> None:
-    labels = unequal_labels()
-    for fold in range(folds):
-        splits = [
-            fold_indices(labels, folds=folds, repeat=1, seed=3, fold=fold, inner=inner)
-            for inner in range(folds - 1)
-        ]
-        assert all(split.test.equal(splits[0].test) for split in splits)
-        seen = torch.cat([split.validation for split in splits]).sort().values.tolist()
-        outside = sorted(set(range(len(labels))) - set(splits[0].test.tolist()))
-        assert seen == outside
-        for split in splits:
-            together = torch.cat([split.train, split.validation, split.test])
-            assert together.sort().values.tolist() == list(range(len(labels)))
-
-
 def labelled(y: Tensor, task: str, official: Tensor | None = None) -> GraphStore:
     graphs = len(y)
     return GraphStore(

@@ -16,6 +16,7 @@ from golden.make import unpack
 from graph_transplant.cli.report import report
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Record
+from graph_transplant.experiments.records import record_line
 from graph_transplant.experiments.results import Results, plain_rows, read_results
 from graph_transplant.report.tables import latex_text, markdown_text
 from made_up import BETTER, PLAIN, UNSURE, made_up, on
@@ -151,14 +152,6 @@ def test_markdown_has_all_columns_and_as_many_cells_in_every_line() -> None:
     assert text.startswith("### ENZYMES: GCS, 3 layers\n")
 
 
-def test_conditions_are_named_in_the_titles() -> None:
-    harder = trials("vanilla", label_noise=0.2, train_fraction=0.5)
-    latex = Results(trials("vanilla") + harder).to_latex().replace("~", " ")
-    assert "20 \\% of the training labels wrong" in latex
-    assert "50 \\% of the training graphs" in latex
-    assert len(set(re.findall(r"\\label\{([^}]*)\}", latex))) == 2
-
-
 def test_names_that_mean_harm_stay_text_in_every_format() -> None:
     found: list[Record] = [
         record | {"data": HOSTILE, "model": HOSTILE}
@@ -227,12 +220,16 @@ def test_report_says_what_is_wrong(directory: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(GraphTransplantError, match="there are no records in"):
         report(tmp_path / "empty")
-    # Nothing was run for nested selection: no table is replaced by an empty one.
+    # Nothing can be selected: no table is replaced by an empty one.
+    for number, layers in enumerate((3, 4)):
+        (record,) = made_up("vanilla", [0.5], layers=layers, fold=number)
+        with open(tmp_path / "empty" / "records.jsonl", "ab") as file:
+            file.write(record_line(record))
     out = directory / "table.md"
     out.write_text("good")
     for form in ("html", "markdown", "latex", "csv"):
-        with pytest.raises(GraphTransplantError, match="nested selection has all it asks for"):
-            report(directory, format=form, nested=True, out=out)
+        with pytest.raises(GraphTransplantError, match="selection has all it asks for"):
+            report(tmp_path / "empty", format=form, select=True, out=out)
     assert out.read_text() == "good"
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.format import listed
 from graph_transplant.metrics import deciding
@@ -223,6 +221,8 @@ def unused_edge_features(store: GraphStore, models: Sequence[str]) -> str:
 def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> list[dict[str, Any]]:
     """Take at most ``points`` epochs from a history, evenly, the first and the last among them."""
     if len(history) > points:
+        import numpy as np  # late: the command line imports this module for its help
+
         kept = np.unique(np.linspace(0, len(history) - 1, points).round().astype(int))
         history = [history[number] for number in kept]
     names = ("epoch", "train_loss", "validation_loss", "validation_accuracy", "validation_score")

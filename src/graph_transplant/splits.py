@@ -64,13 +64,12 @@ def fold_indices(
     repeat: int,
     seed: int,
     fold: int,
-    inner: int = 0,
     groups: Tensor | None = None,
 ) -> Split:
     """Give one of the ``folds`` stratified splits of a repeat.
 
-    Part ``fold`` of :func:`fold_parts` is the test set, the next part (with ``inner``, a later
-    one) the validation set, the rest the training set: 3:1:1 for five folds.
+    Part ``fold`` of :func:`fold_parts` is the test set, the next part the validation set, the rest
+    the training set: 3:1:1 for five folds.
 
     Example:
         >>> labels = torch.tensor([0, 1] * 5)
@@ -80,10 +79,8 @@ def fold_indices(
     """
     if not 0 <= fold < folds:
         raise GraphTransplantError(f"`fold` must be from 0 to {folds - 1}, got {fold}")
-    if not 0 <= inner < folds - 1:
-        raise GraphTransplantError(f"`inner` must be from 0 to {folds - 2}, got {inner}")
     parts = fold_parts(labels, folds=folds, repeat=repeat, seed=seed, groups=groups)
-    held_out = (fold + 1 + inner) % folds
+    held_out = (fold + 1) % folds
     train = torch.cat([part for number, part in enumerate(parts) if number not in (fold, held_out)])
     return Split(train=train.sort().values, validation=parts[held_out], test=parts[fold])
 

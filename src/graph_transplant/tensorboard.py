@@ -7,7 +7,6 @@ The package ``tensorboard`` is an extra and is imported when something is writte
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import re
@@ -31,24 +30,9 @@ _LOGGED: Final = {
     "validation_score": "validation/score",
     "learning_rate": "learning_rate",
 }
-
-# Fields of a record that hold numbers of the finished model, with the group that shows them. Those
-# of the validation graphs have a name of their own: `validation` is the curve.
-_FINAL: Final = {
-    "validation": "selected",
-    **{name: name for name in ("test", "calibrated", "cost", "saliency", "samples")},
-}
-
-# Accuracies under attack, with the group that shows them.
-_ATTACKED: Final = {
-    "accuracy": "attacked",
-    "as_stated": "attacked-as-stated",
-    "random": "changed-at-random",
-}
-
-_NEEDED: Final = ("data", "model", "layers", "method", "repeat", "fold")
-_UNUSUAL: Final = {"inner": 0, "label_noise": 0.0, "train_fraction": 1.0}
-_LONGEST: Final = 80
+_FINAL: Final = ("test", "calibrated", "cost", "saliency", "samples")
+_IDENTITY: Final = ("data", "model", "layers", "method", "repeat", "fold")
+_CONDITION: Final = {"label_noise": 0.0, "train_fraction": 1.0}
 
 
 class TensorBoard:
@@ -80,7 +64,7 @@ class TensorBoard:
             if self._writer is None:
                 # Earlier points from this epoch on are those of a run that was cut short.
                 self._writer = _writer_class()(str(self.directory), purge_step=log.epoch)
-            for tag, value in _epoch(vars(log)):
+            for tag, value in _epoch(vars(log)).items():
                 self._writer.add_scalar(tag, value, log.epoch)
             self._writer.flush()
 
@@ -100,18 +84,18 @@ class TensorBoard:
 def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
     """Write a finished trial as one run of TensorBoard: its curve, final numbers and what it was.
 
-    The run is a folder named by data set, model, method, repeat and fold. The same record again
-    changes nothing; another record of the same trial takes its place. A directory is for one
-    comparison: trials that differ in nothing but their settings share a folder.
+    The run is a folder named by data set, model, method, repeat and fold; what it held before is
+    replaced. A directory is for one comparison: trials that differ in nothing but their settings
+    share a folder.
     """
-    summary_writer = _writer_class()
-    from torch.utils.tensorboard.summary import hparams
-
-    unusual = {name: record[name] for name, usual in _UNUSUAL.items()
-               if record.get(name, usual) != usual}  # fmt: skip
+    condition = {
+        name: record[name]
+        for name, default in _CONDITION.items()
+        if record.get(name, default) != default
+    }
     # A trial without a network has neither model nor layers.
-    identity = {name: record[name] for name in _NEEDED if record[name] is not None} | unusual
-    number = {"repeat": record["repeat"], "fold": record["fold"], **unusual}
+    identity = {name: record[name] for name in _IDENTITY if record[name] is not None} | condition
+    number = {"repeat": record["repeat"], "fold": record["fold"], **condition}
     parts = (
         str(record["data"]),
         f"{record['model']}-{record['layers']}" if record["model"] else "no-network",
@@ -119,28 +103,16 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
         "-".join(f"{name}{value}" for name, value in number.items()),
     )
     folder = Path(directory).joinpath(*map(_safe, parts))
-    step = int(record.get("best_epoch") or 0)
-    final = dict(_final(record))
-    points = [(*point, row["epoch"]) for row in record.get("curve", ()) for point in _epoch(row)]
-    points += [(tag, value, step) for tag, value in final.items()]
-    # The name of the file says what is in it: a record that was written before is known by it.
-    content = json.dumps([identity, points]).encode()
-    ending = f".{hashlib.sha256(content).hexdigest()[:16]}.trial"
+    summary_writer: Any = _writer_class()
     with _writing(folder):
-        before = [*folder.glob("*.trial"), *folder.glob("*.partial")]
-        if [path.name.endswith(ending) for path in before] == [True]:
-            return folder
-        writer: Any = summary_writer(str(folder), filename_suffix=f"{ending}.partial")
-        for point in points:
-            writer.add_scalar(*point)
-        # Not `add_hparams`, which would write a file of its own.
-        for summary in hparams(identity, final):  # type: ignore[no-untyped-call]
-            writer.file_writer.add_summary(summary)
-        writer.close()
-        for path in before:
+        for path in folder.glob("events.out.tfevents.*"):
             path.unlink()
-        (whole,) = folder.glob("*.partial")
-        os.replace(whole, whole.with_suffix(""))
+        with summary_writer(str(folder)) as writer:
+            for row in record.get("curve", ()):
+                for tag, value in _epoch(row).items():
+                    writer.add_scalar(tag, value, row["epoch"])
+            step = int(record.get("best_epoch") or 0)
+            writer.add_hparams(identity, _final(record), run_name=".", global_step=step)
     return folder
 
 
@@ -153,36 +125,33 @@ def check_directory(directory: Path) -> None:
             raise PermissionError("permission denied")
 
 
-def _epoch(log: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Name and value of every point of an epoch."""
-    yield from _numbers({tag: log.get(name) for name, tag in _LOGGED.items()})
+def _epoch(log: Mapping[str, Any]) -> dict[str, float]:
+    """The points of an epoch by name."""
     measured = log.get("measurements", {})
-    yield from _numbers({f"measurements/{name}": value for name, value in measured.items()})
+    return _numbers(
+        {tag: log.get(name) for name, tag in _LOGGED.items()}
+        | {f"measurements/{name}": value for name, value in measured.items()}
+    )
 
 
-def _final(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _final(record: Mapping[str, Any]) -> dict[str, float]:
     """Numbers of the finished model by name."""
-    for field, group in _FINAL.items():
-        measured = record.get(field, {})
-        yield from _numbers({f"{group}/{name}": value for name, value in measured.items()})
-    for row in record.get("attacked", ()):
-        named = {f"{name}/{row['budget']:g}": row.get(field) for field, name in _ATTACKED.items()}
-        yield from _numbers(named)
+    return _numbers(
+        {f"{part}/{name}": v for part in _FINAL for name, v in record.get(part, {}).items()}
+        | {f"attacked/{row['budget']:g}": row.get("accuracy") for row in record.get("attacked", ())}
+    )
 
 
-def _numbers(figures: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
     """Keep what is a finite number; records have null for others."""
-    for name, value in figures.items():
-        if isinstance(value, int | float) and math.isfinite(value):
-            yield name, float(value)
+    return {k: float(v) for k, v in values.items() if v is not None and math.isfinite(v)}
 
 
 def _safe(name: str) -> str:
     """Make a name that may hold anything the name of one folder; different ones stay different."""
-    kept = re.sub(r"[^A-Za-z0-9._=,+-]", "_", name)[:_LONGEST].lstrip(".")
-    if kept and kept == name:
-        return kept
-    return f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    kept = re.sub(r"[^A-Za-z0-9._=,+-]", "_", name)[:80].lstrip(".")
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return kept if kept and kept == name else f"{kept}-{digest}"
 
 
 def _writer_class() -> type[SummaryWriter]:

@@ -126,9 +126,9 @@ def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
         ) from problem
 
 
-def selection(select: bool, nested: bool) -> str:
-    """Name the way of selection that the two flags ask for."""
-    return "nested" if nested else "validation" if select else "none"
+def selection(select: bool) -> str:
+    """Name the way of selection that the flag asks for."""
+    return "validation" if select else "none"
 
 
 # ------------------------------------------------------------------ printing

@@ -52,7 +52,6 @@ def compare(
     folds: int = 5,
     repeats: int = 1,
     select: bool = False,
-    nested: bool = False,
     metric: str | None = None,
     split: str = "folds",
     scale: str = "auto",
@@ -94,7 +93,6 @@ def compare(
         repeats: How often to repeat the cross-validation with another shuffle.
         select: Report each method with the number of layers and the parameters, among those of its
             search space, that have the best mean validation metric.
-        nested: Select for every test fold anew, on the other folds alone.
         metric: METRIC_NAMES. [default: auroc for several labels or two
             classes of which one is rare, r2 for numbers, else accuracy]
         split: folds; scaffold-folds, which keep molecules of one Bemis-Murcko scaffold together;
@@ -135,13 +133,13 @@ def compare(
         columns: How the data are read.
     """
     asked = dict(locals())
-    for name in ("data", "models", "nested", "tensorboard", "columns"):
+    for name in ("data", "models", "tensorboard", "columns"):
         del asked[name]
     asked |= {
         "methods": None if methods is None else split_list("methods", methods),
         "model": split_list("models", models),
         "layers": split_numbers("layers", layers, int),
-        "select": selection(select, nested),
+        "select": selection(select),
         "attack": split_numbers("attack", attack, float) if attack else [],
         "label_noise": split_numbers("label_noise", label_noise, float),
         "train_fraction": split_numbers("train_fraction", train_fraction, float),
@@ -167,7 +165,7 @@ def compare(
             store, **asked | {"out": directory, "reporter": Reporters(files, progress_display())}
         )
         files.begin()
-        # Those too that were there before; what is logged already is not logged again.
+        # Those too that were there before.
         for record in results.records:
             files.trial_finished(record)
         results.report()
@@ -201,6 +199,7 @@ class Files(Reporter):
 
     def __init__(self, store: GraphStore, directory: Path, tensorboard: Path | None) -> None:
         self._store, self._directory, self._tensorboard = store, directory, tensorboard
+        self._logged: set[Trial] = set()
 
     def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
         """Write nothing before it is clear that this is the comparison that the directory holds."""
@@ -217,16 +216,17 @@ class Files(Reporter):
             write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
 
     def trial_finished(self, record: Record) -> None:
-        """Log a finished trial to TensorBoard."""
-        if self._tensorboard is not None:
-            from graph_transplant.tensorboard import write_record
+        """Log a finished trial to TensorBoard, once."""
+        from graph_transplant.experiments.protocol import Trial
+        from graph_transplant.tensorboard import write_record
 
+        trial = Trial.of_record(record)
+        if self._tensorboard is not None and trial not in self._logged:
             write_record(record, self._tensorboard)
+            self._logged.add(trial)
 
 
-def across(
-    *directories: Path, select: bool = False, nested: bool = False, out: Path = Path("across.html")
-) -> int:
+def across(*directories: Path, select: bool = False, out: Path = Path("across.html")) -> int:
     """Rank methods over several data sets and write a page with a critical-difference diagram.
 
     Args:
@@ -234,7 +234,6 @@ def across(
             data sets.
         select: Report each method with the layers and parameters that have the best mean validation
             metric.
-        nested: Select for every test fold anew, on the other folds alone.
         out: The page to write.
     """
     from graph_transplant.experiments.across import across as rank
@@ -242,7 +241,7 @@ def across(
     from graph_transplant.experiments.verdict import join_verdicts
     from graph_transplant.report import write_across
 
-    every = [read_results(one, selection=selection(select, nested)) for one in directories]
+    every = [read_results(one, selection=selection(select)) for one in directories]
     ranked = rank(every)
     write_across(ranked, every, out)
     console = output()

@@ -15,7 +15,6 @@ def report(
     *,
     format: str = "html",  # noqa: A002 - the name of the option
     select: bool = False,
-    nested: bool = False,
     equal_within: float = 0.01,
     out: Path | None = None,
 ) -> int:
@@ -26,7 +25,6 @@ def report(
         format: html (a page with all figures), markdown, latex (needs the package booktabs) or csv.
         select: Report each method with the layers and parameters that have the best mean validation
             metric.
-        nested: Select for every test fold anew, on the other folds alone.
         equal_within: Methods are practically equal when the whole 95 % interval of their difference
             lies within this; 0.01 is one point.
         out: File to write. [default: report.html in the directory for html, else the terminal]
@@ -37,9 +35,7 @@ def report(
     from graph_transplant.files import write_atomically
     from graph_transplant.report.comparison import figures_folder
 
-    results = read_results(
-        directory, selection=selection(select, nested), equal_within=equal_within
-    )
+    results = read_results(directory, selection=selection(select), equal_within=equal_within)
     if format == "html":
         page = results.report(out)
         files = {page: "the report", figures_folder(page): "its figures, as SVG and CSV"}

@@ -58,7 +58,6 @@ class Across:
     ranks: tuple[float, ...]  # average of each method; 1 is best
     friedman_p: float | None  # whether the methods differ at all; None when all tie
     critical_difference: float  # ranks at least this far apart differ significantly
-    cliques: tuple[tuple[str, ...], ...]  # methods whose ranks lie closer together than that
     wilcoxon: tuple[AgainstBaseline, ...]  # every other method against vanilla, if that is there
     left_out: tuple[str, ...]  # methods that some data set lacks or has not finished
     sentence: str
@@ -99,7 +98,7 @@ def across(every: Iterable[Results]) -> list[Across]:
     if not models:
         raise GraphTransplantError(
             "no finished trials to rank: a ranking needs trials with label noise 0 and train "
-            "fraction 1, and 'nested' all inner trials of a fold"
+            "fraction 1"
         )
     several = {model: blocks for model, blocks in models.items() if len(blocks) > 1}
     if not several:
@@ -142,7 +141,6 @@ def _across(model: str, blocks: dict[str, dict[str, Row]], harder: int) -> Acros
     ranks = [rank for rank, _ in ranked]
     scores = [[table[name][method] for method in methods] for name in data]
     tested = friedman(scores)
-    distance = critical_difference(len(methods), len(data))
     against = _against_baseline(methods, scores)
     return Across(
         model=model,
@@ -151,8 +149,7 @@ def _across(model: str, blocks: dict[str, dict[str, Row]], harder: int) -> Acros
         scores=tuple(tuple(row) for row in scores),
         ranks=tuple(ranks),
         friedman_p=None if tested is None else tested[1],
-        critical_difference=distance,
-        cliques=_cliques(methods, ranks, distance),
+        critical_difference=critical_difference(len(methods), len(data)),
         wilcoxon=against,
         left_out=tuple(sorted(every - set(common))),
         sentence=_sentence(model, methods, ranks, tested, len(data), against, unfinished, harder),
@@ -183,22 +180,6 @@ def _against_baseline(
             others, gains, p_values, holm(p_values), strict=True
         )
     )
-
-
-def _cliques(
-    methods: Sequence[str], ranks: Sequence[float], distance: float
-) -> tuple[tuple[str, ...], ...]:
-    """Runs of at least two methods within the distance that no longer such run contains."""
-    found: list[tuple[str, ...]] = []
-    reached = 0
-    for start, first in enumerate(ranks):
-        end = start
-        while end < len(ranks) and ranks[end] - first < distance:
-            end += 1
-        if end > reached and end - start > 1:
-            found.append(tuple(methods[start:end]))
-        reached = max(reached, end)
-    return tuple(found)
 
 
 def _sentence(

@@ -31,7 +31,6 @@ _KINDS = {
 def check_protocol(
     store: GraphStore,
     settings: Settings,
-    select: str,
     models: Sequence[str] = (),
     repeats: int = 1,
 ) -> None:
@@ -44,8 +43,6 @@ def check_protocol(
         strata(store, settings.folds)
     else:
         official_split(store)
-        if select == "nested":
-            refuse(f"nested selection needs folds, but `split` is {settings.split!r}")
     choices = deciding(store.task)
     if settings.metric not in choices:
         refuse(
@@ -74,14 +71,11 @@ def check_training(
     conditions: Sequence[Condition],
     *,
     repeats: int = 1,
-    nested: bool = False,
 ) -> None:
     """Raise if some fold cannot be trained on in some condition, naming it and what it lacks."""
     harder = [condition for condition in conditions if condition != Condition()]
     folds = settings.folds if settings.split in FOLD_SPLITS else 1
-    places = all_trials(
-        methods=[""], models=[""], layers=[0], repeats=repeats, folds=folds, nested=nested
-    )
+    places = all_trials(methods=[""], models=[""], layers=[0], repeats=repeats, folds=folds)
     for trial in places if harder else ():
         for condition in harder:
             tried = replace(trial, **condition._asdict())

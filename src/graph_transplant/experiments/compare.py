@@ -130,10 +130,9 @@ def compare(
         epochs: Most epochs. (default: 1000; 200 with the strong recipe)
         batch_size: Graphs per training batch. (default: that of the recipe and the scale)
         seed: The one number that all randomness derives from.
-        select: ``"validation"`` or ``"nested"`` runs each method named without parameters with
-            every value of its search space and reports the candidate (number of layers, values)
-            with the best validation metric, see
-            :func:`~graph_transplant.experiments.selection.select`; ``"none"`` reports every one.
+        select: ``"validation"`` runs each method named without parameters with every value of its
+            search space and reports the candidate (number of layers, values) with the best mean
+            validation metric; ``"none"`` reports every one.
         metric: ``"accuracy"``; ``"auroc"`` or ``"average_precision"`` for two classes or several
             labels; ``"r2"`` for numbers. (default: what suits the data)
         scale: The paper's patience and batch size for ``"small"``, ``"medium"`` or ``"large"`` data
@@ -222,9 +221,9 @@ def compare(
     )
     store = prepare(store, settings.split, group_duplicates=settings.group_duplicates)
     built_in = [name for name in models if name not in own.models]
-    check_protocol(store, settings, select, built_in, repeats)
+    check_protocol(store, settings, built_in, repeats)
     conditions = [Condition(*values) for values in product(noises, fractions)]
-    check_training(store, settings, conditions, repeats=repeats, nested=select == "nested")
+    check_training(store, settings, conditions, repeats=repeats)
     reporter = reporter or Reporter()
     unused = unused_edge_features(store, built_in)
     if unused:
@@ -245,7 +244,6 @@ def compare(
         all_trials,
         repeats=repeats,
         folds=folds if split in FOLD_SPLITS else 1,
-        nested=select == "nested",
         label_noise=noises,
         train_fraction=fractions,
     )

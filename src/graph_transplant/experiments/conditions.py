@@ -35,7 +35,7 @@ def fewer_graphs(
     else:
         classes = by_rank(y[:, 0], QUANTILES)
     groups = classes.cpu().numpy()
-    # Drawn for all graphs, so that a graph has its place whichever fold is validated on.
+    # Drawn for all graphs, so that a graph has its place whatever the training set.
     place = _stream(seed, repeat, fold, _SIZE).random(len(store))[train.cpu().numpy()]
     order = np.lexsort((place, groups))
     counts = np.bincount(groups)
@@ -81,7 +81,7 @@ def wrong_labels(
     if noise == 0:
         return y
     stream = _stream(seed, repeat, fold, _NOISE)
-    # Drawn for all graphs, as above: a graph is wrong in the same way in all inner splits.
+    # Drawn for all graphs, as above: a graph is wrong in the same way wherever it is trained on.
     rows = train.cpu().numpy()
     place = stream.random(tuple(store.y.shape))[rows]
     if store.task == "multilabel":
@@ -107,5 +107,5 @@ def wrong_labels(
 
 
 def _stream(seed: int, repeat: int, fold: int, use: int) -> np.random.Generator:
-    # No other spawn key has three numbers: the folds have one, trials have four and five.
+    # No other spawn key has three numbers: the folds have one, trials four.
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(repeat, fold, use)))

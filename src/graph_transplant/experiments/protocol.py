@@ -126,9 +126,7 @@ def _shares(name: str, values: Any, kind: str) -> tuple[float, ...]:
 class Trial:
     """One training run: a method and a model on one fold of one repeat.
 
-    ``model`` is empty and ``layers`` 0 without a network. ``inner`` says which of the other folds
-    is validated on, counted from the one after the test fold; only nested selection uses others
-    than 0.
+    ``model`` is empty and ``layers`` 0 without a network.
 
     Example:
         >>> print(Trial("vanilla", "gcs", 3, repeat=0, fold=2, label_noise=0.2))
@@ -140,7 +138,6 @@ class Trial:
     layers: int
     repeat: int
     fold: int
-    inner: int = 0
     label_noise: float = 0.0
     train_fraction: float = 1.0
 
@@ -154,7 +151,6 @@ class Trial:
             self.method,
             f"{self.model} with {count(self.layers, 'layer')}" if self.model else "",
             f"repeat {self.repeat}, fold {self.fold}",
-            f"inner {self.inner}" if self.inner else "",
             self.condition.short,
         ]
         return ", ".join(filter(None, parts))
@@ -168,7 +164,6 @@ class Trial:
             record.get("layers") or 0,
             record["repeat"],
             record["fold"],
-            record.get("inner", 0),
             *Condition.of(record),
         )
 
@@ -180,18 +175,15 @@ def all_trials(
     layers: Sequence[int],
     repeats: int,
     folds: int,
-    nested: bool = False,
     label_noise: Sequence[float] = (0.0,),
     train_fraction: Sequence[float] = (1.0,),
 ) -> Iterator[Trial]:
     """List the trials of a comparison.
 
     All methods of one fold and condition come before the next, so that a comparison stopped
-    half-way holds complete pairs. One split counts as one fold; ``nested`` validates on each of the
-    other folds in turn.
+    half-way holds complete pairs. One split counts as one fold.
     """
-    inner_splits = range(folds - 1 if nested else 1)
     places = product(range(repeats), range(folds), label_noise, train_fraction)
     for repeat, fold, noise, fraction in places:
-        for model, depth, method, inner in product(models, layers, methods, inner_splits):
-            yield Trial(method, model, depth, repeat, fold, inner, noise, fraction)
+        for model, depth, method in product(models, layers, methods):
+            yield Trial(method, model, depth, repeat, fold, noise, fraction)

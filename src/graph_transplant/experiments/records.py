@@ -146,6 +146,9 @@ class RecordStore:
                     f"({problem if found else f'no JSON: {problem}'}); correct or remove that "
                     "line, or choose another directory"
                 ) from problem
+            complete += len(line)
+            if record.get("inner"):
+                continue  # of nested selection, which older versions had
             trial = Trial.of_record(record)
             if trial in seen:
                 raise GraphTransplantError(
@@ -154,7 +157,6 @@ class RecordStore:
                 )
             seen[trial] = number
             records.append(record)
-            complete += len(line)
         return Contents(records, complete, unfinished=bool(content) and content[-1:] != b"\n")
 
     def _refuse_others(

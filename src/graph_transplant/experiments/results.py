@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -88,8 +87,8 @@ class Results:
 
     Args:
         records: The trials, as ``records.jsonl`` holds them.
-        selection: How one candidate per method is chosen: ``"none"``, ``"validation"`` or
-            ``"nested"``; see :func:`~graph_transplant.experiments.selection.select`.
+        selection: How one candidate per method is chosen: ``"none"`` or
+            ``"validation"``; see :func:`~graph_transplant.experiments.selection.select`.
         reference: The method that the others are compared with.
         directory: Where the records lie, if anywhere.
         equal_within: Two methods are practically equal when the 95 % interval of their difference
@@ -123,10 +122,10 @@ class Results:
 
     @cached_property
     def chosen(self) -> list[Record]:
-        """The trials that count: without inner ones, and after selection."""
-        outer = [r for r in select(self.records, self.selection) if not r.get("inner", 0)]
-        outer = [{**r, **{key: _whole(r[key]) for key in _NAMES if r.get(key)}} for r in outer]
-        return sorted(outer, key=lambda r: (r["method"], r["repeat"], r["fold"]))
+        """The trials that count, after selection."""
+        found = select(self.records, self.selection)
+        found = [{**r, **{key: _whole(r[key]) for key in _NAMES if r.get(key)}} for r in found]
+        return sorted(found, key=lambda r: (r["method"], r["repeat"], r["fold"]))
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -486,22 +485,15 @@ def paired(results: Results, method: str, other: str, column: str = "score") -> 
 
 
 def _choice(trials: pd.DataFrame) -> str:
-    """Which candidates were chosen, the most frequent first; empty where none were."""
+    """Layers and parameters that were chosen; empty where nothing was."""
     if "chosen_layers" not in trials:
         return ""
-    found = Counter(
-        (int(row.chosen_layers), row.chosen_method.partition(":")[2])
-        for row in trials.fillna({"chosen_layers": 0}).itertuples()
+    first = trials.iloc[0]
+    layers = (
+        [] if pd.isna(first["chosen_layers"]) else [count(int(first["chosen_layers"]), "layer")]
     )
-    words = {
-        ", ".join(
-            filter(None, [count(layers, "layer") if layers else "", *given.split(":")])
-        ): number
-        for (layers, given), number in sorted(found.items(), key=lambda i: (-i[1], i[0]))
-    }
-    if len(words) == 1:
-        return next(iter(words))
-    return "; ".join(f"{text} in {count(number, 'fold')}" for text, number in words.items())
+    given = first["chosen_method"].partition(":")[2]
+    return ", ".join(filter(None, [*layers, *given.split(":")]))
 
 
 def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -41,9 +41,7 @@ def trial_seed(trial: Trial, seed: int) -> int:
     """
     # Python's own hash of a string differs between processes.
     name = int.from_bytes(hashlib.sha256(trial.model.encode()).digest()[:4], "little")
-    key: tuple[int, ...] = (trial.repeat, trial.fold, name, trial.layers)
-    if trial.inner:
-        key += (trial.inner,)
+    key = (trial.repeat, trial.fold, name, trial.layers)
     return int(np.random.SeedSequence(seed, spawn_key=key).generate_state(1)[0])
 
 
@@ -59,7 +57,6 @@ def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
         split = fold_indices(
             strata(store, settings.folds),
             folds=settings.folds,
-            inner=trial.inner,
             groups=store.groups,
             **place,
         )
@@ -191,7 +188,6 @@ def run_trial(
         "layers": trial.layers or None,
         "repeat": trial.repeat,
         "fold": trial.fold,
-        "inner": trial.inner,
         "seed": seed,
         "validation": {},
         "test": {},
@@ -286,7 +282,7 @@ def run_trial(
     )
     if samples:
         record["samples"] = samples
-    if (trial.repeat, trial.fold, trial.inner) == (0, 0, 0):
+    if trial.repeat == trial.fold == 0:
         record["examples"] = examples(
             result.model,
             augmentations,

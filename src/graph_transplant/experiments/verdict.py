@@ -67,6 +67,7 @@ class Verdict:
         winner: The classical rival that beats every network, else ``best``.
         compared: Whether there is a reference and another method.
         next: What would settle it, in words; empty where it is settled.
+        repeats: How many repeats would settle it, if any number would.
     """
 
     kind: Literal["better", "worse", "equal", "none", "open"]
@@ -77,6 +78,7 @@ class Verdict:
     winner: str | None = None
     compared: bool = True
     next: str = ""
+    repeats: int | None = None
 
 
 def verdict_of(
@@ -221,7 +223,8 @@ def _verdict(
         verb = "is" if len(found["equal"]) == 1 else "are"
         details.append(f"{names} {verb} practically equal to {reference}")
     clause = f"{f'{name} does not help' if alone else 'no method helps'} significantly on {data}"
-    return Verdict("none", headline, headline, clause, next=_what_next(largest, unit)), details
+    following, repeats = _what_next(largest, unit)
+    return Verdict("none", headline, headline, clause, next=following, repeats=repeats), details
 
 
 def _beside_rivals(
@@ -262,27 +265,27 @@ def _beside_rivals(
     )
 
 
-def _what_next(row: Row, unit: str) -> str:
+def _what_next(row: Row, unit: str) -> tuple[str, int | None]:
     """How small a difference would have been found, and how many repeats would settle this one."""
     if row["detectable"] is None:
-        return ""
+        return "", None
     found = (
         f"With {count(row['pairs'], _unit(row))} a difference of {100 * row['detectable']:.1f} "
         f"{unit} would have been found with a probability of 80 %."
     )
     needed = row["pairs_needed"]
     if needed is None or not row["difference"]:
-        return found
+        return found, None
     gap = f"{points(row['difference'])} {unit}"
     if math.isinf(needed):
         return (
             f"{found} No number of repeats would settle {gap}: the training sets overlap too much. "
             "Only more graphs would."
-        )
+        ), None
     folds = max(1, int(row["folds"]))
     repeats = math.ceil(needed / folds)
     what = "runs" if folds == 1 else "repeats"
-    return f"{found} About {repeats} {what} would settle a difference of {gap}."
+    return f"{found} About {repeats} {what} would settle a difference of {gap}.", repeats
 
 
 def join_verdicts(found: Mapping[Group, Verdict]) -> str:
@@ -341,11 +344,11 @@ def headline(found: Mapping[Group, Verdict], reference: str) -> str:
 
 def notes(results: Results) -> list[str]:
     """Sentences that a reader should see before trusting the numbers, possibly none."""
-    records = [record for record in results.records if not record.get("inner", 0)]
+    records = results.records
     return [
         *_still_improving(records),
         *_incomplete(results),
-        *left_out(results.records, results.selection),
+        *left_out(records, results.selection),
         *_near_majority(results),
         *_worse_calibration(results),
         *_no_better_than_random(results),

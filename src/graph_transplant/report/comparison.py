@@ -21,7 +21,7 @@ from graph_transplant.experiments.verdict import Verdict, headline, is_classical
 from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.figures.style import style
 from graph_transplant.files import write_atomically
-from graph_transplant.format import capital, count, duration, number, p_value, percent, points
+from graph_transplant.format import capital, duration, number, p_value, percent, points
 from graph_transplant.report.gallery import Gallery, gallery
 from graph_transplant.report.page import Names, method_summary, render, slug
 from graph_transplant.report.tables import Ranking, ranking
@@ -164,7 +164,7 @@ def _candidates(results: Results, group: Group) -> list[dict[str, str]]:
             "name": one.name,
             "layers": str(one.layers),
             "validation": percent(one.validation),
-            "chosen": "" if not one.chosen else f"in {count(one.folds, 'fold')}",
+            "chosen": "yes" if one.chosen else "",
         }
         for one in selection_table(results.records, results.selection)
         if Group(one.data, one.model, None, one.label_noise, one.train_fraction) == group
@@ -216,10 +216,10 @@ def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tupl
     train = f"graph-transplant train {shlex.quote(str(source))}"
     steps: list[tuple[str, str]] = []
     if verdict.next:
-        repeats = re.search(r"About (\d+) (?:repeats|runs)", verdict.next)
         command = ""
-        if repeats and commands:
-            command = re.sub(r" --repeats \S+", "", commands[-1]) + f" --repeats {repeats[1]}"
+        if verdict.repeats and commands:
+            command = re.sub(r" --repeats \S+", "", commands[-1])
+            command += f" --repeats {verdict.repeats}"
         steps.append((verdict.next, command))
     if verdict.winner and is_classical(verdict.winner):
         rival = capital(CLASSICAL[method_key(verdict.winner)].words)
