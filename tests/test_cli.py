@@ -105,7 +105,7 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("compare motifs --methods drop-nodes:ratios=1", "drop-nodes has no parameter 'ratios'"),
+        ("compare motifs --methods drop-nodes:ratios=1", "drop-nodes has ratio; got 'ratios=1'"),
         ("compare --methods mask-nodes", "mask-nodes needs node features, but motifs has"),
         ("compare motifs --folds 500", "but class house has only 100 graphs"),
         ("compare motifs --split scaffold", "--split is by scaffold, which needs"),

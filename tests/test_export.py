@@ -194,7 +194,7 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(("conv", "norm"), [("gcs", "batch"), ("gine", "layer")])
 def test_options_of_the_strong_recipe(conv: str, norm: str, tmp_path: Path) -> None:
-    options = RECIPES["strong"].network() | {"hidden": 8, "norm": norm, "jumping": True}
+    options = RECIPES["strong"].network() | {"hidden": 8, "norm": norm, "jumping": True, "walk": 0}
     model = trained(network(conv, **options))
     batch = batch_of(BATCHES["mixed"])
     with torch.no_grad():  # running statistics that are not those of the start

@@ -295,7 +295,7 @@ def test_a_scale_must_fit_the_outputs(models: Models, tmp_path: Path) -> None:
     rewritten(tmp_path, lambda d: nested(d, "target_scale.std", [1.0]))
     assert "`target_scale.std` must have 2 entries, one per output; got 1" in refused(tmp_path)
     rewritten(tmp_path, lambda d: nested(d, "target_scale.std", [1.0, -1.0]))
-    assert "must be positive" in refused(tmp_path)
+    assert "`std` positive" in refused(tmp_path)
     rewritten(tmp_path, lambda d: nested(d, "target_scale", None))
     assert "`target_scale` must be given for regression" in refused(tmp_path)
 
