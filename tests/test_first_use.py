@@ -25,9 +25,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.data import Subset
 from torch_geometric.data import Batch, HeteroData
-from torch_geometric.nn import GCNConv, global_mean_pool
 
 import graph_transplant as gt
+from foreign import Foreign, Weighted
 from graph_transplant.cli import main
 from graph_transplant.report.card import write_card
 from graph_transplant.splits import Split
@@ -88,20 +88,6 @@ def comparison(table: Path) -> Path:
 
 
 # ------------------------------------------------------------------ a PyG user's model
-
-
-class Foreign(nn.Module):
-    """Two message-passing layers of PyG."""
-
-    def __init__(self, outputs: int = 3) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.one, self.two = GCNConv(3, 8), GCNConv(8, 8)
-        self.out = nn.Linear(8, outputs)
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, batch_size: int) -> Tensor:
-        h = self.two(self.one(x, edge_index).relu(), edge_index).relu()
-        return self.out(global_mean_pool(h, batch, batch_size))
 
 
 def batch_of(graphs: int = 4) -> Batch:
@@ -460,13 +446,6 @@ def test_12_duplicates_salts_and_giants_are_told(
 
 
 def test_13_edge_weights_that_the_data_have_not_are_ones() -> None:
-    class Weighted(Foreign):
-        def forward(  # type: ignore[override]
-            self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor
-        ) -> Tensor:
-            h = self.one(x, edge_index, edge_weight).relu()
-            return self.out(global_mean_pool(self.two(h, edge_index, edge_weight).relu(), batch))
-
     for augment in ((), gt.GraphTransplant()):
         losses = [loss_of(model, batch_of(), augment) for model in (Weighted(), Foreign())]
         torch.testing.assert_close(*losses)

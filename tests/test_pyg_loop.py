@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GATConv, GCNConv, global_mean_pool
+from torch_geometric.nn import GATConv, global_mean_pool
 
 import graph_transplant as gt
+from foreign import Foreign, Weighted
 from graph_transplant.augment import OriginalGraphs
 from graph_transplant.errors import DataError, GraphTransplantError
 from processes import run_ranks
@@ -24,30 +25,6 @@ def batch_of(seed: int = 4, graphs: int = 4) -> Batch:
     batch = random_batch(generator(seed), graphs=graphs, edge_attr=True)
     batch.y = torch.arange(graphs) % 3
     return batch
-
-
-class Foreign(nn.Module):
-    """Fields by name; two message-passing layers."""
-
-    def __init__(self, outputs: int = 3) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.one, self.two = GCNConv(3, 8), GCNConv(8, 8)
-        self.out = nn.Linear(8, outputs)
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, batch_size: int) -> Tensor:
-        h = self.two(self.one(x, edge_index).relu(), edge_index).relu()
-        return self.out(global_mean_pool(h, batch, batch_size))
-
-
-class Weighted(Foreign):
-    """Cannot do without edge weights."""
-
-    def forward(  # type: ignore[override]
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor
-    ) -> Tensor:
-        h = self.one(x, edge_index, edge_weight).relu()
-        return self.out(global_mean_pool(self.two(h, edge_index, edge_weight).relu(), batch))
 
 
 class Attributes(Foreign):
