@@ -44,7 +44,6 @@ class Claim:
     experiment: str
     measure: str = "accuracy"
     other: str = "vanilla"
-    directory: str = ""
     model: str = "gcs"
     sign: int = 1  # what the paper says where it gives a chart without numbers
 
@@ -120,9 +119,8 @@ def compared(one: pd.Series, two: pd.Series) -> Paired:
 
 def measured(claim: Claim) -> tuple[pd.Series, pd.Series, Paired]:
     """Both methods' scores and their test."""
-    directory = claim.directory or claim.data
     one, two = (
-        scores(directory, name, claim.measure, claim.model) for name in (claim.method, claim.other)
+        scores(claim.data, name, claim.measure, claim.model) for name in (claim.method, claim.other)
     )
     return one, two, compared(one, two)
 
