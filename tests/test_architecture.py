@@ -6,6 +6,9 @@ import ast
 import doctest
 import graphlib
 import inspect
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,3 +167,21 @@ def test_public_names_are_explained_by_running_examples() -> None:
 def test_an_unknown_public_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = graph_transplant.no_such_name  # type: ignore[attr-defined]
+
+
+def test_pyg_is_imported_for_its_users_only() -> None:
+    """It takes longer to import than torch; commands and workers do without."""
+    code = """
+        import sys
+        import graph_transplant as gt
+        from graph_transplant.training import augmented_loss
+        batch = gt.load("motifs", graphs=8).batch(range(8))
+        network = gt.GraphClassifier.for_data(gt.load("motifs", graphs=8), hidden=4, layers=1)
+        augmented_loss(network, batch, gt.GraphTransplant()).backward()
+        gt.compare, gt.train, gt.explain
+        print(sorted({"scipy.stats", "sklearn", "torch_geometric"} & set(sys.modules)))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
-from torch_geometric.data import Data
-from torch_geometric.nn import MessagePassing
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphBatch, as_batch
 from graph_transplant.nn import Convolution, GraphClassifier, LayerOutput, Prediction, evaluating
 from graph_transplant.segments import segment_max, segment_sum
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 KINDS = ("gradient", "gradient-x-activation")
 SIDES = ("before", "after")
@@ -181,7 +183,8 @@ class ModuleAdapter:
             return [named]
         if isinstance(self.module, GraphClassifier):
             return list(self.module.norms)
-        kinds = MessagePassing | Convolution
+        pyg = sys.modules.get("torch_geometric.nn")  # not imported: no module can be one of PyG's
+        kinds = (Convolution,) if pyg is None else (Convolution, pyg.MessagePassing)
         return [module for module in self.module.modules() if isinstance(module, kinds)]
 
     def _arguments(self, data: Data, batch: GraphBatch) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch_geometric.data import Data
 
 from graph_transplant import checkpoints
 from graph_transplant.augment import Augmentation, CleanPass
@@ -32,6 +31,9 @@ from graph_transplant.ranks import Ranks
 from graph_transplant.recipes import PATIENCE_UNITS, TIES
 from graph_transplant.saliency import ModuleAdapter, Predictor, as_predictor, module_of, unwrapped
 from graph_transplant.targets import Loss, as_targets, graph_losses, rarest_label, targets_of
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 Augmentations = Augmentation | Sequence[Augmentation]
 LossFunction = Callable[[Tensor, Tensor], Tensor]

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from graph_transplant.augment.perturb import keep_parts
@@ -189,7 +188,10 @@ def motif_scores(saliency: Tensor, marked: Tensor, ptr: Tensor) -> MotifScores:
         if not np.isfinite(values).all():
             scores.append((math.nan, math.nan, size / nodes))
             continue
-        lowest, highest = (rankdata(values, method)[inside] for method in ("min", "max"))
+        ordered, theirs = np.sort(values), values[inside]
+        # Ranks from 1; where values tie, the lowest and the highest of theirs.
+        lowest = np.searchsorted(ordered, theirs, "left") + 1
+        highest = np.searchsorted(ordered, theirs, "right")
         # Sum of the ranks of marked nodes, as Mann and Whitney count.
         above = float((lowest + highest).sum()) / 2 - size * (size + 1) / 2
         # Of nodes that tie for the last places among the k most salient, each has its chance.

@@ -8,11 +8,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
 
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
 from graph_transplant.augment.edge_predictor import EdgePredictor
@@ -31,6 +31,9 @@ from graph_transplant.saliency import (
     varies_within_graphs,
 )  # fmt: skip
 from graph_transplant.targets import as_targets, batch_targets
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 CONNECTIONS = ("degree", "predict", "none")
 

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import torch
 from torch.utils.data import Subset
-from torch_geometric.data import Data, Dataset
 
 from graph_transplant.datasets import formats, jsonl, motifs, networks, ogb, tables, tu
 from graph_transplant.datasets.duplicates import duplicate_groups, find_duplicates
 from graph_transplant.datasets.rows import Chunk, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore, Rows
+from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.known import KNOWN, DatasetInfo, existing, is_name, known_names, not_found
 
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
+    from torch_geometric.data import Data, Dataset
 
     Loadable: TypeAlias = (
         str
@@ -128,7 +129,9 @@ OBJECTS: Final = (
     ),
     Format(
         "a list of PyG graphs",
-        lambda data: isinstance(data, Dataset | Subset) or isinstance(_first(data), Data),
+        lambda data: (
+            isinstance(data, Subset) or is_pyg(data, "Dataset") or is_pyg(_first(data), "Data")
+        ),
         GraphStore.from_pyg,
         # The first is the graphs.
         options=tuple(inspect.signature(GraphStore.from_pyg).parameters)[1:],
@@ -256,7 +259,7 @@ def stream(
         # Theirs may be missing; the graphs given stay as they are.
         source = [copy.copy(source[place]) for place in range(len(source))]
         for graph in source:
-            if isinstance(graph, Data):
+            if is_pyg(graph, "Data"):
                 graph.y = torch.zeros(1, dtype=torch.long)
         options |= {"task": "multiclass", "num_outputs": 1, "label_names": None}
     elif form.read == GraphStore.from_pyg and codec is not None:

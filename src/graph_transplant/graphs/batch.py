@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data, HeteroData
 
 from graph_transplant.errors import DataError
+from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.kernels import structure
 from graph_transplant.kernels.compiling import Ints
 from graph_transplant.sparse import Adjacency
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Batch, Data
 
 CODE = "x:code"
 """Name of the node field that stands for one-hot features; no PyG field can be called so."""
@@ -45,6 +48,7 @@ class GraphBatch:
         source: The PyG batch this was made from, if any.
 
     Example:
+        >>> from torch_geometric.data import Data
         >>> ring = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
         >>> batch = GraphBatch.from_pyg(Data(x=torch.eye(3), edge_index=ring, y=torch.tensor([1])))
         >>> batch.num_graphs, batch.column.tolist(), batch.symmetric
@@ -70,12 +74,12 @@ class GraphBatch:
 
         ``num_graphs`` is for what does not say it itself.
         """
-        if isinstance(data, HeteroData):
+        if is_pyg(data, "HeteroData"):
             raise DataError(
                 "graphs of several node types (HeteroData) are not supported: convert them with "
                 "`data.to_homogeneous()`"
             )
-        if not isinstance(data, Data):
+        if not is_pyg(data, "Data"):
             raise DataError(f"`batch` must be a PyG Batch or Data; got {type(data).__name__}")
         edge_index: Any = data.edge_index
         if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or len(edge_index) != 2:
@@ -268,6 +272,8 @@ class GraphBatch:
 
     def to_pyg(self) -> Batch:
         """The graphs as a PyG ``Batch`` that splits again with ``to_data_list()``."""
+        from torch_geometric.data import Batch, Data
+
         counts = torch.from_numpy(np.diff(self.ptr))
         node_ptr = torch.from_numpy(self.ptr)
         edge_ptr = torch.from_numpy(self.row_ptr[self.ptr])
@@ -308,7 +314,7 @@ def _ptr_of(data: Data, num_graphs: int | None) -> Ints:
         raise DataError(
             "`batch.batch` must be sorted numbers of graphs: the nodes of a graph lie together"
         )
-    graphs = num_graphs or (data.num_graphs if isinstance(data, Batch) else 0)
+    graphs = num_graphs or (data.num_graphs if is_pyg(data, "Batch") else 0)
     if data.num_nodes != ids.size:
         raise DataError(
             f"`batch.batch` must name the graph of each of the {data.num_nodes} nodes; it has "

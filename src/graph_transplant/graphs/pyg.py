@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
-from torch_geometric.data import Batch, Data, HeteroData
 
 from graph_transplant.errors import DataError
 
 _WHOLE_TYPES: Final = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def is_pyg(value: object, *names: str) -> bool:
+    """Whether a value is of one of these classes of ``torch_geometric.data``.
+
+    PyG takes longer to import than torch: where nobody has imported it, nothing can be its object.
+    """
+    known = sys.modules.get("torch_geometric.data")
+    return known is not None and isinstance(value, tuple(getattr(known, name) for name in names))
 
 
 def flat_tensors(graphs: Any, name: str, node_fields: Sequence[str]) -> dict[str, Any]:
@@ -56,9 +65,9 @@ def flat_tensors(graphs: Any, name: str, node_fields: Sequence[str]) -> dict[str
 
 
 def _listed(graphs: Any) -> list[Any]:
-    if isinstance(graphs, Batch):
+    if is_pyg(graphs, "Batch"):
         return list(graphs.to_data_list())
-    if isinstance(graphs, Data | HeteroData):
+    if is_pyg(graphs, "Data", "HeteroData"):
         return [graphs]
     if isinstance(graphs, Dataset) and not isinstance(graphs, IterableDataset):
         return [graphs[place] for place in range(len(graphs))]  # type: ignore[arg-type]
@@ -74,9 +83,9 @@ def _columns(value: Tensor | None) -> Tensor | None:
 
 def _problem(data: Any) -> str | None:
     """What keeps a PyG graph from being put into a store, if anything does."""
-    if isinstance(data, HeteroData):
+    if is_pyg(data, "HeteroData"):
         return "has several types of nodes (HeteroData): convert it with `data.to_homogeneous()`"
-    if not isinstance(data, Data):
+    if not is_pyg(data, "Data"):
         return f"must be a PyG `Data`; got {type(data).__name__}"
     fields: dict[str, Any] = {
         field: getattr(data, field, None) for field in ("edge_index", "y", "x", "edge_attr")

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from torch_geometric.data import Data
 
 from graph_transplant.errors import DataError, check_choice
 from graph_transplant.graphs.batch import CODE, GraphBatch
@@ -34,6 +33,9 @@ from graph_transplant.graphs.tensors import axis_of, bytes_of, moments, task_of
 from graph_transplant.kernels import structure
 from graph_transplant.metrics import TASKS
 from graph_transplant.segments import offsets, ranges
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 # Features of these types are kept as they are and become float32 in batches.
 _SMALL_TYPES: Final = (torch.uint8, torch.int8, torch.bool)
@@ -549,6 +551,7 @@ class GraphStore:
 
         Example:
             >>> triangle = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
+            >>> from torch_geometric.data import Data
             >>> data = [Data(x=torch.ones(3, 2), edge_index=triangle, y=torch.tensor([k]))
             ...         for k in (0, 1)]
             >>> GraphStore.from_pyg(data, name="triangles")

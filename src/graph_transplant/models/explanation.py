@@ -12,13 +12,13 @@ from os import PathLike
 from typing import Any, Final
 
 import torch
-from torch_geometric.data import Data
 
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.format import count as counted
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped
+from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.metrics import no_better_than_random
 from graph_transplant.models.model import LABEL_THRESHOLD, Predictions, TrainedModel
 from graph_transplant.models.seen import seen
@@ -255,7 +255,7 @@ def _truths(
     """
     if not isinstance(data, str | PathLike) and isinstance(data, Sequence):
         graphs = [data[row - 1] for row in wanted]
-        if all(isinstance(g, str) or (isinstance(g, Data) and g.y is None) for g in graphs):
+        if all(isinstance(g, str) or (is_pyg(g, "Data") and g.y is None) for g in graphs):
             return {}
     # What the model learned from says which classes there are, and how targets are written.
     names = TableOptions.of(target=options.get("target")).targets

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from sklearn.metrics import confusion_matrix, roc_curve
 from torch import Tensor
 
 from graph_transplant.analysis import label_cases, reliability, saliency_quality
@@ -150,6 +149,8 @@ def model_figures(
     }
     if task == "multiclass" and len(names) <= _MOST_CLASSES_SHOWN:
         every = np.arange(len(names))
+        from sklearn.metrics import confusion_matrix  # takes long to import
+
         table = confusion_matrix(wanted.argmax(1), logits.argmax(1), labels=every)
         found["confusion"] = table.tolist()
     ranked = {k: logits[:, k] for k in range(len(names))} if task == "multilabel" else {}
@@ -184,6 +185,8 @@ def roc_points(scores: Tensor, targets: Tensor) -> list[list[float]]:
     positive = targets[there].gt(0.5)
     if bool(positive.all()) or not bool(positive.any()):
         return []
+    from sklearn.metrics import roc_curve
+
     false, true, _ = roc_curve(positive, scores[there].double())
     kept = np.linspace(0, len(false) - 1, min(_ROC_POINTS, len(false))).round().astype(int)
     points: list[list[float]] = np.stack((false[kept], true[kept]), axis=1).round(6).tolist()

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from scipy.stats import mannwhitneyu
 from torch import Tensor
 
 from graph_transplant.errors import DataError
@@ -153,6 +152,8 @@ def divided(errors: Tensor, first: Tensor) -> dict[str, Any] | None:
     one, other = errors[known & first], errors[known & ~first]
     if min(len(one), len(other)) < _FEWEST // 4:
         return None
+    from scipy.stats import mannwhitneyu  # takes long to import
+
     chance = float(mannwhitneyu(one, other, alternative="greater").pvalue)
     found = {"graphs": len(one), "first": float(one.mean()), "rest": float(other.mean())}
     return found | {"chance": 1.0 if math.isnan(chance) else chance}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, dropout
-from torch_geometric.data import Data
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
@@ -18,6 +17,9 @@ from graph_transplant.nn.convolutions import CONVOLUTIONS
 from graph_transplant.nn.inputs import DegreeInput, Encoder, FeatureInput, WalkEncoder, edge_moments
 from graph_transplant.recipes import READOUTS
 from graph_transplant.segments import segment_max, segment_sum
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 NORMS = ("none", "batch", "layer")
 
@@ -71,6 +73,7 @@ class Prediction(NamedTuple):
 
     Example:
         >>> model = GraphClassifier(1, 2, layers=3, hidden=8)
+        >>> from torch_geometric.data import Data
         >>> pair = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
         >>> prediction = model.run(pair)
         >>> len(prediction.layers), prediction.graphs.shape
@@ -419,6 +422,8 @@ class GraphClassifier(nn.Module):
         nodes = x if x is not None else batch
         if nodes is None:
             raise DataError("graphs without node features need `batch`, the graph of every node")
+        from torch_geometric.data import Data
+
         data = Data(
             x=x,
             edge_index=edge_index,
