@@ -12,7 +12,7 @@ TORCH  := torch==2.13.0
 # One torch thread per process: two processes with two threads each crawl on two cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-DEMO_EPOCHS ?= 300
+DEMO_EPOCHS ?= 100
 DEMO_OUT    ?= comparisons/demo
 
 .DEFAULT_GOAL := help
@@ -41,8 +41,8 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup  ## compare Graph Transplant with plain training, on graphs that the package generates
 	$(BIN)/graph-transplant compare typed-motifs --methods vanilla,label-smoothing,transplant-dp \
-	  --models gcs --layers 3 --folds 5 --repeats 2 --train-fraction 0.1 --epochs $(DEMO_EPOCHS) \
-	  --batch-size 16 --workers 2 --out $(DEMO_OUT)
+	  --models gcs --layers 3 --folds 10 --train-fraction 0.075 --epochs $(DEMO_EPOCHS) \
+	  --learning-rate 0.002 --batch-size 16 --workers 2 --out $(DEMO_OUT)
 
 test: setup  ## all tests, two processes
 	@echo "kernels: compiled once, then from their cache; seconds:"

@@ -58,6 +58,7 @@ def compare(
     recipe: str = "paper",
     epochs: int | None = None,
     batch_size: int | None = None,
+    learning_rate: float | None = None,
     readout: str | None = None,
     balance: bool = False,
     attack: str | None = None,
@@ -105,6 +106,7 @@ def compare(
             [default: 1000, with the strong recipe 200]
         batch_size: Graphs per training batch. [default: 128, for large data sets 64; with the
             strong recipe 32 for small ones]
+        learning_rate: The highest. [default: 0.0005, with the strong recipe 0.001]
         readout: How nodes become a graph: mean, sum, max, mean-max. [default: mean, with the strong
             recipe mean-max]
         balance: Draw each class equally often.

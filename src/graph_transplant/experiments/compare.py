@@ -84,6 +84,7 @@ def compare(
     recipe: str = "paper",
     epochs: int | None = None,
     batch_size: int | None = None,
+    learning_rate: float | None = None,
     seed: int = 0,
     select: str = "none",
     metric: str | None = None,
@@ -129,6 +130,7 @@ def compare(
             warm-up and cosine (:mod:`graph_transplant.recipes`).
         epochs: Most epochs. (default: 1000; 200 with the strong recipe)
         batch_size: Graphs per training batch. (default: that of the recipe and the scale)
+        learning_rate: The highest learning rate. (default: that of the recipe)
         seed: The one number that all randomness derives from.
         select: ``"validation"`` runs each method named without parameters with every value of its
             search space and reports the candidate (number of layers, values) with the best mean
@@ -209,6 +211,7 @@ def compare(
         folds=folds,
         epochs=epochs,
         batch_size=batch_size,
+        learning_rate=learning_rate,
         seed=seed,
         readout=readout,
         metric=metric or metric_for(store),

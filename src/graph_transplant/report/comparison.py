@@ -14,6 +14,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from graph_transplant.classical import CLASSICAL
+from graph_transplant.config import TrainConfig
 from graph_transplant.experiments.protocol import Condition, one_split
 from graph_transplant.experiments.results import Group, Results, plain_rows
 from graph_transplant.experiments.selection import method_key, selection_table
@@ -212,8 +213,12 @@ def _beyond(verdict: Verdict) -> str:
 def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tuple[str, str]]:
     """What to do next: a sentence and perhaps a command, each."""
     verdict = lead.verdict
-    source = results.chosen[0].get("source", lead.group.data)
+    first = results.chosen[0]
+    source, recipe = first.get("source", lead.group.data), first["settings"].get("recipe", "paper")
     train = f"graph-transplant train {shlex.quote(str(source))}"
+    train += "".join(f" {option}" for option in _data_options(commands))
+    if recipe != TrainConfig().recipe:
+        train += f" --recipe {recipe}"
     steps: list[tuple[str, str]] = []
     if verdict.next:
         command = ""
@@ -234,6 +239,13 @@ def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tupl
     if not verdict.compared:
         steps.append((f"Add {results.reference} and another method to compare.", ""))
     return steps
+
+
+def _data_options(commands: Sequence[str]) -> list[str]:
+    """What the last command says about how its data are read."""
+    named = "|".join(("smiles", "target", "id", "features", "task", "root"))
+    value = r"(?:'[^']*'|[^\s'])+"  # as a shell quotes it
+    return re.findall(rf"--(?:(?:{named})[ =]{value}|largest-fragment)", " ".join(commands[-1:]))
 
 
 def _commands(results: Results) -> list[str]:
