@@ -9,6 +9,7 @@ What stands between the marks ``<!-- NAME -->`` and ``<!-- end -->`` of the page
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from graph_transplant.paper.published import published
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "results" / "full"
+ENSEMBLES = ROOT / "results" / "ensembles"
 PAGE = ROOT / "docs" / "results.md"
 FIGURE = ROOT / "docs" / "_static" / "results.svg"
 KEYS = ["repeat", "fold"]
@@ -198,6 +200,28 @@ def methods_table(*directories: str) -> str:
     return "\n".join(lines)
 
 
+def ensembles_table() -> str:
+    """Trained models of several networks, with a random forest on the same split."""
+    lines = [
+        "| data | model | test AUROC | 95 % interval | ECE | random forest |",
+        "|---|---|---|---|---|---|",
+    ]
+    for path in sorted(ENSEMBLES.glob("*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        training, metrics = found["training"], found["metrics"]
+        low, high = metrics["intervals"]["auroc"]
+        cells = [
+            f"{found['data']}, {training['split']} split",
+            f"`{training['method']}`, {training['ensemble']} networks",
+            f"{metrics['test']['auroc']:.3f}",
+            f"{low:.3f} to {high:.3f}",
+            f"{metrics['test']['ece']:.3f}",
+            f"{metrics['forest']['auroc']:.3f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "claims": claims_table,
     "methods": lambda: methods_table(
@@ -206,6 +230,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "strong": lambda: methods_table(
         "ENZYMES-strong", "ENZYMES-classical", "NCI1-strong", "BACE-strong"
     ),
+    "ensembles": ensembles_table,
 }
 
 
