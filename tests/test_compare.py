@@ -177,7 +177,7 @@ compare(GraphStore.load(sys.argv[1]), out=sys.argv[2], repeats=2, workers=2, rep
         ({"methods": {"mine": 3}}, "'mine' must be an Augmentation, a list of them or a name"),
         ({"methods": {"mine": "vanila"}}, "did you mean 'vanilla'"),
         ({"model": {"mine": "gcs"}}, "'mine' must be a function that makes a model"),
-        ({"layers": [3, 0]}, "`layers` must be at least 1, got 3, 0"),
+        ({"layers": [3, 0]}, "`layers` must be at least 1, got 0"),
         ({"workers": 0}, "`workers` must be at least 1, got 0"),
         ({"folds": 2}, "`folds` must be at least 3, got 2"),
         ({"folds": 13}, "class 0 has only 12 graphs, class 1 has only 12 graphs"),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, softplus
 
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import check_at_least
 
 CALIBRATION_BINS = 15
 """As in the paper."""
@@ -44,8 +44,7 @@ def adaptive_calibration_error(
     Equal confidences are never parted: with :math:`b` graphs of lower confidence and :math:`c` of
     the same, bin :math:`\lfloor (b + c/2)\, \mathrm{bins} / \mathrm{graphs} \rfloor` is theirs.
     """
-    if bins < 1:
-        raise GraphTransplantError(f"`bins` must be at least 1, got {bins}")
+    check_at_least(1, bins=bins)
     confidence = probabilities.to(torch.double).amax(1)
     _, inverse, count = torch.unique(confidence, return_inverse=True, return_counts=True)
     # Twice the middle rank, so that everything stays a whole number.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
 from graph_transplant.format import listed
 from graph_transplant.metrics import deciding
 from graph_transplant.recipes import PATIENCE_UNITS, RECIPES, TIES
@@ -70,9 +70,7 @@ class Settings:
         least = {"folds": 3, "seed": 0}
         counts = ("epochs", "batch_size", "stop_patience", "decay_patience", "hidden", "shards")
         for name, smallest in {**least, **dict.fromkeys(counts, 1)}.items():
-            value = getattr(self, name)
-            if value < smallest:
-                raise GraphTransplantError(f"`{name}` must be at least {smallest}, got {value}")
+            check_at_least(smallest, **{name: getattr(self, name)})
         for name in ("learning_rate", "clip_norm"):
             value = getattr(self, name)
             if not value > 0:

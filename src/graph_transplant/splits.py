@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.format import count as counted
 from graph_transplant.graphs import GraphStore
 from graph_transplant.recipes import TRAINING_SPLITS
@@ -96,9 +96,7 @@ def fold_parts(
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
     check_folds(labels, folds)
-    for name, value in (("repeat", repeat), ("seed", seed)):
-        if value < 0:
-            raise GraphTransplantError(f"`{name}` must be at least 0, got {value}")
+    check_at_least(0, repeat=repeat, seed=seed)
     classes = labels.cpu().numpy()
     # The spawn key keeps this stream apart from every other use of the comparison's seed.
     stream = np.random.SeedSequence(seed, spawn_key=(repeat,))
@@ -364,8 +362,7 @@ def split_for_training(
         return split, "given"
     check_choice("split", split, TRAINING_SPLITS)
     _check_shares(validation, test)
-    if seed < 0:
-        raise GraphTransplantError(f"`seed` must be at least 0, got {seed}")
+    check_at_least(0, seed=seed)
     if split == "official" or (split == "auto" and store.official is not None):
         if (validation, test) != (SHARE, SHARE):
             tell(

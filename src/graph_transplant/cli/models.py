@@ -22,7 +22,7 @@ from graph_transplant.cli.common import (
     INTERRUPTED,
     arguments_given,
     cell,
-    in_options,
+    note,
     output,
     print_files,
     split_list,
@@ -144,13 +144,6 @@ def remove_checkpoints(first: Path) -> None:
     """Remove the checkpoints of all members of an ensemble."""
     for path in first.parent.glob(f"{first.stem}*{first.suffix}"):
         path.unlink(missing_ok=True)
-
-
-def note(text: str) -> None:
-    """Say something besides the results."""
-    Console(stderr=True, highlight=False).print(
-        Text(in_options(text), style="yellow"), soft_wrap=True
-    )
 
 
 def print_model(trained: TrainedModel) -> None:
@@ -356,9 +349,6 @@ def explain(
         columns: How the data are read.
     """
     wanted = split_numbers("rows", rows, int) if rows else None
-    if wanted is None and count < 1:
-        raise GraphTransplantError(f"`count` must be at least 1, got {count}")
-
     given = columns.given()
     if target is not None:
         given["target"] = split_list("target", target)

@@ -19,7 +19,7 @@ from graph_transplant.augment import METHODS, Augmentation, expand_methods, refu
 from graph_transplant.classical import CLASSICAL
 from graph_transplant.classical import refusal as rival_refusal
 from graph_transplant.datasets import load
-from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
 from graph_transplant.experiments.checks import check_protocol, check_training
 from graph_transplant.experiments.engines import (
     CHECKPOINTS,
@@ -199,10 +199,9 @@ def compare(
     check_choice("select", select, SELECTIONS)
     check_engine(engine, address)
     check_choice("scale", scale, ["auto", *SCALES])
-    for argument, numbers in (("layers", depths), ("repeats", [repeats]), ("workers", [workers])):
-        if not numbers or min(numbers) < 1:
-            shown = ", ".join(str(number) for number in numbers) or "nothing"
-            raise GraphTransplantError(f"`{argument}` must be at least 1, got {shown}")
+    if not depths:
+        raise GraphTransplantError("`layers` must be at least one number, got none")
+    check_at_least(1, layers=min(depths), repeats=repeats, workers=workers)
     noises, fractions = check_conditions(_shares(label_noise), _shares(train_fraction))
     scale = scale_of(len(store)) if scale == "auto" else scale
     settings = Settings.of(

@@ -15,7 +15,7 @@ import torch
 
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.format import count as counted
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 from graph_transplant.graphs.pyg import is_pyg
@@ -175,8 +175,7 @@ def explain_rows(
     named = _named(models)
     if rows is not None and (not rows or min(rows) < 1):
         raise GraphTransplantError(f"`rows` must be numbers from 1 on, at least one; got {rows}")
-    if count < 1:
-        raise GraphTransplantError(f"`count` must be at least 1, got {count}")
+    check_at_least(1, count=count)
     if not isinstance(saliency, NodeSaliency):
         saliency = NodeSaliency(kind=check_choice("saliency", saliency, KINDS))
     first = next(iter(named.values()))
@@ -322,8 +321,7 @@ def _explain(
     known: Sequence[_Known],
     batch_size: int = _AT_ONCE,
 ) -> list[Explanation]:
-    if batch_size < 1:
-        raise GraphTransplantError(f"`batch_size` must be at least 1, got {batch_size}")
+    check_at_least(1, batch_size=batch_size)
     for name, model in named.items():
         model.check(store)
         if not same_features(model.featurizer, store.featurizer):

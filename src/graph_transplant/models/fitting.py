@@ -23,7 +23,7 @@ from graph_transplant.analysis import fit_temperature
 from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.config import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.datasets import load
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models.description import format_line, plain
@@ -103,8 +103,7 @@ def train(
         {'train': 48, 'validation': 6, 'test': 6}
     """
     config, reading = _separated(config or TrainConfig(), options)
-    if config.ensemble < 1:
-        raise GraphTransplantError(f"`ensemble` must be at least 1, got {config.ensemble}")
+    check_at_least(1, ensemble=config.ensemble)
     store = load(data, **reading)
     tell: Note = note or (lambda text: None)
     conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graph_transplant.augment import METHODS, CleanPass, GraphTransplant, MixedGraphs, build_method
 from graph_transplant.augment.base import random_numbers
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.format import count as counted
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.methods import parse_method
@@ -60,9 +60,7 @@ def mixtures(
         >>> len(first.from_source) == len(first.structure.names)
         True
     """
-    if count < 1 or epochs < 1:
-        name, value = ("count", count) if count < 1 else ("epochs", epochs)
-        raise GraphTransplantError(f"`{name}` must be at least 1, got {value}")
+    check_at_least(1, count=count, epochs=epochs)
     if not parse_method(method)[0].startswith("transplant-"):
         usable = ", ".join(name for name in METHODS if name.startswith("transplant-"))
         raise GraphTransplantError(

@@ -22,7 +22,7 @@ from safetensors.torch import save as tensors_as_bytes
 from torch import Tensor
 
 from graph_transplant import __version__
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.files import replace_file
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.models.description import (
@@ -144,8 +144,7 @@ class TrainedModel:
             items = int(store.node_counts.sum() + store.edge_counts.sum()) // len(store)
             room = PREDICTED_ITEMS if device.type == "cpu" else EVALUATED_ITEMS
             batch_size = max(1, min(EVALUATED_GRAPHS, room // max(1, items)))
-        elif batch_size < 1:
-            raise GraphTransplantError(f"`batch_size` must be at least 1, got {batch_size}")
+        check_at_least(1, batch_size=batch_size)
         with evaluating(self.network), torch.inference_mode():
             parts = [
                 torch.stack([one.run(batch, layers=False).logits for one in members]).cpu()

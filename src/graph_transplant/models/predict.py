@@ -20,7 +20,7 @@ from torch import Tensor
 
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.files import replacing
 from graph_transplant.models.ensemble import members_of
 from graph_transplant.models.uncertainty import COVERAGE, set_words
@@ -152,9 +152,7 @@ def prediction_frames(
             "`coverage` needs a model that keeps the errors of its validation graphs: train it "
             "again with this version"
         )
-    for name, value in (("rows_per_chunk", rows_per_chunk), ("workers", workers)):
-        if value < 1:
-            raise GraphTransplantError(f"`{name}` must be at least 1, got {value}")
+    check_at_least(1, rows_per_chunk=rows_per_chunk, workers=workers)
     if _is_list_of_smiles(data):
         if model.featurizer is None or model.featurizer.kind != "molecules":
             raise DataError("these are SMILES strings, but the model was not trained on molecules")
