@@ -110,7 +110,8 @@ def varies_within_graphs(saliency: Tensor, batch: GraphBatch) -> bool:
 
 def _uncompiled(model: nn.Module) -> nn.Module:
     """The module inside ``torch.compile``."""
-    while isinstance(model, torch._dynamo.eval_frame.OptimizedModule):
+    compiler = sys.modules.get("torch._dynamo.eval_frame")  # imported wherever a model was compiled
+    while compiler is not None and isinstance(model, compiler.OptimizedModule):
         model = model._orig_mod
     return model
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as tensors_of_bytes
 from safetensors.torch import save as tensors_as_bytes
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
@@ -283,6 +284,17 @@ def _columns(count: int, kind: str) -> str:
     return f"{count or 'no'} {kind} feature{'' if count == 1 else 's'}"
 
 
+class _NoValues(TorchFunctionMode):
+    """Skips what sets initial values: on the meta device that imports torch's compiler."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs or {})
+
+
 def _tensors(
     description: Mapping[str, Any], path: Path
 ) -> tuple[GraphClassifier, Reference | None]:
@@ -299,7 +311,7 @@ def _tensors(
         raise DataError(f"{path} does not hold the {config['layers']} layers of {DESCRIPTION}")
     try:
         # The meta device asks for no memory: a made-up width of a million million is harmless.
-        with torch.device("meta"):
+        with torch.device("meta"), _NoValues():
             networks = [GraphClassifier.from_config(config) for _ in range(members)]
             network = networks[0] if members == 1 else Ensemble(networks)
         types = {name: value.dtype for name, value in network.state_dict().items()}

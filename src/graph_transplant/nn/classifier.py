@@ -14,7 +14,14 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_at_le
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.metrics import TASKS
 from graph_transplant.nn.convolutions import CONVOLUTIONS
-from graph_transplant.nn.inputs import DegreeInput, Encoder, FeatureInput, WalkEncoder, edge_moments
+from graph_transplant.nn.inputs import (
+    DegreeInput,
+    Encoder,
+    FeatureInput,
+    WalkEncoder,
+    edge_moments,
+    usable_deviation,
+)
 from graph_transplant.recipes import READOUTS
 from graph_transplant.segments import segment_max, segment_sum
 
@@ -251,7 +258,7 @@ class GraphClassifier(nn.Module):
             if kind.takes_edge_attr:
                 scale = torch.full((edge_features,), neutral) if given is None else given
                 if name == "edge_std":
-                    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+                    scale = usable_deviation(scale)
                 self.register_buffer(name, scale)
 
     @classmethod

@@ -23,6 +23,11 @@ _EMBEDDING_SIZE: Final = 0.3
 _EDGES_AT_ONCE: Final = 1 << 18
 
 
+def usable_deviation(std: Tensor) -> Tensor:
+    """Deviations to divide by: 1 for what never varies. On the meta device there are no values."""
+    return std if std.is_meta else torch.where(std > 0, std, torch.ones_like(std))
+
+
 class FeatureInput(nn.Module):
     """Input layer for graphs with node features: standardises the continuous (first) ones.
 
@@ -36,7 +41,7 @@ class FeatureInput(nn.Module):
         super().__init__()
         self.features = features
         self.register_buffer("mean", mean)
-        self.register_buffer("std", torch.where(std > 0, std, torch.ones_like(std)))
+        self.register_buffer("std", usable_deviation(std))
 
     def forward(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor | Inputs:
         """Return the features, ``[nodes, features]`` of the given type."""
