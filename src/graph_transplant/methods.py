@@ -151,7 +151,7 @@ the Beta distribution that p is drawn from, and where saliency is read."""
 _paper = partial(Method, in_paper=True)
 
 METHODS: dict[str, Method] = {
-    "vanilla": _paper(_vanilla, "plain training; all differences are taken to it"),
+    "vanilla": _paper(_vanilla, "plain training, the baseline for all differences"),
     "manifold-mixup": _paper(
         _Plain("manifold.ManifoldMixup"), "mixes graph embeddings after the readout"
     ),
