@@ -47,25 +47,25 @@ def attack(
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
 ) -> int:
-    """Attack the edges of labelled graphs, the model's gradient at hand, and see how it fares.
+    """Measure a model's accuracy under adversarial changes to the edges of labelled graphs.
 
-    The attack is GradArgmax; beside it stand as many random changes. Give graphs that the model
-    was not trained on. A model that reads edge features, such as the default for molecules, only
-    loses edges: a new edge would have no features.
+    The attack is GradArgmax; the same number of random changes serves as a control. Use graphs that
+    the model was not trained on. For a model that uses edge features, such as the default for
+    molecules, edges are only removed, because a new edge would have no features.
 
     Args:
-        model: Folder of a model that `graph-transplant train` wrote; it predicts one class per
+        model: Folder of a model written by `graph-transplant train` that predicts one class per
             graph.
         data: As for `graph-transplant predict`, with the true classes.
-        budget: How many pairs of nodes are changed in every graph, as a share of the mean number of
+        budget: How many pairs of nodes to change in every graph, as a share of the mean number of
             edges of these graphs; or several shares, separated by commas.
         hops: How far apart the two nodes of a changed pair may be.
-        as_stated: Also attack to the letter of the paper, which spends a part of its budget without
-            a change.
-        seed: Determines the random changes.
+        as_stated: Also run the attack as the paper states it, which spends part of its budget
+            without changing anything.
+        seed: Seed for the random changes.
         as_json: Print one JSON object instead of the table.
-        out: A table (CSV) to write, with what became of every graph.
-        target: Column with the true classes. [default: that of the training data]
+        out: CSV file to write, with the result for every graph.
+        target: Column with the true classes. [default: as in the training data]
         device: cpu, cuda, cuda:1, mps ...
         columns: How the data are read.
     """
