@@ -406,8 +406,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         found = self.classes_.tolist()
         if len(found) < 2:
             raise DataError(
-                f"{type(self).__name__} needs at least two classes to tell apart; got one "
-                f"class, {found[0]!r}"
+                f"{type(self).__name__} needs at least two classes; got one class, {found[0]!r}"
             )
         return store.with_targets(
             torch.from_numpy(numbers),

@@ -141,7 +141,7 @@ class Sequential(_Composed):
         if len(self.parts) > 1 and any(isinstance(m, LabelSmoothing) for m in self.modules()):
             raise GraphTransplantError(
                 "Sequential: LabelSmoothing only adds to the loss of the original graphs; put it "
-                "beside the others, as in [DropNodes(), LabelSmoothing()]"
+                "next to the others in a list, as in [DropNodes(), LabelSmoothing()]"
             )
 
     @property

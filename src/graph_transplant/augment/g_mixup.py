@@ -185,7 +185,7 @@ class GMixup(Augmentation):
             )
         else:
             return
-        raise DataError(f"g-mixup cannot serve {data.name}: {reason}")
+        raise DataError(f"g-mixup does not support {data.name}: {reason}")
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
         """Estimate the graphons of the classes; nothing is drawn."""

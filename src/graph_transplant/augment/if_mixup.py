@@ -140,6 +140,7 @@ class IfMixup(Augmentation):
 def _check_model(model: Predictor, where: str) -> None:
     if not model.takes_edge_weight:
         raise GraphTransplantError(
-            f"if-mixup{where} needs a model that takes edge weights, since mixed edges are there "
-            "only in part: give its `forward` a parameter `edge_weight`, or use another method"
+            f"if-mixup{where} needs a model that takes edge weights, since mixed edges have "
+            "fractional weights: give its `forward` a parameter `edge_weight`, or use another "
+            "method"
         )

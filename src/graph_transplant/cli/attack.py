@@ -91,17 +91,17 @@ def attack(
     tell_rows(skipped, len(store))
     seen = store.fingerprint() == loaded.description["data"]["fingerprint"]
     if seen:
-        note("the model was trained on most of these graphs: others may tell more")
+        note("the model was trained on most of these graphs: results on others would say more")
     budgets = list(dict.fromkeys(split_numbers("budget", budget, float)))
     edges = [attack_edges(store, share) for share in budgets]
     note(f"attacking {len(store)} graphs, at most {max(edges)} changes in each")
     only_removed = removals_only(loaded.network, store)
     if only_removed:
         conv = loaded.network.conv
-        note(f"edges are only removed: {conv} reads edge features, which a new edge would not have")
+        note(f"edges are only removed: {conv} uses edge features, which a new edge would not have")
     clean = evaluate(loaded.network, store)
     if len(set(clean.logits.argmax(1).tolist())) == 1:
-        note("the model says the same of every graph: there is little that an attack could show")
+        note("the model predicts the same class for every graph: an attack can show little")
     found: dict[str, Sequence[Attacked]] = {}
     seconds: dict[str, float] = {}
     for kind in ("strong", "random", *(["as-stated"] if as_stated else [])):

@@ -102,7 +102,7 @@ def train(
     if fresh:
         remove_checkpoints(checkpoint)
     if checkpoint.exists():
-        note(f"going on from {checkpoint}")
+        note(f"resuming from {checkpoint}")
     try:
         trained = run(
             store,
@@ -115,12 +115,12 @@ def train(
         )
     except KeyboardInterrupt:
         if not checkpoint.exists():
-            print("\nstopped before anything was worth keeping", file=sys.stderr)
+            print("\nstopped before anything was saved", file=sys.stderr)
             return INTERRUPTED
         words = [word for word in arguments_given() if word != "--fresh"]
         print(
-            f"\nstopped; the training so far is kept in {checkpoint}. The same command goes on "
-            f"from there:\n  {shlex.join(['graph-transplant', *words])}",
+            f"\nstopped; the training so far is saved in {checkpoint}. Run the same command again "
+            f"to continue:\n  {shlex.join(['graph-transplant', *words])}",
             file=sys.stderr,
         )
         return INTERRUPTED
@@ -251,7 +251,7 @@ def predict(
     console.print(f"{done.predicted:,} of {done.rows:,} rows predicted{rate}")
     if done.failed:
         rows = "row" if done.failed == 1 else "rows"
-        note(f"{done.failed:,} {rows} could not be read: the column error says why")
+        note(f"{done.failed:,} {rows} could not be read: see the column error")
     for number, what in ((done.larger, LARGER), (done.unlike, UNLIKE)):
         if number:
             note(f"{number:,} graphs are {what}: trust their predictions less (column warning)")
@@ -267,7 +267,7 @@ def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
         if molecules:
             return words
         raise GraphTransplantError(
-            f"predict takes one input, but for a model of molecules; got {len(words)}"
+            f"predict takes one input, unless the model is for molecules; got {len(words)}"
         )
     if not molecules or Path(words[0]).exists():
         return None

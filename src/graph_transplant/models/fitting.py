@@ -48,8 +48,8 @@ FEW_POSITIVES: Final = 30
 """With fewer positive test graphs than this, a person is told that the figures are rough."""
 
 BALANCED: Final = (
-    "with balance or class weights the model takes rare classes for more frequent than they are: "
-    "their probabilities come out too high, and no temperature mends that"
+    "with balance or class weights, the model overestimates the probabilities of rare classes, and "
+    "calibration by a temperature does not correct that"
 )
 """What a person is told who trains with ``balance`` or ``class_weight``."""
 
@@ -327,5 +327,5 @@ def _defined_metric(validation: GraphStore, metric: str, tell: Note) -> str:
         return metric
     if not math.isnan(measure(torch.zeros_like(targets), targets, validation.task)[metric]):
         return metric
-    tell(f"{metric} is not defined on these validation graphs: their loss or accuracy decides")
+    tell(f"{metric} is not defined on these validation graphs: using loss or accuracy instead")
     return "accuracy"

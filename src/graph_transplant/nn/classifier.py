@@ -187,7 +187,7 @@ class GraphClassifier(nn.Module):
                 raise GraphTransplantError(f"`{name}` must be in [0, 1), got {rate}")
         if not in_features and max_degree is None:
             raise GraphTransplantError(
-                "graphs without node features need `max_degree`, the largest degree to tell apart"
+                "graphs without node features need `max_degree`, the largest degree to distinguish"
             )
         if kind.takes_edge_attr and edge_features < 1:
             raise GraphTransplantError(
@@ -196,8 +196,8 @@ class GraphClassifier(nn.Module):
             )
         if edge_features and not kind.takes_edge_attr:
             raise GraphTransplantError(
-                f"`conv` {conv} reads no edge attributes, but `edge_features` is {edge_features}; "
-                f"{', '.join(_WITHOUT_EDGES)} read them"
+                f"`conv` {conv} does not use edge attributes, but `edge_features` is "
+                f"{edge_features}; {', '.join(_WITHOUT_EDGES)} use them"
             )
         encodes = kind.encodes_nodes or input_layers > 0
         if walk and not encodes:
@@ -331,7 +331,7 @@ class GraphClassifier(nn.Module):
         if depth * (hidden + 1) * (width + 1) > _MOST_PARAMETERS:
             raise DataError(
                 f"the model's settings ask for {layers} layers of {hidden} columns, which is "
-                f"more than any memory; they may be damaged"
+                f"too large for any memory; they may be damaged"
             )
         nothing, ones = torch.zeros(continuous), torch.ones(continuous)
         return cls(mean=nothing, std=ones, seed=0, **settings)
