@@ -153,7 +153,7 @@ def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
     child.send_signal(signal.SIGINT)
     _, said = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert f"kept in {checkpoint}" in said
+    assert f"saved in {checkpoint}" in said
     assert said.splitlines()[-1].split()[:2] == ["graph-transplant", "train"]
     assert "--fresh" not in said.splitlines()[-1]
     # Without --fresh, although the model that was to be replaced is still there.
