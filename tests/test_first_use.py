@@ -308,7 +308,12 @@ SIZES = FRAME.assign(size=FRAME["smiles"].str.len() + 0.5)
             "für",
             "Latin-1",
         ),
-        ("headless.csv", partial(FRAME.to_csv, header=False, index=False), "column 2", "no header"),
+        (
+            "headless.csv",
+            partial(FRAME.to_csv, header=False, index=False),
+            "column 2",
+            "not a header",
+        ),
     ],
 )
 def test_08_spreadsheets_are_read_as_people_have_them(
