@@ -1,8 +1,8 @@
-"""Only ``mix``: write an augmented data set to disk, for a training of any kind.
+"""Write an augmented data set to disk with ``mix``, for any kind of training.
 
 Run it with ``python examples/augment_to_disk.py --out augmented``. There is no model here: all
-nodes count alike, so that a label goes by the share of nodes each graph contributes. With a model
-of yours, give ``mix`` the saliency of its nodes instead.
+nodes have the same weight, so labels are mixed by the share of nodes each graph contributes. If you
+have a model, pass its node saliency to ``mix`` instead.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def with_soft_labels(graphs: gt.GraphStore) -> gt.GraphStore:
 
 
 def mixtures(graphs: gt.GraphStore, seed: int) -> Iterator[gt.GraphStore]:
-    """Yield mixed graphs, a batch at a time."""
+    """Yield mixed graphs in batches."""
     transplant = gt.GraphTransplant(connect="degree")
     generator = torch.Generator().manual_seed(seed)
     for _ in range(COPIES):
         order = torch.randperm(len(graphs), generator=generator)
         for batch in graphs.batches(order, BATCH):
             mixed = transplant.mix(batch, generator=generator).batch.to_pyg()
-            # What else is known of nodes goes along with them.
+            # Other node fields are carried along.
             yield gt.GraphStore.from_pyg(
                 mixed.to_data_list(), task="regression", node_fields=tuple(graphs.node_fields)
             )
@@ -64,7 +64,7 @@ def main(out: Path) -> None:
     originals = gt.load("motifs", graphs=120)
     soft = with_soft_labels(originals)
     path, lines = out / "augmented.safetensors", out / "augmented.jsonl"
-    # The writer keeps one piece in memory at a time, however large the data set becomes.
+    # The writer keeps only one part in memory at a time.
     with StoreWriter(
         path, name="motifs, augmented", task="regression", label_names=originals.label_names
     ) as writer:
@@ -84,7 +84,7 @@ def main(out: Path) -> None:
     print(f"mixed labels add up to one: {torch.allclose(augmented.y.sum(1), torch.ones(1))}")
     print(f"mean share of the larger class: {float(shares.mean()):.2f}")
 
-    # Any loop takes it from here: cross-entropy of PyTorch takes probabilities as targets.
+    # Any training loop can use this: PyTorch's cross-entropy accepts probabilities as targets.
     model = gt.GraphClassifier.for_data(augmented, hidden=16, seed=0)
     batch = augmented.batch(range(100, 140))
     loss = cross_entropy(model.run(batch).logits, batch.y)

@@ -1,4 +1,4 @@
-"""Compare two methods on a list of PyG graphs, draw the differences, write LaTeX.
+"""Compare two methods on a list of PyG graphs, plot the differences, write a LaTeX table.
 
 Run it with ``python examples/compare_in_python.py``; it takes about half a minute.
 """
@@ -14,7 +14,7 @@ import graph_transplant as gt
 
 
 def main(out: Path, graphs: int, epochs: int) -> gt.Results:
-    """Compare, draw and write."""
+    """Compare, plot and write."""
     data = gt.load("motifs", graphs=graphs).to_pyg()  # a list of torch_geometric.data.Data
     methods = {"vanilla": [], "mine": gt.GraphTransplant(hops=(1, 2)), "drop 20 %": "drop-nodes"}
     results = gt.compare(data, methods=methods, folds=3, epochs=epochs, layers=2)

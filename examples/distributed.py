@@ -20,7 +20,7 @@ def show(log: EpochLog) -> None:
 
 
 def main(epochs: int) -> None:
-    """Train for some epochs; the first process prints how it goes."""
+    """Train for some epochs; the first process prints progress."""
     # Every process has the whole data set and builds the same model from the same seed.
     graphs = gt.load("motifs")
     order = torch.randperm(len(graphs), generator=torch.Generator().manual_seed(0))
@@ -37,7 +37,7 @@ def main(epochs: int) -> None:
         learning_rate=5e-3,
         callbacks=[show],
     )
-    # All processes end with the same weights.
+    # All processes end up with the same weights.
     accuracy = gt.evaluate(result.model, test).accuracy
     if distributed.get_rank() == 0:
         size = distributed.get_world_size()

@@ -1,9 +1,9 @@
-"""Graph Transplant with a GINE model of PyG on molecules, edge attributes included.
+"""Graph Transplant with a PyG GINE model on molecules, with edge attributes.
 
-Run it with ``python examples/gine_molecules.py``; it needs RDKit (``pip install
+Run it with ``python examples/gine_molecules.py``; it requires RDKit (``pip install
 graph-transplant[chem]``). Atoms and bonds are described by categories, as in the Open Graph
-Benchmark. Mixed molecules stay made of them: an atom keeps its categories, a bond that was kept
-keeps its own, and a new bond has those of one that its atoms lost.
+Benchmark. Mixed molecules use the same categories: atoms and existing bonds keep theirs, and a new
+bond gets those of a bond that one of its atoms lost.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class GINE(nn.Module):
     def forward(
         self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor, batch_size: int
     ) -> Tensor:
-        """Return logits; the arguments are filled from the batch by their names."""
+        """Return logits; arguments are passed from the batch by name."""
         x, bonds = self.atoms(x), self.bonds(edge_attr)
         for layer in self.layers:
             x = layer(x, edge_index, bonds).relu()
@@ -74,7 +74,7 @@ class GINE(nn.Module):
 
 
 def bonds_stay_categories(batch: Batch, augment: gt.GraphTransplant) -> bool:
-    """Whether every bond of the mixed molecules is described like one of the batch's."""
+    """Whether every bond of the mixed molecules has the categories of a bond in the batch."""
     mixed = augment.mix(batch).batch
     known = {tuple(row) for row in batch.edge_attr.tolist()}
     one_each = len(mixed.edge_attr) == mixed.num_edges
@@ -83,14 +83,14 @@ def bonds_stay_categories(batch: Batch, augment: gt.GraphTransplant) -> bool:
 
 @torch.no_grad()
 def accuracy(model: GINE, batch: Batch) -> float:
-    """Share of molecules whose class is predicted rightly."""
+    """Share of molecules whose class is predicted correctly."""
     model.eval()
     logits = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.num_graphs)
     return float(logits.argmax(1).eq(batch.y).float().mean())
 
 
 def main(epochs: int) -> None:
-    """Train for some epochs and print how it goes."""
+    """Train for some epochs and print progress."""
     torch.manual_seed(0)
     graphs = molecules()
     order = torch.randperm(len(graphs)).tolist()

@@ -14,7 +14,7 @@ import graph_transplant as gt
 
 
 def main() -> None:
-    """Search, and print the candidates in the order of their scores."""
+    """Search, and print the candidates in order of their scores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--graphs", type=int, default=240)
     parser.add_argument("--epochs", type=int, default=20)

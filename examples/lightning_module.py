@@ -1,6 +1,6 @@
-"""Graph Transplant in a LightningModule: one line of ``training_step`` is new.
+"""Graph Transplant in a LightningModule: one new line in ``training_step``.
 
-Run it with ``python examples/lightning_module.py``; it needs Lightning (``pip install
+Run it with ``python examples/lightning_module.py``; it requires Lightning (``pip install
 graph-transplant[lightning]``).
 """
 
@@ -35,7 +35,7 @@ class Net(nn.Module):
     def forward(
         self, edge_index: Tensor, batch: Tensor, batch_size: int, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Return logits; the arguments are filled from the batch by their names.
+        """Return logits; arguments are passed from the batch by name.
 
         The edge predictor learns through ``edge_weight``.
         """
@@ -52,17 +52,17 @@ class Classifier(lightning.LightningModule):
     def __init__(self, classes: int) -> None:
         super().__init__()
         self.net = Net(classes)
-        # A submodule: the edge predictor's parameters train, and move, with the model's.
+        # As a submodule, the edge predictor is trained and moved between devices with the model.
         self.augment = gt.GraphTransplant(connect="predict", embedding_size=32)
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
-        """Return the loss of the graphs and of their mixtures."""
+        """Return the loss of the original and mixed graphs."""
         loss = gt.augmented_loss(self.net, batch, self.augment)
         self.log("train_loss", loss, batch_size=batch.num_graphs, on_step=False, on_epoch=True)
         return loss
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
-        """Measure original graphs alone."""
+        """Evaluate on original graphs only."""
         logits = self.net(batch.edge_index, batch.batch, batch.num_graphs)
         right = logits.argmax(1).eq(batch.y).float().mean()
         self.log("accuracy", right, batch_size=batch.num_graphs)
@@ -76,7 +76,7 @@ class Printer(lightning.Callback):
     """Prints what was logged after every epoch."""
 
     def on_train_epoch_end(self, trainer, module) -> None:
-        """Print the epoch's figures."""
+        """Print the metrics of the epoch."""
         found = trainer.callback_metrics
         loss, right = float(found["train_loss"]), float(found["accuracy"])
         print(f"epoch {trainer.current_epoch + 1}  loss {loss:.3f}  accuracy {right:.3f}")
@@ -84,7 +84,7 @@ class Printer(lightning.Callback):
 
 def main(epochs: int) -> None:
     """Train for some epochs."""
-    # Advice on hardware and on loading data, which a small example has no use for.
+    # Hide advice on hardware and data loading, which does not apply to a small example.
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
     lightning.seed_everything(0, verbose=False)

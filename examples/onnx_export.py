@@ -1,8 +1,8 @@
-"""A trained model as an ONNX file, checked with onnxruntime on graphs of other sizes.
+"""Export a trained model to ONNX and check it with onnxruntime on graphs of other sizes.
 
-Run it with ``python examples/onnx_export.py``; it needs the extra ``onnx`` (``pip install
-graph-transplant[onnx]``). The file gives calibrated probabilities, and takes batches of any number
-of graphs, nodes and edges; who uses it needs neither PyTorch nor this package.
+Run it with ``python examples/onnx_export.py``; it requires the ``onnx`` extra (``pip install
+graph-transplant[onnx]``). The exported model returns calibrated probabilities and accepts batches
+with any number of graphs, nodes and edges. Using it requires neither PyTorch nor this package.
 """
 
 from __future__ import annotations

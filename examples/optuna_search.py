@@ -1,7 +1,7 @@
-"""Search with Optuna; a training that falls behind the others is pruned in the middle.
+"""Search with Optuna; trials that fall behind the others are pruned.
 
 Run it with ``python examples/optuna_search.py [--graphs 240] [--epochs 30] [--trials 10]``; it
-needs Optuna (``pip install optuna``).
+requires Optuna (``pip install optuna``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from graph_transplant.training import EpochLog
 
 
 def main() -> None:
-    """Search on the validation graphs; the test graphs are looked at once, for the winner."""
+    """Search on the validation graphs; the test graphs are used once, for the winner."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--graphs", type=int, default=240)
     parser.add_argument("--epochs", type=int, default=30)

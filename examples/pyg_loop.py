@@ -1,7 +1,8 @@
-"""Graph Transplant in a plain PyTorch Geometric loop, with a model that knows nothing of it.
+"""Graph Transplant in a plain PyTorch Geometric training loop, with an ordinary model.
 
-Run it with ``python examples/pyg_loop.py``. One run of one split shows how it is used, not whether
-it helps: for that, ``graph-transplant compare`` runs the same folds with and without.
+Run it with ``python examples/pyg_loop.py``. One run on one split shows how to use it, not whether
+it helps. To find out, use ``graph-transplant compare``, which runs the same folds with and without
+it.
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ class Net(nn.Module):
         self.head = nn.Linear(64, classes)
 
     def forward(self, edge_index: Tensor, batch: Tensor, batch_size: int) -> Tensor:
-        """Return logits; the arguments are filled from the batch by their names."""
+        """Return logits; arguments are passed from the batch by name."""
         # Degrees are counted here, not stored with the graphs: mixed graphs have their own.
         count = degree(edge_index[0], batch.numel(), dtype=torch.long).clamp(max=LARGEST_DEGREE)
         x = nn.functional.one_hot(count, LARGEST_DEGREE + 1).float()
-        # The activation stands between the last convolution and the mean. Without it every node of
-        # a graph would have the same gradient there, and none would be more salient than another.
+        # The activation must come between the last convolution and the mean. Without it, every
+        # node of a graph would have the same gradient, and no node would be more salient.
         x = self.gnn(x, edge_index).relu()
         return self.head(global_mean_pool(x, batch, batch_size))
 
 
 @torch.no_grad()
 def accuracy(model: Net, loader: DataLoader) -> float:
-    """Share of graphs whose class is predicted rightly."""
+    """Share of graphs whose class is predicted correctly."""
     model.eval()
     right = [model(b.edge_index, b.batch, b.num_graphs).argmax(1).eq(b.y) for b in loader]
     return float(torch.cat(right).float().mean())
 
 
 def main(epochs: int) -> None:
-    """Train for some epochs and print how it goes."""
+    """Train for some epochs and print progress."""
     torch.manual_seed(0)
     graphs = gt.load("motifs")
     order = torch.randperm(len(graphs)).tolist()
@@ -56,7 +57,7 @@ def main(epochs: int) -> None:
 
     model = Net(graphs.num_outputs)
     augment = gt.GraphTransplant(connect="degree")
-    # With connect="predict" the augmentation has parameters of its own: hand them over as well.
+    # With connect="predict" the augmentation has its own parameters: pass them as well.
     optimizer = torch.optim.Adam([*model.parameters(), *augment.parameters()], lr=2e-3)
 
     for epoch in range(1, epochs + 1):

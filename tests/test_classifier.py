@@ -207,10 +207,10 @@ def test_a_model_comes_back_from_its_config(kind: str) -> None:
         ({"layers": -1}, "`layers` of the model cannot be -1"),
         ({"dropout": float("nan")}, r"`dropout` must be in \[0, 1\), got nan"),
         ({"continuous": 4}, "`continuous` of the model must be at most its 3 node features; got 4"),
-        ({"layers": 10**12}, "more than any memory"),
+        ({"layers": 10**12}, "too large for any memory"),
         ({"colour": 3}, "'colour' is unknown"),
         ({"norm": "group"}, "`norm` must be one of none, batch, layer; got 'group'"),
-        ({"input_layers": 10**12}, "more than any memory"),
+        ({"input_layers": 10**12}, "too large for any memory"),
         ({"task": ...}, "task is missing"),
     ],
 )
@@ -231,7 +231,7 @@ def test_damaged_configs_are_named(change: dict[str, Any], message: str) -> None
         ({"conv": "gat", "hidden": 6}, "`hidden` must be divisible by the 4 attention heads"),
         ({"in_features": 0}, "`max_degree`"),
         ({"conv": "gine"}, r"`conv` gine needs `edge_features`.*\(gin is the same without\)"),
-        ({"edge_features": 2}, "`conv` gcs reads no edge attributes, but `edge_features` is 2"),
+        ({"edge_features": 2}, "`conv` gcs does not use edge attributes, but `edge_features` is 2"),
         ({"edge_std": torch.ones(3)}, r"`edge_std` must have shape \[edge_features\], here \[0\]"),
     ],
 )

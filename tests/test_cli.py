@@ -148,7 +148,7 @@ def test_a_refused_comparison_changes_nothing(
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
     capfd.readouterr()
     assert main([*words, "--seed", "1"]) == 2
-    said = "holds records of another comparison: "
+    said = "contains records of another comparison: "
     assert said + "--seed is 0 there and 1 here" in capfd.readouterr().err
     assert main(["compare", "motifs", *QUICK, "--out", str(directory)]) == 2
     assert said in capfd.readouterr().err

@@ -132,7 +132,7 @@ def test_a_killed_ensemble_goes_on(table: Path, tmp_path: Path, capfd: Capture) 
     assert not (out / "model.json").exists()
     assert main([*command, "2"]) == 0
     printed = capfd.readouterr()
-    assert "going on from" in printed.err
+    assert "resuming from" in printed.err
     assert "2 networks gine with 3 layers" in printed.out
     assert not list(out.glob(".checkpoint*"))
     assert main(["predict", str(out), "CCO", "--coverage", "0.6"]) == 0
@@ -153,7 +153,7 @@ def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
     child.send_signal(signal.SIGINT)
     _, said = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert f"kept in {checkpoint}" in said
+    assert f"saved in {checkpoint}" in said
     assert said.splitlines()[-1].split()[:2] == ["graph-transplant", "train"]
     assert "--fresh" not in said.splitlines()[-1]
     # Without --fresh, although the model that was to be replaced is still there.
@@ -166,7 +166,7 @@ def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
     monkeypatch.setattr("graph_transplant.models.train", go_on)
     assert main(long) == 130
     assert found == [True]
-    assert f"going on from {checkpoint}" in capfd.readouterr().err
+    assert f"resuming from {checkpoint}" in capfd.readouterr().err
     assert main([*long, "--fresh"]) == 130
     assert found == [True, False]
 
@@ -179,7 +179,7 @@ def test_a_training_stopped_at_once_promises_nothing(
 
     monkeypatch.setattr("graph_transplant.models.train", stopped)
     assert main(["train", str(table), *TRAIN, "--out", str(tmp_path / "m")]) == 130
-    assert "stopped before anything was worth keeping" in capfd.readouterr().err
+    assert "stopped before anything was saved" in capfd.readouterr().err
 
 
 def test_predict_gives_every_row_in_order(
@@ -189,7 +189,7 @@ def test_predict_gives_every_row_in_order(
     assert main(["predict", str(model), str(table), "--out", str(out)]) == 0
     printed = capfd.readouterr()
     assert printed.out.startswith("25 of 26 rows predicted")
-    assert "1 row could not be read: the column error says why" in printed.err
+    assert "1 row could not be read: see the column error" in printed.err
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["id"] for row in rows] == [str(row[1]) for row in ROWS]

@@ -206,7 +206,7 @@ def test_what_gives_no_graphs_can_only_come_last(first: gt.Augmentation) -> None
     with pytest.raises(GraphTransplantError, match=message):
         Sequential(Shift(), first, DropEdges())
     # Smoothing adds to a loss of labels that the graphs before it would not have.
-    with pytest.raises(GraphTransplantError, match="put it beside the others"):
+    with pytest.raises(GraphTransplantError, match="put it next to the others"):
         Sequential(Shift(), LabelSmoothing())
 
 

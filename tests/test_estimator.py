@@ -545,7 +545,7 @@ def test_what_is_unusual_is_told_at_the_line_that_fits() -> None:
     assert "gcs does not use the 13 edge features" in told[0]
     assert "gin does not use the 13 edge features" in told[1]
     assert sorted(told[2:]) == [
-        "auroc is not defined on these validation graphs: their loss or accuracy decides",
+        "auroc is not defined on these validation graphs: using loss or accuracy instead",
         "the validation graphs have none of: rare",
     ]
     assert {Path(one.filename) for one in caught} == {Path(__file__)}
@@ -587,7 +587,7 @@ GRAPHS, NAMES = rings_and_stars(4)
         (GRAPHS, NAMES[:-1], "inconsistent numbers of samples"),
         (GRAPHS, None, r"requires y to be passed.*item 0 of `X` has none of its own"),
         (MOLECULES, None, "requires y to be passed"),
-        (GRAPHS, ["a"] * 8, "two classes to tell apart; got one class, 'a'"),
+        (GRAPHS, ["a"] * 8, "two classes; got one class, 'a'"),
         (GRAPHS, [*NAMES[:5], None, "star", "star"], "of one type, none missing; got NoneType"),
         (GRAPHS, [0, 1, 0, float("nan"), 1, 0, 1, 0], "Input y contains NaN"),
         (GRAPHS, [*NAMES[:-1], 4], "must be of one type, none missing; got int, str"),

@@ -190,7 +190,7 @@ def test_03_the_card_says_its_worst_news_in_words(tmp_path: Path, comparison: Pa
         "It does worse on the test molecules than on the validation ones: AUROC 0.",
         "Calibration made confidence worse on the test molecules: the calibration error rose",
         "75 % of the training molecules are toxic = 1, 75 % of the validation ones and 50 % of the",
-        "always saying the largest class would be right in 50.0 % of the test molecules",
+        "always predicting the largest class would be right in 50.0 % of the test molecules",
     ):
         assert words in card, words
     # A comparison has the majority, and the random forest, beside the networks.
@@ -249,7 +249,7 @@ def test_06_the_default_model_of_molecules_can_be_attacked(
     (row,) = found["budgets"]
     assert found["removals_only"] is True
     assert row["removed"] > row["added"] == 0
-    assert "edges are only removed: gine reads edge features" in done.err
+    assert "edges are only removed: gine uses edge features" in done.err
     assert "2 of 32 rows skipped" in done.err
     assert "row 31: the SMILES cannot be parsed" in done.err
     records = gt.read_results(comparison).records
@@ -308,7 +308,12 @@ SIZES = FRAME.assign(size=FRAME["smiles"].str.len() + 0.5)
             "für",
             "Latin-1",
         ),
-        ("headless.csv", partial(FRAME.to_csv, header=False, index=False), "column 2", "no header"),
+        (
+            "headless.csv",
+            partial(FRAME.to_csv, header=False, index=False),
+            "column 2",
+            "not a header",
+        ),
     ],
 )
 def test_08_spreadsheets_are_read_as_people_have_them(
@@ -414,7 +419,7 @@ def test_10_drawings_show_hydrogens_charges_stereo_and_signs(
         ("compare m.csv", "name the columns to learn with --target; there are id, y, v"),
         ("compare m.csv --target z", "--target must be one of the columns smiles, id, y, v"),
         ("compare m.csv --target y --smiles s", "--smiles must be one of the columns"),
-        ("train m.csv --target y", "m.csv: the target 'y' has one class only, '1'"),
+        ("train m.csv --target y", "m.csv: the target 'y' has only one class, '1'"),
     ],
 )
 def test_11_messages_of_the_command_line_speak_its_language(
@@ -503,4 +508,4 @@ def test_16_the_papers_experiments_tell_a_log_file_how_long_they_take(tmp_path: 
     first, *others = [line for line in log.read_text().splitlines() if "compiling" not in line]
     assert first == "edge-predictor: reading motifs"
     assert re.search(r"\d+ of \d+ trials are missing; they will take about \d+", others[0])
-    assert "The same command goes on from there" in log.read_text()
+    assert "Run the same command again to continue" in log.read_text()

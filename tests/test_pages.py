@@ -156,7 +156,7 @@ def test_explanations_say_what_to_believe() -> None:
         "Drawn for Class = 1",
         "Do not rely on these drawings. On the validation molecules, taking away the most salient",
         "1 of the 2 molecules was in the training data",
-        "No atom moves this prediction.",
+        "No atom influences this prediction.",
     ):
         assert words in page.text, words
     assert page.text.count(" was in the training data") == 2  # the note and one molecule
@@ -262,7 +262,7 @@ WORDS = {
     "multiclass": (
         "Predicts Class of a molecule, trained on bace",
         "On 152 test molecules that training never saw, given one molecule with the label",
-        "it ranks them rightly 81 times in 100: AUROC 0.810 (95 % interval 0.740 to 0.870).",
+        "it ranks them correctly 81 times in 100: AUROC 0.810 (95 % interval 0.740 to 0.870).",
         "Which classes does it confuse?",
         "inactive 822 54.3 %",
         "divided by 1.34",
@@ -344,7 +344,7 @@ def test_the_command_has_every_option_of_a_table() -> None:
     assert command_of(made) == ("bace.csv.gz", TRAINED_WITH | told)
     # Parts that were given are not promised again.
     made["training"] |= {"split": "given", "validation": None, "test": None}
-    assert "bit by bit" not in Page(render_card(made)).text
+    assert "bit-identical" not in Page(render_card(made)).text
     assert "split" not in command_of(made)[1]
 
 
@@ -410,7 +410,7 @@ def test_the_card_compares_validation_test_and_baseline() -> None:
         "worse on the test molecules than on the validation ones: AUROC 0.810 instead of 0.950",
         "Calibration made confidence worse on the test molecules",
         "the calibration error rose from 0.010 to 0.050",
-        "54.0 % of its predictions are right; always saying the largest class",
+        "54.0 % of its predictions are right; always predicting the largest class",
         "76 % of the training molecules are active, 70 % of the validation ones and 52 % of the",
         "It may be no better than guessing, which has AUROC 0.500",
         "Do not rely on its explanations",

@@ -224,7 +224,7 @@ def test_records_of_another_comparison_are_refused_and_each_difference_is_named(
     ):
         pass
     message = str(caught.value)
-    assert "holds records of another comparison" in message
+    assert "contains records of another comparison" in message
     assert "fingerprint is abababababab… there and cdcdcdcdcdcd… here" in message
     assert "`seed` is 0 there and 1 here" in message
     assert "`epochs` is 5 there and 50 here" in message

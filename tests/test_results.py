@@ -412,9 +412,7 @@ def test_notes_name_what_is_cut_short_missing_or_not_finite() -> None:
     plain = made_up("vanilla", PLAIN)
     assert notes(plain, made_up("a", BETTER)) == []
     (short,) = notes(made_up("vanilla", PLAIN, best_epoch=97))
-    assert short.startswith(
-        "In 5 of 5 trials the best checkpoint lies in the last tenth of the 100"
-    )
+    assert short.startswith("In 5 of 5 trials the best checkpoint is in the last tenth of the 100")
     (missing,) = notes(plain, made_up("a", PLAIN[:2]))
     assert missing == "gcs-3 is not complete: a has 2 of 5 trials."
     (lost,) = notes(made_up("vanilla", [0.5], test={"accuracy": 0.5, "nll": None}))
@@ -437,7 +435,7 @@ def test_notes_name_worse_calibration_than_the_reference() -> None:
 def test_notes_name_scores_near_the_majority() -> None:
     plain, better = made_up("vanilla", PLAIN, majority=0.57), made_up("a", BETTER, majority=0.57)
     assert notes(plain, better) == [
-        "vanilla hardly exceeds 57.0 %, which always saying the largest class would reach."
+        "vanilla hardly exceeds 57.0 %, which always predicting the largest class would reach."
     ]
     # Not of what is judged by another metric, also beside a data set that is judged by accuracy.
     other = [record | {"majority": 0.9} for record in judged_by("auroc", "vanilla", PLAIN)]
@@ -524,7 +522,7 @@ def stats_p(differences: np.ndarray) -> float:
     ("rival", "says", "winner"),
     [
         (WORSE, "a also beats a random forest (+20.8, p < 0.001)", "a"),
-        (UNSURE, "it cannot be told whether a beats a random forest (+8.4, p = 0.39)", "a"),
+        (UNSURE, "it is unclear whether a beats a random forest (+8.4, p = 0.39)", "a"),
         ([b + g for b, g in zip(BETTER, ALIKE, strict=True)],
          "a is practically equal to a random forest (−0.1, p = ", "a"),
     ],
@@ -545,7 +543,7 @@ def test_a_rival_that_beats_plain_training_is_named_where_the_others_cannot_be_t
     assert verdict.headline == (
         "a does not differ significantly from vanilla on toy; a random forest beats vanilla by 5.8"
     )
-    assert "(p < 0.001), and whether it beats a cannot be told (−3.8, p = " in verdict.sentence
+    assert "(p < 0.001), and whether it beats a is unclear (−3.8, p = " in verdict.sentence
     assert (verdict.best, verdict.winner) == (None, "forest")
 
 

@@ -98,7 +98,11 @@ def test_the_task_is_found_from_the_values(
     ("rows", "task", "message"),
     [
         (column("", "NA"), None, "mine.csv: the target 'a' has no values that could be read"),
-        (column("1", "1.0", ""), None, "the target 'a' has one class only, '1'; there must be two"),
+        (
+            column("1", "1.0", ""),
+            None,
+            "the target 'a' has only one class, '1'; at least two are needed",
+        ),
         ([("0", "x")], None, "several targets must all be 0, 1 or empty, or .* 'b' has 'x'"),
         (
             column(*(f"name {n}" for n in range(51))),
@@ -116,7 +120,7 @@ def test_the_task_is_found_from_the_values(
         (
             column("x", "none", "-", "None"),
             None,
-            r"one class only, 'x'; .* tell apart \('-' and 'none' count as missing\)$",
+            r"only one class, 'x'; .* needed \('-' and 'none' count as missing\)$",
         ),
         ([("0", "1")], "multiclass", "`task` is multiclass, which takes one target; got a, b"),
     ],

@@ -237,7 +237,7 @@ def test_a_missing_header_is_recognised(tmp_path: Path) -> None:
     assert store.rows is not None
     assert store.rows.ids == ("etacepride", "other", "third")
     (note,) = store.notes
-    assert "no header" in note
+    assert "not a header" in note
     assert "'column 3'" in note
     # Names of columns may be those of atoms.
     frame = write(tmp_path, "drug,CO,N\nCCO,1,2\nC,0,1\n")

@@ -404,7 +404,7 @@ def test_the_card_says_what_uncertainty_is_worth() -> None:
     assert "Where its members disagree most" in page
     by_scaffold = {**model.description["training"], "split": "scaffold"}
     told = render_card({**model.description, "training": by_scaffold})
-    assert "That share is promised for graphs like the validation ones only" in told
+    assert "That share holds only for graphs like the validation ones" in told
     likeness = {"threshold": 0.4, "justified": True}
     for chance, says in ((0.01, "Trust predictions with a low similarity less"), (0.5, "did not")):
         test = {"graphs": 12, "first": 0.5, "rest": 0.2, "chance": chance}

@@ -1,4 +1,4 @@
-"""Graph Transplant: mixup for graphs, and an honest answer to whether it helps on yours.
+"""Graph Transplant: mixup for graphs, and a fair test of whether it helps on your data.
 
 The names below are resolved when first used, so that importing the package (and starting the
 command line) does not import torch.

@@ -23,35 +23,37 @@ else:
 class TrainConfig:
     """How a model is trained.
 
-    In Python ``method`` may also be an augmentation or a list of them, ``split`` a
-    :class:`~graph_transplant.splits.Split` of your own, whose test part may be empty,
-    and ``class_weight`` a weight for every class, in their order or by name.
+    In Python, ``method`` may also be an augmentation or a list of augmentations, ``split`` your own
+    :class:`~graph_transplant.splits.Split`, whose test part may be empty, and ``class_weight`` one
+    weight per class, in order or by name.
 
     Args:
-        method: One method, with parameters or without; see `graph-transplant methods`.
-        model: Convolution: gcn, gcs, gin, gat, or with edge features gine, gat-edge; auto takes
+        method: One method, with or without parameters; see `graph-transplant methods`.
+        model: Convolution: gcn, gcs, gin, gat, or with edge features gine, gat-edge; auto selects
             gine for molecules and gcs for other graphs.
         layers: Number of convolution layers.
         recipe: How the network is built and trained: strong (random-walk features, normalisation,
-            residual connections, AdamW with warm-up and cosine), or paper.
+            residual connections, AdamW with warm-up and cosine decay), or paper.
         hidden: Width of the layers. [default: 128]
-        readout: How nodes become a graph: mean, sum, max, mean-max. [default:
-            mean-max; paper mean]
-        dropout: Rate in the head. [default: 0.2; paper 0.5]
-        epochs: Most epochs; with the recipe paper training stops earlier when nothing improves.
-            [default: 200; paper 300]
-        batch_size: Graphs per training batch. [default: 32; paper 128; from 10,000 graphs on 128,
-            from 100,000 on 64]
-        learning_rate: The highest. [default: 0.001; paper 0.0005]
-        split: random, scaffold (molecules that share a Bemis-Murcko scaffold stay together) or
-            official; auto takes official where there is one, then scaffold for SMILES.
-        validation: Share of the graphs that training is stopped and calibrated by.
-        test: Share of the graphs that the model is measured on at the end; 0 for none.
+        readout: How node embeddings are pooled: mean, sum, max or mean-max. [default: mean-max;
+            paper mean]
+        dropout: Dropout rate in the head. [default: 0.2; paper 0.5]
+        epochs: Maximum number of epochs; with the recipe paper, training stops earlier if nothing
+            improves. [default: 200; paper 300]
+        batch_size: Graphs per training batch. [default: 32; paper 128; with 10,000 graphs or more
+            128, with 100,000 or more 64]
+        learning_rate: Highest learning rate. [default: 0.001; paper 0.0005]
+        split: random, scaffold (molecules with the same Bemis-Murcko scaffold stay together) or
+            official; auto uses the official split if there is one, scaffold for SMILES, otherwise
+            random.
+        validation: Share of the graphs used for early stopping and calibration.
+        test: Share of the graphs used for the final evaluation; 0 for none.
         balance: Draw each class equally often.
-        class_weight: balanced weighs the loss of each class by how rare it is.
-        ensemble: Networks to train with different seeds on the same split; their mean predicts.
-        metric: What the best epoch is chosen by: METRIC_NAMES. [default: what suits the data]
-        seed: The one number that all randomness derives from.
+        class_weight: balanced weights the loss of each class by how rare it is.
+        ensemble: Number of networks to train with different seeds on the same split; predictions
+            are their mean.
+        metric: Metric that selects the best epoch: METRIC_NAMES. [default: depends on the data]
+        seed: Seed for all randomness.
 
     Example:
         >>> TrainConfig(epochs=50).model

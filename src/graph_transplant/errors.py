@@ -1,4 +1,4 @@
-"""The errors a person can cause and can mend."""
+"""Errors that users can cause and fix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHOWN: Final = 100
 
 
 class GraphTransplantError(ValueError):
-    """Input that cannot be used, with a message that says what is wrong and where.
+    """Invalid input; the message says what is wrong and where.
 
     The command line prints the message as one line and exits with status 2.
 
@@ -43,7 +43,7 @@ def check_at_least(least: int, **values: float) -> None:
 
 
 def check_choice(argument: str, value: str, choices: Iterable[str]) -> str:
-    """Return ``value`` if it is one of ``choices``, else raise an error that lists them."""
+    """Return ``value`` if it is one of ``choices``; otherwise raise an error that lists them."""
     names = list(choices)
     if value in names:
         return value

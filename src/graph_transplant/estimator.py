@@ -342,9 +342,9 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
     ``y`` has one label per graph, of any type; or, for several labels per graph, 0, 1 or NaN
     (missing) in ``[graphs, labels]``. Without ``y`` the graphs' own targets are used.
 
-    Parameters are the fields of :class:`~graph_transplant.config.TrainConfig` but ``split`` and
-    ``test``; ``method`` is called ``augment``, ``validation`` is ``validation_fraction`` and
-    ``seed`` is ``random_state``. Besides these:
+    Parameters are the fields of :class:`~graph_transplant.config.TrainConfig` except ``split`` and
+    ``test``; ``method`` is called ``augment``, ``validation`` is called ``validation_fraction`` and
+    ``seed`` is called ``random_state``. In addition or with differences:
 
     Args:
         augment: Augmentation by name, such as ``"transplant-dp"`` or ``"vanilla"`` for none, or an
@@ -353,16 +353,17 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         model: As in ``TrainConfig``; ``"auto"`` is ``"gine"`` for graphs with edge features.
         class_weight: ``"balanced"``, or weights by label.
         features: Of SMILES: ``"ogb"`` or ``"elements"``.
-        random_state: A number, a ``RandomState``, or ``None`` for another result every time. Global
-            generators are left as they are.
+        random_state: A number, a ``RandomState``, or ``None`` for a different result every time.
+            Global generators are not affected.
         device: Such as ``"cpu"`` or ``"cuda"``.
         verbose: 1 shows a progress bar.
 
     Attributes:
-        classes_: The labels, sorted, ``[classes]``; for several labels per graph the numbers of
+        classes_: The sorted labels, ``[classes]``; for several labels per graph, the numbers of
             their columns.
-        model_: The :class:`~graph_transplant.models.model.TrainedModel`; its ``save`` keeps it.
-        history_: Some points of the learning curve, oldest first.
+        model_: The :class:`~graph_transplant.models.model.TrainedModel`, which has a ``save``
+            method.
+        history_: Points of the learning curve, oldest first.
 
     Example:
         >>> import networkx as nx
@@ -405,8 +406,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         found = self.classes_.tolist()
         if len(found) < 2:
             raise DataError(
-                f"{type(self).__name__} needs at least two classes to tell apart; got one "
-                f"class, {found[0]!r}"
+                f"{type(self).__name__} needs at least two classes; got one class, {found[0]!r}"
             )
         return store.with_targets(
             torch.from_numpy(numbers),
@@ -433,7 +433,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         return logarithms
 
     def predict(self, X: Any) -> Array:  # noqa: N803
-        """Return the likeliest class of every graph; 0 or 1 for several labels."""
+        """Return the most likely class of every graph; 0 or 1 for several labels."""
         probabilities = self.predict_proba(X)
         if self.model_.task == "multilabel":
             return (probabilities >= LABEL_THRESHOLD).astype(np.int64)
@@ -441,7 +441,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         return found
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
-        """Return the accuracy; of several labels, all that are not missing must be right."""
+        """Return the accuracy; with several labels, all that are not missing must be right."""
         check_is_fitted(self)
         labels, predicted = self._targets(X, y), self.predict(X)
         check_consistent_length(predicted, labels)
@@ -456,9 +456,9 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
 class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore[misc]
     """A graph regressor trained with Graph Transplant, as a scikit-learn estimator.
 
-    ``X`` and the parameters are those of :class:`GraphTransplantClassifier`, but for ``balance``
-    and ``class_weight``. ``y`` has one number per graph, or several in ``[graphs, outputs]``;
-    there NaN marks one that is missing.
+    ``X`` and the parameters are those of :class:`GraphTransplantClassifier`, except for ``balance``
+    and ``class_weight``. ``y`` has one number per graph, or several as ``[graphs, outputs]``, where
+    NaN marks a missing one.
 
     Example:
         >>> import networkx as nx

@@ -32,8 +32,8 @@ class Method:
     """A named method.
 
     Attributes:
-        build: Makes its augmentations for a model; further parameters have defaults.
-        summary: What it is, in a line.
+        build: Creates its augmentations for a model; further parameters have defaults.
+        summary: Description in one line.
         search: Values of parameters to choose among, by name: those that the paper tries. Ablations
             and controls of Graph Transplant may try as many as it does.
         in_paper: Whether the paper's main table has it.
@@ -151,7 +151,7 @@ the Beta distribution that p is drawn from, and where saliency is read."""
 _paper = partial(Method, in_paper=True)
 
 METHODS: dict[str, Method] = {
-    "vanilla": _paper(_vanilla, "plain training; all differences are taken to it"),
+    "vanilla": _paper(_vanilla, "plain training, the baseline for all differences"),
     "manifold-mixup": _paper(
         _Plain("manifold.ManifoldMixup"), "mixes graph embeddings after the readout"
     ),
@@ -320,9 +320,9 @@ def expand_methods(names: Sequence[str]) -> list[str]:
 def build_method(
     name: str, model: nn.Module, *, seed: int | None = None
 ) -> tuple[Augmentation, ...]:
-    """Make the augmentations of a named method for a model.
+    """Create the augmentations of a named method for a model.
 
-    ``seed`` determines the initial weights of what learns itself; by default torch's own generator.
+    ``seed`` determines the initial weights of learned parts; torch's global generator by default.
     """
     import torch
 

@@ -35,15 +35,15 @@ class Recipe:
     A comparison records a recipe by its name: changed values need another ``NUMERICS``.
 
     Args:
-        epochs: Most epochs.
+        epochs: Maximum number of epochs.
         batch_size: Graphs per training batch of a small data set. (default: that of the scale)
         learning_rate: Highest learning rate.
-        weight_decay: Of AdamW.
-        warmup: Epochs in which the learning rate rises, at most a quarter of all.
-        cosine: AdamW, and the learning rate falls to zero along a cosine; training does not stop
-            early. Otherwise Adam, halving and patience as in the paper.
+        weight_decay: Weight decay of AdamW.
+        warmup: Epochs in which the learning rate rises, at most a quarter of all epochs.
+        cosine: Use AdamW and let the learning rate fall to zero along a cosine, without early
+            stopping. Otherwise Adam, halving and patience as in the paper.
         ties: Which of several epochs with the same validation metric is the best.
-        hidden: This and what follows are options of :class:`~graph_transplant.GraphClassifier`.
+        hidden: This and the following are options of :class:`~graph_transplant.GraphClassifier`.
 
     Example:
         >>> import graph_transplant as gt

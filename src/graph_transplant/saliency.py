@@ -32,7 +32,7 @@ SIDES = ("before", "after")
 
 @dataclass(frozen=True)
 class NodeSaliency:
-    """How node saliency is read.
+    """How node saliency is computed.
 
     Deviation: saliency-layer. The paper takes the gradient at the layer's output. With mean or sum
     readout the gradient at the *last* output, after the activation, is the same vector for every
@@ -40,12 +40,13 @@ class NodeSaliency:
 
     Args:
         kind: ``"gradient"``: the norm of the gradient, the paper's definition.
-            ``"gradient-x-activation"``: the size of the gradient's product with the node's
-            embedding, the first-order change of the loss were the embedding zero.
+            ``"gradient-x-activation"``: the magnitude of the gradient's product with the node's
+            embedding, the first-order change of the loss if the embedding were zero.
         layer: Which message-passing layer, counted as in a list: -1 is the last.
-        activation: Read ``"before"`` or ``"after"`` the layer's activation. Before it is after a
-            normalisation, and without what a residual connection adds; after it is what the layer
-            hands on. So is ``"gradient-x-activation"`` where there is a residual connection.
+        activation: ``"before"`` or ``"after"`` the layer's activation. Before the activation means
+            after a normalisation and without what a residual connection adds; after it means the
+            output of the layer. With a residual connection, ``"gradient-x-activation"`` always
+            uses the output.
 
     Example:
         >>> NodeSaliency(layer=-2, activation="after").kind

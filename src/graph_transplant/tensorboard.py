@@ -38,9 +38,9 @@ _CONDITION: Final = {"label_noise": 0.0, "train_fraction": 1.0}
 class TensorBoard:
     """Writes every epoch of a training for TensorBoard; a callback of :func:`graph_transplant.fit`.
 
-    Losses, the validation accuracy and score, the learning rate and what augmentations measure are
-    drawn over epochs. A training that goes on from a checkpoint, and another one in the same
-    directory, take the place of what was written from their first epoch on.
+    Losses, the validation accuracy and score, the learning rate and measurements of augmentations
+    are plotted over epochs. A training that resumes from a checkpoint, or another one in the same
+    directory, replaces what was written from its first epoch on.
 
     Example:
         >>> import tempfile
@@ -69,7 +69,7 @@ class TensorBoard:
             self._writer.flush()
 
     def close(self) -> None:
-        """Close the file. Another epoch would open a new one."""
+        """Close the file. A further epoch opens a new one."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -159,27 +159,27 @@ def augmented_loss(
 ) -> Tensor:
     """Return the training loss of a batch with augmentation, ready for ``.backward()``.
 
-    It is the loss of the original graphs plus that of the virtual ones plus what the augmentation
-    needs to learn itself. Use it in a training loop of your own, with any model; give the optimiser
-    the augmentation's parameters too.
+    The result is the loss of the original graphs plus that of the virtual ones plus the
+    augmentation's own training loss, if any. Use it in your own training loop with any model, and
+    pass the augmentation's parameters to the optimiser as well.
 
     Args:
-        model: A :class:`~graph_transplant.GraphClassifier` or any ``nn.Module`` over a PyG batch:
-            fields are passed to its ``forward`` by parameter name (``x``, ``edge_index``,
-            ``edge_weight``, ``edge_attr``, ``batch``, ``batch_size``); a ``forward`` with one
-            single parameter gets the batch. ``torch.compile``, ``DataParallel`` and
-            ``DistributedDataParallel`` are looked through.
-        batch: A PyG batch with ``y``, or one of a :class:`~graph_transplant.GraphStore`.
+        model: A :class:`~graph_transplant.GraphClassifier` or any ``nn.Module`` that works on PyG
+            batches: fields are passed to its ``forward`` by parameter name (``x``, ``edge_index``,
+            ``edge_weight``, ``edge_attr``, ``batch``, ``batch_size``); a ``forward`` with a single
+            parameter of another name receives the batch. ``torch.compile``, ``DataParallel`` and
+            ``DistributedDataParallel`` are supported.
+        batch: A PyG batch with ``y``, or a batch from a :class:`~graph_transplant.GraphStore`.
         augment: One augmentation or several.
-        loss_fn: Loss in the place of cross-entropy: gets logits and soft targets, both
+        loss_fn: Loss to use instead of cross-entropy: receives logits and soft targets, both
             ``[graphs, outputs]``, and returns one loss per graph.
         class_weight: Weight of every class or label, float ``[outputs]``.
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``. Integer ``y`` is classes;
-            float ``y`` needs it.
-        output: Picks the logits ``[graphs, outputs]`` out of what the model returns.
-        generator: Source of the augmentation's randomness; ``None`` is torch's own.
-        saliency_module: For foreign models, where saliency is read: a submodule or its name. By
-            default at the message-passing modules.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``. Integer ``y`` means classes;
+            float ``y`` requires it.
+        output: Extracts the logits ``[graphs, outputs]`` from what the model returns.
+        generator: Source of the augmentation's randomness; ``None`` uses torch's global generator.
+        saliency_module: For your own models, where saliency is computed: a submodule or its name.
+            By default, the message-passing modules.
 
     Example:
         >>> import graph_transplant as gt
@@ -220,7 +220,7 @@ def _several(augment: Augmentations) -> tuple[Augmentation, ...]:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model says about a data set: logits and targets ``[graphs, outputs]``, mean loss."""
+    """A model's results on a data set: logits and targets ``[graphs, outputs]``, mean loss."""
 
     logits: Tensor
     targets: Tensor
@@ -240,10 +240,10 @@ def evaluate(
     batch_size: int | None = None,
     output: Callable[[Any], Tensor] | None = None,
 ) -> Evaluation:
-    """Let a model predict all graphs of a data set.
+    """Run a model on all graphs of a data set.
 
-    ``batch_size`` is by default 512, and less where graphs are large; ``output`` picks the logits
-    out of what the model returns.
+    ``batch_size`` is 512 by default, or less if graphs are large; ``output`` extracts the logits
+    from what the model returns.
 
     Example:
         >>> import graph_transplant as gt
@@ -317,16 +317,18 @@ def fit(
 
     Adam without weight decay; the learning rate is halved after ``decay_patience`` iterations
     without a lower validation loss; training stops after ``stop_patience`` iterations without a
-    higher validation accuracy; the best epoch's weights are restored, those of augmentations too.
+    higher validation accuracy; the weights of the best epoch are restored, including those of
+    augmentations.
 
-    All randomness of an epoch follows from the seed and the number of the epoch. With a
-    ``checkpoint`` a killed training goes on where it was: the same call finds the file and ends
-    with the same weights, bit for bit. The file is written after an epoch, at most every ten
-    seconds, and once more at the end; it is not removed.
+    All randomness in an epoch is derived from the seed and the epoch number. With a ``checkpoint``,
+    an interrupted training can be resumed: the same call finds the file, continues, and ends with
+    bit-identical weights. The file is written after an epoch, at most every ten seconds, and once
+    more at the end; it is not removed.
 
-    Where ``torch.distributed`` is initialised, as under torchrun, all processes call this function
-    with the same arguments. Each takes a share of every batch, mixes within it, and the gradients
-    are averaged. Only the first process shows progress, calls callbacks and writes checkpoints.
+    If ``torch.distributed`` is initialised, as under torchrun, all processes must call this
+    function with the same arguments. Each takes a share of every batch and mixes graphs within it,
+    and the gradients are averaged. Only the first process shows progress, calls callbacks and
+    writes checkpoints.
 
     Deviation: clip-norm. The norm of the model's gradient is limited to 2, as in the released code.
 
@@ -335,16 +337,16 @@ def fit(
     Args:
         model: The model to train, in place.
         train: Training graphs.
-        validation: Graphs that decide when to stop and which weights to keep.
-        augment: One augmentation or several; none is plain training.
-        seed: Determines the order of the graphs, dropout and all augmentation. Torch's global
-            generator is left as it was.
-        epochs: At most so many passes over the training graphs.
+        validation: Graphs that determine when to stop and which weights to keep.
+        augment: One augmentation or several; none for plain training.
+        seed: Seed for the order of the graphs, dropout and all augmentation. Torch's global
+            generator is not affected.
+        epochs: Maximum number of passes over the training graphs.
         batch_size: Graphs per step, of all processes together.
-        learning_rate: At the start.
+        learning_rate: Initial learning rate.
         stop_patience: See above.
         decay_patience: See above.
-        patience_unit: What both count, ``"iterations"`` or ``"epochs"``.
+        patience_unit: Unit of both, ``"iterations"`` or ``"epochs"``.
         metric: What decides when to stop and which weights to keep: ``"accuracy"``, of classes;
             ``"auroc"`` or ``"average_precision"`` for two classes and for labels (their mean);
             ``"r2"`` for numbers. With ``"accuracy"`` the validation loss decides for labels and
@@ -352,22 +354,24 @@ def fit(
         ties: Which of several epochs with the same validation score is the best: the ``"first"``;
             that with the lowest validation ``"loss"``; or, as in the released code, the last, every
             tie letting patience start over (``"reset"``).
-        clip_norm: Limit of the norm of the model's gradient.
-        loss_fn: Loss in the place of cross-entropy; see :func:`augmented_loss`. The validation loss
-            stays plain cross-entropy or squared error, with this and with ``class_weight``.
+        clip_norm: Maximum norm of the model's gradient.
+        loss_fn: Loss to use instead of cross-entropy; see :func:`augmented_loss`. The validation
+            loss remains plain cross-entropy or squared error, also with ``class_weight``.
         class_weight: Weight of every class or label, float ``[outputs]``.
-        optimizer: Makes the optimiser of the parameters it is given, as ``torch.optim.SGD`` would.
+        optimizer: Creates the optimiser for the given parameters, like ``torch.optim.SGD``.
             (default: Adam with ``learning_rate``)
-        scheduler: Makes a schedule of the learning rate in the place of the halving; it takes a
-            step after every epoch. :mod:`graph_transplant.recipes` has AdamW, warm-up and cosine.
-        output: Picks the logits out of what the model returns.
+        scheduler: Creates a learning rate schedule that replaces the halving; it is stepped after
+            every epoch. :mod:`graph_transplant.recipes` has AdamW, warm-up and cosine.
+        output: Extracts the logits from what the model returns.
         balance: Draw the graphs of an epoch with replacement so that every class, or rarest label
             of a graph, is equally likely.
-        graph_weight: How likely each training graph is drawn, with replacement, float ``[graphs]``.
-        saliency_module: For foreign models, where saliency is read; see :func:`augmented_loss`.
-        progress: Show a progress bar; by default when the error stream is a terminal.
-        callbacks: Called with every epoch's log. One that raises ends the training.
-        checkpoint: File that keeps the whole state of the training.
+        graph_weight: Sampling weight of each training graph, drawn with replacement, float
+            ``[graphs]``.
+        saliency_module: For your own models, where saliency is computed; see
+            :func:`augmented_loss`.
+        progress: Show a progress bar; by default if standard error is a terminal.
+        callbacks: Called with every epoch's log. An exception ends the training.
+        checkpoint: File for the complete state of the training.
 
     Example:
         >>> import graph_transplant as gt

@@ -1,7 +1,7 @@
 """Augmentations in PyG pipelines: single graphs by transforms, mixing by a collate function.
 
-They need no training loop of this library and no model; see :class:`MixCollate` for what mixing
-without a model leaves out.
+They need neither a model nor this library's training loop; see :class:`MixCollate` for the limits
+of mixing without a model.
 """
 
 from __future__ import annotations
@@ -139,15 +139,17 @@ class _PassWithoutModel(CleanPass):
 class MixCollate:
     """Mixes the graphs of every batch that a ``torch.utils.data.DataLoader`` collates.
 
-    Without a model there is no saliency: all nodes weigh the same, so that Graph Transplant draws
-    its anchors at random and mixes labels by size, the paper's ablation. For saliency use
+    Without a model there is no saliency: all nodes have the same weight, so Graph Transplant draws
+    its anchors at random and mixes labels by size, as in the paper's ablation. For saliency use
     ``gt.augmented_loss`` in the training loop. Edge prediction and manifold mixup need a model.
 
     Args:
-        augmentation: Makes the graphs; :class:`~graph_transplant.augment.GMixup` must be prepared.
+        augmentation: Creates the graphs; :class:`~graph_transplant.augment.GMixup` must be
+            prepared.
         num_outputs: Number of classes, labels or values.
         keep_originals: Whether the original graphs come first in the batch.
-        generator: Source of all randomness; ``None`` is torch's own, which differs by worker.
+        generator: Source of all randomness; ``None`` uses torch's global generator, which differs
+            by worker.
         task: What the targets are: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
 
     Example:
@@ -194,10 +196,10 @@ class MixCollate:
 def soft_targets(
     batch: Data | GraphBatch, num_outputs: int, like: Data | GraphBatch | None = None
 ) -> Batch:
-    """Give graphs the form of mixed ones: float targets, and no fields of whole graphs.
+    """Convert graphs to the form of mixed ones: float targets, and no graph-level fields.
 
-    Only fields that the graphs of ``like`` have, too, are kept, and edges have weight one if only
-    those have weights.
+    Only fields that the graphs of ``like`` also have are kept; edges get weight one if only those
+    graphs have weights.
 
     Example:
         >>> import graph_transplant as gt

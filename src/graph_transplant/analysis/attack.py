@@ -104,18 +104,18 @@ def attack(
     batch_size: int = 64,
     seed: int = 0,
 ) -> Attacked:
-    """Attack graphs with GradArgmax, the model's gradient at hand.
+    """Attack graphs with GradArgmax, using the model's gradient.
 
     For every graph by itself, *m* times: take the gradient of the graph's loss with respect to its
     adjacency; among the pairs of nodes that are at most ``hops`` steps apart in the *original*
-    graph, consider those that are not joined where the gradient is positive, and those that are
-    joined where it is negative; add or remove the one with the largest magnitude. No pair changes
-    twice. A graph without such a pair is left as it then is.
+    graph, consider unconnected pairs with a positive gradient and connected pairs with a negative
+    one; add or remove the edge with the largest magnitude. No pair changes twice. If no such pair
+    is left, the graph stays as it is.
 
-    An undirected edge is one variable; of directed edges every direction is. Repeated copies of an
-    edge go together, self-loops stay. One-hot degrees of graphs without features follow the
-    change, but have no gradient, so that the attack is weaker there. A model that reads edge
-    attributes loses edges and gets no new ones, which would have none.
+    An undirected edge is one variable; for directed edges, each direction is one. Repeated edges
+    are removed together, self-loops stay. One-hot degrees of graphs without features follow the
+    change but have no gradient, so the attack is weaker there. For a model that uses edge
+    attributes, edges are only removed, since new ones would have no attributes.
 
     Deviation: attack-counts-changes. The paper chooses *m* pairs by magnitude alone and then adds
     or removes by sign, so that a pair whose edge already is as the gradient wants it uses up one of
@@ -123,14 +123,14 @@ def attack(
     the attack is the stronger. ``"as-stated"`` is the paper's to the letter.
 
     Args:
-        model: A :class:`~graph_transplant.GraphClassifier`, or any module that honours the
-            parameter ``edge_weight`` of its ``forward``. Its weights and mode stay as they are.
+        model: A :class:`~graph_transplant.GraphClassifier`, or any module whose ``forward`` uses
+            ``edge_weight``. Its weights and mode are not changed.
         store: The graphs to attack, with their true targets.
         kind: ``"strong"``, ``"as-stated"``, or ``"random"``: as many pairs, drawn uniformly.
         budget: *m* as a share of the mean number of edges of ``store``; see :func:`attack_edges`.
         edges: *m* itself. Give that of the whole data set when ``store`` is only its test graphs.
         hops: How far apart a pair may be, *b*.
-        batch_size: Graphs at a time; fewer where they have very many pairs.
+        batch_size: Graphs per batch; fewer if they have very many pairs.
         seed: Determines the draw of ``"random"``; else of no consequence.
 
     Example:
@@ -219,8 +219,8 @@ def robustness(
 ) -> list[dict[str, float]]:
     """Measure the accuracy under the three kinds of attack at some budgets, as records keep it.
 
-    Budgets are shares of the mean number of edges of ``data``, the whole data set: so *m* is the
-    same in every fold.
+    Budgets are shares of the mean number of edges of ``data``, the whole data set, so that *m* is
+    the same in every fold.
     """
     _ = test.labels  # refuses what has no classes before any work is done
     shares = [float(budget) for budget in budgets]

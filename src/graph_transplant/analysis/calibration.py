@@ -34,7 +34,7 @@ class ReliabilityBin:
 
 
 def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
-    """Find the temperature that makes the held-out graphs likeliest, in :data:`TEMPERATURES`.
+    """Find the temperature in :data:`TEMPERATURES` with the highest likelihood on held-out graphs.
 
     The negative log-likelihood is convex in the inverse of the temperature, so that its slope
     crosses zero once. ``targets`` are one-hot; or 0, 1 and NaN (missing) for ``"multilabel"``,
@@ -120,7 +120,7 @@ def calibration(
     test_targets: Tensor,
     task: str,
 ) -> dict[str, Any]:
-    """Calibrate a model by its validation graphs and measure that on its test graphs.
+    """Calibrate a model on its validation graphs and measure the result on its test graphs.
 
     The temperature is that of :func:`fit_temperature`; 1, which changes nothing, where the
     validation graphs cannot tell: logits that are not finite, no graphs, or all of one class, which

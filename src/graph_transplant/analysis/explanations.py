@@ -56,7 +56,7 @@ def saliency_quality(
     seed: int,
     graphs: int = 500,
 ) -> dict[str, Any]:
-    """Measure whether the most salient nodes are those that the class rests on.
+    """Measure whether the most salient nodes are those that determine the class.
 
     *Motifs.* Where the store marks the nodes that make the class (``motif_mask``), the saliency of
     training, but in evaluation mode, is scored against the marks; see :func:`motif_scores`.

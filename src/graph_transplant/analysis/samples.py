@@ -53,7 +53,7 @@ def sample_quality(
     graphs: int = 500,
     atoms: AtomReader | None = None,
 ) -> dict[str, float | int | None]:
-    """Measure the virtual graphs that a method makes with a trained model.
+    """Measure the virtual graphs that a method creates with a trained model.
 
     They are made as in a training step, but of the model in evaluation mode, 32 graphs at a time.
     An edge counts if its weight is above one half; directions, repeats and self-loops do not count.
@@ -64,7 +64,7 @@ def sample_quality(
         augmentations: What it was trained with, as training left it.
         store: The training graphs.
         seed: Determines all choices.
-        graphs: At most so many graphs of the store are taken, evenly.
+        graphs: Maximum number of graphs of the store to use, evenly spaced.
         atoms: For molecules, which elements and bonds a batch has; see
             :func:`graph_transplant.structures.atoms_of`.
 

@@ -20,7 +20,7 @@ from graph_transplant.targets import Loss
 
 
 def random_numbers(generator: torch.Generator | None) -> np.random.Generator:
-    """The random numbers of one call, seeded by one draw from a torch generator."""
+    """Return the random generator of one call, seeded by one draw from a torch generator."""
     device = "cpu" if generator is None else generator.device
     seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
     return np.random.default_rng(int(seed))
@@ -29,7 +29,7 @@ def random_numbers(generator: torch.Generator | None) -> np.random.Generator:
 class CleanPass:
     """A model's pass on original graphs; ``targets`` are float ``[graphs, outputs]``.
 
-    ``prediction`` may be a function, called when an augmentation first asks what the model says.
+    ``prediction`` may be a function, called when an augmentation first uses it.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class CleanPass:
 
 @dataclass(frozen=True, kw_only=True)
 class Virtual(ABC):
-    """Virtual samples to train on beside the original graphs.
+    """Virtual samples to train on in addition to the original graphs.
 
     The loss is the mean over all samples, so that a weight of zero leaves a sample out.
     """
@@ -113,7 +113,7 @@ class VirtualGraphs(Virtual):
 
 @dataclass(frozen=True, kw_only=True)
 class EditedGraphs(VirtualGraphs):
-    """Virtual graphs made each from one original graph."""
+    """Virtual graphs, each made from one original graph."""
 
     node_origin: np.ndarray  # number in the original batch of every node
     edge_origin: np.ndarray  # and of every edge, -1 for new ones
@@ -136,11 +136,12 @@ class VirtualEmbeddings(Virtual):
 
 
 class Augmentation(nn.Module, ABC):
-    """Makes virtual samples of the original graphs of a batch.
+    """Creates virtual samples from the original graphs of a batch.
 
-    An augmentation draws every random choice from the given generator, leaves its inputs and the
-    model as they are, and may have parameters of its own, which train with the model's. Three hooks
-    do nothing by default: :meth:`check` and :meth:`prepare` before training, :meth:`after_epoch`.
+    An augmentation draws every random choice from the given generator and leaves its inputs and the
+    model unchanged. It may have its own parameters, which are trained together with the model's.
+    Three hooks do nothing by default: :meth:`check` and :meth:`prepare` before training,
+    :meth:`after_epoch`.
 
     Example:
         An augmentation that trains on the original graphs a second time:
@@ -159,17 +160,17 @@ class Augmentation(nn.Module, ABC):
 
     @property
     def gives_graphs(self) -> bool:
-        """Whether the virtual samples are graphs, which another augmentation could go on with."""
+        """Whether the virtual samples are graphs that another augmentation can process further."""
         return True
 
     @abstractmethod
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> Virtual:
-        """Make virtual samples of the graphs of a clean pass."""
+        """Create virtual samples from the graphs of a clean pass."""
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Raise a :class:`GraphTransplantError` if the model or data cannot be served."""
+        """Raise a :class:`GraphTransplantError` if the model or data are not supported."""
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
         """Look at the training graphs once, before training."""

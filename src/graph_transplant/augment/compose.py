@@ -1,4 +1,4 @@
-"""Augmentations made of augmentations: one of several at random, or one after the other."""
+"""Compositions of augmentations: one of several at random, or one after the other."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class _Composed(Augmentation):
 
 
 class OneOf(_Composed):
-    """Let one augmentation, drawn anew for every batch, make the virtual samples.
+    """Apply one augmentation, drawn at random for every batch.
 
     Args:
-        *augmentations: What is drawn from; at least one.
+        *augmentations: The augmentations to draw from; at least one.
         probabilities: Of each augmentation, adding up to 1; equal by default.
 
     Example:
@@ -113,14 +113,14 @@ class OneOf(_Composed):
 
 
 class Sequential(_Composed):
-    """Let every augmentation work on the virtual graphs of the one before.
+    """Apply augmentations in sequence, each to the virtual graphs of the previous one.
 
-    Origins are counted in the batch that the last augmentation was given. Weights of samples are
-    multiplied, auxiliary losses add up. The model runs on virtual graphs only where an augmentation
-    asks for its prediction, in training mode. Edges of weight zero are edges to what follows.
+    Origins refer to the batch that the last augmentation received. Sample weights are multiplied,
+    auxiliary losses are added. The model is run on virtual graphs, in training mode, only if an
+    augmentation needs its prediction. Later augmentations treat edges of weight zero as edges.
 
     Args:
-        *augmentations: At least one, in order. All but the last must give virtual graphs.
+        *augmentations: At least one, in order. All but the last must produce virtual graphs.
 
     Example:
         >>> import graph_transplant as gt
@@ -141,7 +141,7 @@ class Sequential(_Composed):
         if len(self.parts) > 1 and any(isinstance(m, LabelSmoothing) for m in self.modules()):
             raise GraphTransplantError(
                 "Sequential: LabelSmoothing only adds to the loss of the original graphs; put it "
-                "beside the others, as in [DropNodes(), LabelSmoothing()]"
+                "next to the others in a list, as in [DropNodes(), LabelSmoothing()]"
             )
 
     @property

@@ -98,7 +98,7 @@ def aligned_means(train: GraphStore, resolution: int) -> tuple[Tensor, Tensor, T
 
 
 class GMixup(Augmentation):
-    r"""Draw graphs from mixtures of two classes' graphons (*G-Mixup*).
+    r"""Sample graphs from mixtures of two classes' graphons (*G-Mixup*).
 
     Before training, one graphon :math:`W_c \in [0, 1]^{r \times r}` per class is estimated from the
     training graphs: nodes sorted by degree, adjacency matrices averaged, singular values
@@ -108,10 +108,10 @@ class GMixup(Augmentation):
     .. math::
         W = (1 - λ) W_{y} + λ W_{y_π}, \qquad y' = (1 - λ) y + λ y_π,
 
-    nodes take positions :math:`u_k` at random, pairs are joined with probability
-    :math:`W(u_k, u_l)`, and features are those of the positions, mixed alike. Nodes that no edge
-    reaches are left out, as in the released code; at least one stays. Node fields other than ``x``
-    are left out; edge weights are one. The time of a step grows with r².
+    nodes take positions :math:`u_k` at random, pairs are joined with probability :math:`W(u_k,
+    u_l)`, and features are those of the positions, mixed alike. Nodes without edges are left out,
+    as in the released code; at least one stays. Node fields other than ``x`` are left out; edge
+    weights are one. The time of a step grows with r².
 
     Deviation: bounded-resolution. r is at most ``largest``.
 
@@ -128,10 +128,10 @@ class GMixup(Augmentation):
     Args:
         pairing: A policy of :class:`~graph_transplant.augment.pairing.Pairing`.
         mixing: Range of λ, the share of the other class (the publication's values).
-        threshold: Singular values below so many √r are taken out.
-        largest: Most positions of a graphon.
-        nodes: Nodes of every drawn graph, before those that no edge reaches are left out; r by
-            default, as published. Degrees grow with it.
+        threshold: Singular values below this factor times √r are removed.
+        largest: Maximum number of positions of a graphon.
+        nodes: Nodes of every sampled graph, before nodes without edges are left out; r by default,
+            as published. Degrees grow with it.
 
     Attributes:
         graphons: Edge probabilities, float64 ``[classes, r, r]``, after :meth:`prepare`.
@@ -185,7 +185,7 @@ class GMixup(Augmentation):
             )
         else:
             return
-        raise DataError(f"g-mixup cannot serve {data.name}: {reason}")
+        raise DataError(f"g-mixup does not support {data.name}: {reason}")
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
         """Estimate the graphons of the classes; nothing is drawn."""

@@ -80,17 +80,17 @@ def _added(rows: Tensor, share: Tensor, place: Tensor, size: int) -> Tensor:
 class IfMixup(Augmentation):
     r"""Interpolate pairs of graphs: node features, edges and labels (Guo and Mao, AAAI 2023).
 
-    Nodes are matched in the order in which they stand, which is arbitrary; the smaller graph is
-    filled up with dummy nodes that have zero features and no edges. Then, with λ drawn per pair,
+    Nodes are matched in their given order, which is arbitrary; the smaller graph is padded with
+    dummy nodes that have zero features and no edges. Then, with λ drawn per pair,
 
     .. math::
         x' = λ x + (1 - λ) x_π, \qquad e' = λ e + (1 - λ) e_π, \qquad y' = λ y + (1 - λ) y_π.
 
-    How much of an edge is there stands in ``edge_weight``, so that the model must take edge
-    weights. Weights that the graphs have themselves are interpolated; those of repeated edges add
-    up. An edge's attributes are the weighted mean of those it has in the two graphs: an edge of one
-    graph alone keeps its own, since its weight already says how much of it is there. Node fields
-    other than ``x`` are left out: they may be numbers of things.
+    The interpolated edges are stored in ``edge_weight``, so the model must accept edge weights.
+    Weights that the graphs have themselves are interpolated; those of repeated edges add up. An
+    edge's attributes are the weighted mean of those it has in the two graphs: an edge of only one
+    graph keeps its own, since its weight already expresses how much of it is there. Node fields
+    other than ``x`` are left out, since they may be indices.
 
     Deviation: if-mixup-degrees. The publication interpolates node features. Graphs without any are
     mixed here by their edges only, and the model reads the (weighted, rounded) degrees of the mixed
@@ -98,7 +98,7 @@ class IfMixup(Augmentation):
 
     Args:
         alpha: λ, the weight of the destination, is drawn from Beta(alpha, beta). Of the five
-            distributions that the publication tried Beta(20, 1) did best; all did well.
+            distributions tried in the publication, Beta(20, 1) did best; all did well.
         beta: Second parameter of the distribution.
         pairing: How the source of every graph is chosen.
 
@@ -140,6 +140,7 @@ class IfMixup(Augmentation):
 def _check_model(model: Predictor, where: str) -> None:
     if not model.takes_edge_weight:
         raise GraphTransplantError(
-            f"if-mixup{where} needs a model that takes edge weights, since mixed edges are there "
-            "only in part: give its `forward` a parameter `edge_weight`, or use another method"
+            f"if-mixup{where} needs a model that takes edge weights, since mixed edges have "
+            "fractional weights: give its `forward` a parameter `edge_weight`, or use another "
+            "method"
         )

@@ -27,14 +27,14 @@ class MixedEmbeddings(VirtualEmbeddings):
 class ManifoldMixup(Augmentation):
     """Mix the embeddings of graphs after the readout (Wang et al., WWW 2021; appendix "Baselines").
 
-    The embedding and the target of every graph are mixed with those of another by the same weight
-    λ ~ Beta(alpha, alpha), drawn for every pair. Only the head of the model runs on the mixture;
-    its gradient reaches all layers through both embeddings. A label that is missing in one of the
-    two graphs is missing in the mixture. The model must be a
-    :class:`~graph_transplant.GraphClassifier`: only of it is known where the head begins.
+    The embedding and the target of every graph are mixed with those of another by the same weight λ
+    ~ Beta(alpha, alpha), drawn for every pair. Only the head of the model runs on the mixture; its
+    gradient reaches all layers through both embeddings. A label that is missing in one of the two
+    graphs is missing in the mixture. The model must be a
+    :class:`~graph_transplant.GraphClassifier`, since only there it is known where the head begins.
 
     Args:
-        alpha: Of the distribution of λ, positive. The paper takes 2.
+        alpha: Parameter of the distribution of λ, positive. The paper uses 2.
         pairing: A policy of :class:`~graph_transplant.augment.pairing.Pairing`.
 
     Example:

@@ -14,7 +14,7 @@ POLICIES = ("random", "same-class", "cross-class", "minority")
 
 
 class Pairing:
-    """Chooses a source graph for every graph of a batch, the destination.
+    """Chooses a source graph for every graph (destination) of a batch.
 
     With several labels per graph, two graphs are of one class when all their labels agree; only for
     ``"minority"`` such a graph's class is the rarest label it has in the batch, or none. Regression

@@ -99,9 +99,10 @@ def reverse_of(batch: GraphBatch) -> Ints:
 
 
 class DropNodes(RatioPerturbation):
-    """Take random nodes out of every graph, with their edges (*DropN*).
+    """Remove random nodes from every graph, with their edges (*DropN*).
 
-    Of n nodes ``floor(ratio · n)`` go, every such set equally likely; at least one node stays.
+    Of n nodes, ``floor(ratio · n)`` are removed, every such set equally likely; at least one node
+    stays.
 
     Args:
         ratio: Share of the nodes to drop, in [0, 1). The paper tries 0.2 and 0.4.
@@ -122,14 +123,16 @@ class DropNodes(RatioPerturbation):
 
 
 class PerturbEdges(RatioPerturbation):
-    """Remove random edges of every graph and add as many where there were none (*PermE*).
+    """Remove random edges from every graph and add as many new ones (*PermE*).
 
-    Of m edges ``floor(ratio · m)`` are replaced, or as many as there are absent pairs. New edges
-    join two different nodes that no edge joined before; each takes the attributes and the weight of
-    one removed edge, matched at random. An undirected edge is removed and added with its reverse.
+    Of m edges, ``floor(ratio · m)`` are replaced, but at most as many as there are unconnected
+    pairs. New edges connect two different nodes that were not connected before; each gets the
+    attributes and weight of one removed edge, matched at random. An undirected edge is removed and
+    added with its reverse.
 
     Deviation: edges-stay-simple. GraphCL's released code draws the ends of new edges one by one
-    with repetition: it adds self-loops, repeated edges and single directions of undirected ones.
+        with replacement: it adds self-loops, repeated edges and single directions of undirected
+        ones.
 
     Args:
         ratio: Share of the edges to replace, in [0, 1). The paper tries 0.2 and 0.4.
@@ -152,12 +155,13 @@ class PerturbEdges(RatioPerturbation):
 
 
 class DropEdges(RatioPerturbation):
-    """Remove random edges of every graph (*DropEdge*).
+    """Remove random edges from every graph (*DropEdge*).
 
-    Of m edges ``floor(ratio · m)`` go, every such set equally likely; all nodes stay.
+    Of m edges, ``floor(ratio · m)`` are removed, every such set equally likely; all nodes stay.
 
-    Deviation: both-directions. An undirected edge goes with its reverse; DropEdge's released code
-    drops the entries of the adjacency matrix one by one, which leaves edges in one direction only.
+    Deviation: both-directions. An undirected edge is removed with its reverse; DropEdge's released
+        code drops entries of the adjacency matrix one by one, which leaves edges in one direction
+        only.
 
     Args:
         ratio: Share of the edges to drop, in [0, 1).
@@ -179,7 +183,7 @@ class DropEdges(RatioPerturbation):
 class MaskNodes(RatioPerturbation):
     """Mask all features of random nodes of every graph (*MaskN*).
 
-    Of n nodes ``floor(ratio · n)`` are masked, every such set equally likely. The continuous
+    Of n nodes, ``floor(ratio · n)`` are masked, every such set equally likely. The continuous
     features of a masked node become the mean over the training graphs, found by :meth:`prepare`,
     its other (one-hot) features become 0; without :meth:`prepare` all become 0.
 

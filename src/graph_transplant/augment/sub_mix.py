@@ -53,16 +53,16 @@ class SubMixedGraphs(VirtualGraphs):
 
 
 class SubMix(Augmentation):
-    """Put a connected subgraph of another graph in the place of one's own (Algorithms 5 and 6).
+    """Replace a connected subgraph with one from another graph (Algorithms 5 and 6).
 
-    In the destination and in the source a root is drawn, and around each the k nodes closest to it
-    by personalised PageRank are taken. The i-th of them in the source takes the place of the i-th
-    in the destination: its features and the edges among the k nodes replace the other's; edges
-    between the k nodes and the rest stay. The number of nodes stays the same, and a connected graph
-    stays connected. Directions and weights of edges do not matter for distances.
+    In both the destination and the source, a root is drawn and the k nodes closest to it by
+    personalised PageRank are selected. The i-th of them in the source replaces the i-th in the
+    destination: its features and the edges among the k nodes replace the other's; edges between the
+    k nodes and the rest are kept. The number of nodes does not change, and a connected graph stays
+    connected. Directions and weights of edges do not affect distances.
 
-    The label of the source has the weight of the edges that it brought among all edges of the
-    result; of nodes where there are no edges.
+    The weight of the source's label is its share of the edges of the result, or of the nodes if
+    there are no edges.
 
     Deviation: sub-mix-connected. The publication orders nodes by PageRank of the symmetrically
     normalised adjacency, under which the k best need not be connected, and falls back on

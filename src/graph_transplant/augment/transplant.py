@@ -117,9 +117,9 @@ class GraphTransplant(Augmentation):
     r"""Mix graphs by transplanting salient subgraphs.
 
     Every graph of a batch is the destination of one mixed graph and, by a random permutation unless
-    ``pairing`` says otherwise, the source of another. Around salient anchors a subgraph is cut out
-    of the source and put in the place of a subgraph removed from the destination; labels are mixed
-    by the saliency each part carried.
+    ``pairing`` says otherwise, the source of another. A subgraph around salient anchors is cut out
+    of the source and replaces a subgraph of the destination; labels are mixed in proportion to the
+    saliency of each part.
 
     The paper's ablations are ``connect="none"``, ``importance="size"``, ``cut="scattered"`` and
     ``anchors="random"``.
@@ -131,23 +131,23 @@ class GraphTransplant(Augmentation):
     :math:`|U_\pi| |U|` of them; the released code draws with replacement, and repeated edges count.
 
     Args:
-        connect: How the parts are joined. ``"degree"`` (DP): :math:`\lfloor (D + D_\pi)/2 \rfloor`
+        connect: How to connect the parts. ``"degree"`` (DP): :math:`\lfloor (D + D_\pi)/2 \rfloor`
             random pairs of nodes that lost edges. ``"predict"`` (EP): pairs drawn by a learned
-            :class:`EdgePredictor`, which may also be given itself. ``"none"``: not at all.
+            :class:`EdgePredictor`, which can also be passed itself. ``"none"``: not at all.
         anchor_ratio: R as a share, in (0, 0.5].
-        hops: The values K is drawn from, once per mixing.
+        hops: Values from which K is drawn, once per mixing.
         alpha: p is drawn from Beta(alpha, alpha), once per mixing.
         anchors: Source anchors: ``"salient"`` or ``"random"``.
         cut: The mixing unit: a partial K-hop ``"subgraph"``, or as many ``"scattered"`` nodes.
         importance: Label weights by ``"saliency"`` or ``"size"``.
-        saliency: How node saliency is read during training.
-        pairing: Which graph each one receives a part of; a policy of
+        saliency: How node saliency is computed during training.
+        pairing: Which graph each graph receives a part of; a policy of
             :class:`~graph_transplant.augment.pairing.Pairing`.
         embedding_size: Width of the node embeddings, for ``connect="predict"``.
         new_edge_attr: Attributes of new edges: ``"drawn"`` from the edges that one of their ends
             lost, or ``"zero"``.
-        shuffle_saliency: Permute the saliency within each graph during training. A control: all is
-            as ever, but saliency says nothing about the nodes.
+        shuffle_saliency: Permute the saliency within each graph during training. A control:
+            everything else is unchanged, but saliency carries no information about the nodes.
 
     Example:
         >>> import graph_transplant as gt
@@ -302,8 +302,8 @@ class GraphTransplant(Augmentation):
     ) -> MixedGraphs:
         """Carry out a plan; the same plan gives the same graphs.
 
-        With ``soft_edges`` the pairs that ψ did not join stay as edges of weight zero, so that its
-        gradient reaches them too.
+        With ``soft_edges``, pairs that ψ did not connect are kept as edges of weight zero, so that
+        its gradient reaches them too.
         """
         if plan.weight is not None and not soft_edges:
             plan = plan.only((plan.weight.detach() > 0.5).cpu().numpy())
@@ -372,15 +372,15 @@ class GraphTransplant(Augmentation):
         num_outputs: int | None = None,
         nodes: Tensor | None = None,
     ) -> MixedGraphs:
-        """Mix the graphs of a batch, for people who want only the data.
+        """Mix the graphs of a batch, without training.
 
         Args:
             batch: Graphs with ``y``, as a PyG batch or from a store.
-            saliency: float ``[nodes]``, not negative; all nodes weigh the same by default.
-            generator: Source of all randomness; ``None`` is torch's own.
+            saliency: float ``[nodes]``, not negative; all nodes have the same weight by default.
+            generator: Source of all randomness; ``None`` uses torch's global generator.
             targets: float ``[graphs, outputs]`` or class numbers, integer ``[graphs]``; ``y`` of
                 the batch by default.
-            num_outputs: Number of classes; otherwise what the batch's store or labels say.
+            num_outputs: Number of classes; by default taken from the batch's store or labels.
             nodes: Node embeddings, float ``[nodes, width]``, for ``connect="predict"``.
         """
         graphs = as_batch(batch)
@@ -410,11 +410,11 @@ class GraphTransplant(Augmentation):
         return replace(mixed, edge_origin=origin)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse pairing by class where there are none."""
+        """Reject pairing by class if there are no classes."""
         self.pairing.check(data.task)
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
-        """Measure ψ on validation graphs, spread over all of them."""
+        """Measure the accuracy of ψ on an even selection of validation graphs."""
         if self.edge_predictor is None:
             return {}
         # Graphs of a split stand class by class; the first ones would be of one class.

@@ -47,25 +47,25 @@ def attack(
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
 ) -> int:
-    """Attack the edges of labelled graphs, the model's gradient at hand, and see how it fares.
+    """Measure a model's accuracy under adversarial changes to the edges of labelled graphs.
 
-    The attack is GradArgmax; beside it stand as many random changes. Give graphs that the model
-    was not trained on. A model that reads edge features, such as the default for molecules, only
-    loses edges: a new edge would have no features.
+    The attack is GradArgmax; the same number of random changes serves as a control. Use graphs that
+    the model was not trained on. For a model that uses edge features, such as the default for
+    molecules, edges are only removed, because a new edge would have no features.
 
     Args:
-        model: Folder of a model that `graph-transplant train` wrote; it predicts one class per
+        model: Folder of a model written by `graph-transplant train` that predicts one class per
             graph.
         data: As for `graph-transplant predict`, with the true classes.
-        budget: How many pairs of nodes are changed in every graph, as a share of the mean number of
+        budget: How many pairs of nodes to change in every graph, as a share of the mean number of
             edges of these graphs; or several shares, separated by commas.
         hops: How far apart the two nodes of a changed pair may be.
-        as_stated: Also attack to the letter of the paper, which spends a part of its budget without
-            a change.
-        seed: Determines the random changes.
+        as_stated: Also run the attack as the paper states it, which spends part of its budget
+            without changing anything.
+        seed: Seed for the random changes.
         as_json: Print one JSON object instead of the table.
-        out: A table (CSV) to write, with what became of every graph.
-        target: Column with the true classes. [default: that of the training data]
+        out: CSV file to write, with the result for every graph.
+        target: Column with the true classes. [default: as in the training data]
         device: cpu, cuda, cuda:1, mps ...
         columns: How the data are read.
     """
@@ -91,17 +91,17 @@ def attack(
     tell_rows(skipped, len(store))
     seen = store.fingerprint() == loaded.description["data"]["fingerprint"]
     if seen:
-        note("the model was trained on most of these graphs: others may tell more")
+        note("the model was trained on most of these graphs: results on others would say more")
     budgets = list(dict.fromkeys(split_numbers("budget", budget, float)))
     edges = [attack_edges(store, share) for share in budgets]
     note(f"attacking {len(store)} graphs, at most {max(edges)} changes in each")
     only_removed = removals_only(loaded.network, store)
     if only_removed:
         conv = loaded.network.conv
-        note(f"edges are only removed: {conv} reads edge features, which a new edge would not have")
+        note(f"edges are only removed: {conv} uses edge features, which a new edge would not have")
     clean = evaluate(loaded.network, store)
     if len(set(clean.logits.argmax(1).tolist())) == 1:
-        note("the model says the same of every graph: there is little that an attack could show")
+        note("the model predicts the same class for every graph: an attack can show little")
     found: dict[str, Sequence[Attacked]] = {}
     seconds: dict[str, float] = {}
     for kind in ("strong", "random", *(["as-stated"] if as_stated else [])):

@@ -95,7 +95,7 @@ def resumable(
     except KeyboardInterrupt:
         if not quiet:
             print(
-                f"\nstopped; {kept()}. The same command goes on from there:\n"
+                f"\nstopped; {kept()}. Run the same command again to continue:\n"
                 f"  {repeated_command()}",
                 file=sys.stderr,
             )

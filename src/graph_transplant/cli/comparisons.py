@@ -78,59 +78,60 @@ def compare(
 ) -> int:
     """Compare methods by cross-validation and write a report.
 
-    The same command again runs only what is missing, whatever stopped it before.
+    Running the same command again resumes: only missing trials are run.
 
     Args:
         data: Name of a data set (see `graph-transplant datasets`), or the path of a table (CSV),
             SDF or JSON Lines file, or of a TU or OGB folder or archive.
-        methods: Methods, separated by commas; `all` are those that train a network, `classical`
-            those that do not; see `graph-transplant methods` for names and parameters. Differences
-            are taken to `vanilla`. [default: vanilla,transplant-dp,transplant-ep; for molecules
-            read from SMILES also forest,majority]
+        methods: Methods, separated by commas; `all` selects those that train a network, `classical`
+            those that do not; see `graph-transplant methods` for names and parameters. All methods
+            are compared with `vanilla`. [default: vanilla,transplant-dp,transplant-ep; for
+            molecules read from SMILES also forest,majority]
         models: Convolutions, separated by commas: gcn, gcs, gin, gat, and with edge features gine,
-            gat-edge; auto takes gine for molecules read from a table or SDF file, else gcs.
+            gat-edge; auto selects gine for molecules read from a table or SDF file, otherwise gcs.
         layers: Numbers of convolution layers, separated by commas.
         folds: Folds of the cross-validation; one is the test set, one the validation set.
-        repeats: How often to repeat the cross-validation with another shuffle.
-        select: Report each method with the number of layers and the parameters, among those of its
-            search space, that have the best mean validation metric.
-        metric: METRIC_NAMES. [default: auroc for several labels or two
-            classes of which one is rare, r2 for numbers, else accuracy]
-        split: folds; scaffold-folds, which keep molecules of one Bemis-Murcko scaffold together;
-            official, the split that comes with the data set; or scaffold, one split of molecules.
-        scale: Patience and batch size of the paper for small, medium or large data sets; auto goes
-            by the number of graphs.
+        repeats: Number of times the cross-validation is repeated, each with a new shuffle.
+        select: Report each method with the number of layers and the parameters from its search
+            space that have the best mean validation metric.
+        metric: Metric that ranks the methods: METRIC_NAMES. [default: auroc for several labels, or
+            for two classes if one is rare; r2 for numbers; otherwise accuracy]
+        split: folds; scaffold-folds, which keep molecules with the same Bemis-Murcko scaffold
+            together; official, the split provided with the data set; or scaffold, a single scaffold
+            split of molecules.
+        scale: The paper's patience and batch size for small, medium or large data sets; auto
+            decides by the number of graphs.
         recipe: How networks are built and trained: paper, or strong (normalisation, residual
-            connections, AdamW with warm-up and cosine).
-        epochs: Most epochs per trial; the paper's recipe stops earlier when nothing improves.
-            [default: 1000, with the strong recipe 200]
-        batch_size: Graphs per training batch. [default: 128, for large data sets 64; with the
-            strong recipe 32 for small ones]
-        learning_rate: The highest. [default: 0.0005, with the strong recipe 0.001]
-        readout: How nodes become a graph: mean, sum, max, mean-max. [default: mean, with the strong
-            recipe mean-max]
+            connections, AdamW with warm-up and cosine decay).
+        epochs: Maximum number of epochs per trial; the paper's recipe stops earlier if nothing
+            improves. [default: 1000; 200 with the strong recipe]
+        batch_size: Graphs per training batch. [default: 128; 64 for large data sets; 32 for small
+            ones with the strong recipe]
+        learning_rate: Highest learning rate. [default: 0.0005; 0.001 with the strong recipe]
+        readout: How node embeddings are pooled: mean, sum, max or mean-max. [default: mean;
+            mean-max with the strong recipe]
         balance: Draw each class equally often.
         attack: Also attack the test graphs (GradArgmax), changing this share of the mean number of
-            edges; several separated by commas make a curve. Models that read edge features only
-            lose edges.
-        label_noise: Share of the training labels that are made wrong; several separated by commas
-            make a curve.
-        train_fraction: Share of the training graphs that are trained on; several separated by
-            commas make a curve.
-        group_duplicates: Keep graphs that are the same in one fold. [default: for molecules read
-            from a table]
-        ties: Which of several epochs with the same validation metric is the best: first, loss (the
-            one with the lowest validation loss) or reset (the last; every tie restarts patience).
-            [default: first, with the strong recipe loss]
-        equal_within: Methods are practically equal when the whole 95 % interval of their difference
-            lies within this; 0.01 is one point.
-        seed: The one number that all randomness derives from.
-        workers: Trials that run at the same time, one core each.
+            edges; several shares, separated by commas, give a curve. For models that use edge
+            features, edges are only removed.
+        label_noise: Share of the training labels to make wrong; several shares, separated by
+            commas, give a curve.
+        train_fraction: Share of the training graphs to train on; several shares, separated by
+            commas, give a curve.
+        group_duplicates: Keep identical graphs in the same fold. [default: for molecules read from
+            a table]
+        ties: Which epoch to keep if several have the same validation metric: first, loss (the one
+            with the lowest validation loss) or reset (the last; every tie restarts patience).
+            [default: first; loss with the strong recipe]
+        equal_within: Methods are practically equal if the whole 95 % interval of their difference
+            lies within this distance of zero; 0.01 is one point.
+        seed: Seed for all randomness.
+        workers: Number of trials to run in parallel, one core each.
         engine: What runs the trials: local (processes on this machine), ray (a cluster), torchrun
             (all its processes on one trial at a time, each with a share of every batch).
         address: Address of the Ray cluster. [default: one is started on this machine]
         tensorboard: Directory to log finished trials to, for TensorBoard.
-        fresh: Start over; the records that are there are kept under another name.
+        fresh: Start over; existing records are kept under another name.
         out: Directory for records, tables and report. [default: comparisons/DATA]
         columns: How the data are read.
     """
@@ -229,10 +230,10 @@ class Files(Reporter):
 
 
 def across(*directories: Path, select: bool = False, out: Path = Path("across.html")) -> int:
-    """Rank methods over several data sets and write a page with a critical-difference diagram.
+    """Rank methods across several data sets and write a page with a critical-difference diagram.
 
     Args:
-        directories: Directories that `graph-transplant compare` or `paper` wrote, of at least two
+        directories: Directories written by `graph-transplant compare` or `paper`, for at least two
             data sets.
         select: Report each method with the layers and parameters that have the best mean validation
             metric.

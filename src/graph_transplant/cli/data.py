@@ -24,8 +24,8 @@ class InputOptions:
     """How further data for a trained model are read; everything else the model knows.
 
     Args:
-        smiles: Column of a table that holds the SMILES. [default: that of the training data]
-        id: Column that names the rows. [default: that of the training data]
+        smiles: Column with the SMILES. [default: as in the training data]
+        id: Column with the names of the rows. [default: as in the training data]
         root: Folder where data sets are looked for and kept.
     """
 
@@ -44,15 +44,14 @@ class DataOptions:
     """How data are read.
 
     Args:
-        smiles: Column of a table that holds the SMILES. [default: the one called so]
-        target: Columns of a table, properties of an SDF file, that are predicted, separated by
-            commas.
-        id: Column that names the rows.
-        features: Features of molecules: ogb (nine of each atom, three of each bond, as OGB has
-            them) or elements (element and bond type).
-        task: multiclass, multilabel or regression. [default: by the values]
-        largest_fragment: Keep only the largest fragment of salts and mixtures; the model does so,
-            too, with what it predicts.
+        smiles: Column with the SMILES. [default: detected by its name]
+        target: Columns of a table, or properties of an SDF file, to predict, separated by commas.
+        id: Column with the names of the rows.
+        features: Features of molecules: ogb (nine per atom and three per bond, as in OGB) or
+            elements (element and bond type).
+        task: multiclass, multilabel or regression. [default: inferred from the values]
+        largest_fragment: Keep only the largest fragment of salts and mixtures; also applied when
+            the model predicts.
         root: Folder where data sets are looked for and kept.
     """
 

@@ -10,11 +10,11 @@ from graph_transplant.cli.common import output, plain_table
 
 
 def methods() -> int:
-    """List methods: names, what they are, their parameters, the values the paper tries.
+    """List methods with a description, their parameters and the values the paper tries.
 
-    A name may set parameters: `drop-nodes:ratio=0.4`. `NAME:paper` stands for the method with each
-    value the paper tries, `paper` for all methods of its main table, `all` for every method that
-    trains a network, `classical` for every one that does not.
+    A name may set parameters: `drop-nodes:ratio=0.4`. `NAME:paper` selects the method with each
+    value the paper tries, `paper` all methods of its main table, `all` every method that trains a
+    network, and `classical` every method that does not.
     """
     from graph_transplant.classical import CLASSICAL
     from graph_transplant.methods import METHODS
@@ -47,10 +47,10 @@ def methods() -> int:
 
 
 def datasets(*, root: Path | None = None) -> int:
-    """List data sets: names, sizes, where they come from, what is on this machine.
+    """List data sets with their sizes and origin, and whether they are on this machine.
 
     Args:
-        root: Folder where data sets are looked for.
+        root: Folder with data sets.
     """
     from graph_transplant.datasets import catalogue
 

@@ -67,9 +67,9 @@ def train(
     fresh: bool = False,
     columns: DataOptions = NO_OPTIONS,
 ) -> int:
-    """Train one model, calibrate it, and write it with a model card.
+    """Train one model, calibrate it, and save it with a model card.
 
-    The same command again after an interruption goes on where it was.
+    After an interruption, running the same command again continues where it stopped.
 
     Args:
         data: Name of a data set, or the path of a table (CSV), SDF or JSON Lines file, or of a TU
@@ -102,7 +102,7 @@ def train(
     if fresh:
         remove_checkpoints(checkpoint)
     if checkpoint.exists():
-        note(f"going on from {checkpoint}")
+        note(f"resuming from {checkpoint}")
     try:
         trained = run(
             store,
@@ -115,12 +115,12 @@ def train(
         )
     except KeyboardInterrupt:
         if not checkpoint.exists():
-            print("\nstopped before anything was worth keeping", file=sys.stderr)
+            print("\nstopped before anything was saved", file=sys.stderr)
             return INTERRUPTED
         words = [word for word in arguments_given() if word != "--fresh"]
         print(
-            f"\nstopped; the training so far is kept in {checkpoint}. The same command goes on "
-            f"from there:\n  {shlex.join(['graph-transplant', *words])}",
+            f"\nstopped; the training so far is saved in {checkpoint}. Run the same command again "
+            f"to continue:\n  {shlex.join(['graph-transplant', *words])}",
             file=sys.stderr,
         )
         return INTERRUPTED
@@ -200,22 +200,22 @@ def predict(
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
 ) -> int:
-    """Predict with a model that `graph-transplant train` wrote: one row per row of the input.
+    """Predict with a trained model: one output row per input row.
 
-    Rows that cannot be read stay in place, with the reason. The input is read piece by piece: its
-    size does not matter.
+    Rows that cannot be read stay in place, with the reason. The input is read in chunks, so it can
+    be of any size.
 
     Args:
         model: Folder of the model.
-        data: As for `graph-transplant train`; or one SMILES or several, whose predictions are
-            printed; or - for the standard input, one SMILES per line or a table. Columns are those
-            of the training data unless others are named.
+        data: As for `graph-transplant train`; or one or several SMILES, whose predictions are
+            printed; or - to read one SMILES per line, or a table, from standard input. Columns are
+            those of the training data unless others are given.
         more: Further SMILES.
-        out: The table to write, - for the standard output. [default: predictions.csv; what comes
-            from the standard input goes to the standard output]
-        coverage: Share of new graphs for which the column set, or the distance beside a value,
-            is to hold. [default: 0.9]
-        batch_size: Graphs that are predicted at a time. [default: by their size]
+        out: The table to write, or - for standard output. [default: predictions.csv; standard
+            output if the input is standard input]
+        coverage: Share of new graphs for which the column set, or the distance given with a value,
+            should hold. [default: 0.9]
+        batch_size: Graphs per batch. [default: depends on their size]
         workers: Processes that read molecules.
         device: cpu, cuda, cuda:1, mps ...
         columns: How the data are read.
@@ -244,7 +244,7 @@ def predict(
     console.print(f"{done.predicted:,} of {done.rows:,} rows predicted{rate}")
     if done.failed:
         rows = "row" if done.failed == 1 else "rows"
-        note(f"{done.failed:,} {rows} could not be read: the column error says why")
+        note(f"{done.failed:,} {rows} could not be read: see the column error")
     for number, what in ((done.larger, LARGER), (done.unlike, UNLIKE)):
         if number:
             note(f"{number:,} graphs are {what}: trust their predictions less (column warning)")
@@ -260,7 +260,7 @@ def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
         if molecules:
             return words
         raise GraphTransplantError(
-            f"predict takes one input, but for a model of molecules; got {len(words)}"
+            f"predict takes one input, unless the model is for molecules; got {len(words)}"
         )
     if not molecules or Path(words[0]).exists():
         return None
@@ -332,18 +332,18 @@ def explain(
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
 ) -> int:
-    """Draw which nodes a prediction rests on, graph by graph, as one page.
+    """Draw the nodes that predictions are based on, as one page.
 
     Args:
         model: Folder of the model.
-        data: As for `graph-transplant predict`, one SMILES included.
+        data: As for `graph-transplant predict`; may be a single SMILES.
         out: The page to write.
-        against: Folder of another model to show beside it.
+        against: Folder of another model to show side by side.
         rows: Numbers of the rows to explain, from 1, separated by commas. [default: the first]
-        count: How many rows to explain when none are named.
+        count: How many rows to explain if `--rows` is not given.
         label: The class or label to explain. [default: the predicted one]
-        target: Columns with the true values, separated by commas. [default: those of the training
-            data, where the data have them]
+        target: Columns with the true values, separated by commas. [default: as in the training
+            data, if present]
         saliency: gradient-x-activation, or gradient as in the paper.
         device: cpu, cuda, cuda:1, mps ...
         columns: How the data are read.
@@ -386,16 +386,16 @@ def show(
     seed: int = 0,
     columns: DataOptions = NO_OPTIONS,
 ) -> int:
-    """Draw mixed graphs beside the two they were made of, as one page.
+    """Draw mixed graphs next to the two originals, as one page.
 
     Args:
         data: As for `graph-transplant train`.
         method: One of the transplant methods; see `graph-transplant methods`.
         out: The page to write.
         count: How many mixed graphs to draw.
-        epochs: How long a model is trained on the data before saliency is read from it.
-        trained: Folder of a trained model to read saliency from instead.
-        seed: The one number that all randomness derives from.
+        epochs: Number of epochs to train a model on the data before computing saliency.
+        trained: Folder of a trained model to compute saliency with instead.
+        seed: Seed for all randomness.
         columns: How the data are read.
     """
     from graph_transplant.models import TrainedModel, mixtures

@@ -27,22 +27,22 @@ def paper(
     out: Path = Path("paper"),
     root: Path | None = None,
 ) -> int:
-    """Run an experiment of the paper and print its published numbers beside the measured ones.
+    """Run an experiment of the paper and print its published numbers next to the measured ones.
 
-    The same command again runs only what is missing. Experiments on the same data share their
-    trials.
+    Running the same command again resumes: only missing trials are run. Experiments on the same
+    data share trials.
 
     Args:
         experiment: table1, table2, table3-robustness, table4-calibration, gcn, ablation, readout or
             edge-predictor.
         data: Data sets, separated by commas. [default: all of the experiment]
         models: Convolutions, separated by commas. [default: all of the experiment]
-        budget: quick (a smoke run: one repeat, three layers, no search, about 1,200 steps per
+        budget: quick (a smoke test: one repeat, three layers, no search, about 1,200 steps per
             trial) or full (the paper's protocol).
-        workers: Trials that run at the same time, one core each.
+        workers: Number of trials to run in parallel, one core each.
         engine: What runs the trials: local (processes on this machine) or ray (a cluster).
         address: Address of the Ray cluster. [default: one is started on this machine]
-        fresh: Start over; the records that are there are kept under another name.
+        fresh: Start over; existing records are kept under another name.
         out: Directory for records and tables.
         root: Folder where data sets are looked for and kept.
     """

@@ -18,15 +18,16 @@ def report(
     equal_within: float = 0.01,
     out: Path | None = None,
 ) -> int:
-    """Write the report of a comparison again, or its ranking tables for a paper.
+    """Rebuild the report of a comparison, or write its ranking tables for a paper.
 
     Args:
-        directory: Directory that `graph-transplant compare` or `paper` wrote.
-        format: html (a page with all figures), markdown, latex (needs the package booktabs) or csv.
+        directory: Directory written by `graph-transplant compare` or `paper`.
+        format: html (a page with all figures), markdown, latex (requires the booktabs package) or
+            csv.
         select: Report each method with the layers and parameters that have the best mean validation
             metric.
-        equal_within: Methods are practically equal when the whole 95 % interval of their difference
-            lies within this; 0.01 is one point.
+        equal_within: Methods are practically equal if the whole 95 % interval of their difference
+            lies within this distance of zero; 0.01 is one point.
         out: File to write. [default: report.html in the directory for html, else the terminal]
     """
     check_choice("format", format, ("html", "markdown", "latex", "csv"))

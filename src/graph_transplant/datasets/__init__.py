@@ -156,15 +156,15 @@ OBJECTS: Final = (
 def load(data: Loadable, root: str | Path | None = None, **options: Any) -> GraphStore:
     """Load a data set.
 
-    A TU data set is looked for on this machine first: as ``NAME/``, ``NAME.zip``, ``tu/NAME/`` or
+    A TU data set is searched for on this machine first: as ``NAME/``, ``NAME.zip``, ``tu/NAME/`` or
     ``tu/NAME.zip`` under ``root``, then under the folder named by the environment variable
-    ``GRAPH_TRANSPLANT_DATA``. An OGB data set is looked for in the same folders, ogbg-molhiv as
-    ``ogbg_molhiv/`` or ``ogbg_molhiv.zip``, also in a folder ``ogb`` or ``molecules``. What is not
-    there is downloaded. What was read once is cached.
+    ``GRAPH_TRANSPLANT_DATA``. An OGB data set is searched for in the same folders, ogbg-molhiv as
+    ``ogbg_molhiv/`` or ``ogbg_molhiv.zip``, also in a folder ``ogb`` or ``molecules``. Missing data
+    sets are downloaded. Parsed data sets are cached.
 
-    Rows of a table or of JSON Lines that cannot be read are left out and listed in
-    ``store.skipped``; more than half of them are an error. ``store.notes`` says what else there is
-    to know: guessed columns, duplicates, salts.
+    Rows of a table or of JSON Lines that cannot be read are skipped and listed in
+    ``store.skipped``; it is an error if more than half are. ``store.notes`` has further remarks:
+    guessed columns, duplicates, salts.
 
     Args:
         data: A name, such as ``"motifs"`` or ``"ENZYMES"`` (see :func:`catalogue`); the path of a
@@ -174,10 +174,10 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
             :meth:`GraphStore.save() <graph_transplant.graphs.GraphStore.save>`; or a pandas
             ``DataFrame`` of molecules, a list of SMILES, of PyG ``Data`` or of networkx graphs, a
             PyG data set or a ``Subset`` of one, or a store, which is returned as it is.
-        root: Folder to look for a named data set in, and to download it to.
-        **options: For molecules: ``smiles``, ``target`` (a column, several with commas between, or
+        root: Folder in which to look for a named data set, and to which it is downloaded.
+        **options: For molecules: ``smiles``, ``target`` (a column, several separated by commas, or
             a list), ``id``, ``features`` (``"ogb"`` or ``"elements"``), ``task``,
-            ``largest_fragment``; beside a list of SMILES the targets are ``y``. For JSON Lines:
+            ``largest_fragment``; for a list of SMILES, the targets are ``y``. For JSON Lines:
             ``target``, ``id`` and ``task``. Otherwise those of :meth:`GraphStore.from_pyg()
             <graph_transplant.graphs.GraphStore.from_pyg>`,
             :func:`~graph_transplant.datasets.networks.from_networkx` or
@@ -210,23 +210,23 @@ def stream(
     workers: int = 1,
     **options: Any,
 ) -> Iterator[Chunk]:
-    """Read a data set a stretch at a time: in order, every row exactly once.
+    """Read a data set in chunks: in order, every row exactly once.
 
-    A row is a graph or has a reason why it is none. Tables and JSON Lines of any length take a
-    bounded amount of memory; other inputs are loaded and then cut.
+    A row is a graph or has the reason why it could not be read. Tables and JSON Lines of any length
+    need a bounded amount of memory; other inputs are loaded first and then divided.
 
     Args:
         data: As for :func:`load`.
-        featurizer: That of the store a model was trained on: features become the same
-            columns, columns of a table have the same names, and a row that does not fit is a
-            problem. Found from the data by default, which are read once more for it.
+        featurizer: The featurizer of the store that a model was trained on: features become the
+            same columns, columns of a table have the same names, and a row that does not fit is a
+            problem. Inferred from the data by default, which takes another pass.
         root: As for :func:`load`.
-        rows_per_chunk: Rows of a stretch.
-        targets: Whether targets are to be read. Without, all graphs are of one class.
-        codec: How targets are to be read, such as those of a model: a row whose target does not fit
-            is a problem. Found from the data by default, which takes a further pass. Stores and
-            data sets that are loaded first keep their own targets.
-        skip_rows: Leave out so many rows, without reading what is in them.
+        rows_per_chunk: Rows per chunk.
+        targets: Whether to read targets. Without them, all graphs have the same class.
+        codec: How to read targets, such as that of a model: a row whose target does not fit is a
+            problem. Inferred from the data by default, which takes another pass. Stores and data
+            sets that are loaded first keep their own targets.
+        skip_rows: Number of rows to skip without reading their content.
         workers: Processes that read molecules.
         **options: As for :func:`load`.
 

@@ -16,11 +16,11 @@ from graph_transplant.graphs import GraphStore
 def duplicate_groups(store: GraphStore) -> Tensor | None:
     """Find graphs that occur more than once.
 
-    Molecules are the same if their canonical SMILES are; other graphs if features and edges are,
-    node for node.
+    Molecules are identical if their canonical SMILES are; other graphs if their features and edges
+    are, node for node.
 
     Returns:
-        The same number for graphs that are the same, int64 ``[graphs]``; ``None`` if all differ.
+        The same number for identical graphs, int64 ``[graphs]``; ``None`` if all differ.
 
     Example:
         >>> from graph_transplant.datasets.molecules import from_smiles

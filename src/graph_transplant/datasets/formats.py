@@ -162,8 +162,8 @@ def _header(
         if looks_like_smiles(cell) and looks_like_smiles(below):
             names = [f"column {number}" for number in range(1, len(columns) + 1)]
             notes[
-                f"The first row is no header: it holds the SMILES {quoted(cell)}. Columns are "
-                f"called {listed(names)}; structures were read from {quoted(names[place])}."
+                f"The first row is not a header: it contains the SMILES {quoted(cell)}. Columns "
+                f"are named {listed(names)}; structures were read from {quoted(names[place])}."
             ] = None
             return names, names[place]
     return columns, None

@@ -499,13 +499,13 @@ def from_networkx(
     featurizer: Featurizer | None = None,
     **options: Any,
 ) -> GraphStore:
-    """Make a store of networkx graphs; the first graph that does not fit is an error.
+    """Create a store from networkx graphs; the first graph that does not fit is an error.
 
     Args:
         graphs: Graphs or directed graphs, with attributes ``x``, ``label`` and ``weight``.
-        y: Target of every graph: a class of any name, a number, or a list of labels or numbers.
+        y: Target of every graph: the name of a class, a number, or a list of labels or numbers.
             (default: the graphs' own attribute)
-        featurizer: That of another store, to get the same columns.
+        featurizer: The featurizer of another store, to get the same columns.
         **options: ``target``, the attribute of a graph that holds its target (default: ``"y"``);
             ``task``, found from the targets by default; ``name`` of the data set.
 

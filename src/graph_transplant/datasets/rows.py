@@ -311,8 +311,8 @@ def find_codec(
         classes = _ordered(columns[names[0]])
         if len(classes) < 2:
             raise DataError(
-                f"{where}: the target {which} has one class only, {quoted(classes[0])}; there must "
-                f"be two or more to tell apart{hint}"
+                f"{where}: the target {which} has only one class, {quoted(classes[0])}; at least "
+                f"two are needed{hint}"
             )
         return TargetCodec(task, tuple(names), tuple(classes)), []
     commas = {name: c.decimals[0] for name, c in columns.items() if c.decimal_comma}

@@ -110,33 +110,33 @@ def compare(
 ) -> Results:
     """Compare methods by stratified cross-validation on the same folds.
 
-    The same call after an interruption goes on where it stopped: records in ``out`` are not made
-    again. More methods, models, layers, repeats and conditions may be added to a directory;
-    anything else that differs is refused. Methods and models of your own go by their names.
+    After an interruption, the same call continues where it stopped: trials recorded in ``out`` are
+    not run again. Methods, models, layers, repeats and conditions may be added to a directory; any
+    other difference is an error. Your own methods and models are identified by their names.
 
     Args:
-        data: Anything that :func:`~graph_transplant.load` takes.
-        methods: Names of methods, with parameters or without; or a mapping of names to
-            augmentations (several in a list, none in an empty one) or to names. Differences are
-            taken to ``vanilla``. ``all`` and ``paper`` are those that can serve the data;
-            ``classical`` are all without a network. (default: ``vanilla``, ``transplant-dp`` and
-            ``transplant-ep``; for molecules read from SMILES also ``forest`` and ``majority``)
+        data: Anything that :func:`~graph_transplant.load` accepts.
+        methods: Names of methods, with or without parameters; or a mapping of names to
+            augmentations (a list for several, an empty list for none) or to names. All methods are
+            compared with ``vanilla``. ``all`` and ``paper`` select those that support the data;
+            ``classical`` selects all without a network. (default: ``vanilla``, ``transplant-dp``
+            and ``transplant-ep``; for molecules read from SMILES also ``forest`` and ``majority``)
         model: Names of convolutions, or a mapping of names to functions that make a model for a
             store; ``"auto"`` is ``"gine"`` for molecules with edge features, else ``"gcs"``.
         layers: Numbers of layers.
-        folds: Number of folds, at least 3: one is tested on, the next one validated on.
-        repeats: How often to repeat with another shuffle.
+        folds: Number of folds, at least 3: one is the test set, the next one the validation set.
+        repeats: Number of times the cross-validation is repeated, each with a new shuffle.
         recipe: ``"paper"``, or ``"strong"``: normalisation, residual connections, AdamW with
             warm-up and cosine (:mod:`graph_transplant.recipes`).
-        epochs: Most epochs. (default: 1000; 200 with the strong recipe)
+        epochs: Maximum number of epochs. (default: 1000; 200 with the strong recipe)
         batch_size: Graphs per training batch. (default: that of the recipe and the scale)
-        learning_rate: The highest learning rate. (default: that of the recipe)
-        seed: The one number that all randomness derives from.
+        learning_rate: Highest learning rate. (default: that of the recipe)
+        seed: Seed for all randomness.
         select: ``"validation"`` runs each method named without parameters with every value of its
             search space and reports the candidate (number of layers, values) with the best mean
             validation metric; ``"none"`` reports every one.
         metric: ``"accuracy"``; ``"auroc"`` or ``"average_precision"`` for two classes or several
-            labels; ``"r2"`` for numbers. (default: what suits the data)
+            labels; ``"r2"`` for numbers. (default: depends on the data)
         scale: The paper's patience and batch size for ``"small"``, ``"medium"`` or ``"large"`` data
             sets; ``"auto"`` goes by the number of graphs.
         split: ``"folds"``; ``"scaffold-folds"``, which keep molecules of one Bemis-Murcko scaffold
@@ -149,19 +149,20 @@ def compare(
         label_noise: Shares of the training labels to make wrong, in [0, 1).
         train_fraction: Shares of the training graphs to use, in (0, 1]; every one is combined with
             every share of wrong labels.
-        group_duplicates: Keep graphs that are the same in one fold. (default: for molecules read
-            from a table)
+        group_duplicates: Keep identical graphs in the same fold. (default: for molecules read from
+            a table)
         ties: Which of several epochs with the same validation metric is the best: the ``"first"``,
             that with the lowest validation ``"loss"``, or the last (``"reset"``). (default: that of
             the recipe)
         equal_within: Methods are practically equal when the whole 95 % interval of their difference
             lies within this; 0.01 is one point.
-        workers: How many trials run at once on this machine.
+        workers: Number of trials to run in parallel on this machine.
         engine: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``, which gives all
             processes to one trial at a time.
         address: Address of the Ray cluster. (default: one is started on this machine)
-        out: Directory for ``records.jsonl`` and ``summary.csv``. (default: nothing is kept on disk)
-        fresh: Start anew; the records that are there are kept under another name.
+        out: Directory for ``records.jsonl`` and ``summary.csv``. (default: nothing is written to
+            disk)
+        fresh: Start over; existing records are kept under another name.
         source: How the data set was named, for commands in reports. (default: its name)
         reporter: Receives progress events.
         callbacks: Called after every epoch of a trial that runs in this process.

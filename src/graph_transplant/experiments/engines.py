@@ -225,7 +225,7 @@ def _run_local(run: Run) -> None:
                 # joblib ends all workers when one is gone: the trials of the others are lost too.
                 run_again(lost, running, "a worker process was ended from outside", run)
             except BrokenProcessPool as problem:
-                raise TrialError(f"the worker processes cannot go on: {problem}") from problem
+                raise TrialError(f"the worker processes cannot continue: {problem}") from problem
 
 
 def _run_in_workers(

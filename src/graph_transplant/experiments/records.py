@@ -169,19 +169,20 @@ class RecordStore:
             there |= Settings.complete(record["settings"]) | {"version": None}
             if there["numerics"] != here["numerics"]:
                 raise GraphTransplantError(
-                    f"{self.directory} holds records that another version of the methods made "
+                    f"{self.directory} contains records made by another version of the methods "
                     f"(numerics {there['numerics']}, here {here['numerics']}): the same seed gives "
                     "other numbers now. Choose another directory, or start over with --fresh, "
-                    "which keeps those records beside the new ones"
+                    "which keeps the old records under another name"
                 )
             for name in here | there:
                 if there.get(name) != here.get(name):
                     differences[_difference(name, there.get(name), here.get(name))] = None
         if differences:
             raise GraphTransplantError(
-                f"{self.directory} holds records of another comparison: {'; '.join(differences)}. "
-                "Choose another directory or the settings of that comparison, or start over with "
-                "--fresh, which keeps those records beside the new ones"
+                f"{self.directory} contains records of another comparison: "
+                f"{'; '.join(differences)}. Choose another directory or the settings of that "
+                "comparison, or start over with --fresh, which keeps the old records under another "
+                "name"
             )
 
     def _repair(self, contents: Contents) -> str | None:

@@ -83,17 +83,17 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The finished trials of a comparison, and what they say.
+    """The finished trials of a comparison, and its findings.
 
     Args:
-        records: The trials, as ``records.jsonl`` holds them.
+        records: The trials, as stored in ``records.jsonl``.
         selection: How one candidate per method is chosen: ``"none"`` or
             ``"validation"``; see :func:`~graph_transplant.experiments.selection.select`.
         reference: The method that the others are compared with.
-        directory: Where the records lie, if anywhere.
-        equal_within: Two methods are practically equal when the 95 % interval of their difference
+        directory: Directory of the records, if any.
+        equal_within: Two methods are practically equal if the 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
-        group: What all trials belong to; by default they are put in groups.
+        group: Group of all trials; by default they are divided into groups.
 
     Example:
         >>> import graph_transplant as gt
@@ -133,7 +133,7 @@ class Results:
         return _table([_row(record) for record in self.chosen])
 
     def long(self, name: str) -> pd.DataFrame:
-        """A list that trials record (``"curve"``, ``"attacked"``, …), one row an entry."""
+        """A list that trials record (``"curve"``, ``"attacked"``, …), one row per entry."""
         return _table(
             {**_identity(record), **_flat(entry)}
             for record in self.chosen
@@ -141,7 +141,7 @@ class Results:
         )
 
     def wide(self, name: str) -> pd.DataFrame:
-        """An object that trials record (``"saliency"``, ``"cost"``, …), one row a trial."""
+        """An object that trials record (``"saliency"``, ``"cost"``, …), one row per trial."""
         return _table(
             {**_identity(r), **r[name]} for r in self.chosen if isinstance(r.get(name), dict)
         )
@@ -181,7 +181,7 @@ class Results:
 
     @property
     def metric(self) -> str:
-        """The metric that methods are judged by."""
+        """The metric that ranks the methods."""
         return metric_of(self.chosen[0]) if self.chosen else "accuracy"
 
     def summary(self) -> pd.DataFrame:
@@ -239,7 +239,7 @@ class Results:
         ]
 
     def check(self) -> None:
-        """Raise where selection leaves nothing to report."""
+        """Raise an error if selection leaves nothing to report."""
         if not self.groups:
             raise GraphTransplantError(
                 f"results need at least one fold in which {self.selection} selection has all it "
@@ -282,7 +282,7 @@ class Results:
         return Plots(self)
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write the page of the comparison; by default ``report.html`` beside the records."""
+        """Write the report; by default ``report.html`` next to the records."""
         from graph_transplant.report import write_report
 
         if path is None and self.directory is None:

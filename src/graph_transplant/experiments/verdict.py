@@ -246,11 +246,9 @@ def _beside_rivals(
         text = f"{name} is practically equal to {rival}"
     elif beaten and name != reference:
         text = f"{rival} beats {reference} by {_gain(own):.1f}"
-        numbers = (
-            f"({p_words(own['p_holm'])}), and whether it beats {name} cannot be told {numbers}"
-        )
+        numbers = f"({p_words(own['p_holm'])}), and whether it beats {name} is unclear {numbers}"
     else:
-        text = f"it cannot be told whether {name} beats {rival}"
+        text = f"it is unclear whether {name} beats {rival}"
     lost = top["finding"] == "worse" or (top["finding"] == "unclear" and beaten)
     winner = top["rival"] if lost else verdict.winner
     if len(against) == 1:
@@ -370,8 +368,8 @@ def _still_improving(records: Sequence[Record]) -> Iterator[str]:
     )
     if 2 * late > len(trained):
         yield (
-            f"In {late} of {len(trained)} trials the best checkpoint lies in the last tenth of the "
-            f"{trained[0]['settings']['epochs']} epochs allowed: more epochs may change that."
+            f"In {late} of {len(trained)} trials the best checkpoint is in the last tenth of the "
+            f"{trained[0]['settings']['epochs']} epochs allowed: more epochs may change results."
         )
 
 
@@ -399,7 +397,8 @@ def _near_majority(results: Results) -> Iterator[str]:
             yield (
                 f"{_place(results, group)}{listed(sorted(near))} hardly "
                 f"exceed{'s' if len(near) == 1 else ''} "
-                f"{percent(share, unit=True)}, which always saying the largest class would reach."
+                f"{percent(share, unit=True)}, which always predicting the largest class would "
+                "reach."
             )
 
 
@@ -430,9 +429,9 @@ def _no_better_than_random(results: Results) -> Iterator[str]:
     useless = [str(name) for name, row in means.iterrows() if no_better_than_random(row)]
     if useless:
         yield (
-            f"The saliency that training reads is no better than random for {listed(useless)}: "
-            "taking the most salient nodes away, or keeping them alone, changes predictions no "
-            "more than random nodes do."
+            f"The saliency used in training is no better than random for {listed(useless)}: "
+            "removing the most salient nodes, or keeping only them, changes predictions no more "
+            "than random nodes do."
         )
 
 
@@ -440,8 +439,8 @@ def _conditions(records: Sequence[Record]) -> Iterator[str]:
     """What label noise and a training fraction do not touch."""
     if any(Condition.of(record) != Condition() for record in records):
         yield (
-            "Wrong or fewer labels are those of the training graphs alone: early stopping and "
-            "selection see all validation graphs with their true labels."
+            "Wrong or fewer labels affect only the training graphs: early stopping and selection "
+            "use all validation graphs with their true labels."
         )
 
 

@@ -74,8 +74,8 @@ def _scores_caption(results: Results, table: pd.DataFrame) -> str:
     there = results.reference in results.methods
     mean = f" The dashed line is {results.reference}’s mean." if there else ""
     return (
-        f"One dot per {place}, the thick stroke is the mean. Thin lines join the same {place}: it "
-        f"counts whether they lean the same way.{mean}"
+        f"One dot per {place}; the thick stroke is the mean. Thin lines connect the same {place}: "
+        f"look at whether they slope the same way.{mean}"
     )
 
 

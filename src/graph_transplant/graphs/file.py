@@ -53,10 +53,10 @@ _TYPE_NAMES: Final = {
 
 
 class StoreWriter:
-    """Writes a store to one file, piece by piece, for data sets that do not fit into memory.
+    """Writes a store to one file in parts, for data sets that do not fit into memory.
 
-    The file is that of :meth:`GraphStore.save`. Arguments are those of :class:`GraphStore`; by
-    default ``num_outputs`` is the largest of the pieces, and ``official`` is theirs.
+    The file has the format of :meth:`GraphStore.save`. Arguments are those of :class:`GraphStore`;
+    by default, ``num_outputs`` is the largest of the parts, and ``official`` is taken from them.
 
     Example:
         >>> import graph_transplant as gt

@@ -87,29 +87,31 @@ class GraphStore:
     """A data set of graphs as flat tensors.
 
     Args:
-        x: Node features, ``[nodes, features]``; models use degrees without. Small integers (uint8,
-            int8, bool) are kept as they are and become float in batches.
+        x: Node features, ``[nodes, features]``; without them, models use degrees. Small integers
+            (uint8, int8, bool) are kept as they are and become float in batches.
         edge_index: Senders and receivers, ``[2, edges]``, counted from 0 *within each graph*.
         y: Class numbers, int64 ``[graphs]``; for the tasks ``"multilabel"`` (NaN where an entry is
             missing) and ``"regression"`` float ``[graphs, outputs]``.
-        node_counts: Nodes of each graph, integer ``[graphs]``; nodes lie graph after graph.
+        node_counts: Nodes of each graph, integer ``[graphs]``; nodes are stored graph after graph.
         edge_counts: Edges of each graph, integer ``[graphs]``; an undirected edge counts twice.
-        edge_attr: Edge features, ``[edges, features]``, of the types that ``x`` may have.
+        edge_attr: Edge features, ``[edges, features]``, of the same types as ``x``.
         name: Name of the data set.
         task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
-        num_outputs: Number of classes, labels or values; found from ``y`` by default.
-        label_names: What the outputs are called.
-        num_continuous: The first so many columns of ``x`` are continuous; models standardise them.
+        num_outputs: Number of classes, labels or values; inferred from ``y`` by default.
+        label_names: Names of the outputs.
+        num_continuous: Number of leading columns of ``x`` that are continuous; models standardise
+            them.
         node_fields: Further tensors with one entry per node, by name.
         official: The published split, integer ``[graphs]``: 0 training, 1 validation, 2 test.
-        groups: Numbers of graphs that must stay on one side of every split, int64 ``[graphs]``.
+        groups: Group number of each graph, int64 ``[graphs]``; a group stays on one side of every
+            split.
         rows: The rows of the file that the graphs were read from; :meth:`save` does not keep them.
-        featurizer: How rows became features, so that others can be read alike.
+        featurizer: How rows became features, so that other data can be read the same way.
         skipped: The rows of the file that are not among the graphs.
-        notes: What a person should know of how the data were read, in sentences.
+        notes: Sentences about how the data were read, for the user.
 
     Attributes:
-        find_duplicates: Looks for graphs that are the same; ``None`` where nobody needs to know.
+        find_duplicates: Finds identical graphs; ``None`` if they do not matter.
         path: The file that the store was loaded from and still reads from, or ``None``.
         undirected: Whether every edge has its reverse with equal features.
 
@@ -224,7 +226,7 @@ class GraphStore:
 
     @property
     def x(self) -> Tensor | None:
-        """Node features, float32 ``[nodes, features]``, or ``None``; all at once, in memory."""
+        """Node features, float32 ``[nodes, features]``, or ``None``; one tensor in memory."""
         return self.field("x").to(torch.float32) if "x" in self._flat else None
 
     @property
@@ -234,7 +236,7 @@ class GraphStore:
 
     @property
     def edge_attr(self) -> Tensor | None:
-        """Edge features, float32 ``[edges, features]``, or ``None``; all at once, in memory."""
+        """Edge features, float32 ``[edges, features]``, or ``None``; one tensor in memory."""
         return self.field("edge_attr").to(torch.float32) if "edge_attr" in self._flat else None
 
     @property
@@ -277,7 +279,7 @@ class GraphStore:
         return ["y", "node_counts", "edge_counts", *optional, *self._flat]
 
     def field(self, key: str) -> Tensor:
-        """A tensor by its name in files, in the type that it is kept in.
+        """A tensor by its name in files, in its stored type.
 
         A view where the graphs lie together. ``"edge_index"`` has receivers first, then senders.
         """
@@ -316,7 +318,7 @@ class GraphStore:
         return moments(piece.field("x")[:, :columns] for piece in self.pieces())
 
     def statistics(self) -> dict[str, float | int]:
-        """The figures of the paper's data table, and the widths of the features."""
+        """The figures of the paper's data table, and the numbers of features."""
         edges = int(self.edge_counts.sum())
         if self.undirected:
             if self._loops is None:
@@ -350,7 +352,7 @@ class GraphStore:
         )
 
     def fingerprint(self) -> str:
-        """SHA-256 of the graphs by their values; name and way of reading do not count."""
+        """SHA-256 of the values of the graphs, without the name and how they were read."""
         described = {
             "task": self.task,
             "num_outputs": self.num_outputs,
@@ -379,9 +381,9 @@ class GraphStore:
 
     @property
     def duplicates(self) -> Tensor | None:
-        """The same number for graphs that are the same, int64 ``[graphs]``; found when asked for.
+        """The same number for identical graphs, int64 ``[graphs]``; computed on first use.
 
-        ``None`` for data of which nobody needs to know, such as named data sets.
+        ``None`` if they do not matter, as for named data sets.
         """
         if self._duplicates is None and self.find_duplicates is not None:
             self._duplicates = self.find_duplicates(self)
@@ -389,7 +391,7 @@ class GraphStore:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know of the data, in sentences, duplicates among it."""
+        """Sentences about the data for the user, including duplicates."""
         again = 0 if self.duplicates is None else len(self) - len(torch.unique(self.duplicates))
         same = "canonical SMILES" if self.has_structures else "features and edges"
         note = f"{again} of {len(self)} graphs repeat another (the same {same})."
@@ -401,7 +403,7 @@ class GraphStore:
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """What the outputs are called; numbers where the data set does not say."""
+        """Names of the outputs; numbers if the data set has no names."""
         if self.label_names is not None:
             return self.label_names
         if self.task == "multiclass":
@@ -452,7 +454,7 @@ class GraphStore:
         num_outputs: int | None = None,
         label_names: Sequence[str] | None = None,
     ) -> GraphStore:
-        """The same graphs with other targets; task and names stay where they are not given."""
+        """The same graphs with other targets; task and names are kept if not given."""
         task = self.task if task is None else check_choice("task", task, TASKS)
         require(
             len(y) == len(self), f"`y` must have {len(self)} entries, one per graph; got {len(y)}"
@@ -468,7 +470,7 @@ class GraphStore:
         return self._with(official=checked_split(self.name, official, len(self)))
 
     def with_groups(self, groups: Tensor | None) -> GraphStore:
-        """Return the same graphs with numbers of those that stay together, ``[graphs]``."""
+        """The same graphs with group numbers, ``[graphs]``; a group stays together."""
         if groups is not None:
             groups = checked_groups(self.name, groups, len(self))
         return self._with(groups=groups)
@@ -535,19 +537,19 @@ class GraphStore:
         num_continuous: int = 0,
         node_fields: Sequence[str] = (),
     ) -> GraphStore:
-        """Make a store of PyG graphs.
+        """Create a store from PyG graphs.
 
         Args:
             graphs: An iterable of ``Data``, a ``Batch``, a PyG data set, or a ``Subset`` of one.
                 Graphs have ``edge_index`` and ``y``, usually ``x``, and perhaps ``edge_attr``.
-            name: As for :class:`GraphStore`, and so ``num_outputs``, ``label_names`` and
+            name: As for :class:`GraphStore`; likewise ``num_outputs``, ``label_names`` and
                 ``num_continuous``.
-            task: Found from ``y`` by default: integers are classes; floats that are all 0, 1 or NaN
-                are labels; other floats are regression targets.
+            task: Inferred from ``y`` by default: integers are classes; floats that are all 0, 1 or
+                NaN are labels; other floats are regression targets.
             num_outputs: See ``name``.
             label_names: See ``name``.
             num_continuous: See ``name``.
-            node_fields: Names of further per-node tensors to keep; others are not kept.
+            node_fields: Names of other per-node tensors to keep; the rest are dropped.
 
         Example:
             >>> triangle = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
@@ -577,7 +579,7 @@ no edge features)
         return list(self.batch(torch.arange(len(self))).to_pyg().to_data_list())
 
     def save(self, path: str | Path) -> None:
-        """Write the store to one safetensors file, whole or not at all."""
+        """Write the store to one safetensors file, atomically."""
         from graph_transplant.graphs.file import StoreWriter
 
         with StoreWriter(
@@ -595,8 +597,8 @@ no edge features)
     def load(path: str | Path, *, check: bool = False) -> GraphStore:
         """Open the file of a store.
 
-        It is mapped into memory, not read, and must not change as long as the store is in use.
-        With ``check`` its digest and all values are checked, for a file that comes from elsewhere.
+        The file is memory-mapped and must not change while the store is in use. With ``check``, its
+        digest and all values are verified; use this for files from untrusted sources.
         """
         from graph_transplant.graphs.file import load
 

@@ -101,20 +101,20 @@ def explain(
     output: str | None = None,
     batch_size: int = _AT_ONCE,
 ) -> list[Explanation]:
-    """Find out which nodes move a model's predictions, and which way.
+    """Find out which nodes influence a model's predictions, and in which direction.
 
-    The saliency of a node is how much it adds, to first order, to what the model says: for classes
-    the margin of the predicted class (the logarithm of its odds), for labels the logit of one
-    label, for regression one output.
+    The saliency of a node is how much it contributes, to first order, to the prediction: the
+    log-odds of the predicted class, the logit of one label, or one output of a regression.
 
     Args:
-        models: One model, or several to see side by side: a sequence, or a mapping that names them.
+        models: One model, or several to show side by side: a sequence, or a mapping from names to
+            models.
         store: The graphs, read as the models' training graphs were.
-        saliency: Where and how it is read. (default:
+        saliency: Where and how it is computed. (default:
             :data:`~graph_transplant.saliency.EXPLAINING`)
         output: Name of the class, label or value to explain. (default: the predicted class; the
             label with the highest probability; the first value)
-        batch_size: Graphs at a time.
+        batch_size: Graphs per batch.
 
     Example:
         >>> import graph_transplant as gt

@@ -48,8 +48,8 @@ FEW_POSITIVES: Final = 30
 """With fewer positive test graphs than this, a person is told that the figures are rough."""
 
 BALANCED: Final = (
-    "with balance or class weights the model takes rare classes for more frequent than they are: "
-    "their probabilities come out too high, and no temperature mends that"
+    "with balance or class weights, the model overestimates the probabilities of rare classes, and "
+    "calibration by a temperature does not correct that"
 )
 """What a person is told who trains with ``balance`` or ``class_weight``."""
 
@@ -78,21 +78,21 @@ def train(
 ) -> TrainedModel:
     """Train one model, calibrate it on the validation graphs and measure it on the test graphs.
 
-    Patience follows the size of the data set as in the paper. A call with the ``checkpoint`` of the
-    same call that was interrupted goes on from there and ends in the same weights.
+    Patience depends on the size of the data set, as in the paper. If the same call was interrupted,
+    its ``checkpoint`` lets it continue from there and end with the same weights.
 
     Args:
-        data: Anything that :func:`~graph_transplant.load` takes.
+        data: Anything that :func:`~graph_transplant.load` accepts.
         config: How to train.
         device: Where to train.
-        checkpoint: File that holds the state of the training while it runs; it is not removed. The
-            further members of an ensemble have files of their own beside it.
-        progress: Show a progress bar; by default when the error stream is a terminal.
+        checkpoint: File for the state of the training while it runs; it is not removed. Further
+            members of an ensemble have their own files next to it.
+        progress: Show a progress bar; by default if standard error is a terminal.
         callbacks: Called with every epoch's log.
-        sample_weight: How likely each graph is drawn in training, relative to the others.
-        forest: Also measure a random forest on the test graphs, to compare with.
+        sample_weight: How likely each graph is to be drawn in training, relative to the others.
+        forest: Also evaluate a random forest on the test graphs, for comparison.
         source: How the data set was named. (default: its name)
-        note: Told what a person should know besides the result.
+        note: Called with remarks for the user.
         **options: Fields of :class:`~graph_transplant.config.TrainConfig`, such as ``epochs``, and
             how the data are read, such as ``target``; see :func:`~graph_transplant.load`.
 
@@ -326,5 +326,5 @@ def _defined_metric(validation: GraphStore, metric: str, tell: Note) -> str:
         return metric
     if not math.isnan(measure(torch.zeros_like(targets), targets, validation.task)[metric]):
         return metric
-    tell(f"{metric} is not defined on these validation graphs: their loss or accuracy decides")
+    tell(f"{metric} is not defined on these validation graphs: using loss or accuracy instead")
     return "accuracy"

@@ -135,8 +135,8 @@ def _given(
     (transplant,) = build_method(method, model.network, seed=seed)
     if not isinstance(transplant, GraphTransplant) or transplant.edge_predictor is not None:
         raise GraphTransplantError(
-            f"{method} joins parts with the edge predictor ψ, which is not kept with a trained "
-            "model: show transplant-dp or transplant-disconnected, or give no model"
+            f"{method} connects parts with the edge predictor ψ, which is not saved with a trained "
+            "model: use transplant-dp or transplant-disconnected, or give no model"
         )
     transplant.check(model.network, store)
     targets = store if model.scale is None else model.scale.apply(store)

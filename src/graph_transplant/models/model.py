@@ -53,17 +53,16 @@ PREDICTED_ITEMS: Final = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A trained network with all that is needed to use it on further graphs.
+    """A trained network with everything needed to use it on new graphs.
 
-    Made by :func:`~graph_transplant.train`, kept with :meth:`save`.
+    Created by :func:`~graph_transplant.train`, saved with :meth:`save`.
 
     Args:
         network: The network, with its weights.
-        temperature: What logits are divided by, so that probabilities are as sure as they are
-            right; 1 for regression.
-        scale: The units of the targets, for regression; else ``None``.
-        description: The content of ``model.json``: data, training, figures.
-        reference: What sets and similarities of predictions are found by; older models have none.
+        temperature: Divides the logits to calibrate the probabilities; 1 for regression.
+        scale: The units of the targets for regression; otherwise ``None``.
+        description: The content of ``model.json``: data, training, metrics.
+        reference: Data for prediction sets and similarities; older models have none.
 
     Example:
         >>> import tempfile
@@ -96,7 +95,7 @@ class TrainedModel:
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """What the outputs are called."""
+        """Names of the outputs."""
         return tuple(self.description["label_names"])
 
     @cached_property
@@ -107,7 +106,7 @@ class TrainedModel:
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Numbers of node and edge features that the network takes; 0 where it uses none."""
+        """Numbers of node and edge features that the network takes; 0 if it uses none."""
         return self.network.in_features, self.network.edge_features
 
     @property
@@ -122,7 +121,7 @@ class TrainedModel:
         return next(self.network.parameters()).device
 
     def check(self, store: GraphStore) -> None:
-        """Raise a `DataError` for graphs of another shape than those the model was trained on."""
+        """Raise a `DataError` if graphs have another shape than those the model was trained on."""
         given = (store.num_node_features, store.num_edge_features)
         for kind, mine, wanted in zip(("node", "edge"), given, self.widths, strict=True):
             # A network that does not look at edges does not mind what they are like.
@@ -165,7 +164,7 @@ class TrainedModel:
         return exact.softmax(1) if self.task == "multiclass" else exact.sigmoid()
 
     def predictions(self, store: GraphStore, batch_size: int | None = None) -> Predictions:
-        """Predict the graphs of a store, as tensors; its targets are not looked at."""
+        """Predict the graphs of a store, as tensors; its targets are ignored."""
         each = self._member_logits(store, batch_size)
         deviation = None
         if len(each) > 1:
@@ -187,22 +186,22 @@ class TrainedModel:
 
         - ``row`` (from 1) and ``id``;
         - for classes and labels ``prediction``, ``p(NAME)`` for each of them and ``confidence``;
-          for regression the value and, as ``NAME ±90``, the distance within which nine of ten new
-          graphs lie;
-        - of an ensemble ``spread``, the standard deviation over its members of the probability of
+          for regression the value and, as ``NAME ±90``, a distance that covers the true value of
+          nine of ten new graphs;
+        - for ensembles ``spread``, the standard deviation over the members of the probability of
           the predicted class, or of the value;
-        - ``set``, the classes of which one is right for nine of ten new graphs; of labels those
-          that may be there, each with a ``?`` where it is undecided;
+        - ``set``, classes that include the right one for nine of ten new graphs; for labels those
+          that may be present, with a ``?`` where undecided;
         - ``similarity`` to the most similar training graph, between 0 and 1;
-        - ``warning`` where a graph is larger than any trained on or unlike them all;
-        - ``error``, empty where there is a prediction.
+        - ``warning`` if a graph is larger than any training graph or unlike all of them;
+        - ``error``, empty if there is a prediction.
 
         Args:
-            data: Anything that :func:`~graph_transplant.load` takes, a list of SMILES or a data
-                frame with them; read as the training data were.
-            coverage: Share of new graphs for which set or distance is to hold. It does for graphs
-                drawn as the validation graphs were, approximately. (default: 0.9)
-            batch_size: Graphs that the network sees at a time. (default: by their size)
+            data: Anything that :func:`~graph_transplant.load` accepts; read in the same way as the
+                training data.
+            coverage: Share of new graphs for which the set or distance should hold. This is
+                approximate, and applies to graphs drawn like the validation graphs. (default: 0.9)
+            batch_size: Graphs per batch. (default: depends on their size)
             **options: How the data are read; see :func:`~graph_transplant.load`.
         """
         given = {"coverage": coverage, "batch_size": batch_size, **options}
@@ -218,8 +217,8 @@ class TrainedModel:
     def save(self, directory: str | Path) -> None:
         """Write ``weights.safetensors`` and ``model.json`` into a folder.
 
-        Each file is written whole or not at all, and the description knows the checksum of its
-        weights: a model that was half replaced is noticed when it is loaded.
+        Each file is written atomically, and the description contains the checksum of the weights,
+        so that a partly replaced model is detected when it is loaded.
         """
         folder = Path(directory)
         state = dict(self.network.state_dict())
@@ -253,10 +252,10 @@ class TrainedModel:
 
     @classmethod
     def load(cls, directory: str | Path, device: str | torch.device = "cpu") -> TrainedModel:
-        """Read a model that :meth:`save` wrote.
+        """Load a model written by :meth:`save`.
 
         Raises:
-            DataError: If the folder holds no model, a damaged one, or one of another version.
+            DataError: If the folder has no model, a damaged one, or one of another version.
         """
         folder = Path(directory)
         place = usable_device(device)

@@ -76,7 +76,7 @@ class LayerOutput(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What a model says about a batch.
+    """A model's predictions for a batch.
 
     Example:
         >>> model = GraphClassifier(1, 2, layers=3, hidden=8)
@@ -119,32 +119,33 @@ class GraphClassifier(nn.Module):
     options a layer is ``x + relu(norm(conv(dropout(x))))``.
 
     Args:
-        in_features: Number of node features; 0 for graphs without: the degree is used.
+        in_features: Number of node features; 0 for graphs without features, where the degree is
+            used.
         num_outputs: Number of classes, labels or values.
         conv: ``"gcn"``, ``"gcs"``, ``"gin"`` or ``"gat"``; or, with edge attributes, ``"gine"``,
             which has at least one input layer, or ``"gat-edge"``.
         layers: Number of message-passing layers.
         hidden: Width of the layers.
-        readout: ``"mean"``, ``"sum"``, ``"max"``, or ``"mean-max"``, which puts both side by side.
-        dropout: Rate in the head.
+        readout: ``"mean"``, ``"sum"``, ``"max"``, or ``"mean-max"``, which concatenates both.
+        dropout: Dropout rate in the head.
         max_degree: Largest degree, for graphs without node features.
         mean: Mean of the continuous node features (the first columns), float ``[continuous]``.
         std: Their standard deviation, float ``[continuous]``.
-        edge_features: Number of edge attributes; needed by the two kinds of ``conv`` that read
-            them, and 0 for the others.
+        edge_features: Number of edge attributes; required by the two kinds of ``conv`` that use
+            them, 0 for the others.
         edge_mean: Subtracted from the edge attributes, float ``[edge_features]``; zeros by default.
-        edge_std: What they are divided by then, float ``[edge_features]``; ones by default. An
+        edge_std: Divides the edge attributes, float ``[edge_features]``; ones by default. An
             attribute with 0 keeps its scale.
         task: What the outputs are; see :class:`~graph_transplant.graphs.GraphStore`.
         input_layers: Layers of the perceptron on the node features before message passing.
         norm: ``"batch"`` or ``"layer"`` normalisation before every activation, or ``"none"``.
-        residual: Add to each layer's output its input; to the first layer's only after an input
+        residual: Add each layer's input to its output; for the first layer, only after an input
             layer.
-        layer_dropout: Rate of dropout on what enters each layer, node features excepted.
-        jumping: Read out every layer, not the last alone, side by side.
-        walk: Steps of the random walks whose return probabilities are further node features; needs
-            an input layer.
-        seed: Determines the initial weights; torch's global generator by default.
+        layer_dropout: Dropout rate on the input of each layer, except for node features.
+        jumping: Read out every layer, not only the last, and concatenate.
+        walk: Steps of the random walks whose return probabilities are additional node features;
+            requires an input layer.
+        seed: Seed for the initial weights; torch's global generator by default.
 
     Example:
         >>> model = GraphClassifier(2, 3, conv="gin", layers=2, hidden=8, seed=0)
@@ -193,7 +194,7 @@ class GraphClassifier(nn.Module):
                 raise GraphTransplantError(f"`{name}` must be in [0, 1), got {rate}")
         if not in_features and max_degree is None:
             raise GraphTransplantError(
-                "graphs without node features need `max_degree`, the largest degree to tell apart"
+                "graphs without node features need `max_degree`, the largest degree to distinguish"
             )
         if kind.takes_edge_attr and edge_features < 1:
             raise GraphTransplantError(
@@ -202,8 +203,8 @@ class GraphClassifier(nn.Module):
             )
         if edge_features and not kind.takes_edge_attr:
             raise GraphTransplantError(
-                f"`conv` {conv} reads no edge attributes, but `edge_features` is {edge_features}; "
-                f"{', '.join(_WITHOUT_EDGES)} read them"
+                f"`conv` {conv} does not use edge attributes, but `edge_features` is "
+                f"{edge_features}; {', '.join(_WITHOUT_EDGES)} use them"
             )
         encodes = kind.encodes_nodes or input_layers > 0
         if walk and not encodes:
@@ -263,10 +264,10 @@ class GraphClassifier(nn.Module):
 
     @classmethod
     def for_data(cls, store: GraphStore, **settings: Any) -> GraphClassifier:
-        """Make a model that fits a data set; ``settings`` are further arguments of the class.
+        """Create a model for a data set; ``settings`` are further arguments of the class.
 
-        Means and deviations of features and the largest degree are those of the given graphs: pass
-        the training and validation graphs, not the test graphs.
+        The means and standard deviations of features and the largest degree are computed from the
+        given graphs: pass the training and validation graphs, not the test graphs.
         """
         settings = {"task": store.task, **settings}
         if not store.num_node_features:
@@ -291,8 +292,8 @@ class GraphClassifier(nn.Module):
     def config(self) -> dict[str, Any]:
         """Return all settings as JSON values, for :meth:`from_config`.
 
-        Means and deviations are with the weights in the state dict. Options that are not in the
-        paper's network are there only where they are used.
+        Means and standard deviations are stored with the weights in the state dict. Options that
+        are not part of the paper's network are included only if they are used.
         """
         scaled = self.inputs.mean.numel() if isinstance(self.inputs, FeatureInput) else 0
         options = {name: getattr(self, name) for name in _OPTIONS}
@@ -306,9 +307,9 @@ class GraphClassifier(nn.Module):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> GraphClassifier:
-        """Make a model of the shape that :meth:`config` describes, for ``load_state_dict``.
+        """Create a model with the shape that :meth:`config` describes, for ``load_state_dict``.
 
-        The file that ``config`` comes from may be damaged: everything is checked.
+        All values are checked, since the file that ``config`` comes from may be damaged.
         """
         if not isinstance(config, Mapping):
             raise DataError(f"the model's settings must be a mapping; got {type(config).__name__}")
@@ -337,7 +338,7 @@ class GraphClassifier(nn.Module):
         if depth * (hidden + 1) * (width + 1) > _MOST_PARAMETERS:
             raise DataError(
                 f"the model's settings ask for {layers} layers of {hidden} columns, which is "
-                f"more than any memory; they may be damaged"
+                f"too large for any memory; they may be damaged"
             )
         nothing, ones = torch.zeros(continuous), torch.ones(continuous)
         return cls(mean=nothing, std=ones, seed=0, **settings)
@@ -407,7 +408,7 @@ class GraphClassifier(nn.Module):
         return logits
 
     def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
-        """Predict a batch, with everything that augmentations and explanations look at."""
+        """Predict a batch, with everything that augmentations and explanations need."""
         batch = as_batch(batch)
         outputs = self.embed_nodes(batch)
         graphs = self._read_out(outputs, batch)

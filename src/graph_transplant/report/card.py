@@ -193,10 +193,10 @@ def _reliability(m: Described) -> Drawn | None:
     return _sketch(
         "reliability",
         "Can its confidence be trusted?",
-        "On the dashed line the model is right as often as it says. Below it the model is too sure "
-        f"of itself. Filled is after its logits were divided by {m.all['temperature']:.2f}, the "
-        f"temperature that fits the validation {m.noun} best, hollow is before; the area of a dot "
-        "is the number of predictions.",
+        "On the dashed line the model is right as often as it says; below it, it is overconfident. "
+        f"Filled dots are after its logits were divided by {m.all['temperature']:.2f}, the "
+        f"temperature that fits the validation {m.noun} best; hollow dots are before. The area of "
+        "a dot is the number of predictions.",
         f"Reliability on the test {m.noun}.",
         lambda: charts.reliability_bins(stages),
         pd.concat([pd.DataFrame(own).assign(stage=stage) for stage, own in stages.items()]),
@@ -235,8 +235,8 @@ def _learning_figures(m: Described) -> list[Drawn]:
             _sketch(
                 "loss",
                 "Loss",
-                "What training makes smaller. With augmentation the training loss counts the mixed "
-                "graphs too and lies higher.",
+                "What training minimises. With augmentation, the training loss includes the mixed "
+                "graphs and is higher.",
                 "Training and validation loss by epoch.",
                 lambda: charts.learning_curve(
                     curve["epoch"], curve.get("train_loss"), curve.get("validation_loss"), best

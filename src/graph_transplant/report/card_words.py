@@ -74,7 +74,7 @@ class Described:
         """What the baseline says, whatever the graph is."""
         return {
             "multiclass": "the largest class",
-            "multilabel": "the commoner answer to each label",
+            "multilabel": "the more common value of each label",
             "regression": "the mean",
         }[self.task]
 
@@ -100,19 +100,19 @@ def summary(m: Described) -> str:
     if not m.training["sizes"]["test"] or m.main is None:
         return (
             f"No {m.noun} were held out for testing: how good it is on new ones is not known "
-            "beyond the validation figures below, which chose its weights."
+            "beyond the validation figures below, which were used to choose its weights."
         )
     value = m.metrics["test"][m.main]
     words = {
         "accuracy": f"{percent(value, 0, unit=True)} of its predictions are right",
         "auroc": (
-            f"given one {m.one} with the label and one without, it ranks them rightly "
+            f"given one {m.one} with the label and one without, it ranks them correctly "
             f"{round(100 * value)} times in 100"
         ),
         "average_precision": f"its average precision is {value:.3f}",
         "r2": f"it explains {percent(value, unit=True)} of the variation"
         if value > 0
-        else "it is no better than always saying the mean",
+        else "it is no better than always predicting the mean",
     }[m.main]
     interval = m.metrics["intervals"].get(m.main)
     between = ""
@@ -202,7 +202,7 @@ def _against_baseline(m: Described) -> Finding:
     if accuracy is None or largest is None:
         return None
     return accuracy < largest + NEAR_MAJORITY, (
-        f"{percent(accuracy, unit=True)} of its predictions are right; always saying "
+        f"{percent(accuracy, unit=True)} of its predictions are right; always predicting "
         f"{m.baseline_name} would be right in {percent(largest, unit=True)} of the test {m.noun}."
     )
 
@@ -215,16 +215,16 @@ def _sets(m: Described) -> Finding:
     wanted, found = percent(aim, 0, unit=True), percent(held, 0, unit=True)
     what = {
         "multiclass": (
-            f"Prediction sets, of {m.uncertain.get('size') or 0.0:.1f} classes on average, are to "
-            "hold the class of"
+            f"Prediction sets, of {m.uncertain.get('size') or 0.0:.1f} classes on average, should "
+            "contain the class of"
         ),
-        "multilabel": "Prediction sets are to be right about each label for",
-        "regression": "Intervals are to hold the value of",
+        "multilabel": "Prediction sets should be right about each label for",
+        "regression": "Intervals should contain the value of",
     }[m.task]
     text = f"{what} {wanted} of new {m.noun}; on the test part it was {found}."
     if m.training["split"] != "random":
         text += (
-            f" That share is promised for {m.noun} like the validation ones only, which the test "
+            f" That share holds only for {m.noun} like the validation ones, which the test "
             f"{m.noun} of this split ({shortened(m.training['split'], 20)}) are not."
         )
     return held < aim - FAR_BELOW, text
@@ -262,7 +262,7 @@ def _errors(m: Described, found: Mapping[str, Any]) -> str:
         times = found["first"] / found["rest"] if found["rest"] else 1.0
         return f"errors are {times:.1f} times as large as those of the others"
     first, rest = (percent(found[name], 0, unit=True) for name in ("first", "rest"))
-    return f"{first} are predicted wrongly, of the others {rest}"
+    return f"{first} are predicted incorrectly, of the others {rest}"
 
 
 def _chance(m: Described) -> Finding:
@@ -306,7 +306,7 @@ def _copies(m: Described) -> Finding:
         return None
     return True, (
         f"{count(across, m.one)} held out for validation or test {'is' if across == 1 else 'are'} "
-        "also in the training part: the figures flatter it."
+        "also in the training part: the figures are too optimistic."
     )
 
 
@@ -323,8 +323,8 @@ def _explanations(m: Described) -> Finding:
     if not no_better_than_random(m.all.get("saliency") or {}):
         return None
     return True, (
-        f"Do not rely on its explanations: on the validation {m.noun}, taking away what it names "
-        "as salient changed the predictions no more than taking away parts at random."
+        f"Do not rely on its explanations: on the validation {m.noun}, removing the most salient "
+        "parts changed the predictions no more than removing random parts."
     )
 
 
@@ -333,16 +333,16 @@ def split_words(m: Described) -> str:
     split = {
         "random": (
             f"Validation and test {m.noun} were drawn at random, with every class in proportion. "
-            f"They resemble the training {m.noun}: expect less on {m.noun} of a new kind."
+            f"They resemble the training {m.noun}: expect worse results on {m.noun} of a new kind."
         ),
         "scaffold": (
             "Molecules that share a Bemis–Murcko scaffold are all in the same part: test molecules "
             "have scaffolds that training never saw, which is closer to new chemistry than a "
             "random split."
         ),
-        "official": f"The split that the data set is published with decides which {m.noun} are "
+        "official": f"The split published with the data set determines which {m.noun} are "
         "trained on.",
-    }.get(m.training["split"], "The parts were given by whoever trained the model.")
+    }.get(m.training["split"], "The split was provided by the person who trained the model.")
     found = m.data.get("duplicates")
     if not found:
         return split
@@ -364,7 +364,7 @@ def training_words(m: Described) -> str:
     metric = training["metric"]
     chosen = METRICS[metric].word if metric in METRICS else "the lowest loss"
     text = (
-        f"Of {count(training['epochs_run'], 'epoch')} the weights of epoch "
+        f"Out of {count(training['epochs_run'], 'epoch')}, the weights of epoch "
         f"{training['best_epoch']} were kept, the best by {chosen} on the validation {m.noun}; "
         f"{ended}."
     )
@@ -372,8 +372,8 @@ def training_words(m: Described) -> str:
         epochs = [str(epoch) for epoch in training.get("best_epochs", ())]
         text = (
             f"{m.members} networks were trained on the same {m.noun} with different seeds; their "
-            f"mean is the answer. Of each the best epoch by {chosen} on the validation {m.noun} "
-            f"was kept: {listed(epochs)}."
+            f"mean is the prediction. Of each, the best epoch by {chosen} on the validation "
+            f"{m.noun} was kept: {listed(epochs)}."
         )
     text += f" It took {duration(training['seconds'])}."
     return text + (" Every class was drawn equally often." if training["balance"] else "")
@@ -385,17 +385,17 @@ def limits(m: Described) -> list[str]:
         (
             f"It has learned from {m.noun} with {m.data['mean_nodes']:.0f} "
             f"{'atoms' if m.one == 'molecule' else 'nodes'} on average. Others, much larger or of "
-            "another kind, may be predicted wrongly and with high confidence."
+            "another kind, may be predicted incorrectly and with high confidence."
         ),
         (
             f"One {'ensemble' if m.members > 1 else 'training run with one seed'} was measured. "
-            f"The intervals say how much the figures hang on which test {m.noun} were drawn, not "
-            "how much another run would differ."
+            f"The intervals show how much the figures depend on which test {m.noun} were drawn, "
+            "not how much another run would differ."
         ),
     ]
     if m.featurizer.get("features") == "elements" and m.featurizer.get("elements"):
         elements = ", ".join(str(element) for element in m.featurizer["elements"])
-        found.append(f"It knows the elements {shortened(elements, 200)} and refuses others.")
+        found.append(f"It knows the elements {shortened(elements, 200)} and rejects others.")
     if m.task != "regression":
         found.append(
             f"Probabilities were calibrated on {m.training['sizes']['validation']:,} validation "
@@ -405,7 +405,7 @@ def limits(m: Described) -> list[str]:
         rows = count(m.data["skipped"], "row")
         found.append(f"{rows} of the data could not be used; skipped.csv lists them.")
     found.append(
-        "Saliency, as the command explain draws it, shows what the model goes by. It does not show "
-        "what causes the property."
+        "Saliency, as the command explain draws it, shows what the model relies on. It does not "
+        "show what causes the property."
     )
     return found

@@ -56,7 +56,7 @@ def render_explanations(explained: ExplainedRows | Sequence[Explanation], *, dat
     node = "atom" if first.structure.molecule else "node"
     return render(
         "explain.html",
-        headline=f"Which {node}s the predictions rest on",
+        headline=f"Which {node}s the predictions are based on",
         notes=_notes(explained),
         data=Path(data).name or data or "graphs",
         node=node,
