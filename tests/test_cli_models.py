@@ -199,10 +199,11 @@ def test_predict_gives_every_row_in_order(
             assert abs(float(row["p(0)"]) + float(row["p(1)"]) - 1) < 1e-5
 
 
+@pytest.mark.parametrize("out", [["--out=-"], ["--out", "-"]])
 def test_predictions_on_the_standard_output_are_a_table_alone(
-    table: Path, model: Path, capfd: Capture
+    out: list[str], table: Path, model: Path, capfd: Capture
 ) -> None:
-    assert main(["predict", str(model), str(table), "--out=-"]) == 0
+    assert main(["predict", str(model), str(table), *out]) == 0
     printed = capfd.readouterr()
     lines = printed.out.splitlines()
     assert len(lines) == 1 + len(ROWS)

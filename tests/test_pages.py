@@ -331,6 +331,7 @@ def command_of(description: dict[str, Any]) -> tuple[str, dict[str, str]]:
 TRAINED_WITH = {
     "method": "transplant-ep", "model": "gine", "layers": "3", "hidden": "128", "readout": "mean",
     "dropout": "0.5", "epochs": "300", "batch-size": "128", "learning-rate": "0.0005", "seed": "0",
+    "recipe": "paper",
 }  # fmt: skip
 
 
@@ -338,9 +339,10 @@ def test_the_command_has_every_option_of_a_table() -> None:
     made = card("multilabel")
     made["training"] |= {"validation": 0.25, "test": 0.0, "balance": True}
     made["featurizer"] |= {"smiles": "my column", "features": "elements", "elements": ["C"]}
+    made["featurizer"]["largest_fragment"] = True
     told = {"smiles": "my column", "target": "NR-AR,NR-ER,SR-p53", "id": "CID"}
     told |= {"features": "elements", "task": "multilabel", "metric": "auroc", "balance": ""}
-    told |= {"split": "scaffold", "validation": "0.25", "test": "0.0"}
+    told |= {"largest-fragment": "", "split": "scaffold", "validation": "0.25", "test": "0.0"}
     assert command_of(made) == ("bace.csv.gz", TRAINED_WITH | told)
     # Parts that were given are not promised again.
     made["training"] |= {"split": "given", "validation": None, "test": None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -193,6 +194,12 @@ def test_what_is_in_memory_can_be_predicted(motif_model: Trained, tmp_path: Path
     for data in (store.to_pyg(), tmp_path / "motifs.safetensors"):
         pd.testing.assert_frame_equal(model.predict(data), expected)
     assert len(model.predict("motifs", graphs=30)) == 30
+
+
+def test_a_first_smiles_that_is_missing_keeps_its_row(molecule_model: TrainedModel) -> None:
+    for given in ([None, "CCO"], pd.Series([math.nan, "CCO"], dtype=object)):
+        found = molecule_model.predict(given)
+        assert [bool(error) for error in found["error"]] == [True, False]
 
 
 def test_an_answer_that_is_no_number_is_an_error_of_its_row() -> None:

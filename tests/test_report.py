@@ -70,8 +70,11 @@ def test_what_next_has_a_command_with_enough_repeats(tmp_path: Path) -> None:
     page = Page(render_report(results))
     wanted = COMMAND.replace("--repeats 1", f"--repeats {verdict.repeats}")
     assert f"{verdict.next} {wanted}" in page.text
+    joined = COMMAND.replace("--repeats 1", "--repeats=1")
+    (tmp_path / "commands.txt").write_text(f"{joined}\n", encoding="utf-8")
+    assert "--repeats=1 " not in Page(render_report(results)).text.partition("Repeat it")[0]
     assert "What next" in page.text
-    assert "graph-transplant train toy --recipe paper --method vanilla" in page.text
+    assert "graph-transplant train toy --recipe paper --model gcs --method vanilla" in page.text
     # The command of the records is shown as it was noted; without the file there is none.
     assert f" {COMMAND} " in page.text
     assert "graph-transplant compare" not in page_of(records).text
@@ -79,10 +82,8 @@ def test_what_next_has_a_command_with_enough_repeats(tmp_path: Path) -> None:
 
 def test_what_next_after_a_gain_is_to_train_with_the_best() -> None:
     page = page_of(two(source="my data; rm -rf $HOME.csv"))
-    assert (
-        "graph-transplant train 'my data; rm -rf $HOME.csv' --recipe paper --method better"
-        in page.text
-    )
+    quoted, options = "'my data; rm -rf $HOME.csv'", "--recipe paper --model gcs --method better"
+    assert f"graph-transplant train {quoted} {options}" in page.text
     alone = page_of(made_up("vanilla", PLAIN))
     assert "Add vanilla and another method to compare." in alone.text
     assert "vanilla reaches 58.0 % on toy" in alone.text
@@ -92,8 +93,10 @@ def test_what_next_reads_the_data_as_the_comparison_did(tmp_path: Path) -> None:
     command = "graph-transplant compare t.csv --smiles 'my mol' --target=y --epochs 3 --id a,b"
     (tmp_path / "commands.txt").write_text(f"{command}\n", encoding="utf-8")
     page = Page(render_report(Results(two(source="t.csv"), directory=tmp_path)))
-    wanted = "train t.csv --smiles 'my mol' --target=y --id a,b --recipe paper --method"
+    wanted = "train t.csv --smiles 'my mol' --target=y --id a,b --recipe paper --model gcs --method"
     assert wanted in page.text
+    deep = [record | {"layers": 4} for record in two()]
+    assert "--model gcs --layers 4 --method better" in page_of(deep).text
 
 
 def test_models_and_conditions_are_sections_and_the_plain_one_leads(conditions: str) -> None:

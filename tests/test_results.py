@@ -437,6 +437,8 @@ def test_notes_name_scores_near_the_majority() -> None:
     assert notes(plain, better) == [
         "vanilla hardly exceeds 57.0 %, which always predicting the largest class would reach."
     ]
+    below = [record | {"majority": 0.9} for record in plain]
+    assert notes(below)[0].startswith("vanilla does not exceed 90.0 %")
     # Not of what is judged by another metric, also beside a data set that is judged by accuracy.
     other = [record | {"majority": 0.9} for record in judged_by("auroc", "vanilla", PLAIN)]
     assert notes(made_up("vanilla", PLAIN), on("z", other)) == []
@@ -547,6 +549,26 @@ def test_a_rival_that_beats_plain_training_is_named_where_the_others_cannot_be_t
     assert (verdict.best, verdict.winner) == (None, "forest")
 
 
+def test_a_rival_does_not_win_where_a_network_has_the_higher_mean() -> None:
+    forest = [b - g for b, g in zip(BETTER, (0.05, -0.01, 0.04, -0.02, 0.04), strict=True)]
+    records = [*made_up("vanilla", PLAIN), *made_up("a", BETTER), *beside(forest)]
+    (verdict,) = verdicts(records)
+    assert "a random forest beats vanilla by 8.4" in verdict.headline
+    assert "and whether it beats a is unclear (+2.0, p = " in verdict.sentence
+    assert verdict.winner == "a"
+
+
+def test_table_and_sentence_agree_that_a_rival_beats_plain_training() -> None:
+    """One test in the table, two in the sentence: its correction alone would leave it open."""
+    forest = with_gains("forest", 0.12, 0.05, 0.09, 0.13, 0.05)
+    records = [*made_up("vanilla", PLAIN), *made_up("a", [value - 0.03 for value in UNSURE])]
+    results = Results([*records, *(r | NO_NETWORK | {"model": ""} for r in forest)])
+    own = results.summary().set_index("method").loc["forest"]
+    assert own["finding"] == "better"
+    (verdict,) = results.verdicts.values()
+    assert f"a random forest beats vanilla by 8.8 (p = {own['p_holm']:.2g})" in verdict.sentence
+
+
 def test_rivals_stand_beside_every_network_and_alone_without_one() -> None:
     plain, other = made_up("vanilla", PLAIN), made_up("vanilla", PLAIN, model="gin")
     results = Results([*plain, *other, *beside(ABOVE), *beside(PLAIN, "wl-svm")])
@@ -555,7 +577,7 @@ def test_rivals_stand_beside_every_network_and_alone_without_one() -> None:
         assert verdict.headline == "vanilla does not beat a random forest on toy"
         assert (verdict.winner, verdict.compared) == ("forest", True)
     assert headline(results.verdicts, "vanilla") == (
-        "2 models compared on toy; a random forest beats every network in 2 of 2"
+        "2 models compared on toy; no network beats a random forest in 2 of 2"
     )
     # Another condition, another comparison; rivals alone are compared with each other.
     noisy = Results([*plain, *beside(ABOVE, **NOISY)])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -250,6 +252,30 @@ def test_graphs_are_drawn_by_their_weight() -> None:
     assert one > even + 0.2 > even - 0.2 > other
 
 
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [
+        (torch.ones(79), "one number for each of the 80 graphs; got shape [79]"),
+        (-torch.ones(80), "must be finite numbers that are not negative and not all zero"),
+        (torch.zeros(80), "must be finite numbers that are not negative and not all zero"),
+        (torch.full((80,), torch.nan), "must be finite numbers"),
+    ],
+)
+def test_weights_that_cannot_be_those_of_the_graphs_are_refused(
+    weights: torch.Tensor, says: str
+) -> None:
+    with pytest.raises(GraphTransplantError, match=re.escape(says)):
+        train(classes(40, 40), sample_weight=weights, **QUICK)
+
+
+def test_weights_of_rows_that_were_skipped_are_refused(molecules: Path) -> None:
+    """They would go to the wrong graphs."""
+    frame = pd.read_csv(molecules)
+    frame.loc[3, "smiles"] = "C1CC(("
+    with pytest.raises(GraphTransplantError, match=r"63 graphs \(1 rows could not be read\)"):
+        train(frame, target="active", sample_weight=np.ones(64), **QUICK)
+
+
 def test_tables_of_molecules_with_two_classes_are_judged_by_auroc(molecules: Path) -> None:
     store = gt.load(molecules, target="active")
     balanced = store.with_targets(torch.arange(64) % 2)
@@ -318,7 +344,7 @@ def test_what_makes_figures_rough_is_told() -> None:
     assert any("the test set is small" in text for text in told)
     told.clear()
     train(classes(400, 400), balance=True, note=told.append, **{**QUICK, "epochs": 1})
-    assert [text.partition(" the model")[0] for text in told] == ["with balance or class weights"]
+    assert [text.partition(" the model")[0] for text in told] == ["with balance or class weights,"]
     y = torch.zeros(40, 2)
     y[::2, 0] = 1
     train(graphs_with(y, "multilabel", label_names=["a", "b"]), note=told.append, **QUICK)

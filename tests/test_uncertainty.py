@@ -25,7 +25,9 @@ from graph_transplant.models.uncertainty import (
     set_words,
     similarity_threshold,
 )
+from graph_transplant.recipes import RECIPES
 from graph_transplant.report.card import render_card
+from graph_transplant.saliency import KINDS
 from graph_transplant.splits import random_split
 from graph_transplant.training import EpochLog
 
@@ -169,6 +171,23 @@ def test_saliency_of_an_ensemble_is_what_a_node_adds_to_its_mean() -> None:
         (wanted,) = torch.autograd.grad((p / (1 - p)).log(), factor)
         shares = wanted.flatten() / wanted.abs().sum()
         torch.testing.assert_close(torch.tensor(view.share).double(), shares, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_saliency_of_an_ensemble_is_read_where_that_of_its_members_is(
+    kind: str, recipe: str
+) -> None:
+    store = gt.load("motifs", graphs=12)
+    options = RECIPES[recipe].network() | {"hidden": 8, "readout": "mean"}
+    member = gt.GraphClassifier.for_data(store, layers=2, **options, seed=0).double().eval()
+    batch, reading = store.batch(range(12)), gt.NodeSaliency(kind=kind)
+    alone, together = (
+        reading.read(prediction.logits.square().sum(), prediction)
+        for prediction in (member.run(batch), Ensemble([member]).run(batch))
+    )
+    torch.testing.assert_close(together, alone)
+    assert len(alone.unique()) > 1
 
 
 def test_ensembles_are_attacked_mixed_and_estimated() -> None:

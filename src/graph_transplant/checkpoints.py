@@ -80,7 +80,7 @@ def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
     for name, one, other in _differences(there, json.loads(json.dumps(identity))):
         raise CheckpointError(
             f"{path} is the checkpoint of another training: `{name}` is {_short(one)} there and "
-            f"{_short(other)} here; delete it to start anew, or name another file"
+            f"{_short(other)} here; delete it to start anew"
         )
     return dict(state)
 

@@ -186,7 +186,7 @@ class ModuleAdapter:
         if isinstance(self.module, GraphClassifier):
             return list(self.module.norms)
         pyg = sys.modules.get("torch_geometric.nn")  # not imported: no module can be one of PyG's
-        kinds = (Convolution,) if pyg is None else (Convolution, pyg.MessagePassing)
+        kinds = (Convolution, getattr(pyg, "MessagePassing", ()))
         return [module for module in self.module.modules() if isinstance(module, kinds)]
 
     def _arguments(self, data: Data, batch: GraphBatch) -> dict[str, Any]:

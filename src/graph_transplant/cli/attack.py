@@ -99,6 +99,11 @@ def attack(
     if only_removed:
         conv = loaded.network.conv
         note(f"edges are only removed: {conv} uses edge features, which a new edge would not have")
+    if loaded.network.walk:
+        note(
+            "the attack follows no gradient through the random-walk features of this network: "
+            "there may be changes that harm it more"
+        )
     clean = evaluate(loaded.network, store)
     if len(set(clean.logits.argmax(1).tolist())) == 1:
         note("the model predicts the same class for every graph: an attack can show little")

@@ -81,8 +81,8 @@ def compare(
     Running the same command again resumes: only missing trials are run.
 
     Args:
-        data: Name of a data set (see `graph-transplant datasets`), or the path of a table (CSV),
-            SDF or JSON Lines file, or of a TU or OGB folder or archive.
+        data: Name of a data set (see `graph-transplant datasets`), or the path of a table (CSV,
+            Excel, Parquet, .smi), SDF or JSON Lines file, or of a TU or OGB folder or archive.
         methods: Methods, separated by commas; `all` selects those that train a network, `classical`
             those that do not; see `graph-transplant methods` for names and parameters. All methods
             are compared with `vanilla`. [default: vanilla,transplant-dp,transplant-ep; for

@@ -72,8 +72,8 @@ def train(
     After an interruption, running the same command again continues where it stopped.
 
     Args:
-        data: Name of a data set, or the path of a table (CSV), SDF or JSON Lines file, or of a TU
-            or OGB folder or archive.
+        data: Name of a data set, or the path of a table (CSV, Excel, Parquet, .smi), SDF or
+            JSON Lines file, or of a TU or OGB folder or archive.
         config: How to train.
         device: cpu, cuda, cuda:1, mps ...
         tensorboard: Directory to log every epoch to, for TensorBoard.
@@ -81,6 +81,7 @@ def train(
         fresh: Replace the model that is there, and do not go on from an interrupted training.
         columns: How the data are read.
     """
+    from graph_transplant.checkpoints import CheckpointError
     from graph_transplant.files import folder_name
     from graph_transplant.models import train as run
     from graph_transplant.report.card import write_card
@@ -113,6 +114,8 @@ def train(
             callbacks=[] if logger is None else [logger],
             note=note,
         )
+    except CheckpointError as problem:
+        raise GraphTransplantError(f"{problem}, which --fresh does") from None
     except KeyboardInterrupt:
         if not checkpoint.exists():
             print("\nstopped before anything was saved", file=sys.stderr)
@@ -155,13 +158,14 @@ def print_model(trained: TrainedModel) -> None:
     console.print(model_table(metrics))
     sizes, members = training["sizes"], training["ensemble"]
     networks = "" if members == 1 else f"{members} networks "
+    epochs = training.get("best_epochs") or [training["best_epoch"]]
     console.print(
         Text(
             f"{training['method']}, {networks}{training['model']} with {training['layers']} "
             "layers; "
             f"{sizes['train']} graphs to train on, {sizes['validation']} to validate, "
-            f"{sizes['test']} to test ({training['split']} split); best epoch "
-            f"{training['best_epoch']} of {training['epochs_run']}",
+            f"{sizes['test']} to test ({training['split']} split); best "
+            f"epoch{'s' * (members > 1)} {', '.join(map(str, epochs))} of {training['epochs_run']}",
             style="dim",
         )
     )
@@ -193,7 +197,7 @@ def predict(
     data: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
     *more: str,
-    out: str | None = None,
+    out: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     coverage: float | None = None,
     batch_size: int | None = None,
     workers: int = 1,
@@ -247,7 +251,8 @@ def predict(
         note(f"{done.failed:,} {rows} could not be read: see the column error")
     for number, what in ((done.larger, LARGER), (done.unlike, UNLIKE)):
         if number:
-            note(f"{number:,} graphs are {what}: trust their predictions less (column warning)")
+            graphs = "graph is" if number == 1 else "graphs are"
+            note(f"{number:,} {graphs} {what}: trust the prediction less (column warning)")
     if target != STANDARD:
         print_files(console, {Path(target): "the predictions"})
     return 0

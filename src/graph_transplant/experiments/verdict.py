@@ -14,6 +14,7 @@ from graph_transplant.experiments.selection import left_out, method_key
 from graph_transplant.experiments.statistics import Paired
 from graph_transplant.format import count, listed, p_words, percent, points
 from graph_transplant.metrics import METRICS, no_better_than_random
+from graph_transplant.recipes import RECIPES
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.results import Group, Results
@@ -244,12 +245,15 @@ def _beside_rivals(
         text = f"{none.get(len(against), 'none of them beats')} {rival}"
     elif top["finding"] == "equal":
         text = f"{name} is practically equal to {rival}"
-    elif beaten and name != reference:
+    elif beaten:
         text = f"{rival} beats {reference} by {_gain(own):.1f}"
-        numbers = f"({p_words(own['p_holm'])}), and whether it beats {name} is unclear {numbers}"
+        other = f", and whether it beats {name} is unclear {numbers}" if name != reference else ""
+        numbers = f"({p_words(own['p_holm'])}){other}"
     else:
         text = f"it is unclear whether {name} beats {rival}"
-    lost = top["finding"] == "worse" or (top["finding"] == "unclear" and beaten)
+    lost = top["finding"] == "worse" or (
+        top["finding"] == "unclear" and beaten and top["difference"] < 0
+    )
     winner = top["rival"] if lost else verdict.winner
     if len(against) == 1:
         place = f"{text} on {data}"
@@ -319,8 +323,7 @@ def headline(found: Mapping[Group, Verdict], reference: str) -> str:
     over = f"({', '.join(parts)})"
     rivals = [one.winner for one in found.values() if one.winner and is_classical(one.winner)]
     who = list(dict.fromkeys(CLASSICAL[method_key(name)].words for name in rivals))
-    verb = "beats" if len(who) == 1 else "beat"
-    lost = f"; {listed(who)} {verb} every network in {len(rivals)} of {len(found)}" if who else ""
+    lost = f"; no network beats {listed(who, 'or')} in {len(rivals)} of {len(found)}" if who else ""
     better = [one.best for one in found.values() if one.kind == "better" and one.best]
     if better:
         who = list(dict.fromkeys(better))
@@ -351,8 +354,20 @@ def notes(results: Results) -> list[str]:
         *_worse_calibration(results),
         *_no_better_than_random(results),
         *_conditions(records),
+        *_blind_attack(records),
         *_undefined(records),
     ]
+
+
+def _blind_attack(records: Sequence[Record]) -> Iterator[str]:
+    """An attack goes by gradients, which random-walk features do not hand on."""
+    recipes = {one["settings"].get("recipe", "paper") for one in records if one.get("attacked")}
+    blind = sorted(name for name in recipes if name in RECIPES and RECIPES[name].walk)
+    if blind:
+        yield (
+            "The attack follows no gradient through the random-walk features of the recipe "
+            f"{listed(blind)}: there may be changes that harm those networks more."
+        )
 
 
 def _still_improving(records: Sequence[Record]) -> Iterator[str]:
@@ -394,9 +409,11 @@ def _near_majority(results: Results) -> Iterator[str]:
         means = part.frame.groupby("method")["accuracy"].mean()
         near = [n for n, value in means.items() if value < share + NEAR_MAJORITY and n != MAJORITY]
         if near:
+            above = max(means[n] for n in near) > share
+            verb = "exceeds" if len(near) == 1 else "exceed"
+            verb = f"hardly {verb}" if above else f"do{'es' * (len(near) == 1)} not exceed"
             yield (
-                f"{_place(results, group)}{listed(sorted(near))} hardly "
-                f"exceed{'s' if len(near) == 1 else ''} "
+                f"{_place(results, group)}{listed(sorted(near))} {verb} "
                 f"{percent(share, unit=True)}, which always predicting the largest class would "
                 "reach."
             )

@@ -20,8 +20,8 @@ def is_pyg(value: object, *names: str) -> bool:
 
     PyG takes longer to import than torch: where nobody has imported it, nothing can be its object.
     """
-    known = sys.modules.get("torch_geometric.data")
-    return known is not None and isinstance(value, tuple(getattr(known, name) for name in names))
+    known = sys.modules.get("torch_geometric.data")  # another thread may be importing it
+    return isinstance(value, tuple(getattr(known, name, ()) for name in names))
 
 
 def flat_tensors(graphs: Any, name: str, node_fields: Sequence[str]) -> dict[str, Any]:

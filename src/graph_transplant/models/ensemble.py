@@ -43,14 +43,20 @@ class Ensemble(GraphClassifier):
         """
         batch, members = as_batch(batch), members_of(self)
         outputs = [member.embed_nodes(batch) for member in members]
-        nodes = torch.cat([own[-1].nodes for own in outputs], dim=1)
+        last = [own[-1] for own in outputs]
+        added = None
+        if last[0].added is None:
+            nodes = torch.cat([one.nodes for one in last], dim=1)
+        else:  # the sum of two, so that saliency can be read at what the layers added
+            added = torch.cat([one.added for one in last if one.added is not None], dim=1)
+            before = [one.nodes - one.added for one in last if one.added is not None]
+            nodes = torch.cat(before, dim=1) + added
         graphs, logits = [], []
         own_nodes = nodes.chunk(len(members), 1)
         for member, own, part in zip(members, outputs, own_nodes, strict=True):
             graphs.append(member._read_out((*own[:-1], own[-1]._replace(nodes=part)), batch))
             logits.append(member.classify(graphs[-1]))
-        last = outputs[0][-1]
-        layer = LayerOutput(nodes, rectified=last.rectified and last.added is None)
+        layer = LayerOutput(nodes, rectified=last[0].rectified, added=added)
         together = pooled(torch.stack(logits), self.task)
         return Prediction(nodes, torch.cat(graphs, dim=1), together, (layer,))
 

@@ -105,6 +105,8 @@ def train(
     config, reading = _separated(config or TrainConfig(), options)
     check_at_least(1, ensemble=config.ensemble)
     store = load(data, **reading)
+    if sample_weight is not None:
+        sample_weight = _checked_weights(sample_weight, store)
     tell: Note = note or (lambda text: None)
     conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])
     conv = automatic_model(store) if conv == "auto" else conv
@@ -159,9 +161,7 @@ def train(
             seed=seed,
             **settings.fitting(),
             class_weight=None if weights is None else torch.tensor(weights),
-            graph_weight=(
-                None if sample_weight is None else torch.as_tensor(sample_weight)[parts.train]
-            ),
+            graph_weight=(None if sample_weight is None else sample_weight[parts.train]),
             checkpoint=checkpoint and member_checkpoint(checkpoint, number),
             progress=progress,
             callbacks=callbacks,
@@ -277,6 +277,22 @@ def class_weights(
     if len(weights) != len(names) or not all(0 <= weight < math.inf for weight in weights):
         raise GraphTransplantError(
             f"`class_weight` must be {len(names)} numbers that are not negative, one per output"
+        )
+    return weights
+
+
+def _checked_weights(given: Any, store: GraphStore) -> Tensor:
+    """The weights of the graphs as a tensor; refuses those that cannot be theirs."""
+    weights = torch.as_tensor(given).double()
+    if weights.shape != (len(store),):
+        left_out = f" ({len(store.skipped)} rows could not be read)" if store.skipped else ""
+        raise GraphTransplantError(
+            f"`sample_weight` must be one number for each of the {len(store)} graphs{left_out}; "
+            f"got shape {list(weights.shape)}"
+        )
+    if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or not weights.sum() > 0:
+        raise GraphTransplantError(
+            "`sample_weight` must be finite numbers that are not negative and not all zero"
         )
     return weights
 

@@ -5,6 +5,7 @@ What cannot be read stays in its place with the reason.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -248,7 +249,11 @@ def _readable(chunks: Iterator[Chunk], data: Any) -> Iterator[Chunk]:
 
 def _is_list_of_smiles(data: Any) -> bool:
     column = isinstance(data, list | tuple | np.ndarray | pd.Series)
-    return column and len(data) > 0 and isinstance(next(iter(data)), str)
+    return column and isinstance(next((cell for cell in data if not _missing(cell)), None), str)
+
+
+def _missing(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
 def _frame(

@@ -332,6 +332,7 @@ def _train_command(m: Described) -> list[str]:
     }
     options = {name: value for name, value in options.items() if value}
     options |= {field.name: training.get(field.name) for field in fields(TrainConfig)}
+    options["recipe"] = training.get("recipe", "paper")  # the only one that older models know
     # Where there are no classes, training by accuracy goes by the loss.
     options["metric"] = "accuracy" if training["metric"] == "loss" else training["metric"]
     if training["split"] not in _DRAWN:
@@ -346,5 +347,6 @@ def _train_command(m: Described) -> list[str]:
             for name, value in options.items()
             if value is not None
         ),
+        *(["--largest-fragment"] if featurizer.get("largest_fragment") else []),
         *(["--balance"] if training["balance"] else []),
     ]

@@ -262,19 +262,22 @@ def _errors(m: Described, found: Mapping[str, Any]) -> str:
         times = found["first"] / found["rest"] if found["rest"] else 1.0
         return f"errors are {times:.1f} times as large as those of the others"
     first, rest = (percent(found[name], 0, unit=True) for name in ("first", "rest"))
-    return f"{first} are predicted incorrectly, of the others {rest}"
+    what = " of the labels" if m.task == "multilabel" else ""
+    return f"{first}{what} are predicted incorrectly, of the others {rest}"
 
 
 def _chance(m: Described) -> Finding:
     """Say that the test value may be luck."""
-    low = (m.metrics["intervals"].get(m.main) or [None])[0]
-    guess = m.baseline.get(m.main or "")
-    if m.main is None or m.main == "accuracy" or None in (guess, low) or low > guess:
+    interval, guess = m.metrics["intervals"].get(m.main), m.baseline.get(m.main or "")
+    if m.main is None or m.main == "accuracy" or guess is None or not interval:
         return None
-    return True, (
-        f"It may be no better than guessing, which has {METRICS[m.main].word} "
-        f"{value_text(guess, m.main)}: the interval includes that."
-    )
+    low, high = interval
+    if low > guess:
+        return None
+    guessed = f"guessing, which has {METRICS[m.main].word} {value_text(guess, m.main)}"
+    if high < guess:
+        return True, f"It is worse than {guessed}."
+    return True, f"It may be no better than {guessed}: the interval includes that."
 
 
 def _class_mix(m: Described) -> Finding:

@@ -23,6 +23,7 @@ from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.figures.style import style
 from graph_transplant.files import write_atomically
 from graph_transplant.format import capital, duration, number, p_value, percent, points
+from graph_transplant.recipes import MODELS
 from graph_transplant.report.gallery import Gallery, gallery
 from graph_transplant.report.page import Names, method_summary, render, slug
 from graph_transplant.report.tables import Ranking, ranking
@@ -217,13 +218,18 @@ def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tupl
     source, recipe = first.get("source", lead.group.data), first["settings"].get("recipe", "paper")
     train = f"graph-transplant train {shlex.quote(str(source))}"
     train += "".join(f" {option}" for option in _data_options(commands))
-    if recipe != TrainConfig().recipe:
+    usual = TrainConfig()
+    if recipe != usual.recipe:
         train += f" --recipe {recipe}"
+    if lead.group.model in MODELS:
+        train += f" --model {lead.group.model}"
+    if lead.group.layers not in (None, usual.layers):
+        train += f" --layers {lead.group.layers}"
     steps: list[tuple[str, str]] = []
     if verdict.next:
         command = ""
         if verdict.repeats and commands:
-            command = re.sub(r" --repeats \S+", "", commands[-1])
+            command = re.sub(r" --repeats[ =]\S+", "", commands[-1])
             command += f" --repeats {verdict.repeats}"
         steps.append((verdict.next, command))
     if verdict.winner and is_classical(verdict.winner):
