@@ -58,3 +58,22 @@ def test_a_claim_by_hand(method: str) -> None:
     if not p.startswith("<"):
         assert value(p) == pytest.approx(expected_p, abs=0.00051)
     assert verdict == ("**reproduced**" if expected_p < 0.05 else "**in sign**")
+
+
+def test_the_table_of_rare_classes_is_that_of_its_records() -> None:
+    lines = (ROOT / "results" / "imbalance.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    for way, label in (
+        ("plain", "plain"),
+        ("balance", "`--balance`"),
+        ("class weights", "`--class-weight balanced`"),
+    ):
+        row = re.search(rf"^\| {label} \|(.*)\|$", text, re.MULTILINE)
+        assert row is not None
+        shown = [float(cell.split()[0]) for cell in row[1].split("|")]
+        own = [record for record in records if record["way"] == way]
+        assert len(own) == 5
+        names = ("auroc", "average_precision", "ece", "accuracy")
+        means = [float(np.mean([record[name] for record in own])) for name in names]
+        assert shown == pytest.approx(means, abs=0.00051)
