@@ -30,7 +30,7 @@ class TrainConfig:
     Args:
         method: One method, with or without parameters; see `graph-transplant methods`.
         model: Convolution: gcn, gcs, gin, gat, or with edge features gine, gat-edge; auto selects
-            gine for molecules and gcs for other graphs.
+            gine for molecules that were read with their bonds, otherwise gcs.
         layers: Number of convolution layers.
         recipe: How the network is built and trained: strong (random-walk features, normalisation,
             residual connections, AdamW with warm-up and cosine decay), or paper.

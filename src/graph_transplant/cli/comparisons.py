@@ -88,14 +88,15 @@ def compare(
             are compared with `vanilla`. [default: vanilla,transplant-dp,transplant-ep; for
             molecules read from SMILES also forest,majority]
         models: Convolutions, separated by commas: gcn, gcs, gin, gat, and with edge features gine,
-            gat-edge; auto selects gine for molecules read from a table or SDF file, otherwise gcs.
+            gat-edge; auto selects gine for molecules read with their bonds, otherwise gcs.
         layers: Numbers of convolution layers, separated by commas.
         folds: Folds of the cross-validation; one is the test set, one the validation set.
         repeats: Number of times the cross-validation is repeated, each with a new shuffle.
         select: Report each method with the number of layers and the parameters from its search
             space that have the best mean validation metric.
-        metric: Metric that ranks the methods: METRIC_NAMES. [default: auroc for several labels, or
-            for two classes if one is rare; r2 for numbers; otherwise accuracy]
+        metric: Metric that ranks the methods: METRIC_NAMES. [default: auroc for several labels, for
+            two classes of molecules in a table, and for two classes if one is rare; r2 for numbers;
+            otherwise accuracy]
         split: folds; scaffold-folds, which keep molecules with the same Bemis-Murcko scaffold
             together; official, the split provided with the data set; or scaffold, a single scaffold
             split of molecules.

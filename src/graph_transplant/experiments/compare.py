@@ -122,7 +122,8 @@ def compare(
             ``classical`` selects all without a network. (default: ``vanilla``, ``transplant-dp``
             and ``transplant-ep``; for molecules read from SMILES also ``forest`` and ``majority``)
         model: Names of convolutions, or a mapping of names to functions that make a model for a
-            store; ``"auto"`` is ``"gine"`` for molecules with edge features, else ``"gcs"``.
+            store; ``"auto"`` is ``"gine"`` for molecules that were read with their bonds,
+            otherwise ``"gcs"``.
         layers: Numbers of layers.
         folds: Number of folds, at least 3: one is the test set, the next one the validation set.
         repeats: Number of times the cross-validation is repeated, each with a new shuffle.
