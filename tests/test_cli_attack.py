@@ -54,6 +54,13 @@ def place(store: gt.GraphStore, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
+def test_the_attack_says_what_it_does_not_see(place: Path, capfd: Captured) -> None:
+    words = ["attack", str(place / "model"), str(place / "graphs.safetensors"), "--budget", "0.1"]
+    assert TrainedModel.load(place / "model").network.walk
+    assert main(words) == 0
+    assert "follows no gradient through the random-walk features" in capfd.readouterr().err
+
+
 def printed_json(arguments: list[str], capfd: Captured) -> dict[str, Any]:
     """The one JSON object on the standard output."""
     capfd.readouterr()

@@ -419,6 +419,15 @@ def test_notes_name_what_is_cut_short_missing_or_not_finite() -> None:
     assert lost == "The test loss is not finite in: vanilla, gcs with 3 layers, repeat 0, fold 0."
 
 
+def test_notes_say_where_an_attack_does_not_see_all_features() -> None:
+    budgets = [{"budget": 0.1, "accuracy": 0.4}]
+    plain = made_up("vanilla", PLAIN, attacked=budgets)
+    assert notes(plain) == []
+    strong = [record | {"settings": record["settings"] | {"recipe": "strong"}} for record in plain]
+    (note,) = notes(strong)
+    assert note.startswith("The attack follows no gradient through the random-walk features of")
+
+
 def test_notes_name_worse_calibration_than_the_reference() -> None:
     off = made_up("a", PLAIN)
     for record, more in zip(off, (0.10, 0.11, 0.09, 0.11, 0.11), strict=True):
