@@ -118,6 +118,14 @@ def test_a_training_that_goes_on_replaces_what_was_cut_short(tmp_path: Path) -> 
     assert [step for step, _ in found["validation/accuracy"]] == [3, 4]
 
 
+def test_members_of_an_ensemble_are_runs_of_their_own(tmp_path: Path) -> None:
+    store = gt.load("motifs", graphs=60)
+    with TensorBoard(tmp_path) as board:
+        gt.train(store, ensemble=3, hidden=8, epochs=2, method="vanilla", callbacks=[board])
+    for folder in (tmp_path, tmp_path / "member-2", tmp_path / "member-3"):
+        assert [step for step, _ in scalars(folder)["loss/train"]] == [1, 2]
+
+
 def test_a_record_becomes_a_run(tmp_path: Path) -> None:
     full = record(
         calibrated={"temperature": 2.0, "ece": None},

@@ -68,6 +68,10 @@ class TensorBoard:
                 self._writer.add_scalar(tag, value, log.epoch)
             self._writer.flush()
 
+    def of_member(self, number: int) -> TensorBoard:
+        """The callback for a network of an ensemble: a run of its own, below the first one's."""
+        return TensorBoard(self.directory / f"member-{number}") if number > 1 else self
+
     def close(self) -> None:
         """Close the file. A further epoch opens a new one."""
         if self._writer is not None:

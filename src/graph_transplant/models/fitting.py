@@ -42,6 +42,7 @@ from graph_transplant.settings import (
 )
 from graph_transplant.splits import Split, missing_classes, split_for_training
 from graph_transplant.targets import TargetScale, as_targets
+from graph_transplant.tensorboard import TensorBoard
 from graph_transplant.training import EpochLog, evaluate, fit
 
 FEW_POSITIVES: Final = 30
@@ -153,6 +154,9 @@ def train(
         network = GraphClassifier.for_data(
             seen, conv=conv, layers=config.layers, **settings.network(), seed=seed
         ).to(place)
+        own = [
+            one.of_member(number + 1) if isinstance(one, TensorBoard) else one for one in callbacks
+        ]
         result = fit(
             network,
             ready.subset(parts.train),
@@ -164,8 +168,11 @@ def train(
             graph_weight=(None if sample_weight is None else sample_weight[parts.train]),
             checkpoint=checkpoint and member_checkpoint(checkpoint, number),
             progress=progress,
-            callbacks=callbacks,
+            callbacks=own,
         )
+        for one in own:
+            if isinstance(one, TensorBoard):
+                one.close()
         members.append(network)
         results.append(result)
     network = members[0] if len(members) == 1 else Ensemble(members)
