@@ -294,6 +294,7 @@ def test_tables_of_molecules_with_two_classes_are_judged_by_auroc(molecules: Pat
     ("arguments", "says"),
     [
         ({"model": "resnet"}, "`model` must be one of auto, gcn"),
+        ({"model": "gine"}, "`model`: gine needs edge features, but .* has none"),
         ({"readout": "median"}, "`readout` must be one of mean, sum, max"),
         ({"split": "folds"}, "`split` must be one of auto, random, scaffold, official"),
         ({"method": "vanila"}, "did you mean 'vanilla'"),

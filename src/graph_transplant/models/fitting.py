@@ -111,6 +111,10 @@ def train(
     tell: Note = note or (lambda text: None)
     conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])
     conv = automatic_model(store) if conv == "auto" else conv
+    if CONVOLUTIONS[conv].takes_edge_attr and not store.num_edge_features:
+        raise GraphTransplantError(
+            f"`model`: {conv} needs edge features, but {store.name} has none"
+        )
     if config.readout is not None:
         check_choice("readout", config.readout, READOUTS)
     unused = unused_edge_features(store, [conv])
