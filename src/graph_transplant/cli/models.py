@@ -145,7 +145,7 @@ def train(
 
 def remove_checkpoints(first: Path) -> None:
     """Remove the checkpoints of all members of an ensemble."""
-    for path in first.parent.glob(f"{first.stem}*{first.suffix}"):
+    for path in first.parent.glob(f"{first.stem}*{first.suffix}*"):  # and parts of killed writes
         path.unlink(missing_ok=True)
 
 
