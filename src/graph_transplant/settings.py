@@ -200,6 +200,17 @@ def automatic_model(store: GraphStore) -> str:
     return "gine" if molecules and store.num_edge_features else "gcs"
 
 
+def check_edge_features(store: GraphStore, models: Sequence[str]) -> None:
+    """Refuse models that need edge features which a data set does not have."""
+    from graph_transplant.nn import CONVOLUTIONS
+
+    needing = [name for name in models if CONVOLUTIONS[name].takes_edge_attr]
+    if needing and not store.num_edge_features:
+        raise GraphTransplantError(
+            f"`model`: {needing[0]} needs edge features, but {store.name} has none"
+        )
+
+
 def unused_edge_features(store: GraphStore, models: Sequence[str]) -> str:
     """Say which models do not use the edge features of a data set; empty where all do."""
     from graph_transplant.nn import CONVOLUTIONS

@@ -15,9 +15,8 @@ from graph_transplant.experiments.trial import split_of, training_labels
 from graph_transplant.format import listed
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import deciding
-from graph_transplant.nn import CONVOLUTIONS
 from graph_transplant.scores import auroc, average_precision, r2
-from graph_transplant.settings import FOLD_SPLITS, Settings
+from graph_transplant.settings import FOLD_SPLITS, Settings, check_edge_features
 from graph_transplant.splits import fold_parts, official_split, strata
 from graph_transplant.targets import as_targets
 
@@ -58,9 +57,7 @@ def check_protocol(
         _check_defined(store, settings, repeats)
     if settings.balance and store.task == "regression":
         refuse(f"`balance` needs classes or labels, but the targets of {store.name} are numbers")
-    edge_models = [name for name in models if CONVOLUTIONS[name].takes_edge_attr]
-    if edge_models and not store.num_edge_features:
-        refuse(f"`model`: {edge_models[0]} needs edge features, but {store.name} has none")
+    check_edge_features(store, models)
     if settings.attack and store.task != "multiclass":
         refuse(f"`attack` needs one class per graph, but the task of {store.name} is {store.task}")
 

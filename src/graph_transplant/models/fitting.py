@@ -35,6 +35,7 @@ from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.settings import (
     Settings,
     automatic_model,
+    check_edge_features,
     metric_for,
     sampled_curve,
     scale_of,
@@ -111,10 +112,7 @@ def train(
     tell: Note = note or (lambda text: None)
     conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])
     conv = automatic_model(store) if conv == "auto" else conv
-    if CONVOLUTIONS[conv].takes_edge_attr and not store.num_edge_features:
-        raise GraphTransplantError(
-            f"`model`: {conv} needs edge features, but {store.name} has none"
-        )
+    check_edge_features(store, [conv])
     if config.readout is not None:
         check_choice("readout", config.readout, READOUTS)
     unused = unused_edge_features(store, [conv])
