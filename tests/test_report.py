@@ -6,12 +6,14 @@ import base64
 import hashlib
 import re
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from matplotlib.figure import Figure
 
+from graph_transplant.cli.data import DataOptions
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.across import across
 from graph_transplant.experiments.results import Results
@@ -95,6 +97,11 @@ def test_what_next_reads_the_data_as_the_comparison_did(tmp_path: Path) -> None:
     page = Page(render_report(Results(two(source="t.csv"), directory=tmp_path)))
     wanted = "train t.csv --smiles 'my mol' --target=y --id a,b --recipe paper --model gcs --method"
     assert wanted in page.text
+    for option in fields(DataOptions):  # all of them
+        word = f"--{option.name.replace('_', '-')}" + (" x" if option.default is None else "")
+        (tmp_path / "commands.txt").write_text(f"graph-transplant compare t.csv {word}\n")
+        carried = Page(render_report(Results(two(source="t.csv"), directory=tmp_path))).text
+        assert f"train t.csv {word} --recipe" in carried
     deep = [record | {"layers": 4} for record in two()]
     assert "--model gcs --layers 4 --method better" in page_of(deep).text
 
