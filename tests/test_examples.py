@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
+import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -29,21 +29,22 @@ TESTED_HERE = {
 TESTED_ELSEWHERE = {"distributed.py"}  # in test_distributed.py
 
 
-def run(name: str, *arguments: str, cwd: Path) -> list[str]:
-    """Run an example in a process and a folder of its own; return the lines it prints."""
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    said = [line for line in done.stderr.splitlines() if "compiling kernels" not in line]
-    assert said == []
-    return done.stdout.splitlines()
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run an example in an empty folder and return the lines it prints."""
+
+    def inner(name: str, *arguments: str) -> list[str]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        printed, said = capfd.readouterr()
+        assert [line for line in said.splitlines() if "compiling kernels" not in line] == []
+        return printed.splitlines()
+
+    return inner
 
 
 def losses(lines: list[str]) -> list[float]:
@@ -54,21 +55,21 @@ def test_every_example_has_a_test() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == TESTED_ELSEWHERE | TESTED_HERE
 
 
-def test_pyg_loop(tmp_path: Path) -> None:
-    found = losses(run("pyg_loop.py", cwd=tmp_path))
+def test_pyg_loop(run: Run, tmp_path: Path) -> None:
+    found = losses(run("pyg_loop.py"))
     assert found[-1] < found[0]
 
 
-def test_comparing_in_python(tmp_path: Path) -> None:
-    lines = run("compare_in_python.py", "--graphs", "60", "--epochs", "2", cwd=tmp_path)
+def test_comparing_in_python(run: Run, tmp_path: Path) -> None:
+    lines = run("compare_in_python.py", "--graphs", "60", "--epochs", "2")
     assert any("mine" in line for line in lines)
     assert (tmp_path / "forest.pdf").read_bytes().startswith(b"%PDF")
     table = (tmp_path / "table.tex").read_text()
     assert r"drop 20 \%" in table
 
 
-def test_gine_on_molecules_keeps_edge_attributes(tmp_path: Path) -> None:
-    lines = run("gine_molecules.py", "--epochs", "10", cwd=tmp_path)
+def test_gine_on_molecules_keeps_edge_attributes(run: Run, tmp_path: Path) -> None:
+    lines = run("gine_molecules.py", "--epochs", "10")
     assert lines[0] == "bonds of mixed molecules are known bonds: True"
     assert losses(lines)[-1] < losses(lines)[0]
     # The two classes differ in one bond alone.
@@ -76,34 +77,34 @@ def test_gine_on_molecules_keeps_edge_attributes(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lightning(tmp_path: Path) -> None:
-    lines = run("lightning_module.py", "--epochs", "3", cwd=tmp_path)
+def test_lightning(run: Run, tmp_path: Path) -> None:
+    lines = run("lightning_module.py", "--epochs", "3")
     assert [line.split()[1] for line in lines[:-1]] == ["1", "2", "3"]
     assert losses(lines)[-1] < losses(lines)[0]
     assert lines[-1] == "the edge predictor has learned: True"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_grid_search(tmp_path: Path) -> None:
-    lines = run("grid_search.py", "--graphs", "60", "--epochs", "1", cwd=tmp_path)
+def test_grid_search(run: Run, tmp_path: Path) -> None:
+    lines = run("grid_search.py", "--graphs", "60", "--epochs", "1")
     assert len(lines) == 7
     assert sum("augment__anchor_ratio" in line for line in lines) >= 4
     assert lines[-1].startswith("best: {'augment")
 
 
-def test_optuna_prunes_and_finds(tmp_path: Path) -> None:
+def test_optuna_prunes_and_finds(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     arguments = ("--graphs", "60", "--epochs", "8", "--trials", "6")
-    lines = run("optuna_search.py", *arguments, cwd=tmp_path)
+    lines = run("optuna_search.py", *arguments)
     assert lines[0].startswith("6 trials, ")
     assert int(lines[0].split()[2]) > 0
     assert lines[1].startswith("best validation loss")
     assert 0 <= float(lines[2].split()[-1]) <= 1
 
 
-def test_onnx(tmp_path: Path) -> None:
+def test_onnx(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
-    lines = run("onnx_export.py", "--epochs", "2", "--out", "model.onnx", cwd=tmp_path)
+    lines = run("onnx_export.py", "--epochs", "2", "--out", "model.onnx")
     assert lines[0] == "inputs: edge_index, batch, ptr"
     assert [line.rpartition(": ")[2] for line in lines[2:5]] == ["(1, 6)", "(3, 6)", "(60, 6)"]
     assert float(lines[-1].split()[-1]) < 1e-5
@@ -111,8 +112,8 @@ def test_onnx(tmp_path: Path) -> None:
     onnx.checker.check_model(onnx.load(tmp_path / "model.onnx"), full_check=True)
 
 
-def test_augmented_data_set_on_disk(tmp_path: Path) -> None:
-    lines = run("augment_to_disk.py", "--out", "made", cwd=tmp_path)
+def test_augmented_data_set_on_disk(run: Run, tmp_path: Path) -> None:
+    lines = run("augment_to_disk.py", "--out", "made")
     assert lines[:3] == [
         "120 graphs and 240 mixtures of them",
         "both files hold the same graphs: True",
