@@ -19,11 +19,10 @@ import torch
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdDepictor
 
-from graph_transplant.datasets import duplicate_groups, load, molecules
+from graph_transplant.datasets import duplicate_groups, load, molecules, stream
 from graph_transplant.datasets.chemistry import molecule_of, scaffold
 from graph_transplant.datasets.molecules import (
     bond_orders,
-    featurize,
     from_smiles,
     molecule_arrays,
     node_names,
@@ -111,8 +110,7 @@ def test_elements_are_those_that_occur_by_atomic_number() -> None:
 
 def test_later_molecules_are_read_with_the_elements_of_the_first() -> None:
     train = from_smiles(["CCO", "CN"], features="elements")
-    assert train.featurizer is not None
-    chunk = featurize(["OCl", "NC", "[Na+].[Cl-]", "C("], train.featurizer)
+    (chunk,) = stream(["OCl", "NC", "[Na+].[Cl-]", "C("], featurizer=train.featurizer)
     assert chunk.store is not None
     assert chunk.store.rows is not None
     assert chunk.store.rows.number.tolist() == [2]
@@ -215,7 +213,7 @@ def test_the_largest_fragment_is_kept(smiles: str, kept: str) -> None:
     drawn = Chem.MolFromSmiles(smiles)
     rdDepictor.Compute2DCoords(drawn)
     for text in (smiles, Chem.MolToMolBlock(drawn)):
-        chunk = featurize([text], Featurizer("molecules", largest_fragment=True))
+        (chunk,) = stream([text], featurizer=Featurizer("molecules", largest_fragment=True))
         assert chunk.store is not None
         assert chunk.store.rows is not None
         read = molecule_of(Chem, chunk.store.rows.texts[0])

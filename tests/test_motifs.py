@@ -125,8 +125,8 @@ def test_a_smaller_data_set_is_the_beginning_of_a_larger_one() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"graphs": 5}, "`graphs` must be a whole number of at least 6, got 5"),
-        ({"seed": -1}, "`seed` must be a whole number of at least 0, got -1"),
+        ({"graphs": 5}, "`graphs` must be at least 6, got 5"),
+        ({"seed": -1}, "`seed` must be at least 0, got -1"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:

@@ -200,7 +200,7 @@ def test_a_store_with_other_features_than_the_model(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"rows_per_chunk": 0}, "`rows_per_chunk` must be a whole number of at least 1; got 0"),
+        ({"rows_per_chunk": 0}, "`rows_per_chunk` must be at least 1, got 0"),
         ({"seeds": 0}, "data set 'motifs' has no option 'seeds'; its options are graphs, seed"),
     ],
 )

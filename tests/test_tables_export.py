@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from golden.make import unpack
-from graph_transplant.cli.report import report
+from graph_transplant.cli.comparisons import report
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Record
 from graph_transplant.experiments.records import record_line

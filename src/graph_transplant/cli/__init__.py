@@ -15,11 +15,9 @@ from graph_transplant import __version__
 from graph_transplant.cli.attack import attack
 from graph_transplant.cli.checks import check_arguments
 from graph_transplant.cli.common import BAD_INPUT, FAILED, INTERRUPTED, print_error, set_command
-from graph_transplant.cli.comparisons import across, compare
+from graph_transplant.cli.comparisons import across, compare, paper, report
 from graph_transplant.cli.lists import datasets, methods
 from graph_transplant.cli.models import explain, predict, show, train
-from graph_transplant.cli.paper import paper
-from graph_transplant.cli.report import report
 from graph_transplant.errors import GraphTransplantError
 
 __all__ = ["app", "main"]

@@ -38,11 +38,6 @@ def set_command(words: Sequence[str], options: Mapping[str, str]) -> None:
     _words, _options = list(words), options
 
 
-def arguments_given() -> list[str]:
-    """Give the words of the command that runs, after the program's name."""
-    return _words
-
-
 def repeated_command() -> str:
     """Give the command that goes on where this one was stopped."""
     # Starting over once more would put aside what has been done since.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,11 +19,12 @@ from rich.text import Text
 
 from graph_transplant.cli.common import (
     INTERRUPTED,
-    arguments_given,
     cell,
     note,
     output,
+    plain_table,
     print_files,
+    repeated_command,
     split_list,
     split_numbers,
 )
@@ -120,10 +120,9 @@ def train(
         if not checkpoint.exists():
             print("\nstopped before anything was saved", file=sys.stderr)
             return INTERRUPTED
-        words = [word for word in arguments_given() if word != "--fresh"]
         print(
             f"\nstopped; the training so far is saved in {checkpoint}. Run the same command again "
-            f"to continue:\n  {shlex.join(['graph-transplant', *words])}",
+            f"to continue:\n  {repeated_command()}",
             file=sys.stderr,
         )
         return INTERRUPTED
@@ -174,11 +173,9 @@ def print_model(trained: TrainedModel) -> None:
 
 def model_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
     """Lay out the measurements of a model as ``model.json`` has them."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("", no_wrap=True)
     forest = metrics.get("forest") or {}
-    for name in ("validation", "test", "95 % interval", *(["forest"] if forest else [])):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ("validation", "test", "95 % interval", *(["forest"] if forest else []))
+    table = plain_table([""], heads)
     for key, metric in METRICS.items():
         if key in metrics["validation"]:
             low, high = metrics["intervals"].get(key) or (None, None)
@@ -269,11 +266,11 @@ def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
         )
     if not molecules or Path(words[0]).exists():
         return None
-    from graph_transplant.datasets.molecules import featurize
+    from graph_transplant.datasets import stream
 
-    assert model.featurizer is not None
     # What is no SMILES may be the name of a data set.
-    return words if featurize(words, model.featurizer).store is not None else None
+    (chunk,) = stream(words, featurizer=model.featurizer)
+    return words if chunk.store is not None else None
 
 
 def standard_input(model: TrainedModel) -> Any:

@@ -17,7 +17,7 @@ from torch.utils.data import Subset
 from graph_transplant.datasets import formats, jsonl, motifs, networks, ogb, tables, tu
 from graph_transplant.datasets.duplicates import duplicate_groups, find_duplicates
 from graph_transplant.datasets.rows import Chunk, TargetCodec
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.graphs import Featurizer, GraphStore, Rows
 from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.known import KNOWN, DatasetInfo, existing, is_name, known_names, not_found
@@ -234,15 +234,8 @@ def stream(
         >>> [len(chunk) for chunk in stream("motifs", graphs=60, rows_per_chunk=25)]
         [25, 25, 10]
     """
-    for argument, value, least in (
-        ("rows_per_chunk", rows_per_chunk, 1),
-        ("skip_rows", skip_rows, 0),
-        ("workers", workers, 1),
-    ):
-        if value < least:
-            raise GraphTransplantError(
-                f"`{argument}` must be a whole number of at least {least}; got {value!r}"
-            )
+    check_at_least(1, rows_per_chunk=rows_per_chunk, workers=workers)
+    check_at_least(0, skip_rows=skip_rows)
     if codec is not None and not targets:
         raise GraphTransplantError("`codec` says how targets are read; `targets` must be True")
     cut: dict[str, Any] = {"rows_per_chunk": rows_per_chunk, "skip_rows": skip_rows}

@@ -326,23 +326,6 @@ def chunk_of(
     return Chunk(first, tuple(ids), tuple(texts), store, problems)
 
 
-def featurize(texts: Sequence[str], featurizer: Featurizer) -> Chunk:
-    """Read SMILES or mol blocks in the way that a store or a model was read.
-
-    Example:
-        >>> featurizer = Featurizer("molecules", features="elements", elements=("C", "O"))
-        >>> chunk = featurize(["CO", "CN"], featurizer)
-        >>> chunk.store.x
-        tensor([[1., 0.],
-                [0., 1.]])
-        >>> chunk.problems
-        {2: 'the element N does not occur in the data of the model'}
-    """
-    arrays = molecule_arrays(texts, featurizer.features, None, featurizer.largest_fragment)
-    ids = [str(number) for number in range(1, len(texts) + 1)]
-    return chunk_of(arrays, featurizer, ids=ids, texts=texts)
-
-
 def from_smiles(
     texts: Sequence[str], *, features: str = "ogb", name: str = "molecules"
 ) -> GraphStore:

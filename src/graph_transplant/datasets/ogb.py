@@ -136,9 +136,9 @@ def download(name: str, root: str | Path | None = None) -> Path:
 # ------------------------------------------------------------------ reading
 
 
-def load(path: str | Path) -> GraphStore:
+def load(path: Path) -> GraphStore:
     """Load a data set, by way of a file in the cache that is mapped into memory."""
-    parts = _open(Path(path))
+    parts = parts_of(path)
 
     def make(cached: Path) -> GraphStore:
         log.info("reading %s from %s", parts.name, parts.path)
@@ -156,16 +156,10 @@ def load(path: str | Path) -> GraphStore:
     return store
 
 
-def _open(path: Path) -> Parts:
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
+def parts_of(path: Path) -> Parts:
+    """The tables of a data set; raise if one is missing."""
     parts = _scan(path)
-    if parts is None:
-        known = ", ".join(map(_stem, DATASETS))
-        raise DataError(
-            f"{path}: not an OGB data set; expected a folder or zip archive called one of {known} "
-            "with the files raw/edge.csv.gz, raw/num-node-list.csv.gz and others"
-        )
+    assert parts is not None, "see is_ogb"
     for part, file in DATASETS[parts.name].files().items():
         if part not in parts:
             raise DataError(f"{path}: the file {file} of {parts.name} is missing")
@@ -185,14 +179,10 @@ def _write(parts: Parts, target: Path) -> None:
     if recipe.node_categories:
         columns["node-feat"] = len(recipe.node_categories)
     with ExitStack() as stack:
-        tables = {
-            part: stack.enter_context(
-                parts.numbers(
-                    part, whole=not (part == "edge-feat" and recipe.edge_numbers), columns=width
-                )
-            )
-            for part, width in columns.items()
-        }
+        tables = {}
+        for part, width in columns.items():
+            whole = not (part == "edge-feat" and recipe.edge_numbers)
+            tables[part] = stack.enter_context(Numbers(parts, part, whole=whole, columns=width))
         writer = stack.enter_context(
             StoreWriter(
                 target,

@@ -34,12 +34,6 @@ from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 # ------------------------------------------------------------------ columns
 
 
-def _opened(
-    data: Any, y: Any = None, name: str | None = None, **options: Any
-) -> tuple[Table, TableOptions]:
-    return open_table(data, y, name), TableOptions.of(**options)
-
-
 def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) -> TableOptions:
     """Fill in the columns: those of the model, as far as they are there, or likely ones."""
     known = featurizer or Featurizer("molecules")
@@ -105,10 +99,10 @@ def _rows(table: Table, options: TableOptions, skip: int = 0) -> Iterator[_Row]:
 # ------------------------------------------------------------------ data sets
 
 
-def read_table(data: Any, **given: Any) -> GraphStore:
+def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) -> GraphStore:
     """Read molecules to learn from; rows without a target are left out."""
-    table, options = _opened(data, **given)
-    options = _chosen(table, options, None)
+    table = open_table(data, y, name)
+    options = _chosen(table, TableOptions.of(**given), None)
     if not options.targets:
         structures = (options.smiles, table.structures)
         others = [column for column in table.columns if column not in structures]
@@ -154,9 +148,11 @@ def read_table(data: Any, **given: Any) -> GraphStore:
 # ------------------------------------------------------------------ streams
 
 
-def stream_table(data: Any, arguments: Mapping[str, Any], **given: Any) -> Iterator[Chunk]:
+def stream_table(
+    data: Any, arguments: Mapping[str, Any], y: Any = None, name: str | None = None, **given: Any
+) -> Iterator[Chunk]:
     """Read molecules chunk by chunk in bounded memory; ``arguments`` are those of ``stream``."""
-    table, options = _opened(data, **given)
+    table, options = open_table(data, y, name), TableOptions.of(**given)
     featurizer, codec, targets = (arguments[key] for key in ("featurizer", "codec", "targets"))
     if featurizer is None and options.features == "elements":
         raise GraphTransplantError(
