@@ -25,8 +25,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits are 
 def import_command() -> Any:
     path = Path(__file__).resolve().parents[1] / "benchmarks" / "fuzz_inputs.py"
     spec = importlib.util.spec_from_file_location("fuzz_inputs", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look there for their types
     spec.loader.exec_module(module)

@@ -38,7 +38,6 @@ def store() -> GraphStore:
 
 def as_networkx(store: GraphStore) -> Iterator[tuple[Any, set[int], str]]:
     """Every graph with the nodes of its motif and the name of its class."""
-    assert store.label_names is not None
     for number in range(len(store)):
         batch = store.batch([number])
         graph: nx.Graph[int] = nx.Graph()

@@ -122,7 +122,6 @@ def test_graphs_are_those_of_ogbs_own_reader(
         store = load(name, root=tmp_path)
         check_against_ogb(store, reader, folder / "raw", len(tables["raw/edge"]))
     assert store.labels.tolist() == tables["raw/graph-label"].tolist()
-    assert store.official is not None
     for number, part in enumerate(("train", "valid", "test")):
         chosen = (store.official == number).nonzero().flatten().tolist()
         assert chosen == tables[f"split/{SPLITS[name]}/{part}"].tolist()
@@ -307,13 +306,11 @@ def test_ogbg_molhiv(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (round(found["mean_nodes"], 2), info.mean_nodes) == (25.51, 25.51)
     assert (round(found["mean_edges"], 2), info.mean_edges) == (27.47, 27.47)
     assert int(store.labels.sum()) == 1443
-    assert store.official is not None
     assert store.official.bincount().tolist() == [32901, 4113, 4113]
     assert [int(store.labels[store.official == part].sum()) for part in range(3)] == [1232, 81, 130]
     # The first 200 graphs beside OGB's own reader, from tables cut after them.
     reader = import_ogb("ogb.io.read_graph_raw", monkeypatch)
     place = ogb.find("ogbg-molhiv", data_dir)
-    assert place is not None
     nodes, edges = int(store.node_counts[:200].sum()), int(store.edge_counts[:200].sum()) // 2
     counts = {"edge": edges, "edge-feat": edges, "node-feat": nodes}
     counts |= {"num-node-list": 200, "num-edge-list": 200}

@@ -416,8 +416,6 @@ def test_a_store_larger_than_memory_is_used(tmp_path: Path) -> None:
 def test_the_benchmark_of_large_stores_trains_alike_under_its_limit(tmp_path: Path) -> None:
     script = ROOT / "benchmarks" / "large_store.py"
     spec = importlib.util.spec_from_file_location("large_store", script)
-    assert spec is not None
-    assert spec.loader is not None
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
     path = tmp_path / "large.safetensors"

@@ -81,7 +81,6 @@ def check(chunks: Sequence[Chunk], first: int, rows: int) -> None:
         expected = set(range(number, number + len(chunk)))
         read: list[int] = []
         if chunk.store is not None:
-            assert chunk.store.rows is not None
             read = chunk.store.rows.number.tolist()
             assert len(read) == len(chunk.store)
             assert read == sorted(read)
@@ -129,7 +128,6 @@ def test_the_graphs_are_those_of_load(kind: str, place: Path) -> None:
 def test_pyg_graphs_need_no_targets_and_are_not_changed() -> None:
     data = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
     (chunk,) = stream([data, data], num_continuous=1)
-    assert chunk.store is not None
     assert chunk.store.num_continuous == 1
     assert "y" not in data
     # Classes are counted over all graphs, not over a stretch.
@@ -155,7 +153,6 @@ def test_targets_of_one_class_are_read_with_a_codec(place: Path) -> None:
         ([pyg(1), pyg(1)], {}, [1, 1], {}),
     ):
         (chunk,) = stream(data, targets=True, codec=codec, **arguments)
-        assert chunk.store is not None
         assert (chunk.store.y.tolist(), chunk.store.label_names) == (labels, ("0", "1"))
         assert list(chunk.problems) == list(problems)
         for row, reason in problems.items():
@@ -187,7 +184,6 @@ def test_data_of_another_kind_than_the_model(place: Path) -> None:
 
 def test_a_store_with_other_features_than_the_model(place: Path) -> None:
     store = load(place / "mine.jsonl")
-    assert store.featurizer is not None
     # Where something stood in the file, and what was not read of it, does not matter.
     elsewhere = replace(store.featurizer, targets=("other",), id="name", smiles="m", directed=True)
     assert len(list(stream(store, featurizer=elsewhere))) == 1

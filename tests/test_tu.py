@@ -87,12 +87,10 @@ def test_a_small_folder_by_hand(write: Write) -> None:
     assert store.labels.tolist() == [1, 0]
     assert store.label_names == ("-3", "7")
     assert store.num_continuous == 2
-    assert store.x is not None
     # Two attributes, then one column for each of the labels 2, 3, 4 and 5, though 4 is not used.
     assert store.x[2].tolist() == [3, 4, 0, 0, 0, 1]
     assert store.x[3].tolist() == [-5, 6.25, 0, 1, 0, 0]
     assert store.x.shape == (6, 6)
-    assert store.edge_attr is not None
     # Edge 0-1 has label 1, edge 0-2 label 1, edge 1-2 label 0.
     assert store.edge_attr[:4].argmax(1).tolist() == [1, 1, 1, 0]
     assert store.undirected
@@ -109,7 +107,6 @@ def test_self_loops_and_repeats_are_removed_and_the_first_line_keeps_its_label(
     )
     assert store.edge_index.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
     assert store.edge_counts.tolist() == [2, 2]
-    assert store.edge_attr is not None
     # Columns run from 4 to 9, the labels of the whole file.
     assert store.edge_attr.argmax(1).tolist() == [0, 0, 2, 2]
     assert store.edge_attr.sum(1).tolist() == [1, 1, 1, 1]
@@ -124,9 +121,7 @@ def test_several_label_columns_and_edge_attributes(write: Write) -> None:
             edge_attributes="\n".join(str(k / 4) for k in range(10)),
         )
     )
-    assert store.x is not None
     assert store.x[:3].tolist() == [[1, 0, 1, 0], [0, 1, 1, 0], [1, 0, 0, 1]]
-    assert store.edge_attr is not None
     # The sorted edges 1-0, 2-0, 0-1, 2-1 stand in lines 2, 6, 1 and 4 of the file.
     assert store.edge_attr[:4].flatten().tolist() == [0.25, 1.25, 0.0, 0.75]
 
