@@ -50,9 +50,6 @@ GENERATORS: Final[dict[str, Callable[..., GraphStore]]] = {
 """The data sets that are made, not read."""
 
 
-# ------------------------------------------------------------------ the inputs
-
-
 @dataclass(frozen=True)
 class Format:
     """A kind of file, folder or Python object that can be loaded."""
@@ -148,9 +145,6 @@ OBJECTS: Final = (
     ),
 )
 """The kinds of Python objects that can be given."""
-
-
-# ------------------------------------------------------------------ loading
 
 
 def load(data: Loadable, root: str | Path | None = None, **options: Any) -> GraphStore:
@@ -292,9 +286,6 @@ def _check_kind(featurizer: Featurizer | None, kind: str | None, given: object) 
         raise DataError(f"the model was trained on {featurizer.kind}; {given} holds {kind}")
 
 
-# ------------------------------------------------------------------ finding
-
-
 def _input(data: Any, root: str | Path | None, options: dict[str, Any]) -> tuple[Format, Any]:
     """Find out what is given, and check the options."""
     name = str(data)
@@ -351,7 +342,6 @@ def _find(name: str, root: str | Path | None) -> Path | None:
 
 
 def _check_options(what: str, options: dict[str, Any], allowed: Sequence[str]) -> None:
-    """Raise an error unless all of the options are allowed."""
     unknown = [option for option in options if option not in allowed]
     if unknown:
         known = f"its options are {', '.join(allowed)}" if allowed else "it takes none"

@@ -83,7 +83,6 @@ class _Graph(NamedTuple):
 
 
 def _grow(motif: int, below: Callable[[int], int]) -> _Graph:
-    """Make a graph of ``motifs``."""
     _, size, motif_edges = MOTIFS[motif]
     nodes = _NODES[0] + below(_NODES[1] - _NODES[0] + 1)
     cycles = _CYCLES[0] + below(_CYCLES[1] - _CYCLES[0] + 1)
@@ -108,7 +107,6 @@ def _grow(motif: int, below: Callable[[int], int]) -> _Graph:
 
 
 def _grow_typed(motif: int, below: Callable[[int], int]) -> _Graph:
-    """Make a graph of ``typed-motifs``."""
     _, motif_types, motif_edges = TYPED_MOTIFS[motif]
     nodes = _TYPED_NODES[0] + below(_TYPED_NODES[1] - _TYPED_NODES[0] + 1)
     base = nodes - len(motif_types)

@@ -318,7 +318,6 @@ def _codec(source: Source, graphs: Sequence[_Graph], others: Sequence[str]) -> T
 
 
 def _check_fit(graph: _Graph, featurizer: Featurizer) -> None:
-    """Raise an error if a graph has other columns than those of a featurizer."""
     for kind, given, numbers, known in (
         ("node", graph.node, featurizer.node_numbers, featurizer.node_labels),
         ("edge", graph.edge, featurizer.edge_numbers, featurizer.edge_labels),

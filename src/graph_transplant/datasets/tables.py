@@ -31,8 +31,6 @@ from graph_transplant.datasets.rows import (
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 
-# ------------------------------------------------------------------ columns
-
 
 def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) -> TableOptions:
     """Fill in the columns: those of the model, as far as they are there, or likely ones."""
@@ -96,9 +94,6 @@ def _rows(table: Table, options: TableOptions, skip: int = 0) -> Iterator[_Row]:
         yield _Row("" if reason else text, label or str(number), tuple(cells[first:]), reason)
 
 
-# ------------------------------------------------------------------ data sets
-
-
 def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) -> GraphStore:
     """Read molecules to learn from; rows without a target are left out."""
     table = open_table(data, y, name)
@@ -143,9 +138,6 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
     ]
     store.notes = (*table.notes, *commas, *(salts if mixtures else ()))
     return store
-
-
-# ------------------------------------------------------------------ streams
 
 
 def stream_table(

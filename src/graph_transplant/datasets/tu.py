@@ -58,8 +58,6 @@ _PART_FILE: Final = re.compile(
     r"node_labels|node_attributes|edge_labels|edge_attributes)\.txt"
 )
 
-# ------------------------------------------------------------------ where the files lie
-
 
 def _scan(path: Path, name: str | None = None) -> Parts | None:
     """The TU files in a folder, in its ``raw/``, or in a zip archive; of one data set, if any."""
@@ -102,9 +100,6 @@ def download(name: str, root: str | Path | None = None) -> Path:
     from torch_geometric.datasets import TUDataset
 
     return places.download(name, f"{TUDataset.url}/{name}.zip", name, _SUBFOLDERS, root)
-
-
-# ------------------------------------------------------------------ reading
 
 
 def load(path: Path) -> GraphStore:
