@@ -411,8 +411,6 @@ def test_parameters_and_clones() -> None:
 
 def test_cross_validation_of_graphs_and_of_a_store() -> None:
     graphs, names = rings_and_stars(9)
-    scores = cross_val_score(classifier(epochs=40, validation_fraction=0.4), graphs, names, cv=2)
-    assert scores.mean() > 0.9
     own = [
         as_data(g, y=torch.tensor([int(n == "star")])) for g, n in zip(graphs, names, strict=True)
     ]

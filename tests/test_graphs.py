@@ -59,7 +59,7 @@ def graphs_of(batch: Batch) -> list[Data]:
 # ------------------------------------------------------------------ batches
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(batches(), st.data())
 def test_a_batch_is_what_pyg_collates(batch: Batch, data: st.DataObject) -> None:
     graphs = graphs_of(batch)
@@ -208,7 +208,7 @@ def same_store(found: GraphStore, expected: GraphStore) -> bool:
     return (found.fingerprint(), found.undirected) == (expected.fingerprint(), expected.undirected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(batches(), st.data())
 def test_every_form_gives_the_same_store(batch: Batch, data: st.DataObject) -> None:
     graphs = graphs_of(batch)

@@ -6,7 +6,6 @@ import gzip
 import io
 import shutil
 import sys
-import urllib.error
 import urllib.request
 import warnings
 import zipfile
@@ -28,16 +27,7 @@ WIDTHS = {"ogbg-molhiv": ((119, 5, 12, 12, 10, 6, 6, 2, 2), (5, 6, 2)), "ogbg-pp
 SPLITS = {"ogbg-molhiv": "scaffold", "ogbg-ppa": "species"}
 
 
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Own cache, no data folder, and no network."""
-
-    def urlopen(url: str, timeout: float) -> None:
-        raise urllib.error.URLError("no network in tests")
-
-    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+pytestmark = pytest.mark.usefixtures("offline")
 
 
 def make_tables(name: str, graphs: int = 12, seed: int = 0) -> Tables:

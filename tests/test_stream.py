@@ -41,9 +41,7 @@ def pyg(label: int, nodes: int = 2, features: int = 2) -> Data:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
+def place(offline: Path, tmp_path: Path) -> Path:
     (tmp_path / "tiny").mkdir()
     for part, text in TU.items():
         (tmp_path / "tiny" / f"tiny_{part}.txt").write_text(text)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -34,12 +32,7 @@ SMALL = {
 Write = Callable[..., Path]
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the cache of the person who runs it."""
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(folder))
-    return folder
+pytestmark = pytest.mark.usefixtures("offline")
 
 
 @pytest.fixture
@@ -57,15 +50,9 @@ def write(tmp_path: Path) -> Write:
     return writer
 
 
-def real(name: str) -> Path:
+def real(name: str, data_dir: Path) -> Path:
     """The archive of a published data set, or a visible skip."""
-    folder = os.environ.get("GRAPH_TRANSPLANT_DATA")
-    if not folder:
-        pytest.skip("GRAPH_TRANSPLANT_DATA is not set: no published data sets to test with")
-    path = tu.find(name)
-    if path is None:
-        pytest.skip(f"{name} is not in {folder}")
-    return path
+    return tu.find(name, data_dir) or pytest.skip(f"{name} is not in {data_dir}")
 
 
 def read(path: Path) -> GraphStore:
@@ -182,9 +169,9 @@ def pack(folder: Path, path: Path, inside: str, method: int = zipfile.ZIP_DEFLAT
     ],
 )
 def test_published_data_sets_equal_what_pyg_makes_of_them(
-    name: str, published: Any, tmp_path: Path
+    name: str, published: Any, tmp_path: Path, data_dir: Path
 ) -> None:
-    path = real(name)
+    path = real(name, data_dir)
     raw = tmp_path / name / "raw"
     raw.mkdir(parents=True)
     with zipfile.ZipFile(path) as archive:
@@ -222,8 +209,10 @@ def check_statistics(store: GraphStore, published: Any) -> None:
         ("DD", (1178, 284.32, 715.66, 2, 89, 0, 0)),
     ],
 )
-def test_published_data_sets_have_the_published_statistics(name: str, published: Any) -> None:
-    check_statistics(read(real(name)), published)
+def test_published_data_sets_have_the_published_statistics(
+    name: str, published: Any, data_dir: Path
+) -> None:
+    check_statistics(read(real(name, data_dir)), published)
 
 
 def test_random_data_sets_equal_what_pyg_makes_of_them(write: Write, tmp_path: Path) -> None:
@@ -322,7 +311,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_changed_files_are_read_again_and_replace_the_old_cache(
-    write: Write, parsed: list[str], cache: Path
+    write: Write, parsed: list[str], offline: Path
 ) -> None:
     path = write()
     tu.load(path)
@@ -331,7 +320,7 @@ def test_changed_files_are_read_again_and_replace_the_old_cache(
     os.utime(path / "SMALL_A.txt", ns=(1, 1))
     tu.load(path)
     assert parsed == ["SMALL"] * 3
-    assert len(list(cache.rglob("*.safetensors"))) == 1
+    assert len(list(offline.rglob("*.safetensors"))) == 1
     # One of the same name elsewhere has a file of its own.
     assert tu.load(write("elsewhere/SMALL")).label_names == ("-3", "7")
     assert tu.load(path).label_names == ("1", "10")
@@ -339,10 +328,10 @@ def test_changed_files_are_read_again_and_replace_the_old_cache(
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(
-    write: Write, cache: Path, caplog: pytest.LogCaptureFixture
+    write: Write, offline: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     # A file where the folder should be stops everybody, also those who may write everywhere.
-    cache.write_text("in the way")
+    offline.write_text("in the way")
     with caplog.at_level(logging.WARNING):
         assert len(tu.load(write())) == 2
     assert "data set SMALL is not cached" in caplog.text
@@ -354,7 +343,6 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 def test_where_a_data_set_is_found(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
     folder = write("elsewhere")
     root = tmp_path / "root"
     # From the last resort to the first choice.
@@ -373,19 +361,12 @@ def test_where_a_data_set_is_found(
     assert tu.find("SMALL", write("first/SMALL").parent) == tmp_path / "first" / "SMALL"
 
 
-def test_offline_the_message_says_what_to_do(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def urlopen(url: str, timeout: float) -> None:
-        raise urllib.error.URLError("no network")
-
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
-    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
+def test_offline_the_message_says_what_to_do(tmp_path: Path, offline: Path) -> None:
     with pytest.raises(DataError) as caught:
         tu.download("NCI-H23")
     message = str(caught.value)
     assert f"could not be downloaded from {TUDataset.url}/NCI-H23.zip" in message
-    assert f"NCI-H23/ and NCI-H23.zip, directly and in tu/, in: {cache}" in message
+    assert f"NCI-H23/ and NCI-H23.zip, directly and in tu/, in: {offline}" in message
     assert "put it as NCI-H23.zip in one of these folders" in message
     assert not list(tmp_path.rglob("*.zip"))
     (tmp_path / "file").touch()

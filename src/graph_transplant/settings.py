@@ -205,12 +205,12 @@ def unused_edge_features(store: GraphStore, models: Sequence[str]) -> str:
     )
 
 
-def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> list[dict[str, Any]]:
-    """Take at most ``points`` epochs from a history, evenly, the first and the last among them."""
-    if len(history) > points:
+def sampled_curve(history: Sequence[EpochLog]) -> list[dict[str, Any]]:
+    """Take ``CURVE_POINTS`` epochs from a history, evenly, the first and the last among them."""
+    if len(history) > CURVE_POINTS:
         import numpy as np  # late: the command line imports this module for its help
 
-        kept = np.unique(np.linspace(0, len(history) - 1, points).round().astype(int))
+        kept = np.unique(np.linspace(0, len(history) - 1, CURVE_POINTS).round().astype(int))
         history = [history[number] for number in kept]
     names = ("epoch", "train_loss", "validation_loss", "validation_accuracy", "validation_score")
     return [

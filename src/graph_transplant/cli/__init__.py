@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             listed = app[name].assemble_argument_collection()
             set_command(words, {one.field_info.name: one.name for one in listed})
             check_arguments(name, bound)
-        status = command(*bound.args, **bound.kwargs)
+        status: int | None = command(*bound.args, **bound.kwargs)
     except GraphTransplantError as problem:
         print_error(str(problem))
         return BAD_INPUT
@@ -69,4 +69,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return INTERRUPTED
-    return status if isinstance(status, int) else 0
+    return status or 0

@@ -239,7 +239,7 @@ def report(
     select: bool = False,
     equal_within: float = 0.01,
     out: Path | None = None,
-) -> int:
+) -> None:
     """Rebuild the report of a comparison, or write its ranking tables for a paper.
 
     Args:
@@ -267,7 +267,7 @@ def report(
             write_atomically(table, results.to_csv())
             files[table] = "the ranking"
         print_files(output(), files)
-        return 0
+        return
     results.check()
     forms = {
         "markdown": results.to_markdown,
@@ -281,10 +281,9 @@ def report(
     else:
         write_atomically(out, text)
         print_files(output(), {out: "the tables"})
-    return 0
 
 
-def across(*directories: Path, select: bool = False, out: Path = Path("across.html")) -> int:
+def across(*directories: Path, select: bool = False, out: Path = Path("across.html")) -> None:
     """Rank methods across several data sets and write a page with a critical-difference diagram.
 
     Args:
@@ -328,7 +327,6 @@ def across(*directories: Path, select: bool = False, out: Path = Path("across.ht
             console.print(Text(f"{results.directory}: {text}", style="yellow"))
     console.print()
     print_files(console, {out: "the page"})
-    return 0
 
 
 def paper(

@@ -200,7 +200,7 @@ def predict(
     workers: int = 1,
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
-) -> int:
+) -> None:
     """Predict with a trained model: one output row per input row.
 
     Rows that cannot be read stay in place, with the reason. The input is read in chunks, so it can
@@ -236,7 +236,7 @@ def predict(
             given = data
         elif out is None:
             print_predictions(loaded.predict(given, **options))
-            return 0
+            return
     target = out or "predictions.csv"
     with prediction_progress() as progress:
         done = predict_table(loaded, given, target, progress=progress, **options)
@@ -252,7 +252,6 @@ def predict(
             note(f"{number:,} {graphs} {what}: trust the prediction less (column warning)")
     if target != STANDARD:
         print_files(console, {Path(target): "the predictions"})
-    return 0
 
 
 def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
@@ -333,7 +332,7 @@ def explain(
     saliency: str = "gradient-x-activation",
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
-) -> int:
+) -> None:
     """Draw the nodes that predictions are based on, as one page.
 
     Args:
@@ -373,7 +372,6 @@ def explain(
     for problem in explained.skipped:
         note(f"row {problem.row} could not be read: {problem.reason}")
     print_files(output(), {out: "the explanations"})
-    return 0
 
 
 def show(
@@ -387,7 +385,7 @@ def show(
     trained: Path | None = None,
     seed: int = 0,
     columns: DataOptions = NO_OPTIONS,
-) -> int:
+) -> None:
     """Draw mixed graphs next to the two originals, as one page.
 
     Args:
@@ -411,4 +409,3 @@ def show(
     gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed, model=network)
     write_gallery(gallery, out)
     print_files(output(), {out: "the gallery"})
-    return 0
