@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +31,19 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"GRAPH_TRANSPLANT_DATA names {named}, which is not a folder")
     return folder
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, which is given; no data folder and no network."""
+
+    def urlopen(url: str, timeout: float) -> None:
+        raise urllib.error.URLError("no network in tests")
+
+    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    return tmp_path / "cache"
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from graph_transplant.augment import METHODS
 from graph_transplant.cli import COMMANDS, checks, main
 from graph_transplant.cli.common import output, repeated_command, set_command
 from graph_transplant.cli.comparisons import print_results, results_table
+from graph_transplant.datasets import load
 from graph_transplant.errors import DataError
 from graph_transplant.experiments.engines import ENGINES
 from graph_transplant.experiments.protocol import Record, Trial
@@ -67,11 +68,19 @@ def test_the_names_that_are_checked_without_torch_are_all() -> None:
 # ------------------------------------------------------------------ a comparison
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file of few graphs."""
+    path = tmp_path_factory.mktemp("small") / "motifs.safetensors"
+    load("motifs", graphs=60).save(path)
+    return str(path)
+
+
 def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
-    tmp_path: Path, capfd: Captured
+    small: str, tmp_path: Path, capfd: Captured
 ) -> None:
     out = tmp_path / "out"
-    command = ["compare", *SHORT, "--methods", "vanilla,transplant-dp", "--out", str(out)]
+    command = ["compare", small, *SHORT, "--methods", "vanilla,transplant-dp", "--out", str(out)]
     status = main(command)
     printed = capfd.readouterr()
     assert status == 0

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import _thread
 import csv
+import inspect
 import io
 import json
-import signal
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from graph_transplant.cli import main
+from graph_transplant.config import TrainConfig
+from graph_transplant.estimator import GraphTransplantClassifier
 
 pytest.importorskip("rdkit", reason="molecules need RDKit")
 
@@ -26,22 +31,14 @@ ROWS = [
     ["CCO", "unmeasured", ""],
 ]
 TRAIN = [
-    "--target",
-    "fails",
-    "--id",
-    "name",
-    "--epochs",
-    "2",
-    "--hidden",
-    "16",
-    "--split",
-    "random",
+    *("--target", "fails", "--id", "name", "--epochs", "2"),
+    *("--hidden", "16", "--split", "random"),
 ]
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    path = tmp_path / "molecules.csv"
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("table") / "molecules.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["smiles", "name", "fails"])
@@ -49,12 +46,17 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def model(table: Path, tmp_path: Path, capfd: Capture) -> Path:
-    folder = tmp_path / "model"
+@pytest.fixture(scope="module")
+def model(table: Path) -> Path:
+    folder = table.parent / "model"
     assert main(["train", str(table), "--method", "vanilla", *TRAIN, "--out", str(folder)]) == 0
-    capfd.readouterr()
     return folder
+
+
+@pytest.fixture
+def own(model: Path, tmp_path: Path) -> Path:
+    """A copy of the model that a test may change."""
+    return shutil.copytree(model, tmp_path / "model")
 
 
 def error_of(arguments: list[str], capfd: Capture) -> str:
@@ -89,17 +91,18 @@ def test_train_writes_a_model_its_card_and_what_was_skipped(
         assert str(folder / name) in printed.out
 
 
-def test_a_model_is_not_replaced_unless_asked(table: Path, model: Path, capfd: Capture) -> None:
-    before = (model / "weights.safetensors").read_bytes()
-    again = ["train", str(table), *TRAIN, "--method", "vanilla", "--seed", "1", "--out", str(model)]
-    assert f"there is a model in {model} already" in error_of(again, capfd)
-    assert (model / "weights.safetensors").read_bytes() == before
+def test_a_model_is_not_replaced_unless_asked(table: Path, own: Path, capfd: Capture) -> None:
+    before = (own / "weights.safetensors").read_bytes()
+    again = ["train", str(table), *TRAIN, "--method", "vanilla", "--seed", "1", "--out", str(own)]
+    assert f"there is a model in {own} already" in error_of(again, capfd)
+    assert (own / "weights.safetensors").read_bytes() == before
     assert main([*again, "--fresh"]) == 0
-    assert (model / "weights.safetensors").read_bytes() != before
+    assert (own / "weights.safetensors").read_bytes() != before
 
 
-def started(words: list[str]) -> subprocess.Popen[str]:
-    """A command in a process of its own that keeps a checkpoint of every epoch."""
+def test_a_killed_ensemble_goes_on(table: Path, tmp_path: Path, capfd: Capture) -> None:
+    out = tmp_path / "model"
+    command = ["train", str(table), *TRAIN, "--method", "vanilla", "--out", str(out), "--ensemble"]
     code = (
         "import sys\n"
         "from graph_transplant import training\n"
@@ -107,28 +110,13 @@ def started(words: list[str]) -> subprocess.Popen[str]:
         "training.CHECKPOINT_SECONDS = 0.0\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *words],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def wait_for(path: Path, child: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 300
-    while not path.exists() and child.poll() is None and time.monotonic() < end:
-        time.sleep(0.02)
-    assert path.exists()
-
-
-def test_a_killed_ensemble_goes_on(table: Path, tmp_path: Path, capfd: Capture) -> None:
-    out = tmp_path / "model"
-    command = ["train", str(table), *TRAIN, "--method", "vanilla", "--out", str(out), "--ensemble"]
-    child = started([*command, "400"])
-    wait_for(out / ".checkpoint-2.pt", child)
-    child.kill()
-    child.communicate()
+    second = out / ".checkpoint-2.pt"
+    with subprocess.Popen([sys.executable, "-c", code, *command, "400"]) as child:
+        end = time.monotonic() + 300
+        while not second.exists() and child.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        child.kill()
+    assert second.exists()
     (out / ".checkpoint-2.pt.1.part").touch()  # as a kill in the middle of writing leaves it
     assert not (out / "model.json").exists()
     assert main([*command, "2"]) == 0
@@ -144,16 +132,22 @@ def test_a_killed_ensemble_goes_on(table: Path, tmp_path: Path, capfd: Capture) 
 
 
 def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
-    table: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+    table: Path, own: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
     long = ["train", str(table), "--target", "fails", "--method", "vanilla", "--hidden", "16"]
-    long += ["--split", "random", "--epochs", "3000", "--out", str(model)]
-    child = started([*long, "--fresh"])
-    checkpoint = model / ".checkpoint.pt"
-    wait_for(checkpoint, child)
-    child.send_signal(signal.SIGINT)
-    _, said = child.communicate(timeout=60)
-    assert child.returncode == 130
+    long += ["--split", "random", "--epochs", "3000", "--out", str(own)]
+    checkpoint = own / ".checkpoint.pt"
+    monkeypatch.setattr("graph_transplant.training.CHECKPOINT_SECONDS", 0.0)
+
+    def interrupt() -> None:
+        end = time.monotonic() + 200
+        while not checkpoint.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        _thread.interrupt_main()
+
+    Thread(target=interrupt).start()
+    assert main([*long, "--fresh"]) == 130
+    said = capfd.readouterr().err
     assert f"saved in {checkpoint}" in said
     assert said.splitlines()[-1].split()[:2] == ["graph-transplant", "train"]
     assert "--fresh" not in said.splitlines()[-1]
@@ -200,16 +194,18 @@ def test_predict_gives_every_row_in_order(
             assert abs(float(row["p(0)"]) + float(row["p(1)"]) - 1) < 1e-5
 
 
-@pytest.mark.parametrize("out", [["--out=-"], ["--out", "-"]])
 def test_predictions_on_the_standard_output_are_a_table_alone(
-    out: list[str], table: Path, model: Path, capfd: Capture
+    table: Path, model: Path, capfd: Capture
 ) -> None:
-    assert main(["predict", str(model), str(table), *out]) == 0
-    printed = capfd.readouterr()
-    lines = printed.out.splitlines()
-    assert len(lines) == 1 + len(ROWS)
-    assert lines[0] == "row,id,prediction,p(0),p(1),confidence,set,similarity,warning,error"
-    assert "25 of 26 rows predicted" in printed.err
+    for out in (["--out=-"], ["--out", "-"]):
+        capfd.readouterr()
+        assert main(["predict", str(model), str(table), *out]) == 0
+        printed = capfd.readouterr()
+        lines = printed.out.splitlines()
+        assert len(lines) == 1 + len(ROWS)
+        assert lines[0] == "row,id,prediction,p(0),p(1),confidence,set,similarity,warning,error"
+        assert "25 of 26 rows predicted" in printed.err
+    assert "--target" in error_of(["predict", str(model), str(table), "--target", "fails"], capfd)
 
 
 def test_smiles_are_predicted_on_the_screen(
@@ -246,26 +242,10 @@ def test_the_standard_input_is_smiles_or_a_table(
 
 
 def test_options_of_training_are_those_of_python() -> None:
-    import inspect
-
-    from graph_transplant.config import TrainConfig
-    from graph_transplant.estimator import GraphTransplantClassifier
-
     known = set(inspect.signature(TrainConfig).parameters)
     renamed = {"augment": "method", "validation_fraction": "validation", "random_state": "seed"}
     own = {renamed.get(name, name) for name in GraphTransplantClassifier().get_params(deep=False)}
     assert own - {"features", "device", "verbose"} == known - {"split", "test"}
-
-
-def test_predict_has_no_options_that_only_training_needs(
-    table: Path, model: Path, capfd: Capture
-) -> None:
-    assert "--target" in error_of(["predict", str(model), str(table), "--target", "fails"], capfd)
-
-
-def test_a_folder_without_a_model_is_named(table: Path, tmp_path: Path, capfd: Capture) -> None:
-    for command in ("predict", "explain"):
-        assert str(tmp_path / "no") in error_of([command, str(tmp_path / "no"), str(table)], capfd)
 
 
 def test_explain_writes_a_page_into_a_new_folder(
@@ -286,10 +266,7 @@ def test_explain_writes_a_page_into_a_new_folder(
     [
         (["--rows", "0"], "--rows"),
         (["--rows", "100000"], "no row 100000"),
-        (["--rows", "two"], "--rows must be whole numbers"),
-        (["--count", "0"], "--count must be at least 1, got 0"),
         (["--label", "2"], "--label must be one of 0, 1"),
-        (["--saliency", "magic"], "must be one of gradient"),
         (["--device", "toaster"], "toaster"),
         (["--smiles", "nosuch"], "nosuch"),
     ],

@@ -19,14 +19,15 @@ from graph_transplant.datasets import load, stream
 from graph_transplant.graphs import Featurizer
 
 pytest.importorskip("rdkit")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits are those of Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the limits are those of Linux"),
+    pytest.mark.usefixtures("offline"),
+]
 
 
 def import_command() -> Any:
     path = Path(__file__).resolve().parents[1] / "benchmarks" / "fuzz_inputs.py"
     spec = importlib.util.spec_from_file_location("fuzz_inputs", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look there for their types
     spec.loader.exec_module(module)
@@ -46,11 +47,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     found = {item.name: item for item in fuzz.inputs(folder)}
     assert set(found) == set(FILES)
     return folder, found
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("kind", ["sound", "truncated", "flipped", "bomb"])

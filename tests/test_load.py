@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +22,10 @@ TINY = {
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Own cache, no data folder, no network, and an empty working directory."""
-
-    def urlopen(url: str, timeout: float) -> None:
-        raise urllib.error.URLError("no network in tests")
-
+def alone(offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
 
 
 def folder(path: Path, name: str) -> Path:

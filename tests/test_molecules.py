@@ -19,11 +19,10 @@ import torch
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdDepictor
 
-from graph_transplant.datasets import duplicate_groups, load, molecules
+from graph_transplant.datasets import duplicate_groups, load, molecules, stream
 from graph_transplant.datasets.chemistry import molecule_of, scaffold
 from graph_transplant.datasets.molecules import (
     bond_orders,
-    featurize,
     from_smiles,
     molecule_arrays,
     node_names,
@@ -91,7 +90,6 @@ def test_features_equal_those_of_ogb(ogb_utils: ModuleType) -> None:
         assert np.array_equal(categories(data.x, molecules.ATOM_CATEGORIES), nodes), smiles
         assert np.array_equal(data.edge_index, edges), smiles
         assert np.array_equal(categories(data.edge_attr, molecules.BOND_CATEGORIES), bonds), smiles
-        assert store.rows is not None
         assert store.rows.texts[graph] == smiles
     atoms = categories(store.x, molecules.ATOM_CATEGORIES)
     # The list above is worth its name: all hybridisations, four chiralities, all of the flags.
@@ -111,12 +109,8 @@ def test_elements_are_those_that_occur_by_atomic_number() -> None:
 
 def test_later_molecules_are_read_with_the_elements_of_the_first() -> None:
     train = from_smiles(["CCO", "CN"], features="elements")
-    assert train.featurizer is not None
-    chunk = featurize(["OCl", "NC", "[Na+].[Cl-]", "C("], train.featurizer)
-    assert chunk.store is not None
-    assert chunk.store.rows is not None
+    (chunk,) = stream(["OCl", "NC", "[Na+].[Cl-]", "C("], featurizer=train.featurizer)
     assert chunk.store.rows.number.tolist() == [2]
-    assert chunk.store.x is not None
     assert chunk.store.x.tolist() == [[0, 1, 0], [1, 0, 0]]
     assert chunk.problems == {
         1: "the element Cl does not occur in the data of the model",
@@ -215,9 +209,7 @@ def test_the_largest_fragment_is_kept(smiles: str, kept: str) -> None:
     drawn = Chem.MolFromSmiles(smiles)
     rdDepictor.Compute2DCoords(drawn)
     for text in (smiles, Chem.MolToMolBlock(drawn)):
-        chunk = featurize([text], Featurizer("molecules", largest_fragment=True))
-        assert chunk.store is not None
-        assert chunk.store.rows is not None
+        (chunk,) = stream([text], featurizer=Featurizer("molecules", largest_fragment=True))
         read = molecule_of(Chem, chunk.store.rows.texts[0])
         assert Chem.MolToSmiles(read) == Chem.CanonSmiles(kept)
         # The text stands for the atoms of the graph, in their order.
@@ -231,11 +223,9 @@ def test_duplicates_are_those_of_canonical_smiles(features: str) -> None:
     chosen = [Chem.MolFromSmiles(VARIED[place]) for place in random.integers(len(VARIED), size=99)]
     written = [Chem.MolToSmiles(molecule, doRandom=True) for molecule in chosen]
     store = from_smiles([*VARIED, *written, "CCC", "C[13CH2]C"], features=features)
-    assert store.rows is not None
     names: dict[str, int] = {}
     expected = [names.setdefault(Chem.CanonSmiles(t), len(names)) for t in store.rows.texts]
     groups = duplicate_groups(store)
-    assert groups is not None
     assert groups.tolist() == expected
     assert duplicate_groups(store.subset([7, 1, 2])) is None
 
@@ -243,7 +233,6 @@ def test_duplicates_are_those_of_canonical_smiles(features: str) -> None:
 def test_other_graphs_are_the_same_if_their_arrays_are() -> None:
     store = load("motifs", graphs=12)
     groups = duplicate_groups(store.subset([*range(12), 3, 0]))
-    assert groups is not None
     assert groups.tolist() == [*range(12), 3, 0]
     assert duplicate_groups(store) is None
     # Nodes without edges and features differ in number alone.
@@ -255,7 +244,6 @@ def test_other_graphs_are_the_same_if_their_arrays_are() -> None:
         edge_counts=torch.zeros(3, dtype=torch.long),
     )
     groups = duplicate_groups(dots)
-    assert groups is not None
     assert groups.tolist() == [0, 1, 0]
 
 
@@ -324,10 +312,7 @@ def test_the_scaffold_split_is_the_published_procedure(
 @pytest.mark.parametrize("features", ["ogb", "elements"])
 def test_names_and_orders_are_found_from_features(features: str) -> None:
     store = from_smiles(VARIED, features=features)
-    assert store.x is not None
-    assert store.featurizer is not None
     names = node_names(store.x, store.featurizer)
-    assert store.edge_attr is not None
     orders = bond_orders(store.edge_attr, store.featurizer)
     known = {"SINGLE": 1.0, "DOUBLE": 2.0, "TRIPLE": 3.0, "AROMATIC": 1.5}
     expected_names, expected_orders = [], []

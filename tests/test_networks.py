@@ -49,7 +49,6 @@ def test_numbers_may_be_of_many_types(value: Any) -> None:
     graph = nx.Graph()
     graph.add_node("a", x=value)
     store = from_networkx([graph, graph], ["one", "two"])
-    assert store.x is not None
     assert store.x.tolist() == [[1, 2], [1, 2]]
 
 
@@ -68,8 +67,6 @@ def test_labels_numbers_and_weights_side_by_side() -> None:
         edge_labels=("single",),
         edge_numbers=1,
     )
-    assert store.x is not None
-    assert store.edge_attr is not None
     assert store.x.tolist() == [[0.5, 0, 1, 0], [1.5, 1, 0, 0], [3, 0, 0, 1]]
     assert store.edge_attr.tolist() == [[2, 1], [2, 1]]
     assert store.y.tolist() == [1, 0]
@@ -113,8 +110,6 @@ def test_the_first_graph_that_does_not_fit_is_an_error(graph: Any, message: str)
     # In a stream it is a problem of its row.
     (chunk,) = stream([good, graph, good, good])
     assert list(chunk.problems) == [2]
-    assert chunk.store is not None
-    assert chunk.store.rows is not None
     assert chunk.store.rows.number.tolist() == [1, 3, 4]
 
 
@@ -133,7 +128,6 @@ def test_targets_have_to_fit_the_graphs() -> None:
 def test_further_graphs_get_the_same_columns() -> None:
     store = from_networkx([labelled("C", "N"), labelled("O")], [0, 1])
     again = from_networkx([labelled("O"), labelled("N")], [0, 1], featurizer=store.featurizer)
-    assert again.x is not None
     assert again.x.tolist() == [[0, 0, 1], [0, 1, 0]]
     with pytest.raises(
         DataError, match="graph 0: the node label 'P' is not among those known: 'C'"

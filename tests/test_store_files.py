@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -410,22 +409,3 @@ def test_a_store_larger_than_memory_is_used(tmp_path: Path) -> None:
         timeout=280,
     )
     assert done.stdout == "done: True\n", done.stderr
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
-def test_the_benchmark_of_large_stores_trains_alike_under_its_limit(tmp_path: Path) -> None:
-    script = ROOT / "benchmarks" / "large_store.py"
-    spec = importlib.util.spec_from_file_location("large_store", script)
-    assert spec is not None
-    assert spec.loader is not None
-    benchmark = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(benchmark)
-    path = tmp_path / "large.safetensors"
-    benchmark.write(path, 170, 20, 60, 0)
-    assert GraphStore.load(path, check=True).official.bincount().tolist() == [136, 17, 17]
-    with torch.random.fork_rng():
-        here = benchmark.train(path, "transplant-dp", 2, 0)
-    limit = 4096 << 20  # libraries alone take some hundred MiB; what it forbids is tested above
-    there = benchmark.run_child(path, "transplant-dp", 2, limit)
-    assert (there["losses"], there["accuracy"]) == (here["losses"], here["accuracy"])
-    assert 0 < there["own"] < there["peak"] < limit

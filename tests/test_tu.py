@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -34,12 +32,7 @@ SMALL = {
 Write = Callable[..., Path]
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the cache of the person who runs it."""
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(folder))
-    return folder
+pytestmark = pytest.mark.usefixtures("offline")
 
 
 @pytest.fixture
@@ -57,22 +50,20 @@ def write(tmp_path: Path) -> Write:
     return writer
 
 
-def real(name: str) -> Path:
+def real(name: str, data_dir: Path) -> Path:
     """The archive of a published data set, or a visible skip."""
-    folder = os.environ.get("GRAPH_TRANSPLANT_DATA")
-    if not folder:
-        pytest.skip("GRAPH_TRANSPLANT_DATA is not set: no published data sets to test with")
-    path = tu.find(name)
-    if path is None:
-        pytest.skip(f"{name} is not in {folder}")
-    return path
+    return tu.find(name, data_dir) or pytest.skip(f"{name} is not in {data_dir}")
+
+
+def read(path: Path) -> GraphStore:
+    return tu.read(tu.parts_of(path))
 
 
 # ------------------------------------------------------------------ what is read
 
 
 def test_a_small_folder_by_hand(write: Write) -> None:
-    store = tu.read(write())
+    store = read(write())
     assert store.name == "SMALL"
     assert store.node_counts.tolist() == [4, 2]
     assert store.edge_counts.tolist() == [8, 2]
@@ -83,12 +74,10 @@ def test_a_small_folder_by_hand(write: Write) -> None:
     assert store.labels.tolist() == [1, 0]
     assert store.label_names == ("-3", "7")
     assert store.num_continuous == 2
-    assert store.x is not None
     # Two attributes, then one column for each of the labels 2, 3, 4 and 5, though 4 is not used.
     assert store.x[2].tolist() == [3, 4, 0, 0, 0, 1]
     assert store.x[3].tolist() == [-5, 6.25, 0, 1, 0, 0]
     assert store.x.shape == (6, 6)
-    assert store.edge_attr is not None
     # Edge 0-1 has label 1, edge 0-2 label 1, edge 1-2 label 0.
     assert store.edge_attr[:4].argmax(1).tolist() == [1, 1, 1, 0]
     assert store.undirected
@@ -97,7 +86,7 @@ def test_a_small_folder_by_hand(write: Write) -> None:
 def test_self_loops_and_repeats_are_removed_and_the_first_line_keeps_its_label(
     write: Write,
 ) -> None:
-    store = tu.read(
+    store = read(
         write(
             A="2, 1\n1, 1\n1, 2\n2, 1\n5, 5\n5, 6\n6, 5\n1, 2\n",
             edge_labels="4\n9\n4\n9\n9\n6\n6\n9\n",
@@ -105,14 +94,13 @@ def test_self_loops_and_repeats_are_removed_and_the_first_line_keeps_its_label(
     )
     assert store.edge_index.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
     assert store.edge_counts.tolist() == [2, 2]
-    assert store.edge_attr is not None
     # Columns run from 4 to 9, the labels of the whole file.
     assert store.edge_attr.argmax(1).tolist() == [0, 0, 2, 2]
     assert store.edge_attr.sum(1).tolist() == [1, 1, 1, 1]
 
 
 def test_several_label_columns_and_edge_attributes(write: Write) -> None:
-    store = tu.read(
+    store = read(
         write(
             node_labels="0, 5\n1, 5\n0, 6\n0, 5\n0, 5\n1, 5\n",
             node_attributes=None,
@@ -120,35 +108,33 @@ def test_several_label_columns_and_edge_attributes(write: Write) -> None:
             edge_attributes="\n".join(str(k / 4) for k in range(10)),
         )
     )
-    assert store.x is not None
     assert store.x[:3].tolist() == [[1, 0, 1, 0], [0, 1, 1, 0], [1, 0, 0, 1]]
-    assert store.edge_attr is not None
     # The sorted edges 1-0, 2-0, 0-1, 2-1 stand in lines 2, 6, 1 and 4 of the file.
     assert store.edge_attr[:4].flatten().tolist() == [0.25, 1.25, 0.0, 0.75]
 
 
 def test_graph_attributes_without_labels_are_regression_targets(write: Write) -> None:
-    store = tu.read(write(graph_labels=None, graph_attributes="0.5, 1\n-2, 3\n"))
+    store = read(write(graph_labels=None, graph_attributes="0.5, 1\n-2, 3\n"))
     assert store.task == "regression"
     assert store.y.tolist() == [[0.5, 1.0], [-2.0, 3.0]]
 
 
 def test_pieces_of_any_length_give_the_same(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(A=SMALL["A"] + "\n" * 20)
-    whole = tu.read(path)
+    whole = read(path)
     for length in (1, 3, 7):
         monkeypatch.setattr(tu, "_EDGES_AT_ONCE", length)
-        assert tu.read(path).fingerprint() == whole.fingerprint()
+        assert read(path).fingerprint() == whole.fingerprint()
     write(A=SMALL["A"] + "1, 9\n")
     with pytest.raises(DataError, match="line 11: nodes are numbered from 1 to 6"):
-        tu.read(path)
+        read(path)
 
 
 def test_the_folder_may_have_a_raw_folder_or_be_an_archive(write: Write, tmp_path: Path) -> None:
     plain = write()
     raw = write("pyg/SMALL/raw").parent
-    fingerprint = tu.read(plain).fingerprint()
-    assert tu.read(raw).fingerprint() == fingerprint
+    fingerprint = read(plain).fingerprint()
+    assert read(raw).fingerprint() == fingerprint
     for method, inside in (
         (zipfile.ZIP_STORED, "SMALL/"),
         (zipfile.ZIP_DEFLATED, ""),
@@ -156,7 +142,7 @@ def test_the_folder_may_have_a_raw_folder_or_be_an_archive(write: Write, tmp_pat
         (zipfile.ZIP_LZMA, "SMALL/"),
     ):
         archive = pack(plain, tmp_path / "SMALL.zip", inside, method)
-        assert tu.read(archive).fingerprint() == fingerprint
+        assert read(archive).fingerprint() == fingerprint
     assert not (tmp_path / "../../elsewhere").exists()
 
 
@@ -172,9 +158,20 @@ def pack(folder: Path, path: Path, inside: str, method: int = zipfile.ZIP_DEFLAT
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["ENZYMES", "MUTAG", "IMDB-BINARY", "PROTEINS"])
-def test_published_data_sets_equal_what_pyg_makes_of_them(name: str, tmp_path: Path) -> None:
-    path = real(name)
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        # Graphs, nodes, edges, classes; columns of nodes, of these continuous; columns of edges.
+        ("ENZYMES", (600, 32.63, 62.14, 6, 21, 18, 0)),
+        ("MUTAG", (188, 17.93, 19.79, 2, 7, 0, 4)),
+        ("PROTEINS", (1113, 39.06, 72.82, 2, 4, 1, 0)),
+        ("IMDB-BINARY", (1000, 19.77, 96.53, 2, 0, 0, 0)),
+    ],
+)
+def test_published_data_sets_equal_what_pyg_makes_of_them(
+    name: str, published: Any, tmp_path: Path, data_dir: Path
+) -> None:
+    path = real(name, data_dir)
     raw = tmp_path / name / "raw"
     raw.mkdir(parents=True)
     with zipfile.ZipFile(path) as archive:
@@ -182,13 +179,11 @@ def test_published_data_sets_equal_what_pyg_makes_of_them(name: str, tmp_path: P
             if member.endswith(".txt"):
                 (raw / Path(member).name).write_bytes(archive.read(member))
     theirs = TUDataset(str(tmp_path), name, use_node_attr=True, use_edge_attr=True)
-    ours = tu.read(path)
-
-    assert len(ours) == len(theirs)
+    ours = read(path)
+    check_statistics(ours, published)
     assert ours.num_continuous == theirs.num_node_attributes
     assert ours.num_outputs == theirs.num_classes
-    batch = ours.batch(range(len(ours)))
-    for one, other in zip(batch.to_pyg().to_data_list(), theirs, strict=True):
+    for one, other in zip(ours.to_pyg(), theirs, strict=True):
         other = other.sort(sort_by_row=False)
         assert one.num_nodes == other.num_nodes
         assert torch.equal(one.edge_index.long(), other.edge_index)
@@ -199,27 +194,25 @@ def test_published_data_sets_equal_what_pyg_makes_of_them(name: str, tmp_path: P
                 assert torch.equal(one[field], other[field])
 
 
+def check_statistics(store: GraphStore, published: Any) -> None:
+    assert tuple(round(value, 2) for value in store.statistics().values()) == published
+    assert store.undirected
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "published"),
     [
-        # Graphs, nodes, edges, classes; columns of nodes, of these continuous; columns of edges.
-        ("ENZYMES", (600, 32.63, 62.14, 6, 21, 18, 0)),
-        ("NCI1", (4110, 29.87, 32.30, 2, 37, 0, 0)),
         ("Mutagenicity", (4337, 30.32, 30.77, 2, 14, 0, 3)),
         ("COIL-DEL", (3900, 21.54, 54.24, 100, 2, 2, 2)),
-        ("MUTAG", (188, 17.93, 19.79, 2, 7, 0, 4)),
-        ("PROTEINS", (1113, 39.06, 72.82, 2, 4, 1, 0)),
-        ("IMDB-BINARY", (1000, 19.77, 96.53, 2, 0, 0, 0)),
         # 82 labels are in use, between 1 and 89.
         ("DD", (1178, 284.32, 715.66, 2, 89, 0, 0)),
-        ("REDDIT-BINARY", (2000, 429.63, 497.75, 2, 0, 0, 0)),
     ],
 )
-def test_published_data_sets_have_the_published_statistics(name: str, published: Any) -> None:
-    store = tu.read(real(name))
-    assert tuple(round(value, 2) for value in store.statistics().values()) == published
-    assert store.undirected
+def test_published_data_sets_have_the_published_statistics(
+    name: str, published: Any, data_dir: Path
+) -> None:
+    check_statistics(read(real(name, data_dir)), published)
 
 
 def test_random_data_sets_equal_what_pyg_makes_of_them(write: Write, tmp_path: Path) -> None:
@@ -246,7 +239,7 @@ def test_random_data_sets_equal_what_pyg_makes_of_them(write: Write, tmp_path: P
             edge_labels=None,
         )
         theirs = TUDataset(str(tmp_path), name, use_node_attr=True)
-        ours = tu.read(folder)
+        ours = read(folder)
         assert ours.num_continuous == (3 if trial < 3 else 0)
         for number, other in enumerate(theirs):
             one = ours.batch([number])
@@ -284,25 +277,20 @@ def test_malformed_folders_are_named(
 ) -> None:
     path = write(**changes)
     with pytest.raises(DataError) as caught:
-        tu.read(path)
+        read(path)
     assert message in str(caught.value)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
 
 
-def test_paths_that_are_no_tu_data_sets(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere: no such file or folder$"):
-        tu.read(tmp_path / "nowhere")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="empty: not a TU data set; expected a folder or a zip"):
-        tu.read(tmp_path / "empty")
+def test_a_folder_with_several_data_sets(write: Write, tmp_path: Path) -> None:
     write("two", "ONE")
     write("two", "OTHER")
     with pytest.raises(DataError, match=r"holds more than one TU data set \(.*ONE, .*OTHER\)"):
-        tu.read(tmp_path / "two")
+        read(tmp_path / "two")
     write("TWO", "TWO")
     write("TWO", "OTHER")
-    assert tu.read(tmp_path / "TWO").name == "TWO"
+    assert read(tmp_path / "TWO").name == "TWO"
 
 
 # ------------------------------------------------------------------ the cache
@@ -312,18 +300,18 @@ def test_paths_that_are_no_tu_data_sets(write: Write, tmp_path: Path) -> None:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which data sets were read from text, in order."""
     names: list[str] = []
-    original = tu._read
+    original = tu.read
 
     def counting(files: Parts) -> GraphStore:
         names.append(files.name)
         return original(files)
 
-    monkeypatch.setattr(tu, "_read", counting)
+    monkeypatch.setattr(tu, "read", counting)
     return names
 
 
 def test_changed_files_are_read_again_and_replace_the_old_cache(
-    write: Write, parsed: list[str], cache: Path
+    write: Write, parsed: list[str], offline: Path
 ) -> None:
     path = write()
     tu.load(path)
@@ -332,7 +320,7 @@ def test_changed_files_are_read_again_and_replace_the_old_cache(
     os.utime(path / "SMALL_A.txt", ns=(1, 1))
     tu.load(path)
     assert parsed == ["SMALL"] * 3
-    assert len(list(cache.rglob("*.safetensors"))) == 1
+    assert len(list(offline.rglob("*.safetensors"))) == 1
     # One of the same name elsewhere has a file of its own.
     assert tu.load(write("elsewhere/SMALL")).label_names == ("-3", "7")
     assert tu.load(path).label_names == ("1", "10")
@@ -340,10 +328,10 @@ def test_changed_files_are_read_again_and_replace_the_old_cache(
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(
-    write: Write, cache: Path, caplog: pytest.LogCaptureFixture
+    write: Write, offline: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     # A file where the folder should be stops everybody, also those who may write everywhere.
-    cache.write_text("in the way")
+    offline.write_text("in the way")
     with caplog.at_level(logging.WARNING):
         assert len(tu.load(write())) == 2
     assert "data set SMALL is not cached" in caplog.text
@@ -355,7 +343,6 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 def test_where_a_data_set_is_found(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
     folder = write("elsewhere")
     root = tmp_path / "root"
     # From the last resort to the first choice.
@@ -374,19 +361,12 @@ def test_where_a_data_set_is_found(
     assert tu.find("SMALL", write("first/SMALL").parent) == tmp_path / "first" / "SMALL"
 
 
-def test_offline_the_message_says_what_to_do(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def urlopen(url: str, timeout: float) -> None:
-        raise urllib.error.URLError("no network")
-
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
-    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
+def test_offline_the_message_says_what_to_do(tmp_path: Path, offline: Path) -> None:
     with pytest.raises(DataError) as caught:
         tu.download("NCI-H23")
     message = str(caught.value)
     assert f"could not be downloaded from {TUDataset.url}/NCI-H23.zip" in message
-    assert f"NCI-H23/ and NCI-H23.zip, directly and in tu/, in: {cache}" in message
+    assert f"NCI-H23/ and NCI-H23.zip, directly and in tu/, in: {offline}" in message
     assert "put it as NCI-H23.zip in one of these folders" in message
     assert not list(tmp_path.rglob("*.zip"))
     (tmp_path / "file").touch()

@@ -505,7 +505,6 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
 
 
 def _augment_params(augment: Any) -> dict[str, Any]:
-    """Parameters of an augmentation that can be set."""
     if isinstance(augment, str):
         try:
             name, changed = parse_method(augment)
@@ -519,7 +518,6 @@ def _augment_params(augment: Any) -> dict[str, Any]:
 
 
 def _with_params(augment: Any, given: Mapping[str, Any]) -> Any:
-    """Return an augmentation with some parameters changed."""
     for name in given:
         check_choice(f"{_NESTED}{name}", name, _augment_params(augment))
     if isinstance(augment, str):

@@ -94,9 +94,6 @@ def known_names() -> list[str]:
     return [*(info.name for info in KNOWN), *OTHER_TU]
 
 
-# ------------------------------------------------------------------ folders
-
-
 def cache_folder() -> Path:
     """The folder for what was read or downloaded once; nothing in it needs to be kept.
 
@@ -141,9 +138,6 @@ def looked_for(stem: str, subfolders: Sequence[str], root: str | Path | None) ->
         f"Looked for {stem}/ and {stem}.zip, directly and in {below}, in: {folders} (`root`, and "
         f"the environment variable {DATA_VARIABLE}, name such folders)."
     )
-
-
-# ------------------------------------------------------------------ names and paths
 
 
 def is_name(data: str | Path) -> bool:

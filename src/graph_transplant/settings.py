@@ -86,14 +86,7 @@ class Settings:
 
     @classmethod
     def of(cls, recipe: str, scale: str, **given: Any) -> Settings:
-        """Settings of a recipe for data of a scale; what is given and not ``None`` comes first.
-
-        Example:
-            >>> Settings.of("strong", scale="small", epochs=50, readout=None).stop_patience
-            50
-            >>> Settings.of("paper", scale="large").batch_size
-            64
-        """
+        """Settings of a recipe for data of a scale; what is given and not ``None`` comes first."""
         chosen = RECIPES[check_choice("recipe", recipe, RECIPES)]
         size = SCALES[check_choice("scale", scale, SCALES)]
         named = {name: value for name, value in given.items() if value is not None}
@@ -127,12 +120,7 @@ class Settings:
 
     @staticmethod
     def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Add to the settings of an older record what it lacks, which then had its default.
-
-        Example:
-            >>> Settings.complete({"folds": 3, "version": "0.1.0"})["metric"]
-            'accuracy'
-        """
+        """Add to the settings of an older record what it lacks, which then had its default."""
         complete = {**asdict(Settings()), "attack": [], "numerics": 1, **settings}
         # Older records call `shards` parts, and have budgets in any order.
         complete["shards"] = complete.pop("parts", complete["shards"])
@@ -160,12 +148,7 @@ SCALES = {
 
 
 def scale_of(graphs: int) -> str:
-    """Name the preset for a data set of so many graphs.
-
-    Example:
-        >>> scale_of(600), scale_of(40353), scale_of(158100)
-        ('small', 'medium', 'large')
-    """
+    """Name the preset for a data set of so many graphs."""
     return next(name for name, scale in SCALES.items() if graphs <= scale.most)
 
 
@@ -177,11 +160,6 @@ def metric_for(store: GraphStore) -> str:
 
     Deviation: metric-decides. The paper stops and selects by validation accuracy, also where it
     reports AUROC; here the metric that is reported decides.
-
-    Example:
-        >>> from graph_transplant import load
-        >>> metric_for(load("motifs", graphs=12))
-        'accuracy'
     """
     if store.task != "multiclass":
         return deciding(store.task)[0]
@@ -227,12 +205,12 @@ def unused_edge_features(store: GraphStore, models: Sequence[str]) -> str:
     )
 
 
-def sampled_curve(history: Sequence[EpochLog], points: int = CURVE_POINTS) -> list[dict[str, Any]]:
-    """Take at most ``points`` epochs from a history, evenly, the first and the last among them."""
-    if len(history) > points:
+def sampled_curve(history: Sequence[EpochLog]) -> list[dict[str, Any]]:
+    """Take ``CURVE_POINTS`` epochs from a history, evenly, the first and the last among them."""
+    if len(history) > CURVE_POINTS:
         import numpy as np  # late: the command line imports this module for its help
 
-        kept = np.unique(np.linspace(0, len(history) - 1, points).round().astype(int))
+        kept = np.unique(np.linspace(0, len(history) - 1, CURVE_POINTS).round().astype(int))
         history = [history[number] for number in kept]
     names = ("epoch", "train_loss", "validation_loss", "validation_accuracy", "validation_score")
     return [

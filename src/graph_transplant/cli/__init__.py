@@ -15,11 +15,9 @@ from graph_transplant import __version__
 from graph_transplant.cli.attack import attack
 from graph_transplant.cli.checks import check_arguments
 from graph_transplant.cli.common import BAD_INPUT, FAILED, INTERRUPTED, print_error, set_command
-from graph_transplant.cli.comparisons import across, compare
+from graph_transplant.cli.comparisons import across, compare, paper, report
 from graph_transplant.cli.lists import datasets, methods
 from graph_transplant.cli.models import explain, predict, show, train
-from graph_transplant.cli.paper import paper
-from graph_transplant.cli.report import report
 from graph_transplant.errors import GraphTransplantError
 
 __all__ = ["app", "main"]
@@ -57,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             listed = app[name].assemble_argument_collection()
             set_command(words, {one.field_info.name: one.name for one in listed})
             check_arguments(name, bound)
-        status = command(*bound.args, **bound.kwargs)
+        status: int | None = command(*bound.args, **bound.kwargs)
     except GraphTransplantError as problem:
         print_error(str(problem))
         return BAD_INPUT
@@ -71,4 +69,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return INTERRUPTED
-    return status if isinstance(status, int) else 0
+    return status or 0

@@ -46,7 +46,7 @@ def attack(
     target: str | None = None,
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
-) -> int:
+) -> None:
     """Measure a model's accuracy under adversarial changes to the edges of labelled graphs.
 
     The attack is GradArgmax; the same number of random changes serves as a control. Use graphs that
@@ -148,7 +148,6 @@ def attack(
         write_graphs(out, loaded.label_names, store, clean.logits, found["strong"], budgets)
         if not as_json:
             print_files(output(), {out: "what became of every graph"})
-    return 0
 
 
 def labelled(

@@ -26,8 +26,6 @@ PIPE_WIDTH = 120
 """Columns to print where the output is not a terminal."""
 
 
-# ------------------------------------------------------------------ the command that runs
-
 _words: list[str] = []
 _options: Mapping[str, str] = {}
 
@@ -36,11 +34,6 @@ def set_command(words: Sequence[str], options: Mapping[str, str]) -> None:
     """Keep the words of the command that runs, and what its parameters are called on it."""
     global _words, _options
     _words, _options = list(words), options
-
-
-def arguments_given() -> list[str]:
-    """Give the words of the command that runs, after the program's name."""
-    return _words
 
 
 def repeated_command() -> str:
@@ -102,9 +95,6 @@ def resumable(
         return INTERRUPTED
 
 
-# ------------------------------------------------------------------ lists of values
-
-
 def split_list(argument: str, text: str) -> list[str]:
     """Take a list apart at its commas; ``argument`` is named in the error."""
     items = [item.strip() for item in text.split(",")]
@@ -129,9 +119,6 @@ def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
 def selection(select: bool) -> str:
     """Name the way of selection that the flag asks for."""
     return "validation" if select else "none"
-
-
-# ------------------------------------------------------------------ printing
 
 
 def print_error(message: str) -> None:

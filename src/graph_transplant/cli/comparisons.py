@@ -1,4 +1,4 @@
-"""The commands that compare methods: ``compare`` and ``across``."""
+"""The commands that compare methods: ``compare``, ``report``, ``across`` and ``paper``."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from graph_transplant.cli.data import (
     tell_skipped,
     write_skipped,
 )
+from graph_transplant.errors import check_choice
 from graph_transplant.experiments.progress import Reporter, Reporters
 from graph_transplant.files import write_atomically
 from graph_transplant.format import capital, listed, p_value
@@ -230,7 +231,59 @@ class Files(Reporter):
             self._logged.add(trial)
 
 
-def across(*directories: Path, select: bool = False, out: Path = Path("across.html")) -> int:
+def report(
+    directory: Path,
+    /,
+    *,
+    format: str = "html",  # noqa: A002 - the name of the option
+    select: bool = False,
+    equal_within: float = 0.01,
+    out: Path | None = None,
+) -> None:
+    """Rebuild the report of a comparison, or write its ranking tables for a paper.
+
+    Args:
+        directory: Directory written by `graph-transplant compare` or `paper`.
+        format: html (a page with all figures), markdown, latex (requires the booktabs package) or
+            csv.
+        select: Report each method with the layers and parameters that have the best mean validation
+            metric.
+        equal_within: Methods are practically equal if the whole 95 % interval of their difference
+            lies within this distance of zero; 0.01 is one point.
+        out: File to write. [default: report.html in the directory for html, else the terminal]
+    """
+    check_choice("format", format, ("html", "markdown", "latex", "csv"))
+
+    from graph_transplant.experiments.results import read_results
+    from graph_transplant.report.comparison import figures_folder
+
+    results = read_results(directory, selection=selection(select), equal_within=equal_within)
+    if format == "html":
+        page = results.report(out)
+        files = {page: "the report", figures_folder(page): "its figures, as SVG and CSV"}
+        if out is None:
+            # The table beside the page has what the page shows.
+            table = directory / "summary.csv"
+            write_atomically(table, results.to_csv())
+            files[table] = "the ranking"
+        print_files(output(), files)
+        return
+    results.check()
+    forms = {
+        "markdown": results.to_markdown,
+        "latex": results.to_latex,
+        "csv": results.to_csv,
+    }
+    text = forms[format]()
+    if out is None:
+        # Not by the console: it would wrap long lines.
+        sys.stdout.write(text)
+    else:
+        write_atomically(out, text)
+        print_files(output(), {out: "the tables"})
+
+
+def across(*directories: Path, select: bool = False, out: Path = Path("across.html")) -> None:
     """Rank methods across several data sets and write a page with a critical-difference diagram.
 
     Args:
@@ -274,7 +327,79 @@ def across(*directories: Path, select: bool = False, out: Path = Path("across.ht
             console.print(Text(f"{results.directory}: {text}", style="yellow"))
     console.print()
     print_files(console, {out: "the page"})
-    return 0
+
+
+def paper(
+    experiment: str,
+    /,
+    *,
+    data: str | None = None,
+    models: str | None = None,
+    budget: str = "quick",
+    workers: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    fresh: bool = False,
+    out: Path = Path("paper"),
+    root: Path | None = None,
+) -> int:
+    """Run an experiment of the paper and print its published numbers next to the measured ones.
+
+    Running the same command again resumes: only missing trials are run. Experiments on the same
+    data share trials.
+
+    Args:
+        experiment: table1, table2, table3-robustness, table4-calibration, gcn, ablation, readout or
+            edge-predictor.
+        data: Data sets, separated by commas. [default: all of the experiment]
+        models: Convolutions, separated by commas. [default: all of the experiment]
+        budget: quick (a smoke test: one repeat, three layers, no search, about 1,200 steps per
+            trial) or full (the paper's protocol).
+        workers: Number of trials to run in parallel, one core each.
+        engine: What runs the trials: local (processes on this machine) or ray (a cluster).
+        address: Address of the Ray cluster. [default: one is started on this machine]
+        fresh: Start over; existing records are kept under another name.
+        out: Directory for records and tables.
+        root: Folder where data sets are looked for and kept.
+    """
+    names = split_list("data", data) if data else None
+    convolutions = split_list("models", models) if models else None
+
+    from graph_transplant.experiments.results import read_results
+    from graph_transplant.paper.experiments import run
+    from graph_transplant.paper.tables import paper_table
+
+    def work() -> int:
+        request = run(
+            experiment,
+            data=names,
+            models=convolutions,
+            budget=budget,
+            out=out,
+            root=root,
+            workers=workers,
+            engine=engine,
+            address=address,
+            fresh=fresh,
+            reporter=progress_display(),
+        )
+        table = paper_table(request)
+        files = dict.fromkeys(table.write(out), "this table")
+        selection = "validation" if budget == "full" else "none"
+        for directory in table.directories:
+            # The table may have rows of which nothing is measured yet.
+            if (directory / "records.jsonl").exists():
+                page = read_results(directory, selection=selection).report()
+                files[page] = "the report of the comparison"
+        console = output()
+        console.print()
+        console.print(table.to_markdown(), soft_wrap=True, markup=False, highlight=False)
+        print_files(console, files)
+        return 0
+
+    return resumable(
+        work, lambda: sorted(path.parent for path in (out / budget).glob("*/records.jsonl"))
+    )
 
 
 def print_results(results: Results) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 from graph_transplant.cli.common import output, plain_table
 
 
-def methods() -> int:
+def methods() -> None:
     """List methods with a description, their parameters and the values the paper tries.
 
     A name may set parameters: `drop-nodes:ratio=0.4`. `NAME:paper` selects the method with each
@@ -43,10 +43,9 @@ def methods() -> int:
         f"classical is every one that does not: {', '.join(CLASSICAL)}",
     ):
         console.print(line, style="dim")
-    return 0
 
 
-def datasets(*, root: Path | None = None) -> int:
+def datasets(*, root: Path | None = None) -> None:
     """List data sets with their sizes and origin, and whether they are on this machine.
 
     Args:
@@ -74,4 +73,3 @@ def datasets(*, root: Path | None = None) -> int:
     console = output()
     console.print(table)
     console.print("nodes and edges are means per graph", style="dim")
-    return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,11 +19,12 @@ from rich.text import Text
 
 from graph_transplant.cli.common import (
     INTERRUPTED,
-    arguments_given,
     cell,
     note,
     output,
+    plain_table,
     print_files,
+    repeated_command,
     split_list,
     split_numbers,
 )
@@ -120,10 +120,9 @@ def train(
         if not checkpoint.exists():
             print("\nstopped before anything was saved", file=sys.stderr)
             return INTERRUPTED
-        words = [word for word in arguments_given() if word != "--fresh"]
         print(
             f"\nstopped; the training so far is saved in {checkpoint}. Run the same command again "
-            f"to continue:\n  {shlex.join(['graph-transplant', *words])}",
+            f"to continue:\n  {repeated_command()}",
             file=sys.stderr,
         )
         return INTERRUPTED
@@ -174,11 +173,9 @@ def print_model(trained: TrainedModel) -> None:
 
 def model_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
     """Lay out the measurements of a model as ``model.json`` has them."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("", no_wrap=True)
     forest = metrics.get("forest") or {}
-    for name in ("validation", "test", "95 % interval", *(["forest"] if forest else [])):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ("validation", "test", "95 % interval", *(["forest"] if forest else []))
+    table = plain_table([""], heads)
     for key, metric in METRICS.items():
         if key in metrics["validation"]:
             low, high = metrics["intervals"].get(key) or (None, None)
@@ -203,7 +200,7 @@ def predict(
     workers: int = 1,
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
-) -> int:
+) -> None:
     """Predict with a trained model: one output row per input row.
 
     Rows that cannot be read stay in place, with the reason. The input is read in chunks, so it can
@@ -239,7 +236,7 @@ def predict(
             given = data
         elif out is None:
             print_predictions(loaded.predict(given, **options))
-            return 0
+            return
     target = out or "predictions.csv"
     with prediction_progress() as progress:
         done = predict_table(loaded, given, target, progress=progress, **options)
@@ -255,7 +252,6 @@ def predict(
             note(f"{number:,} {graphs} {what}: trust the prediction less (column warning)")
     if target != STANDARD:
         print_files(console, {Path(target): "the predictions"})
-    return 0
 
 
 def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
@@ -269,11 +265,11 @@ def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
         )
     if not molecules or Path(words[0]).exists():
         return None
-    from graph_transplant.datasets.molecules import featurize
+    from graph_transplant.datasets import stream
 
-    assert model.featurizer is not None
     # What is no SMILES may be the name of a data set.
-    return words if featurize(words, model.featurizer).store is not None else None
+    (chunk,) = stream(words, featurizer=model.featurizer)
+    return words if chunk.store is not None else None
 
 
 def standard_input(model: TrainedModel) -> Any:
@@ -336,7 +332,7 @@ def explain(
     saliency: str = "gradient-x-activation",
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
-) -> int:
+) -> None:
     """Draw the nodes that predictions are based on, as one page.
 
     Args:
@@ -376,7 +372,6 @@ def explain(
     for problem in explained.skipped:
         note(f"row {problem.row} could not be read: {problem.reason}")
     print_files(output(), {out: "the explanations"})
-    return 0
 
 
 def show(
@@ -390,7 +385,7 @@ def show(
     trained: Path | None = None,
     seed: int = 0,
     columns: DataOptions = NO_OPTIONS,
-) -> int:
+) -> None:
     """Draw mixed graphs next to the two originals, as one page.
 
     Args:
@@ -414,4 +409,3 @@ def show(
     gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed, model=network)
     write_gallery(gallery, out)
     print_files(output(), {out: "the gallery"})
-    return 0

@@ -17,7 +17,7 @@ from torch.utils.data import Subset
 from graph_transplant.datasets import formats, jsonl, motifs, networks, ogb, tables, tu
 from graph_transplant.datasets.duplicates import duplicate_groups, find_duplicates
 from graph_transplant.datasets.rows import Chunk, TargetCodec
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.graphs import Featurizer, GraphStore, Rows
 from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.known import KNOWN, DatasetInfo, existing, is_name, known_names, not_found
@@ -48,9 +48,6 @@ GENERATORS: Final[dict[str, Callable[..., GraphStore]]] = {
     "typed-motifs": motifs.typed_motifs,
 }
 """The data sets that are made, not read."""
-
-
-# ------------------------------------------------------------------ the inputs
 
 
 @dataclass(frozen=True)
@@ -150,9 +147,6 @@ OBJECTS: Final = (
 """The kinds of Python objects that can be given."""
 
 
-# ------------------------------------------------------------------ loading
-
-
 def load(data: Loadable, root: str | Path | None = None, **options: Any) -> GraphStore:
     """Load a data set.
 
@@ -234,15 +228,8 @@ def stream(
         >>> [len(chunk) for chunk in stream("motifs", graphs=60, rows_per_chunk=25)]
         [25, 25, 10]
     """
-    for argument, value, least in (
-        ("rows_per_chunk", rows_per_chunk, 1),
-        ("skip_rows", skip_rows, 0),
-        ("workers", workers, 1),
-    ):
-        if value < least:
-            raise GraphTransplantError(
-                f"`{argument}` must be a whole number of at least {least}; got {value!r}"
-            )
+    check_at_least(1, rows_per_chunk=rows_per_chunk, workers=workers)
+    check_at_least(0, skip_rows=skip_rows)
     if codec is not None and not targets:
         raise GraphTransplantError("`codec` says how targets are read; `targets` must be True")
     cut: dict[str, Any] = {"rows_per_chunk": rows_per_chunk, "skip_rows": skip_rows}
@@ -297,9 +284,6 @@ def _check_kind(featurizer: Featurizer | None, kind: str | None, given: object) 
     """Raise an error if a model has learnt from data of another kind."""
     if featurizer is not None and kind is not None and featurizer.kind != kind:
         raise DataError(f"the model was trained on {featurizer.kind}; {given} holds {kind}")
-
-
-# ------------------------------------------------------------------ finding
 
 
 def _input(data: Any, root: str | Path | None, options: dict[str, Any]) -> tuple[Format, Any]:
@@ -358,7 +342,6 @@ def _find(name: str, root: str | Path | None) -> Path | None:
 
 
 def _check_options(what: str, options: dict[str, Any], allowed: Sequence[str]) -> None:
-    """Raise an error unless all of the options are allowed."""
     unknown = [option for option in options if option not in allowed]
     if unknown:
         known = f"its options are {', '.join(allowed)}" if allowed else "it takes none"

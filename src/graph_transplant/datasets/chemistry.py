@@ -151,10 +151,6 @@ def scaffold(smiles: str) -> str:
     """Bemis-Murcko scaffold of a molecule (rings and what links them), as canonical SMILES.
 
     Without chirality; empty for a molecule without rings.
-
-    Example:
-        >>> scaffold("CCOc1ccccc1"), scaffold("CCO")
-        ('c1ccccc1', '')
     """
     chem = chemistry()
     from rdkit.Chem.Scaffolds import MurckoScaffold

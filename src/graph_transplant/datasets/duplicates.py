@@ -121,7 +121,6 @@ def _weighted(piece: GraphStore, key: str, weights: Tensor, rows: int) -> Tensor
 
 
 def _summed(values: Tensor, counts: Tensor) -> Tensor:
-    """Sums of the values of each graph."""
     graph = torch.repeat_interleave(torch.arange(len(counts)), counts)
     return torch.zeros(len(counts), dtype=torch.long).index_add_(0, graph, values)
 

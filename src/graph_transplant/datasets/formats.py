@@ -89,7 +89,6 @@ def listed(columns: Sequence[str]) -> str:
 
 
 def _lines(path: Path, notes: dict[str, None]) -> Generator[str, None, None]:
-    """Yield the lines of a file as text."""
     with opened(path) as file:
         for number, line in enumerate(file):
             if not number and line.startswith((b"\xff\xfe", b"\xfe\xff")):

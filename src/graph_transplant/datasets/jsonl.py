@@ -71,7 +71,6 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def _graph(line: dict[str, Any]) -> dict[str, Any]:
-    """Check the form of a graph."""
     if "edges" in line and "links" in line:
         raise DataError("it has both `edges` and `links`")
     if "links" in line:

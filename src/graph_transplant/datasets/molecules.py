@@ -326,26 +326,7 @@ def chunk_of(
     return Chunk(first, tuple(ids), tuple(texts), store, problems)
 
 
-def featurize(texts: Sequence[str], featurizer: Featurizer) -> Chunk:
-    """Read SMILES or mol blocks in the way that a store or a model was read.
-
-    Example:
-        >>> featurizer = Featurizer("molecules", features="elements", elements=("C", "O"))
-        >>> chunk = featurize(["CO", "CN"], featurizer)
-        >>> chunk.store.x
-        tensor([[1., 0.],
-                [0., 1.]])
-        >>> chunk.problems
-        {2: 'the element N does not occur in the data of the model'}
-    """
-    arrays = molecule_arrays(texts, featurizer.features, None, featurizer.largest_fragment)
-    ids = [str(number) for number in range(1, len(texts) + 1)]
-    return chunk_of(arrays, featurizer, ids=ids, texts=texts)
-
-
-def from_smiles(
-    texts: Sequence[str], *, features: str = "ogb", name: str = "molecules"
-) -> GraphStore:
+def from_smiles(texts: Sequence[str], *, features: str = "ogb") -> GraphStore:
     """Make a store without targets of SMILES or mol blocks.
 
     Targets are zeros: ``store.rows.number`` says which rows to take when
@@ -361,7 +342,8 @@ def from_smiles(
         raise DataError(f"`texts` must be SMILES; got {', '.join(sorted(kinds))} among them")
     ids = [str(number) for number in range(1, len(texts) + 1)]
     arrays = molecule_arrays(texts, features)
-    return store_of(arrays, Featurizer("molecules", features), ids, texts, name, name)
+    how = Featurizer("molecules", features)
+    return store_of(arrays, how, ids, texts, "molecules", "molecules")
 
 
 def store_of(

@@ -17,14 +17,13 @@ The nodes of the motif are known (``motif_mask``), so that a saliency map can be
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import index
-from typing import Final, NamedTuple, SupportsIndex
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import check_at_least
 from graph_transplant.graphs import GraphStore
 
 Edges = tuple[tuple[int, int], ...]
@@ -84,7 +83,6 @@ class _Graph(NamedTuple):
 
 
 def _grow(motif: int, below: Callable[[int], int]) -> _Graph:
-    """Make a graph of ``motifs``."""
     _, size, motif_edges = MOTIFS[motif]
     nodes = _NODES[0] + below(_NODES[1] - _NODES[0] + 1)
     cycles = _CYCLES[0] + below(_CYCLES[1] - _CYCLES[0] + 1)
@@ -109,7 +107,6 @@ def _grow(motif: int, below: Callable[[int], int]) -> _Graph:
 
 
 def _grow_typed(motif: int, below: Callable[[int], int]) -> _Graph:
-    """Make a graph of ``typed-motifs``."""
     _, motif_types, motif_edges = TYPED_MOTIFS[motif]
     nodes = _TYPED_NODES[0] + below(_TYPED_NODES[1] - _TYPED_NODES[0] + 1)
     base = nodes - len(motif_types)
@@ -143,18 +140,6 @@ def _shuffled(
         [node >= base for node in before],
         [types[node] for node in before] if types else [],
     )
-
-
-def _at_least(argument: str, value: SupportsIndex, least: int) -> int:
-    try:
-        number = index(value)
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise GraphTransplantError(
-            f"`{argument}` must be a whole number of at least {least}, got {value!r}"
-        )
-    return number
 
 
 def motifs(*, graphs: int = 600, seed: int = 0) -> GraphStore:
@@ -206,8 +191,8 @@ def _generate(
     graphs: int,
     seed: int,
 ) -> GraphStore:
-    graphs = _at_least("graphs", graphs, len(classes))
-    seed = _at_least("seed", seed, 0)
+    check_at_least(len(classes), graphs=graphs)
+    check_at_least(0, seed=seed)
     made = [grow(number % len(classes), _uniform(seed, number)) for number in range(graphs)]
     pairs = torch.tensor([pair for graph in made for pair in graph.edges])
     types = torch.tensor([kind for graph in made for kind in graph.types], dtype=torch.long)

@@ -239,31 +239,32 @@ def _learn(
     graphs: list[_Graph] = []
     skipped: list[Skipped] = []
     entries: set[str] = set()  # of the last graph, for a message
-
-    def skip(number: int, name: str, error: DataError) -> None:
-        if strict:
-            raise DataError(f"{source.where}: graph {number - 1}: {error}") from None
-        skipped.append(Skipped(number, name, str(error)))
-
     rows = 0
     for rows, name, line in source.rows():
         try:
             read.append(_encode(rows, name, line, source.targets if targets else ()))
             entries = set(map(str, line)) - {"nodes", "edges", "directed", source.id}
         except DataError as error:
-            skip(rows, name, error)
+            skipped.append(Skipped(rows, name, str(error)))
     featurizer = featurizer or _majority(source, read)
     for graph in read:
         try:
             _check_fit(graph, featurizer)
             graphs.append(graph)
         except DataError as error:
-            skip(graph.number, graph.id, error)
+            skipped.append(Skipped(graph.number, graph.id, str(error)))
+    if strict:
+        _refuse(source, skipped)
     codec = None
     if targets:
         check_readable(source.where, rows, skipped)
         codec = _codec(source, graphs, sorted(entries))
     return _Learned(graphs, skipped, rows, featurizer, codec)
+
+
+def _refuse(source: Source, skipped: Sequence[Skipped]) -> None:
+    for row, _, reason in sorted(skipped)[:1]:
+        raise DataError(f"{source.where}: graph {row - 1}: {reason}")
 
 
 def _majority(source: Source, graphs: Sequence[_Graph]) -> Featurizer:
@@ -317,7 +318,6 @@ def _codec(source: Source, graphs: Sequence[_Graph], others: Sequence[str]) -> T
 
 
 def _check_fit(graph: _Graph, featurizer: Featurizer) -> None:
-    """Raise an error if a graph has other columns than those of a featurizer."""
     for kind, given, numbers, known in (
         ("node", graph.node, featurizer.node_numbers, featurizer.node_labels),
         ("edge", graph.edge, featurizer.edge_numbers, featurizer.edge_labels),
@@ -411,8 +411,8 @@ def read_networks(
     """Read all graphs of an input; with ``strict``, the first that cannot be used is an error."""
     found = _learn(source, featurizer, targets=True, strict=strict)
     store, others = _store(found.graphs, found.featurizer, found.codec, source.name)
-    for row, _, reason in others if strict else ():
-        raise DataError(f"{source.where}: graph {row - 1}: {reason}")
+    if strict:
+        _refuse(source, others)
     skipped = sorted(found.skipped + others)
     check_readable(source.where, found.rows, skipped)
     assert store is not None

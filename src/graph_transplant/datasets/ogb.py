@@ -38,7 +38,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graph_transplant.datasets import molecules, places
+from graph_transplant.datasets import places
+from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES
 from graph_transplant.datasets.source import Numbers, Parts, files_in
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore, StoreWriter
@@ -65,16 +66,12 @@ class _Recipe:
     split: str  # kind of the published split
     classes: int
     label_names: tuple[str, ...] | None = None
-    # How many categories each node feature has, and each edge feature where these are no numbers.
-    node_categories: tuple[int, ...] = ()
-    edge_categories: tuple[int, ...] = ()
-    edge_numbers: int = 0  # numbers of an edge whose mean over its edges goes to a node
-    featurizer: Featurizer | None = None
+    edge_numbers: int = 0  # of an edge, whose mean goes to its nodes; 0 for molecules
 
     def files(self) -> dict[str, str]:
         """Where each table lies."""
         raw = ["num-node-list", "num-edge-list", "graph-label", "edge", "edge-feat"]
-        raw += ["node-feat"] if self.node_categories else []
+        raw += [] if self.edge_numbers else ["node-feat"]
         split = ("train", "valid", "test")
         return {part: f"raw/{part}.csv.gz" for part in raw} | {
             part: f"split/{self.split}/{part}.csv.gz" for part in split
@@ -87,14 +84,9 @@ DATASETS: Final[dict[str, _Recipe]] = {
         split="scaffold",
         classes=2,
         label_names=("inactive", "active"),
-        node_categories=molecules.ATOM_CATEGORIES,
-        edge_categories=molecules.BOND_CATEGORIES,
-        featurizer=Featurizer("molecules"),
     ),
     "ogbg-ppa": _Recipe(f"{_OGB}/ogbg_ppi_medium.zip", split="species", classes=37, edge_numbers=7),
 }
-
-# ------------------------------------------------------------------ where the files lie
 
 
 def _scan(path: Path) -> Parts | None:
@@ -133,12 +125,9 @@ def download(name: str, root: str | Path | None = None) -> Path:
     return places.download(name, DATASETS[name].url, _stem(name), _SUBFOLDERS, root)
 
 
-# ------------------------------------------------------------------ reading
-
-
-def load(path: str | Path) -> GraphStore:
+def load(path: Path) -> GraphStore:
     """Load a data set, by way of a file in the cache that is mapped into memory."""
-    parts = _open(Path(path))
+    parts = parts_of(path)
 
     def make(cached: Path) -> GraphStore:
         log.info("reading %s from %s", parts.name, parts.path)
@@ -152,20 +141,14 @@ def load(path: str | Path) -> GraphStore:
         return GraphStore.load(cached)
 
     store = places.load_cached("ogb", _READER_VERSION, parts, make)
-    store.featurizer = DATASETS[parts.name].featurizer
+    store.featurizer = None if DATASETS[parts.name].edge_numbers else Featurizer("molecules")
     return store
 
 
-def _open(path: Path) -> Parts:
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
+def parts_of(path: Path) -> Parts:
+    """The tables of a data set; raise if one is missing."""
     parts = _scan(path)
-    if parts is None:
-        known = ", ".join(map(_stem, DATASETS))
-        raise DataError(
-            f"{path}: not an OGB data set; expected a folder or zip archive called one of {known} "
-            "with the files raw/edge.csv.gz, raw/num-node-list.csv.gz and others"
-        )
+    assert parts is not None, "see is_ogb"
     for part, file in DATASETS[parts.name].files().items():
         if part not in parts:
             raise DataError(f"{path}: the file {file} of {parts.name} is missing")
@@ -181,18 +164,14 @@ def _write(parts: Parts, target: Path) -> None:
     wrong = (labels < 0) | (labels >= recipe.classes)
     parts.check("graph-label", wrong, f"expected a class from 0 to {recipe.classes - 1}")
     official = _read_split(parts, graphs)
-    columns = {"edge": 2, "edge-feat": recipe.edge_numbers or len(recipe.edge_categories)}
-    if recipe.node_categories:
-        columns["node-feat"] = len(recipe.node_categories)
+    columns = {"edge": 2, "edge-feat": recipe.edge_numbers or len(BOND_CATEGORIES)}
+    if not recipe.edge_numbers:
+        columns["node-feat"] = len(ATOM_CATEGORIES)
     with ExitStack() as stack:
-        tables = {
-            part: stack.enter_context(
-                parts.numbers(
-                    part, whole=not (part == "edge-feat" and recipe.edge_numbers), columns=width
-                )
-            )
-            for part, width in columns.items()
-        }
+        tables = {}
+        for part, width in columns.items():
+            whole = not (part == "edge-feat" and recipe.edge_numbers)
+            tables[part] = stack.enter_context(Numbers(parts, part, whole=whole, columns=width))
         writer = stack.enter_context(
             StoreWriter(
                 target,
@@ -269,8 +248,8 @@ def _next_graphs(
         ends = pairs + np.repeat(first, edge_counts)[:, None]
         x = _mean_at_nodes(ends, features, nodes).astype(np.float32)
     else:
-        x = _one_hot(tables["node-feat"], nodes, recipe.node_categories)
-        bonds = _one_hot(tables["edge-feat"], edges, recipe.edge_categories)
+        x = _one_hot(tables["node-feat"], nodes, ATOM_CATEGORIES)
+        bonds = _one_hot(tables["edge-feat"], edges, BOND_CATEGORIES)
         edge_attr = torch.from_numpy(np.repeat(bonds, 2, axis=0))
     # Both directions of an edge one after the other, so that graphs stay together.
     both = np.repeat(pairs, 2, axis=0)

@@ -244,7 +244,6 @@ def _comma_number(cell: str) -> float | None:
 
 
 def _thousands(cell: str) -> bool:
-    """Whether the comma of a number may separate thousands."""
     return _THOUSANDS.fullmatch(cell.strip()) is not None
 
 

@@ -146,42 +146,33 @@ class Parts:
             paths = [self.path / self.files[part] for part in sorted(self.files)]
         return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in paths]
 
-    def numbers(self, part: str, *, whole: bool, columns: int | None = None) -> Numbers:
-        """The numbers in a file, to be read in a ``with`` block."""
-        return Numbers(self.path, self.files[part], whole=whole, columns=columns)
-
     def table(
         self, part: str, *, whole: bool, columns: int | None = None, lines: int | None = None
     ) -> npt.NDArray[Any]:
         """All numbers in a file, ``[lines, columns]``, at least one line."""
-        with self.numbers(part, whole=whole, columns=columns) as numbers:
-            values = numbers.take() if lines is None else numbers.take(lines, exactly=True)
+        with Numbers(self, part, whole=whole, columns=columns) as numbers:
+            values = numbers.take(lines, exactly=lines is not None)
             numbers.finish()
         if not len(values):
-            raise DataError(f"{numbers.label}: is empty")
+            raise DataError(f"{self.label(part)}: is empty")
         # Arrays of pandas cannot be written to.
         return values.copy()
 
-    def check(self, part: str, wrong: npt.NDArray[np.bool_], problem: str) -> None:
-        """Raise an error that names the first line in which something is wrong, if there is one."""
-        _check_lines(self.label(part), wrong, problem, 0)
-
-
-def _check_lines(label: str, wrong: npt.NDArray[np.bool_], problem: str, before: int) -> None:
-    if wrong.any():
-        line = before + int(wrong.reshape(len(wrong), -1).any(axis=1).argmax()) + 1
-        raise DataError(f"{label}, line {line}: {problem}")
+    def check(self, part: str, wrong: npt.NDArray[np.bool_], problem: str, before: int = 0) -> None:
+        """Raise an error that names the first wrong line, of which there are some ``before``."""
+        if wrong.any():
+            line = before + int(wrong.reshape(len(wrong), -1).any(axis=1).argmax()) + 1
+            raise DataError(f"{self.label(part)}, line {line}: {problem}")
 
 
 class Numbers:
-    """Lines of numbers (int64 if ``whole``, else float64) with commas between them.
+    """Lines of numbers (int64 if ``whole``, else float64) with commas, read in a ``with`` block.
 
     Blank lines are skipped. By default all lines have as many columns as the first.
     """
 
-    def __init__(self, path: Path, member: str, *, whole: bool, columns: int | None = None) -> None:
-        self.label = f"{path}: {PurePosixPath(member).name}"
-        self._place = path, member
+    def __init__(self, parts: Parts, part: str, *, whole: bool, columns: int | None = None) -> None:
+        self._parts, self._part, self._label = parts, part, parts.label(part)
         self._whole, self._columns = whole, columns
         self._taken = self._last = 0
         self._stack = ExitStack()
@@ -191,7 +182,7 @@ class Numbers:
         # Only those who read text need it.
         import pandas as pd
 
-        file = self._stack.enter_context(opened(*self._place))
+        file = self._stack.enter_context(opened(self._parts.path, self._parts.files[self._part]))
         try:
             self._frames = pd.read_csv(
                 file,
@@ -226,35 +217,35 @@ class Numbers:
                 self._fail(error)
         if self._columns not in (None, values.shape[1]):
             raise DataError(
-                f"{self.label}, line 1: expected {self._columns} values, got {values.shape[1]}"
+                f"{self._label}, line 1: expected {self._columns} values, got {values.shape[1]}"
             )
         self._taken, self._last = self._taken + len(values), len(values)
         if exactly and len(values) < (lines or 0):
             needed = self._taken - self._last + (lines or 0)
-            raise DataError(f"{self.label}: has {self._taken} lines, expected at least {needed}")
+            raise DataError(f"{self._label}: has {self._taken} lines, expected at least {needed}")
         return values
 
     def check(self, wrong: npt.NDArray[np.bool_], problem: str) -> None:
         """Raise an error that names the first of the lines just taken that is wrong, if any is."""
-        _check_lines(self.label, wrong, problem, self._taken - self._last)
+        self._parts.check(self._part, wrong, problem, self._taken - self._last)
 
     def finish(self) -> None:
         """Raise an error if there are further lines."""
         lines = self._taken
         if len(self.take(1)):
-            raise DataError(f"{self.label}: has more than the expected {lines} lines")
+            raise DataError(f"{self._label}: has more than the expected {lines} lines")
 
     def _fail(self, error: Exception) -> NoReturn:
         """Raise an error that names the first bad line."""
         if isinstance(error, DataError):
             raise error
-        with opened(*self._place) as file:
+        with opened(self._parts.path, self._parts.files[self._part]) as file:
             for number, line in enumerate(file, 1):
                 text = (line.removeprefix(_BOM) if number == 1 else line).strip()
                 problem = self._problem(text) if text else None
                 if problem is not None:
-                    raise DataError(f"{self.label}, line {number}: {problem}")
-        raise DataError(f"{self.label}: cannot be read as numbers ({str(error).strip()})")
+                    raise DataError(f"{self._label}, line {number}: {problem}")
+        raise DataError(f"{self._label}: cannot be read as numbers ({str(error).strip()})")
 
     def _problem(self, line: bytes) -> str | None:
         values = line.split(b",")

@@ -31,14 +31,6 @@ from graph_transplant.datasets.rows import (
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 
-# ------------------------------------------------------------------ columns
-
-
-def _opened(
-    data: Any, y: Any = None, name: str | None = None, **options: Any
-) -> tuple[Table, TableOptions]:
-    return open_table(data, y, name), TableOptions.of(**options)
-
 
 def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) -> TableOptions:
     """Fill in the columns: those of the model, as far as they are there, or likely ones."""
@@ -102,13 +94,10 @@ def _rows(table: Table, options: TableOptions, skip: int = 0) -> Iterator[_Row]:
         yield _Row("" if reason else text, label or str(number), tuple(cells[first:]), reason)
 
 
-# ------------------------------------------------------------------ data sets
-
-
-def read_table(data: Any, **given: Any) -> GraphStore:
+def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) -> GraphStore:
     """Read molecules to learn from; rows without a target are left out."""
-    table, options = _opened(data, **given)
-    options = _chosen(table, options, None)
+    table = open_table(data, y, name)
+    options = _chosen(table, TableOptions.of(**given), None)
     if not options.targets:
         structures = (options.smiles, table.structures)
         others = [column for column in table.columns if column not in structures]
@@ -151,12 +140,11 @@ def read_table(data: Any, **given: Any) -> GraphStore:
     return store
 
 
-# ------------------------------------------------------------------ streams
-
-
-def stream_table(data: Any, arguments: Mapping[str, Any], **given: Any) -> Iterator[Chunk]:
+def stream_table(
+    data: Any, arguments: Mapping[str, Any], y: Any = None, name: str | None = None, **given: Any
+) -> Iterator[Chunk]:
     """Read molecules chunk by chunk in bounded memory; ``arguments`` are those of ``stream``."""
-    table, options = _opened(data, **given)
+    table, options = open_table(data, y, name), TableOptions.of(**given)
     featurizer, codec, targets = (arguments[key] for key in ("featurizer", "codec", "targets"))
     if featurizer is None and options.features == "elements":
         raise GraphTransplantError(

@@ -38,7 +38,7 @@ import torch
 from safetensors import SafetensorError
 
 from graph_transplant.datasets import places
-from graph_transplant.datasets.source import Parts, files_in
+from graph_transplant.datasets.source import Numbers, Parts, files_in
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 
@@ -57,8 +57,6 @@ _PART_FILE: Final = re.compile(
     r"(?P<name>.+)_(?P<part>A|graph_indicator|graph_labels|graph_attributes|"
     r"node_labels|node_attributes|edge_labels|edge_attributes)\.txt"
 )
-
-# ------------------------------------------------------------------ where the files lie
 
 
 def _scan(path: Path, name: str | None = None) -> Parts | None:
@@ -104,15 +102,12 @@ def download(name: str, root: str | Path | None = None) -> Path:
     return places.download(name, f"{TUDataset.url}/{name}.zip", name, _SUBFOLDERS, root)
 
 
-# ------------------------------------------------------------------ reading
-
-
-def load(path: str | Path) -> GraphStore:
+def load(path: Path) -> GraphStore:
     """Read a data set, from the cache if the files have not changed since they were read."""
-    parts = _open(Path(path))
+    parts = parts_of(path)
 
     def make(cached: Path) -> GraphStore:
-        store = _read(parts)
+        store = read(parts)
         try:
             store.save(cached)
         except (OSError, SafetensorError) as error:
@@ -122,20 +117,10 @@ def load(path: str | Path) -> GraphStore:
     return places.load_cached("tu", _READER_VERSION, parts, make)
 
 
-def read(path: str | Path) -> GraphStore:
-    r"""Read a data set from its text files, without looking at or writing a cache."""
-    return _read(_open(Path(path)))
-
-
-def _open(path: Path) -> Parts:
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
+def parts_of(path: Path) -> Parts:
+    """The files of a data set; raise if one is missing."""
     parts = _scan(path)
-    if parts is None:
-        raise DataError(
-            f"{path}: not a TU data set; expected a folder or a zip archive with the files "
-            "NAME_A.txt, NAME_graph_indicator.txt and NAME_graph_labels.txt"
-        )
+    assert parts is not None, "see is_tu"
     target = "graph_labels" if "graph_attributes" not in parts else "graph_attributes"
     for part in ("A", "graph_indicator", target):
         if part not in parts:
@@ -146,7 +131,8 @@ def _open(path: Path) -> Parts:
     return parts
 
 
-def _read(parts: Parts) -> GraphStore:
+def read(parts: Parts) -> GraphStore:
+    """Read a data set from its text files."""
     nodes = _read_nodes(parts)
     total, graphs = len(nodes.graph), len(nodes.counts)
     label_names: list[str] | None = None
@@ -254,7 +240,7 @@ def _read_edges(parts: Parts, nodes: _Nodes) -> _Edges:
     base = first_key[:-1] - nodes.start[nodes.graph]
     attributed = "edge_labels" in parts or "edge_attributes" in parts
     keys, kept, lines = [], [], 0
-    with parts.numbers("A", whole=True, columns=2) as numbers:
+    with Numbers(parts, "A", whole=True, columns=2) as numbers:
         while len(pairs := numbers.take(_EDGES_AT_ONCE)):
             if pairs.min() < 1 or pairs.max() > total:
                 beyond = (pairs < 1) | (pairs > total)

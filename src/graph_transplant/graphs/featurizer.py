@@ -17,13 +17,6 @@ class Featurizer:
     """All that is needed to turn further rows into the same columns of features.
 
     A store of molecules or of graphs with attributes carries one; so does a model trained on it.
-
-    Example:
-        >>> table = Featurizer("molecules", smiles="mol")
-        >>> Featurizer.from_dict(table.to_dict()) == table
-        True
-        >>> table.same_features(Featurizer("molecules", smiles="smiles"))
-        True
     """
 
     kind: str  # "molecules", or "graphs": nodes and edges with attributes

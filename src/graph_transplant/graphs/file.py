@@ -49,8 +49,6 @@ _TYPE_NAMES: Final = {
     torch.float64: "F64",
 }
 
-# -------------------------------------------------------------------- writing
-
 
 class StoreWriter:
     """Writes a store to one file in parts, for data sets that do not fit into memory.
@@ -207,9 +205,6 @@ def _digest(path: Path, entered: str) -> str:
         while piece := file.read(_AT_ONCE):
             digest.update(piece)
     return digest.hexdigest()
-
-
-# -------------------------------------------------------------------- reading
 
 
 def load(path: str | Path, *, check: bool = False) -> GraphStore:

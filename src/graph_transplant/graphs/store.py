@@ -107,10 +107,9 @@ class GraphStore:
             split.
         rows: The rows of the file that the graphs were read from; :meth:`save` does not keep them.
         featurizer: How rows became features, so that other data can be read the same way.
-        skipped: The rows of the file that are not among the graphs.
-        notes: Sentences about how the data were read, for the user.
 
     Attributes:
+        skipped: The rows of the file that are not among the graphs.
         find_duplicates: Finds identical graphs; ``None`` if they do not matter.
         path: The file that the store was loaded from and still reads from, or ``None``.
         undirected: Whether every edge has its reverse with equal features.
@@ -147,15 +146,14 @@ class GraphStore:
         groups: Tensor | None = None,
         rows: Rows | None = None,
         featurizer: Featurizer | None = None,
-        skipped: Sequence[Skipped] = (),
-        notes: Sequence[str] = (),
     ) -> None:
         self.name = name
-        self._notes = tuple(notes)
+        self._notes: tuple[str, ...] = ()
         self._duplicates: Tensor | None = None
         self.find_duplicates: Callable[[GraphStore], Tensor] | None = None
         self.path: Path | None = None
-        self.rows, self.featurizer, self.skipped = rows, featurizer, tuple(skipped)
+        self.rows, self.featurizer = rows, featurizer
+        self.skipped: tuple[Skipped, ...] = ()
         self.task = check_choice("task", task, TASKS)
         self.num_continuous = num_continuous
         self.node_counts = node_counts.to(torch.long).contiguous()
