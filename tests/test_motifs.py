@@ -111,6 +111,7 @@ def test_a_smaller_data_set_is_the_beginning_of_a_larger_one() -> None:
     [
         ({"graphs": 5}, "`graphs` must be at least 6, got 5"),
         ({"seed": -1}, "`seed` must be at least 0, got -1"),
+        ({"seed": "a"}, "`seed` must be at least 0, got 'a'"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
@@ -120,8 +121,8 @@ def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
 
 def test_typed_motifs() -> None:
     """The marked nodes have the shape and the types of their class; sizes say nothing."""
-    store = typed_motifs(graphs=200, seed=1)
-    assert torch.bincount(store.labels).tolist() == [50] * 4
+    store = typed_motifs(graphs=400, seed=1)
+    assert torch.bincount(store.labels).tolist() == [100] * 4
     assert store.label_names == tuple(name for name, _, _ in TYPED_MOTIFS)
     shapes = {"cycle": nx.cycle_graph(4), "star": nx.star_graph(3)}
     for number, (graph, inside, name) in enumerate(as_networkx(store)):
@@ -135,5 +136,5 @@ def test_typed_motifs() -> None:
     sizes = np.stack([store.node_counts.numpy(), store.edge_counts.numpy()], axis=1)
     forest = RandomForestClassifier(50, random_state=0)
     accuracy = cross_val_score(forest, sizes, store.labels.numpy(), cv=3).mean()
-    assert accuracy < 0.42  # a star has one edge less than a cycle, nothing else
+    assert accuracy < 0.36  # a star has one edge less than a cycle, nothing else
     assert store.subset(range(30)).fingerprint() == typed_motifs(graphs=30, seed=1).fingerprint()

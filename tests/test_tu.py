@@ -203,6 +203,7 @@ def check_statistics(store: GraphStore, published: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "published"),
     [
+        ("NCI1", (4110, 29.87, 32.30, 2, 37, 0, 0)),
         ("Mutagenicity", (4337, 30.32, 30.77, 2, 14, 0, 3)),
         ("COIL-DEL", (3900, 21.54, 54.24, 100, 2, 2, 2)),
         # 82 labels are in use, between 1 and 89.

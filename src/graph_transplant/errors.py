@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Real
 from typing import Final
 
 _SHOWN: Final = 100
@@ -38,8 +39,8 @@ class DataError(GraphTransplantError):
 def check_at_least(least: int, **values: float) -> None:
     """Raise an error that names the first argument below a bound."""
     for argument, value in values.items():
-        if not value >= least:
-            raise GraphTransplantError(f"`{argument}` must be at least {least}, got {value}")
+        if not isinstance(value, Real) or not value >= least:
+            raise GraphTransplantError(f"`{argument}` must be at least {least}, got {value!r}")
 
 
 def check_choice(argument: str, value: str, choices: Iterable[str]) -> str:
