@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
@@ -136,9 +135,6 @@ def test_the_units_of_edge_attributes_do_not_matter(conv: str) -> None:
         logits.append(model.run(store.batch(range(8))).logits.detach())
     torch.testing.assert_close(logits[1], logits[0], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(logits[2], logits[0], rtol=1e-2, atol=1e-2)
-    twin = GraphClassifier.from_config(json.loads(json.dumps(model.config()))).eval()
-    twin.load_state_dict(model.state_dict())  # the scale is saved with the weights
-    assert torch.equal(twin.run(store.batch(range(8))).logits, logits[2])
 
 
 def test_codes_of_edges_reach_the_layers_as_they_are() -> None:

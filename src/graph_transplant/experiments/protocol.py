@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from numbers import Real
@@ -105,12 +105,7 @@ def check_conditions(
     return noise, _shares("train_fraction", train_fraction, "(0, 1]")
 
 
-def _shares(name: str, values: Any, kind: str) -> tuple[float, ...]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise GraphTransplantError(
-            f"`{name}` must be a sequence of shares in {kind}, got {values!r}"
-        )
-    given = list(values)
+def _shares(name: str, given: Sequence[Any], kind: str) -> tuple[float, ...]:
     if not given:
         raise GraphTransplantError(f"`{name}` must have at least one share in {kind}; got none")
     excluded = 1 if kind == "[0, 1)" else 0
