@@ -38,14 +38,7 @@ def one_split(settings: Mapping[str, Any]) -> bool:
 
 
 class Condition(NamedTuple):
-    """Training conditions shared by all methods.
-
-    Example:
-        >>> Condition(label_noise=0.2).words
-        'with 20 % of the training labels wrong'
-        >>> Condition(0.2, 0.1).short
-        'noise 20 %, size 10 %'
-    """
+    """Training conditions shared by all methods."""
 
     label_noise: float = 0.0  # share of wrong training labels, in [0, 1)
     train_fraction: float = 1.0  # share of the training graphs that are used, in (0, 1]
@@ -122,10 +115,6 @@ class Trial:
     """One training run: a method and a model on one fold of one repeat.
 
     ``model`` is empty and ``layers`` 0 without a network.
-
-    Example:
-        >>> print(Trial("vanilla", "gcs", 3, repeat=0, fold=2, label_noise=0.2))
-        vanilla, gcs with 3 layers, repeat 0, fold 2, noise 20 %
     """
 
     method: str
