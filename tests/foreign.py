@@ -8,16 +8,17 @@ from torch_geometric.nn import GCNConv, global_mean_pool
 
 
 class Foreign(nn.Module):
-    """Fields by name; two message-passing layers of PyG."""
+    """Fields by name; two message-passing layers of PyG, and perhaps a norm after them."""
 
-    def __init__(self, outputs: int = 3) -> None:
+    def __init__(self, outputs: int = 3, norm: nn.Module | None = None, seed: int = 0) -> None:
         super().__init__()
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         self.one, self.two = GCNConv(3, 8), GCNConv(8, 8)
+        self.norm = nn.Identity() if norm is None else norm
         self.out = nn.Linear(8, outputs)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, batch_size: int) -> Tensor:
-        h = self.two(self.one(x, edge_index).relu(), edge_index).relu()
+        h = self.norm(self.two(self.one(x, edge_index).relu(), edge_index)).relu()
         return self.out(global_mean_pool(h, batch, batch_size))
 
 
@@ -28,4 +29,5 @@ class Weighted(Foreign):
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor
     ) -> Tensor:
         h = self.one(x, edge_index, edge_weight).relu()
-        return self.out(global_mean_pool(self.two(h, edge_index, edge_weight).relu(), batch))
+        h = self.norm(self.two(h, edge_index, edge_weight)).relu()
+        return self.out(global_mean_pool(h, batch))

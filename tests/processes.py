@@ -1,4 +1,4 @@
-"""Runs a function in several processes of one ``torch.distributed`` group."""
+"""Functions in several processes of one ``torch.distributed`` group; whether a process lives."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ SECONDS = 300  # for machines that have much else to do; only a hang takes so lo
 
 # One process imports torch once, and every rank is a fork of it.
 multiprocessing.set_forkserver_preload(["graph_transplant.training", "graph_transplant.datasets"])
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _work(

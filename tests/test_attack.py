@@ -23,6 +23,7 @@ from torch_geometric.nn import GCNConv, global_mean_pool
 import graph_transplant as gt
 import oracles
 import strategies
+from foreign import Foreign
 from graph_transplant.analysis import (
     attack,
     attack_edges,
@@ -712,10 +713,6 @@ def test_what_cannot_be_is_refused(arguments: dict[str, Any]) -> None:
 
 
 def test_models_that_do_not_see_weights_are_refused() -> None:
-    class Unweighted(nn.Module):
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-            return global_mean_pool(x, batch)
-
-    message = r"must take `edge_weight`.*Unweighted\.forward has no such"
+    message = r"must take `edge_weight`.*Foreign\.forward has no such"
     with pytest.raises(gt.GraphTransplantError, match=message):
-        attack(Unweighted(), random_store(0))
+        attack(Foreign(), random_store(0))

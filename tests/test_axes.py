@@ -27,7 +27,7 @@ from graph_transplant.experiments.protocol import (
 )
 from graph_transplant.experiments.records import RecordStore, record_line
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.trial import run_trial, split_of, trial_seed
+from graph_transplant.experiments.trial import Job, run_trial, split_of, trial_seed
 from graph_transplant.graphs import GraphStore
 from graph_transplant.settings import Settings
 from made_up import Counting, timeless
@@ -205,7 +205,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
 
 def run_one(store: GraphStore, trial: Trial, protocol: Settings) -> Record:
-    record = run_trial(store, trial, protocol, fingerprint="1f", source="x")
+    record = run_trial(store, trial, Job(protocol, "1f", "x"))
     timed = {name: value for name, value in record.items() if name not in ("seconds", "cost")}
     found: Record = json.loads(record_line(timed))  # which makes NaN comparable
     return found

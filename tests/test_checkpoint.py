@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau
-from torch_geometric.nn import GCNConv, global_mean_pool
 
 import graph_transplant as gt
+from foreign import Foreign
 from graph_transplant import checkpoints, training
 from graph_transplant.augment import METHODS, DropNodes, build_method
 from graph_transplant.errors import DataError, GraphTransplantError
@@ -171,24 +171,12 @@ def test_every_task_and_setting_goes_on(
     assert_same(whole, train(store, "transplant-ep", checkpoint=file, **settings))
 
 
-class Foreign(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = GCNConv(3, 8)
-        self.norm = nn.BatchNorm1d(8)
-        self.out = nn.Linear(8, 8)
-        self.out_again = self.out  # shared weights
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        return self.out_again(global_mean_pool(self.norm(self.conv(x, edge_index)).relu(), batch))
-
-
 def test_foreign_models_with_buffers_and_shared_weights_go_on(tmp_path: Path) -> None:
     store = gt.GraphStore.from_pyg(random_batch(generator(0)).to_data_list())
 
     def trained(**settings: Any) -> tuple[FitResult, list[nn.Module]]:
-        torch.manual_seed(0)
-        model = Foreign()
+        model = Foreign(8, nn.BatchNorm1d(8))
+        model.out_again = model.out  # shared weights
         given = {"seed": 0, "epochs": 5, "batch_size": 3, **settings}
         return gt.fit(model, store, store, DropNodes(), **given), [model]
 

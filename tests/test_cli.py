@@ -184,7 +184,7 @@ def test_a_failing_trial_is_status_1_and_names_the_trial(
     def failing(store: object, trial: Trial, *arguments: object, **options: object) -> Record:
         raise ZeroDivisionError("by nothing")
 
-    monkeypatch.setattr("graph_transplant.experiments.trial.run_trial", failing)
+    monkeypatch.setattr("graph_transplant.experiments.engines.run_trial", failing)
     assert main(["compare", *QUICK, "--out", str(tmp_path)]) == 1
     lines = capfd.readouterr().err.splitlines()
     assert lines[0].startswith("Traceback")
@@ -272,7 +272,7 @@ def test_what_cannot_serve_is_left_out_and_what_is_stopped_goes_on(
     def interrupted(*arguments: object, **options: object) -> Record:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("graph_transplant.experiments.trial.run_trial", interrupted)
+    monkeypatch.setattr("graph_transplant.experiments.engines.run_trial", interrupted)
     words = ["compare", *SHORT, "--methods", "all", "--out", str(tmp_path / "out")]
     assert main([*words, "--fresh"]) == 130
     printed = capfd.readouterr().err

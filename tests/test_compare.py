@@ -24,6 +24,7 @@ import graph_transplant as gt
 from graph_transplant import training
 from graph_transplant.augment import DropNodes, GraphTransplant
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments import engines
 from graph_transplant.experiments import trial as trial_module
 from graph_transplant.experiments.compare import compare
 from graph_transplant.experiments.engines import TrialError
@@ -31,12 +32,13 @@ from graph_transplant.experiments.progress import Display, Plain
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.trial import run_trial, split_of, trial_seed
+from graph_transplant.experiments.trial import Job, run_trial, split_of, trial_seed
 from graph_transplant.graphs import GraphStore
 from graph_transplant.settings import Settings, sampled_curve
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 from made_up import Counting, timeless
+from processes import alive
 from strategies import rings_and_stars
 
 
@@ -112,20 +114,6 @@ def test_only_what_is_missing_runs_and_more_may_be_asked_for(
     assert grown.directory == tmp_path
 
 
-def test_worker_processes_give_the_same_records(tmp_path: Path, undisturbed: Results) -> None:
-    parallel = run(tmp_path, repeats=2, workers=2)
-    assert timeless(parallel.records) == timeless(undisturbed.records)
-    assert not (tmp_path / ".graphs.safetensors").exists()
-
-
-def alive(process: int) -> bool:
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 def test_killed_in_the_middle_and_resumed_gives_the_records_of_an_undisturbed_run(
     tmp_path: Path, undisturbed: Results
@@ -194,16 +182,14 @@ def test_bad_arguments_are_named_before_anything_is_written(
 def test_a_failing_trial_is_named_and_finished_ones_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Results
 ) -> None:
-    real = run_trial
-
-    def failing(store: GraphStore, trial: Trial, *arguments: Any, **options: Any) -> Record:
+    def failing(store: GraphStore, trial: Trial, *given: Any) -> Record:
         if trial == Trial("vanilla", "gcs", 3, 0, 1):
             raise ZeroDivisionError("a whole\nstory")
-        return real(store, trial, *arguments, **options)
+        return run_trial(store, trial, *given)
 
     reporter = Counting()
     with monkeypatch.context() as patch:
-        patch.setattr(trial_module, "run_trial", failing)
+        patch.setattr(engines, "run_trial", failing)
         with pytest.raises(TrialError) as caught:
             run(tmp_path, reporter=reporter)
     assert str(caught.value) == (
@@ -365,13 +351,8 @@ def test_measuring_is_no_part_of_the_time_of_training(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(trial_module, "saliency_quality", slow)
     begin = time.perf_counter()
-    record = trial_module.run_trial(
-        tiny_store(),
-        Trial("vanilla", "gcs", 1, 0, 0),
-        Settings(epochs=1),
-        fingerprint="",
-        source="",
-    )
+    job = Job(Settings(epochs=1), "", "")
+    record = run_trial(tiny_store(), Trial("vanilla", "gcs", 1, 0, 0), job)
     assert record["seconds"] <= time.perf_counter() - begin - 0.4
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GCNConv, global_mean_pool
 
 import graph_transplant as gt
 from edits import both_ways
+from foreign import Weighted
 from graph_transplant.augment import (
     METHODS,
     Augmentation,
@@ -272,26 +272,10 @@ def test_all_parameters_move_in_one_step(method: str, recipe: str, conv: str) ->
         assert not torch.equal(parameter, before[name]), name
 
 
-class Foreign(nn.Module):
-    """A PyG model that takes edge weights."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.one, self.two = GCNConv(3, 8), GCNConv(8, 8)
-        self.norm = nn.BatchNorm1d(8)
-        self.out = nn.Linear(8, GRAPHS)
-
-    def forward(
-        self, x: Tensor, edge_index: Tensor, batch: Tensor, edge_weight: Tensor | None = None
-    ) -> Tensor:
-        h = self.norm(self.one(x, edge_index, edge_weight)).relu()
-        return self.out(global_mean_pool(self.two(h, edge_index, edge_weight).relu(), batch))
-
-
 @pytest.mark.parametrize("method", AUGMENTING)
 def test_a_foreign_model_is_left_as_it_is(method: str) -> None:
     torch.manual_seed(0)
-    model, store = Foreign(), store_of(batch_named("ordinary"))
+    model, store = Weighted(GRAPHS, nn.BatchNorm1d(8)), store_of(batch_named("ordinary"))
     (augmentation,) = build_method(method, GraphClassifier(3, GRAPHS, hidden=8))
     if method in NEEDS_OUR_MODEL:
         with pytest.raises(GraphTransplantError, match="GraphClassifier"):

@@ -80,7 +80,7 @@ def mixed_with(saliency: Tensor, batch: GraphBatch, seed: int = 0, **settings: o
     control = gt.GraphTransplant(shuffle_saliency=True, **settings)  # type: ignore[arg-type]
     model, graphs = classifier(2), batch.num_graphs
     clean = CleanPass(batch, torch.eye(graphs), lambda: model.run(batch), Loss())
-    clean = clean.with_saliency(gt.NodeSaliency(), saliency)
+    clean._saliency[gt.NodeSaliency()] = saliency
     return control(clean, model=model, generator=generator(seed))
 
 

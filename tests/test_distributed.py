@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch_geometric.nn import GCNConv, global_mean_pool
+from torch import nn
 
 import graph_transplant as gt
+from foreign import Foreign
 from graph_transplant import training
 from graph_transplant.augment import Augmentation, VirtualEmbeddings, build_method
 from graph_transplant.errors import GraphTransplantError
@@ -65,19 +65,6 @@ def classifier() -> gt.GraphClassifier:
     return gt.GraphClassifier.for_data(shapes(), layers=2, hidden=16, seed=0)
 
 
-class Normalised(nn.Module):
-    """A model with running statistics."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(int(os.environ["RANK"]))  # the first process's weights count
-        self.conv, self.norm, self.out = GCNConv(3, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, batch_size: int) -> Tensor:
-        x = self.norm(self.conv(x, edge_index)).relu()
-        return self.out(global_mean_pool(x, batch, batch_size))
-
-
 class NotFinite(Augmentation):
     """A loss that is no number where a graph of class 0 is: not always in both processes."""
 
@@ -90,7 +77,9 @@ def training_results() -> dict[str, Any]:
     """What trainings leave, and how those end that cannot go on."""
     found: dict[str, Any] = {}
     for name in (*METHODS, "foreign"):
-        model = Normalised() if name == "foreign" else classifier()
+        # With running statistics; the weights of the first process count.
+        foreign = Foreign(2, nn.BatchNorm1d(8), seed=int(os.environ["RANK"]))
+        model = foreign if name == "foreign" else classifier()
         augment = () if name == "foreign" else build_method(name, model, seed=1)
         result = fitted(model, augment)
         found[name] = {

@@ -13,9 +13,9 @@ import torch
 from scipy.stats import binom
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GINConv, global_mean_pool
 
 import graph_transplant as gt
+from foreign import Foreign
 from graph_transplant.augment.base import CleanPass
 from graph_transplant.augment.edge_predictor import EdgePredictor, straight_through
 from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs, TransplantPlan
@@ -287,19 +287,8 @@ def test_psi_learns_what_can_be_learnt() -> None:
 # ------------------------------------------------------------------ models without edge weights
 
 
-class NoWeight(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = GINConv(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 8)))
-        self.out = nn.Linear(8, 6)
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        return self.out(global_mean_pool(self.conv(x, edge_index).relu(), batch))
-
-
 def test_without_edge_weight_edges_are_hard_and_it_is_said_once() -> None:
-    torch.manual_seed(0)
-    model, batch = NoWeight(), random_batch(generator(1), graphs=6)
+    model, batch = Foreign(6), random_batch(generator(1), graphs=6)
     method = GraphTransplant("predict", embedding_size=8)
     with pytest.warns(UserWarning, match="takes no `edge_weight`"):
         gt.augmented_loss(model, batch, method, generator=generator())

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from graph_transplant import training
+from graph_transplant import __version__, training
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.experiments import engines
 from graph_transplant.experiments.engines import (
@@ -27,6 +27,7 @@ from graph_transplant.experiments.engines import (
     TrialError,
     failure_of,
     run_again,
+    run_in_worker,
     run_trials,
     store_file,
     worker_store,
@@ -38,6 +39,7 @@ from graph_transplant.graphs import GraphStore, Rows
 from graph_transplant.settings import Settings
 from graph_transplant.training import EpochLog
 from made_up import Counting, timeless
+from processes import alive
 from strategies import rings_and_stars
 
 SETTINGS = Settings(folds=3, epochs=3, batch_size=8, seed=3, hidden=16)
@@ -130,7 +132,7 @@ def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(
         if trial != CULPRIT:
             return real(path, trial, job, version)
         training.CHECKPOINT_SECONDS = 0  # of this worker
-        return job.run(worker_store(path, job.fingerprint), trial, [watch])
+        return run_trial(worker_store(path, job.fingerprint), trial, job, [watch])
 
     # Defined in this function, it travels to the workers as code.
     monkeypatch.setattr(engines, "run_in_worker", killed_once)
@@ -151,12 +153,12 @@ def test_a_checkpoint_that_does_not_fit_is_removed(
     tmp_path: Path, expected: list[bytes], content: bytes | None
 ) -> None:
     path = checkpoint_of(tmp_path / engines.CHECKPOINTS, CULPRIT)
+    path.parent.mkdir()
     store = tiny_store()
     if content is None:
         other = replace(SETTINGS, batch_size=4)
-        run_trial(store, CULPRIT, other, fingerprint="", source="", checkpoint=path)
+        run_trial(store, CULPRIT, Job(other, "", "", checkpoints=path.parent))
     else:
-        path.parent.mkdir()
         path.write_bytes(content)
     (record,) = run(tmp_path, trials=[CULPRIT], store=store, workers=1)
     assert timeless([record])[0] in expected
@@ -206,6 +208,12 @@ def test_a_trial_gets_two_more_attempts_of_its_own() -> None:
     ]
     with pytest.raises(TrialError, match=f"gone, at attempt 3 of 3 to run trial {second};"):
         run_again(lost, [second], "gone", given)
+
+
+def test_a_worker_of_another_version_is_refused(tmp_path: Path) -> None:
+    found = run_in_worker(tmp_path / "no file", CULPRIT, Job(SETTINGS, "", ""), "9.9.9")
+    message = f"has graph-transplant {__version__}; all need 9.9.9, which runs here"
+    assert str(found).endswith(message)
 
 
 def memory_error() -> Exception:
@@ -310,16 +318,8 @@ def descendants(process: int) -> list[int]:
     return found[1:]
 
 
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-@pytest.mark.parametrize("whole_group", [True, False], ids=["terminal", "parent only"])
-def test_ctrl_c_ends_workers_and_says_how_to_resume(tmp_path: Path, whole_group: bool) -> None:
+def test_ctrl_c_ends_workers_and_says_how_to_resume(tmp_path: Path) -> None:
     words = ["compare", "motifs", "--methods", "vanilla", "--folds", "3", "--repeats", "50"]
     words += ["--epochs", "4", "--workers", "2", "--out", str(tmp_path / "out")]
     path = tmp_path / "out" / "records.jsonl"
@@ -339,10 +339,7 @@ def test_ctrl_c_ends_workers_and_says_how_to_resume(tmp_path: Path, whole_group:
             children = descendants(running.pid)
             assert len(children) >= 2
             start = time.monotonic()
-            if whole_group:
-                os.killpg(running.pid, signal.SIGINT)
-            else:
-                running.send_signal(signal.SIGINT)
+            os.killpg(running.pid, signal.SIGINT)  # as a terminal does; workers ignore it
             _, errors = running.communicate(timeout=600)
             while any(alive(child) for child in children):
                 assert time.monotonic() < start + 600, "a worker is still there"

@@ -13,10 +13,9 @@ import graph_transplant as gt
 from graph_transplant.augment.base import CleanPass
 from graph_transplant.augment.manifold import ManifoldMixup, MixedEmbeddings
 from graph_transplant.augment.pairing import Pairing
-from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.targets import Loss
-from strategies import batches, classifier, generator, random_batch, rings_and_stars, seeds
+from strategies import batches, classifier, generator, random_batch, seeds
 
 
 def mix(
@@ -79,10 +78,3 @@ def test_pairing_is_by_class(policy: str) -> None:
         _, virtual = mix(classifier(3), batch, torch.eye(3)[labels], pairing=given_as)
         same = labels == labels[virtual.source_of]
         assert bool(same.all()) if policy == "same-class" else not bool(same.any())
-
-
-def test_pairing_by_class_needs_classes() -> None:
-    store = rings_and_stars(4, seed=0, name="values", y=torch.rand(4, 1), task="regression")
-    model = gt.GraphClassifier.for_data(store, hidden=8)
-    with pytest.raises(GraphTransplantError, match="needs classes, but the task is regression"):
-        ManifoldMixup(pairing="minority").check(model, store)

@@ -29,7 +29,7 @@ import graph_transplant as gt
 from graph_transplant.augment import METHODS, CleanPass, OriginalGraphs, build_method
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Trial
-from graph_transplant.experiments.trial import run_trial
+from graph_transplant.experiments.trial import Job, run_trial
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.kernels.walks import (
     powers_of_matrix,
@@ -362,10 +362,10 @@ def test_records_of_two_recipes_are_not_mixed(tmp_path: Path) -> None:
     assert Settings.complete({"folds": 3})["recipe"] == "paper"
 
 
-@pytest.mark.parametrize("method", ["vanilla", "transplant-dp", "transplant-ep", "manifold-mixup"])
+@pytest.mark.parametrize("method", ["vanilla", "transplant-ep"])
 def test_a_trial_with_an_attack(method: str) -> None:
     store = gt.load("motifs", graphs=60)
     settings = Settings.of("strong", "small", epochs=2, hidden=8, attack=(0.05,))
-    record = run_trial(store, Trial(method, "gcs", 2, 0, 0), settings, fingerprint="", source="")
+    record = run_trial(store, Trial(method, "gcs", 2, 0, 0), Job(settings, "", ""))
     assert all(math.isfinite(point["train_loss"]) for point in record["curve"])
     assert record["attacked"]

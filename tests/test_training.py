@@ -29,7 +29,6 @@ from graph_transplant.augment import (
 )
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch
-from graph_transplant.ranks import EndedElsewhereError
 from graph_transplant.training import EpochLog, Evaluation, FitResult
 from processes import run_ranks
 from strategies import generator, random_batch
@@ -454,49 +453,34 @@ def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
 # ------------------------------------------------------------------ several processes
 
 
-def _trained(rank: int, ending: bool, wrapped: bool = False) -> Any:
+def _trained(rank: int, wrapped: bool) -> Any:
     """Train on 17 graphs in batches of 8: the last batch has a graph for the first rank alone."""
-    store, seen = motifs(17), []
-
-    def watch(log: EpochLog) -> None:
-        seen.append(log.epoch)
-        if ending and log.epoch == 2:
-            raise KeyError("the callback's own")
-
+    store = motifs(17)
     model = model_for(store, seed=rank)  # all start with the weights of the first
     augment = build_method("transplant-ep", model, seed=rank)
-    given = {"seed": 0, "epochs": 3, "batch_size": 8, "callbacks": [watch]}
-    try:
-        fitted = DistributedDataParallel(model) if wrapped else model
-        result = gt.fit(fitted, store, store, augment, **given)
-    except (KeyError, EndedElsewhereError) as problem:
-        return type(problem).__name__
+    fitted = DistributedDataParallel(model) if wrapped else model
+    result = gt.fit(fitted, store, store, augment, seed=0, epochs=3, batch_size=8)
     states = [value.tolist() for part in (model, *augment) for value in part.state_dict().values()]
     logs = [(log.train_loss, log.validation_loss, log.iterations) for log in result.history]
-    return states, logs, seen
+    return states, logs
 
 
-def test_processes_train_one_model() -> None:
-    first, second = run_ranks(_trained, False)
-    assert first[:2] == second[:2]
-    assert [iterations for _, _, iterations in first[1]] == [3, 6, 9]  # 8, 8 and 1 graphs
-    assert (first[2], second[2]) == ([1, 2, 3], [])  # the first process alone calls callbacks
-    # A model that averages gradients itself trains likewise.
-    assert run_ranks(_trained, False, True) == [first, second]
-
-
-def _plain_step(rank: int) -> list[float]:
+def _plain_step() -> list[float]:
     store = motifs(16)
     model = model_for(store, dropout=0.0)
     gt.fit(model, store, store, seed=0, epochs=1, batch_size=16, learning_rate=0.01)
     return nn.utils.parameters_to_vector(model.parameters()).tolist()
 
 
-def test_the_step_of_several_processes_is_that_of_one() -> None:
-    alone = torch.tensor(_plain_step(0))
-    for found in run_ranks(_plain_step):
-        torch.testing.assert_close(torch.tensor(found), alone, rtol=1e-3, atol=1e-5)
+def _together(rank: int) -> Any:
+    return _trained(rank, False), _trained(rank, True), _plain_step()
 
 
-def test_a_callback_that_raises_ends_all_processes() -> None:
-    assert run_ranks(_trained, True) == ["KeyError", "EndedElsewhereError"]
+def test_processes_train_one_model_by_the_steps_of_one() -> None:
+    first, second = run_ranks(_together)
+    assert first == second
+    plain, wrapped, step = first
+    assert [iterations for _, _, iterations in plain[1]] == [3, 6, 9]  # 8, 8 and 1 graphs
+    assert wrapped == plain  # a model that averages gradients itself trains likewise
+    alone = torch.tensor(_plain_step())
+    torch.testing.assert_close(torch.tensor(step), alone, rtol=1e-3, atol=1e-5)

@@ -243,7 +243,7 @@ def plain_batch(random: np.random.Generator) -> GraphBatch:
     )
 
 
-def test_ten_thousand_batches_become_valid_ones() -> None:
+def test_thousands_of_batches_become_valid_ones() -> None:
     torch.manual_seed(0)
     methods = [
         GraphTransplant("degree"),
@@ -252,7 +252,7 @@ def test_ten_thousand_batches_become_valid_ones() -> None:
         GraphTransplant("none", anchors="random", importance="size", hops=(0, 4)),
     ]
     random, classes = np.random.default_rng(0), torch.eye(4)
-    for number in range(10_000):
+    for number in range(3000):
         batch, method = plain_batch(random), methods[number % len(methods)]
         graphs = batch.num_graphs
         saliency = random.random(batch.num_nodes, np.float32)

@@ -202,11 +202,6 @@ class Run:
     iterations: int = 0
     history: list[EpochLog] = field(default_factory=list)
 
-    @property
-    def seconds(self) -> float:
-        """How long the epochs took."""
-        return self.history[-1].seconds if self.history else 0.0
-
     def finished(self, epochs: int) -> bool:
         """Whether there are so many epochs, or patience is over."""
         return len(self.history) >= epochs or self.stop.over

@@ -224,10 +224,6 @@ def parse_method(text: str) -> tuple[str, dict[str, Value]]:
     """Take apart ``drop-nodes:ratio=0.4``, several parameters separated by further colons.
 
     Gives the key of :data:`METHODS` and the parameters that differ from their defaults.
-
-    Example:
-        >>> parse_method("drop-nodes:ratio=0.4")
-        ('drop-nodes', {'ratio': 0.4})
     """
     name, *settings = text.split(":")
     check_choice("method", name, METHODS)
@@ -291,10 +287,6 @@ def expand_methods(names: Sequence[str]) -> list[str]:
 
     ``NAME:paper`` is a method's search space in the paper, ``NAME:sensitivity`` one with each
     parameter changed alone, ``paper`` all methods of the paper's main table; ``all``.
-
-    Example:
-        >>> expand_methods(["vanilla", "subgraph:paper", "subgraph"])
-        ['vanilla', 'subgraph:size=0.6', 'subgraph']
     """
     expanded: list[str] = []
     for text in names:

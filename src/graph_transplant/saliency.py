@@ -156,19 +156,11 @@ class ModuleAdapter:
             for name, parameter in inspect.signature(self.module.forward).parameters.items()
             if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         }
+        self.takes_edge_weight = "edge_weight" in self.parameters
+        self.takes_edge_attr = "edge_attr" in self.parameters
         first = next(iter(self.parameters), "")
         self.whole_batch = len(self.parameters) == 1 and first not in self.FIELDS[:4]
         self.layer_modules = self._find_layers(layer_module)
-
-    @property
-    def takes_edge_weight(self) -> bool:
-        """Whether ``forward`` has a parameter ``edge_weight``."""
-        return "edge_weight" in self.parameters
-
-    @property
-    def takes_edge_attr(self) -> bool:
-        """Whether ``forward`` has a parameter ``edge_attr``."""
-        return "edge_attr" in self.parameters
 
     def _find_layers(self, named: nn.Module | str | None) -> list[nn.Module]:
         if isinstance(named, str):

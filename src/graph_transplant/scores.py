@@ -24,11 +24,6 @@ def expected_calibration_error(
     """Mean gap between confidence and accuracy of the predicted class, in bins of equal width.
 
     ``probabilities`` are float ``[graphs, classes]``, ``labels`` int64 ``[graphs]``.
-
-    Example:
-        >>> p = torch.tensor([[0.9, 0.1], [0.9, 0.1]])
-        >>> round(expected_calibration_error(p, torch.tensor([0, 1])), 3)
-        0.4
     """
     confidence = probabilities.to(torch.double).amax(1)
     # Bins are (lower, upper]: a confidence on an edge belongs to the bin below it.
@@ -61,12 +56,7 @@ def _calibration_gap(probabilities: Tensor, labels: Tensor, place: Tensor, bins:
 
 
 def roc_area(scores: Tensor, positive: Tensor) -> float:
-    """Area under the ROC curve of float scores and bool ``[graphs]``; ties count one half.
-
-    Example:
-        >>> roc_area(torch.tensor([0.1, 0.4, 0.35, 0.8]), torch.tensor([0, 0, 1, 1]).bool())
-        0.75
-    """
+    """Area under the ROC curve of float scores and bool ``[graphs]``; ties count one half."""
     pos, neg = int(positive.sum()), int((~positive).sum())
     if not pos or not neg:
         return float("nan")

@@ -20,13 +20,7 @@ from graph_transplant.metrics import TASKS
 
 
 def as_targets(y: Tensor, num_outputs: int) -> Tensor:
-    """Turn what a batch carries as ``y``, class numbers or float targets, into float targets.
-
-    Example:
-        >>> as_targets(torch.tensor([2, 0]), 3)
-        tensor([[0., 0., 1.],
-                [1., 0., 0.]])
-    """
+    """Turn what a batch carries as ``y``, class numbers or float targets, into float targets."""
     if y.is_floating_point():
         targets = y.unsqueeze(1) if y.dim() == 1 else y
         if targets.shape[1] != num_outputs:
@@ -84,10 +78,6 @@ class Loss:
             ``torch.nn.functional.cross_entropy``.
         loss_fn: Used in their place: gets logits and soft targets, both ``[graphs, outputs]``, and
             returns one loss per graph; ``F.cross_entropy`` with ``reduction="none"`` is one.
-
-    Example:
-        >>> Loss()(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.25, 0.75]]))
-        tensor([0.6931])
     """
 
     task: str = "multiclass"

@@ -449,7 +449,7 @@ def fit(
             "processes": ranks.size,
         }
         run.restore(Path(checkpoint), identity)
-        begin -= run.seconds
+        begin -= run.history[-1].seconds if run.history else 0.0
     written = time.monotonic()
     with (
         torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]),

@@ -52,7 +52,7 @@ def structure(method: str) -> str:
     model = gt.GraphClassifier.for_data(store, layers=2, hidden=8, seed=0)
     saliency = torch.from_numpy(np.random.default_rng(5).random(batch.num_nodes, dtype=np.float32))
     clean = CleanPass(batch, torch.eye(6)[batch.y], model.run(batch))
-    clean = clean.with_saliency(gt.NodeSaliency(), saliency)
+    clean._saliency[gt.NodeSaliency()] = saliency
     digest = hashlib.sha256()
     for augmentation in build_method(method, model, seed=0):
         augmentation.prepare(store, torch.Generator().manual_seed(0))

@@ -66,12 +66,6 @@ class CleanPass:
             self._saliency[reading] = reading.read(self.loss, self.prediction)
         return self._saliency[reading]
 
-    def with_saliency(self, reading: NodeSaliency, saliency: Tensor) -> CleanPass:
-        """The same pass with other node saliency."""
-        other = CleanPass(self.batch, self.targets, lambda: self.prediction, self.loss_of)
-        other._saliency[reading] = saliency
-        return other
-
 
 @dataclass(frozen=True, kw_only=True)
 class Virtual(ABC):

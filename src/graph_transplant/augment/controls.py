@@ -43,16 +43,13 @@ class LabelSmoothing(Augmentation):
         >>> gt.augmented_loss(model, store.batch(range(8)), LabelSmoothing(0.1)).backward()
     """
 
+    gives_graphs = False
+
     def __init__(self, smoothing: float = 0.1) -> None:
         super().__init__()
         if not 0 < smoothing < 1:
             raise GraphTransplantError(f"`smoothing` must be in (0, 1), got {smoothing}")
         self.smoothing = smoothing
-
-    @property
-    def gives_graphs(self) -> bool:
-        """No: see :class:`Augmentation`."""
-        return False
 
     def check(self, model: Predictor, data: GraphStore) -> None:
         """Refuse regression."""

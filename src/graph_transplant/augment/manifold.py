@@ -44,17 +44,14 @@ class ManifoldMixup(Augmentation):
         >>> gt.augmented_loss(model, store.batch(range(8)), ManifoldMixup()).backward()
     """
 
+    gives_graphs = False
+
     def __init__(self, alpha: float = 2.0, pairing: str | Pairing = "random") -> None:
         super().__init__()
         if not 0 < alpha < float("inf"):
             raise GraphTransplantError(f"`alpha` must be positive and finite, got {alpha}")
         self.alpha = alpha
         self.pairing = Pairing.of(pairing)
-
-    @property
-    def gives_graphs(self) -> bool:
-        """No."""
-        return False
 
     def check(self, model: Predictor, data: GraphStore) -> None:
         """Refuse models without a known head, and pairing by class where there are none."""

@@ -85,13 +85,6 @@ def fit_predict(
 
     ``name`` is a key of :data:`CLASSICAL`, ``metric`` one that decides for the task; ``balance``
     weighs training graphs so that all classes count the same.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs", graphs=60)
-        >>> parts = [store.subset(range(start, start + 20)) for start in (0, 20, 40)]
-        >>> fit_predict("majority", *parts, metric="accuracy").test.shape
-        torch.Size([20, 6])
     """
     function = import_module(CLASSICAL[name].module).fit_predict
     outcome: Outcome = function(Given(train, validation, test, metric, balance, seed))

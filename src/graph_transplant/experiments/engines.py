@@ -34,7 +34,7 @@ from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Record, Trial
-from graph_transplant.experiments.trial import Job, checkpoint_of
+from graph_transplant.experiments.trial import Job, checkpoint_of, run_trial
 from graph_transplant.experiments.worker import set_up_worker
 from graph_transplant.graphs import GraphStore
 from graph_transplant.ranks import EndedElsewhereError
@@ -204,7 +204,7 @@ def run_in_worker(
                 f"need {version}, which runs here"
             )
         torch.set_num_threads(1)
-        return job.run(worker_store(data, job.fingerprint), trial)
+        return run_trial(worker_store(data, job.fingerprint), trial, job)
     except Exception as problem:  # noqa: BLE001 - raised again where the result arrives
         return failure_of(trial, problem)
 
@@ -274,7 +274,7 @@ def _run_here(run: Run) -> None:
             run.reporter.trial_started(trial)
             try:
                 with _group_errors():
-                    record = job.run(run.store, trial, callbacks=(tell, *job.own.callbacks))
+                    record = run_trial(run.store, trial, job, (tell, *job.own.callbacks))
             except EndedElsewhereError:
                 raise
             except Exception as problem:

@@ -43,8 +43,10 @@ LARGEST_NODES: Final = 200
 LARGEST_EDGES: Final = 500
 """Graphs with more nodes or edges than this are never shown: their records would be too long."""
 
-# So many graphs are mixed with each other for the examples.
+# So many graphs are explained, so many are mixed with each other, and so many results are shown.
+_SALIENT: Final = 4
 _MIXED_TOGETHER: Final = 16
+_MADE: Final = 2
 
 Name = Callable[[str, int], str]
 """What a graph is called, by its part (``"train"`` or ``"test"``) and its number in it."""
@@ -57,8 +59,6 @@ def examples(
     test: GraphStore,
     *,
     seed: int,
-    saliency: int = 4,
-    mixtures: int = 2,
     scale: TargetScale | None = None,
     name: Name | None = None,
 ) -> list[dict[str, Any]]:
@@ -73,16 +73,15 @@ def examples(
     generator = torch.Generator().manual_seed(seed)
     predictor = as_predictor(model)
     found: list[Example] = []
-    shown = choose(test, saliency, generator)
+    shown = choose(test, _SALIENT, generator)
     if shown.numel():
         found += _salient(predictor, test, shown, scale, name)
     makers = [copy.deepcopy(each) for each in augmentations if each.gives_graphs]
-    shown = choose(train, max(mixtures, _MIXED_TOGETHER), generator)
+    shown = choose(train, _MIXED_TOGETHER, generator)
     made: list[Example] = []
-    if mixtures and shown.numel():
-        for maker in makers:
-            made += _made(predictor, maker, train, shown, generator, scale, name)
-    return [write_example(one) for one in [*found, *made[:mixtures]]]
+    for maker in makers if shown.numel() else ():
+        made += _made(predictor, maker, train, shown, generator, scale, name)
+    return [write_example(one) for one in [*found, *made[:_MADE]]]
 
 
 def choose(store: GraphStore, count: int, generator: torch.Generator) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from numbers import Real
@@ -38,14 +38,7 @@ def one_split(settings: Mapping[str, Any]) -> bool:
 
 
 class Condition(NamedTuple):
-    """Training conditions shared by all methods.
-
-    Example:
-        >>> Condition(label_noise=0.2).words
-        'with 20 % of the training labels wrong'
-        >>> Condition(0.2, 0.1).short
-        'noise 20 %, size 10 %'
-    """
+    """Training conditions shared by all methods."""
 
     label_noise: float = 0.0  # share of wrong training labels, in [0, 1)
     train_fraction: float = 1.0  # share of the training graphs that are used, in (0, 1]
@@ -105,12 +98,7 @@ def check_conditions(
     return noise, _shares("train_fraction", train_fraction, "(0, 1]")
 
 
-def _shares(name: str, values: Any, kind: str) -> tuple[float, ...]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise GraphTransplantError(
-            f"`{name}` must be a sequence of shares in {kind}, got {values!r}"
-        )
-    given = list(values)
+def _shares(name: str, given: Sequence[Any], kind: str) -> tuple[float, ...]:
     if not given:
         raise GraphTransplantError(f"`{name}` must have at least one share in {kind}; got none")
     excluded = 1 if kind == "[0, 1)" else 0
@@ -127,10 +115,6 @@ class Trial:
     """One training run: a method and a model on one fold of one repeat.
 
     ``model`` is empty and ``layers`` 0 without a network.
-
-    Example:
-        >>> print(Trial("vanilla", "gcs", 3, repeat=0, fold=2, label_noise=0.2))
-        vanilla, gcs with 3 layers, repeat 0, fold 2, noise 20 %
     """
 
     method: str

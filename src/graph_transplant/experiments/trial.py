@@ -71,17 +71,6 @@ def training_labels(store: GraphStore, split: Split, trial: Trial, settings: Set
     return wrong_labels(store, split.train, trial.label_noise, **place)
 
 
-def training_graphs(
-    store: GraphStore, split: Split, trial: Trial, settings: Settings
-) -> GraphStore:
-    """The graphs that a trial trains on, some with wrong labels if it asks for that."""
-    train = store.subset(split.train)
-    if not trial.label_noise:
-        return train
-    labels = training_labels(store, split, trial, settings)
-    return train.with_targets(labels, num_outputs=store.num_outputs)
-
-
 @dataclass(frozen=True)
 class Own:
     """Methods and models of the user's own, by name, and what is called after every epoch.
@@ -115,54 +104,21 @@ def checkpoint_of(folder: Path, trial: Trial) -> Path:
 
 @dataclass(frozen=True)
 class Job:
-    """What all trials of a comparison have in common, for whatever process runs them.
-
-    ``source`` is how the user named the data. Where the folder ``checkpoints`` does not exist, as
-    on another machine without a common disk, trials keep no state. ``rows`` are what the graphs
-    were read from, which the files that workers read do not hold.
-    """
+    """What all trials of a comparison have in common, for whatever process runs them."""
 
     settings: Settings
     fingerprint: str
-    source: str
-    checkpoints: Path | None = None
+    source: str  # how the user named the data
+    checkpoints: Path | None = None  # where it is no folder, trials keep no state
     own: Own = field(default_factory=Own)
-    rows: Rows | None = None
-
-    def run(
-        self,
-        store: GraphStore,
-        trial: Trial,
-        callbacks: Sequence[Callable[[EpochLog], None]] = (),
-    ) -> Record:
-        """Run one trial, see :func:`run_trial`."""
-        folder = self.checkpoints
-        path = None if folder is None or not folder.is_dir() else checkpoint_of(folder, trial)
-        if store.rows is None and self.rows is not None:
-            store = copy.copy(store)
-            store.rows = self.rows
-        return run_trial(
-            store,
-            trial,
-            self.settings,
-            fingerprint=self.fingerprint,
-            source=self.source,
-            callbacks=callbacks,
-            checkpoint=path,
-            own=self.own,
-        )
+    rows: Rows | None = None  # of the graphs; the files that workers read do not hold them
 
 
 def run_trial(
     store: GraphStore,
     trial: Trial,
-    settings: Settings,
-    *,
-    fingerprint: str,
-    source: str,
+    job: Job,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
-    checkpoint: Path | None = None,
-    own: Own | None = None,
 ) -> Record:
     """Train and evaluate one trial.
 
@@ -172,16 +128,23 @@ def run_trial(
     units of the data. Label noise and training fraction change the training graphs alone. The
     record depends on the arguments alone, apart from its times, ``seconds`` and ``cost``.
     """
-    own = own or Own()
     start = time.perf_counter()
+    settings, own, checkpoint = job.settings, job.own, None
+    if job.checkpoints is not None and job.checkpoints.is_dir():
+        checkpoint = checkpoint_of(job.checkpoints, trial)
+    if store.rows is None and job.rows is not None:
+        store = copy.copy(store)
+        store.rows = job.rows
     split = split_of(store, trial, settings)
     seed = trial_seed(trial, settings.seed)
-    train = training_graphs(store, split, trial, settings)
-    validation, test = store.subset(split.validation), store.subset(split.test)
+    train, validation, test = map(store.subset, (split.train, split.validation, split.test))
+    if trial.label_noise:
+        labels = training_labels(store, split, trial, settings)
+        train = train.with_targets(labels, num_outputs=store.num_outputs)
     record: Record = {
         "data": store.name,
-        "source": source,
-        "fingerprint": fingerprint,
+        "source": job.source,
+        "fingerprint": job.fingerprint,
         "task": store.task,
         "method": trial.method,
         "model": trial.model or None,

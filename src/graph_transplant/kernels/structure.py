@@ -17,12 +17,6 @@ def offsets(counts: Ints) -> Ints:
 
 
 @compiled
-def counts_of(ptr: Ints) -> Ints:
-    """How many items each segment has."""
-    return ptr[1:] - ptr[:-1]
-
-
-@compiled
 def largest_of(ptr: Ints) -> int:
     """How many items the largest segment has."""
     largest = 0

@@ -12,7 +12,7 @@ import numpy as np
 
 from graph_transplant.kernels.choice import below, choose, distinct, share_of
 from graph_transplant.kernels.compiling import Bools, Floats, Ints, compiled
-from graph_transplant.kernels.structure import counts_of, largest_of, mark, offsets
+from graph_transplant.kernels.structure import largest_of, mark, offsets
 
 
 @compiled
@@ -214,7 +214,7 @@ def degree_preserving_pairs(
     rng: np.random.Generator,
 ) -> tuple[Ints, Ints, Ints]:
     """DP: ``⌊(D + D_π) / 2⌋`` different pairs of U_π × U, or all where there are fewer."""
-    ones, twos = counts_of(source_ptr), counts_of(destination_ptr)
+    ones, twos = np.diff(source_ptr), np.diff(destination_ptr)
     pair_ptr = offsets(np.minimum((source_lost + destination_lost) // 2, ones * twos))
     first, second = np.empty(pair_ptr[-1], np.int64), np.empty(pair_ptr[-1], np.int64)
     for g in range(ones.size):
@@ -231,7 +231,7 @@ def all_pairs(
     source: Ints, source_ptr: Ints, destination: Ints, destination_ptr: Ints
 ) -> tuple[Ints, Ints, Ints]:
     """U_π × U: the pairs that the edge predictor ψ is asked about (lines 9-10 of Algorithm 2)."""
-    pair_ptr = offsets(counts_of(source_ptr) * counts_of(destination_ptr))
+    pair_ptr = offsets(np.diff(source_ptr) * np.diff(destination_ptr))
     first, second = np.empty(pair_ptr[-1], np.int64), np.empty(pair_ptr[-1], np.int64)
     place = 0
     for g in range(source_ptr.size - 1):

@@ -219,10 +219,6 @@ def plan(
 
     ``data`` and ``models`` are by default the paper's, ``sizes`` the number of graphs of data sets
     that it does not have.
-
-    Example:
-        >>> [(run.directory, run.epochs) for run in plan("gcn", data=["NCI1", "COLLAB"])]
-        [('quick/NCI1', 60), ('quick/COLLAB', 26)]
     """
     chosen = EXPERIMENTS[check_choice("experiment", experiment, EXPERIMENTS)]
     check_choice("budget", budget, BUDGETS)

@@ -31,11 +31,6 @@ class Published:
     """One result of the paper; ``None`` stands for what it does not name or has no number for.
 
     ``status`` is ``"empty"`` for a dash and ``"chart"`` for a chart without numbers.
-
-    Example:
-        >>> figure = published("table1", "ENZYMES", "gcs", "transplant-ep")
-        >>> figure.mean, figure.std, figure.source.repeats
-        (0.707, 0.053, 3)
     """
 
     experiment: str
