@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GATConv, GINEConv, global_mean_pool
 
 import graph_transplant as gt
@@ -91,6 +92,34 @@ def test_a_whole_model_is_that_of_pyg(conv: str, undirected: bool) -> None:
     torch.testing.assert_close(model.run(store.batch(range(8))).logits, expected)
 
 
+@pytest.mark.parametrize("conv", EDGE_CONVS)
+def test_edges_in_another_order_are_the_same_graph(conv: str) -> None:
+    batch = random_batch(generator(4), simple=False, edge_attr=True, edge_weight=True)
+    order = torch.randperm(batch.num_edges, generator=generator(1))
+    other = Data(
+        x=batch.x,
+        edge_index=batch.edge_index[:, order],
+        edge_attr=batch.edge_attr[order],
+        edge_weight=batch.edge_weight[order],
+        batch=batch.batch,
+    )
+    model = edge_model(conv).eval()
+    torch.testing.assert_close(model.run(other).logits, model.run(batch).logits)
+
+
+@pytest.mark.parametrize("conv", EDGE_CONVS)
+def test_graphs_without_edges(conv: str) -> None:
+    empty = torch.empty(2, 0, dtype=torch.long)
+    items = [
+        Data(x=torch.randn(n, 3), edge_index=empty, edge_attr=torch.empty(0, 2)) for n in (1, 3)
+    ]
+    model = edge_model(conv)
+    logits = model.run(Batch.from_data_list(items)).logits
+    logits.sum().backward()
+    assert bool(torch.isfinite(logits.detach()).all())
+    assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None)
+
+
 @pytest.mark.parametrize(("conv", "plain"), [("gine", "gin"), ("gat-edge", "gat")])
 def test_missing_edge_features_are_named(conv: str, plain: str) -> None:
     store = rings_and_stars(4, seed=0, name="shapes")
@@ -135,6 +164,9 @@ def test_the_units_of_edge_attributes_do_not_matter(conv: str) -> None:
         logits.append(model.run(store.batch(range(8))).logits.detach())
     torch.testing.assert_close(logits[1], logits[0], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(logits[2], logits[0], rtol=1e-2, atol=1e-2)
+    twin = GraphClassifier.from_config(json.loads(json.dumps(model.config()))).eval()
+    twin.load_state_dict(model.state_dict())  # the scale is saved with the weights
+    assert torch.equal(twin.run(store.batch(range(8))).logits, logits[2])
 
 
 def test_codes_of_edges_reach_the_layers_as_they_are() -> None:
@@ -219,3 +251,26 @@ def test_both_directions_of_an_edge_carry_the_same_attributes(method: str) -> No
         # PyG's copy of the graphs, sorted anew, is the same to the model.
         plain = Batch.from_data_list([one.detach() for one in made.to_pyg().to_data_list()])
         torch.testing.assert_close(model.run(plain).logits, virtual.logits(model))
+
+
+@pytest.mark.parametrize("conv", [*EDGE_CONVS, "gin"])
+def test_only_models_that_read_attributes_learn_what_is_written_there(conv: str) -> None:
+    # Nodes are of two kinds at random. In a graph of class k the edges that come from nodes of kind
+    # k are marked: neither the nodes nor the marks alone say anything about the class.
+    graphs = 120
+    shapes = rings_and_stars(graphs, seed=3, name="marked")
+    y = torch.randint(2, (graphs,), generator=generator(1))
+    kind = torch.randint(2, (5 * graphs,), generator=generator(2))
+    base = torch.repeat_interleave(shapes.node_ptr[:-1], shapes.edge_counts)
+    marked = kind[base + shapes.edge_index[0]] == torch.repeat_interleave(y, shapes.edge_counts)
+    one_hot = nn.functional.one_hot
+    store = with_edge_attr(
+        shapes, one_hot(marked.long(), 2).float(), x=one_hot(kind, 2).float(), y=y
+    )
+    assert not store.undirected  # the marks differ by direction
+    train, validation = store.subset(range(80)), store.subset(range(80, graphs))
+    model = GraphClassifier.for_data(train, conv=conv, hidden=16, layers=2, dropout=0.0, seed=0)
+    given = {"seed": 0, "epochs": 40, "batch_size": 40, "learning_rate": 0.01}
+    result = gt.fit(model, train, validation, **given)
+    best = max(epoch.validation_accuracy for epoch in result.history)
+    assert best >= 0.95 if conv in EDGE_CONVS else best <= 0.75

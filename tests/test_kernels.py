@@ -23,6 +23,7 @@ from torch_geometric.utils import subgraph
 import graph_transplant
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphBatch
+from graph_transplant.graphs.batch import CODE
 from graph_transplant.kernels import choice, structure
 from oracles import assert_valid, dense_adjacency, edges_of, graphs_of, is_undirected, same_content
 from strategies import batches, generator, random_batch, seeds
@@ -63,6 +64,29 @@ def test_reverses(edges: Edges, undirected: bool) -> None:
     assert (row[reverse] == column).all()
     assert (column[reverse] == row).all()
     assert (reverse[reverse] == np.arange(len(edges))).all()
+
+
+@given(batches(), st.data())
+def test_gathered_graphs_are_those_pyg_collates(batch: Batch, data: st.DataObject) -> None:
+    whole = GraphBatch.from_pyg(batch)
+    chosen = data.draw(st.lists(st.integers(0, batch.num_graphs - 1), max_size=6))
+    edge_start = whole.row_ptr[whole.ptr]
+    first = np.repeat(whole.ptr[:-1], np.diff(edge_start))  # of the graph of every edge
+    row, column = structure.rows_of(whole.row_ptr) - first, whole.column - first
+    ptr, row_ptr, column, nodes, edges = structure.gather(
+        np.array(chosen, np.int64), whole.ptr[:-1], np.diff(whole.ptr),
+        edge_start[:-1], np.diff(edge_start), row, column,
+    )  # fmt: skip
+    if not chosen:
+        assert ptr.tolist() == row_ptr.tolist() == [0]
+        return
+    expected = Batch.from_data_list([whole.to_pyg()[g] for g in chosen])
+    found = whole.derive(
+        ptr, row_ptr, column,
+        nodes=whole.nodes_like(nodes), edges=whole.edges_like(edges), y=expected.y,
+    )  # fmt: skip
+    assert_valid(found)
+    assert same_content(found.to_pyg(), expected)
 
 
 @settings(max_examples=60)
@@ -180,6 +204,20 @@ def test_edges_keep_the_gradients_of_their_weights() -> None:
     expected = torch.zeros(batch.num_edges)
     expected[ours.edge_id[2]], expected[ours.edge_id[0]] = 11.0, 100.0
     assert torch.equal(weight.grad, expected)
+
+
+def test_one_hot_codes_are_written_out() -> None:
+    plain = GraphBatch.from_pyg(random_batch(generator(2), graphs=3))
+    code = torch.arange(plain.num_nodes) % 5
+    coded = plain.derive(
+        plain.ptr, plain.row_ptr, plain.column,
+        nodes={**plain.nodes, CODE: code}, edges={}, y=plain.y, codes=5,
+    )  # fmt: skip
+    expected = torch.cat((plain.nodes["x"], torch.eye(5)[code]), 1)
+    assert torch.equal(coded.x, expected)
+    assert torch.equal(coded.dense().nodes["x"], expected)
+    assert torch.equal(coded.to_pyg().x, expected)
+    assert CODE not in coded.dense().nodes
 
 
 def _broken(**changes: object) -> Data:
@@ -327,8 +365,10 @@ store.batch(range(12))
 
 @pytest.mark.timeout(600)
 def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
-    # Compiled anew with checks of every index; said once.
+    # Compiled anew with checks of every index; kept for the next process; said once.
     settings = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    said = run_python(EVERY_METHOD, path=Path(__file__).parent, home=tmp_path, **settings)
+    path = Path(__file__).parent
+    said = run_python(EVERY_METHOD, path=path, home=tmp_path, **settings)
     assert said.count(ANNOUNCEMENT) == 1
     assert "IndexError" not in said
+    assert ANNOUNCEMENT not in run_python(SMALL, path=path, home=tmp_path, **settings)

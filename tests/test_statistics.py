@@ -257,6 +257,13 @@ def test_critical_difference_from_the_published_table(
         assert critical_difference(methods, 30, level) == pytest.approx(expected, rel=6e-4)
 
 
+def test_effect_size_is_unbiased() -> None:
+    draws = np.random.default_rng(0).normal(0.8, 1.0, size=(10_000, 5))
+    sizes = [paired_test(row, test_to_train=0.0).effect for row in draws.tolist()]
+    # The standard error of this mean is 0.008; without the correction it would be 1.0.
+    assert np.mean([size for size in sizes if size is not None]) == pytest.approx(0.8, abs=0.03)
+
+
 def test_what_is_slow_to_import_is_imported_late() -> None:
     code = (
         "import sys\n"
