@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graph_transplant.experiments.protocol import Record
-from graph_transplant.models.explanation import Explanation, ModelView
+from graph_transplant.models.explanation import ExplainedRows, Explanation, ModelView
 from graph_transplant.shown import Mixture, Part, Structure
 
 GOLDEN = Path(__file__).parent / "golden" / "records"
@@ -199,6 +199,10 @@ def explanation(name: str = "BACE_1", **changes: Any) -> Explanation:
         "views": (view(PHENOL), view(PHENOL, "vanilla", label="inactive", correct=False)),
     }
     return Explanation(**given | changes)
+
+
+def explained(*given: Explanation) -> ExplainedRows:
+    return ExplainedRows(given, (), "some/where/bace.csv")
 
 
 def nasty_explanation(name: str) -> Explanation:

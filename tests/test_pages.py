@@ -22,19 +22,15 @@ from graph_transplant.metrics import METRICS
 from graph_transplant.models.description import check_description
 from graph_transplant.models.explanation import ExplainedRows
 from graph_transplant.models.gallery import mixtures
-from graph_transplant.report.card import render_card, write_card
-from graph_transplant.report.explanations import (
-    render_explanations,
-    render_gallery,
-    write_explanations,
-    write_gallery,
-)
+from graph_transplant.report.card import render_card
+from graph_transplant.report.explanations import render_explanations, render_gallery
 from graph_transplant.splits import Split
 from page_samples import (
     NASTY,
     PHENOL,
     Page,
     card,
+    explained,
     explanation,
     mixture,
     nasty_card,
@@ -98,21 +94,11 @@ def test_pages_need_nothing_else(kind: str) -> None:
     assert text == PAGES[kind]("plain")
 
 
-def test_pages_are_written_whole(tmp_path: Path) -> None:
-    write_card(card(), tmp_path / "card.html")
-    write_explanations([explanation()], str(tmp_path / "explain.html"))
-    write_gallery([mixture("half\ud800")], tmp_path / "gallery.html")
-    for name in ("card", "explain", "gallery"):
-        assert (tmp_path / f"{name}.html").read_text(encoding="utf-8").endswith("</html>")
-    with pytest.raises(GraphTransplantError, match="cannot write"):
-        write_card(card(), tmp_path / "missing" / "card.html")
-
-
 # -------------------------------------------------------------------- explanations
 
 
 def test_explanations_say_what_models_say() -> None:
-    text = render_explanations([explanation()], data="some/where/bace.csv")
+    text = render_explanations(explained(explanation()))
     page = Page(text)
     for words in (
         "Explanations for bace.csv",
@@ -133,13 +119,13 @@ def test_explanations_say_what_models_say() -> None:
         "width:87.0%"
     ] * 2
     seen = view(PHENOL, kind="gradient", share=tuple(map(abs, view(PHENOL).share)))
-    gradient = Page(render_explanations([explanation(views=(seen,))]))
+    gradient = Page(render_explanations(explained(explanation(views=(seen,)))))
     assert "the norm of the gradient, as in the paper" in gradient.text
     assert "Most salient: O 1 50 %, C 2 40 %" in gradient.text
     # One model needs no name over its drawings.
     assert gradient.count("h3") == 0
     seen = view(PHENOL, label="pIC50 7.2", confidence=None, correct=None, output="pIC50")
-    page = Page(render_explanations([explanation(truth="pIC50 6.9", views=(seen,))]))
+    page = Page(render_explanations(explained(explanation(truth="pIC50 6.9", views=(seen,)))))
     for words in ("Predicted pIC50 7.2", "true value: pIC50 6.9", "raises the predicted value"):
         assert words in page.text
     assert "sure" not in page.text
@@ -149,7 +135,7 @@ def test_explanations_say_what_to_believe() -> None:
     seen = view(PHENOL, label="1", output="1", trained_on=True, doubtful=True)
     other = view(PHENOL, label="0", output="1", trained_on=False, share=(0.0,) * 7)
     shown = [explanation(truth="1", target="Class", views=(one,)) for one in (seen, other)]
-    page = Page(render_explanations(shown))
+    page = Page(render_explanations(explained(*shown)))
     for words in (
         "true label: Class = 1",
         "Says Class = 0",
@@ -160,7 +146,7 @@ def test_explanations_say_what_to_believe() -> None:
     ):
         assert words in page.text, words
     assert page.text.count(" was in the training data") == 2  # the note and one molecule
-    quiet = Page(render_explanations([explanation()])).text
+    quiet = Page(render_explanations(explained(explanation()))).text
     assert "Do not rely" not in quiet
     assert "training data" not in quiet
 
@@ -172,7 +158,7 @@ def test_what_could_not_be_read_is_told() -> None:
     with pytest.raises(GraphTransplantError, match=r"got none \(row 2: the SMILES"):
         render_explanations(ExplainedRows((), skipped, "a.csv"))
     with pytest.raises(GraphTransplantError, match=r"at least one graph, got none$"):
-        render_explanations([])
+        render_explanations(explained())
 
 
 # -------------------------------------------------------------------- gallery

@@ -433,7 +433,7 @@ def test_figures_of_classes_are_those_of_scikit_learn() -> None:
     assert model.description["confusion"] == sk.confusion_matrix(true, p.argmax(1)).tolist()
     after = model.description["reliability"]["after"]
     again = reliability(found.outputs, test.labels)
-    assert [b["count"] for b in after] == [b.count for b in again]
+    assert [b["count"] for b in after] == [b["count"] for b in again]
     area = sk.auc(*zip(*model.description["roc"]["1"], strict=True))
     assert area == pytest.approx(metrics["test"]["auroc"], abs=1e-6)
     assert model.description["scatter"] is None

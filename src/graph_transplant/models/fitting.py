@@ -26,11 +26,11 @@ from graph_transplant.datasets import load
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
-from graph_transplant.models.description import format_line, plain
+from graph_transplant.models.description import FORMAT_LINE, plain
 from graph_transplant.models.ensemble import Ensemble
 from graph_transplant.models.measuring import data_figures, model_figures, saliency_figures
 from graph_transplant.models.model import TrainedModel, usable_device
-from graph_transplant.models.seen import packed
+from graph_transplant.models.similarity import packed
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.settings import (
     Settings,
@@ -200,7 +200,7 @@ def train(
     wanted = as_targets(store.y, store.num_outputs)[parts.validation]
     temperature = 1.0 if scale else fit_temperature(logits, wanted, store.task)
     description = {
-        "format": format_line(),
+        "format": FORMAT_LINE,
         "version": __version__,
         "architecture": network.config(),
         "task": store.task,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any, Final
 
 import numpy as np
@@ -173,10 +173,8 @@ def _baseline(wanted: Tensor, task: str) -> dict[str, float]:
 def _bins(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, Any]]:
     exact = logits.to(torch.double)
     if task == "multiclass":
-        bins = reliability(exact.softmax(1), targets.argmax(1))
-    else:
-        bins = reliability(*label_cases(exact.sigmoid(), targets))
-    return [asdict(part) for part in bins]
+        return reliability(exact.softmax(1), targets.argmax(1))
+    return reliability(*label_cases(exact.sigmoid(), targets))
 
 
 def roc_points(scores: Tensor, targets: Tensor) -> list[list[float]]:
