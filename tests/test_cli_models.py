@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,22 +27,14 @@ ROWS = [
     ["CCO", "unmeasured", ""],
 ]
 TRAIN = [
-    "--target",
-    "fails",
-    "--id",
-    "name",
-    "--epochs",
-    "2",
-    "--hidden",
-    "16",
-    "--split",
-    "random",
+    *("--target", "fails", "--id", "name"),
+    *("--epochs", "2", "--hidden", "16", "--split", "random"),
 ]
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    path = tmp_path / "molecules.csv"
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "molecules.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["smiles", "name", "fails"])
@@ -49,11 +42,11 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def model(table: Path, tmp_path: Path, capfd: Capture) -> Path:
-    folder = tmp_path / "model"
+@pytest.fixture(scope="module")
+def model(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that no test changes."""
+    folder = tmp_path_factory.mktemp("models") / "model"
     assert main(["train", str(table), "--method", "vanilla", *TRAIN, "--out", str(folder)]) == 0
-    capfd.readouterr()
     return folder
 
 
@@ -89,7 +82,10 @@ def test_train_writes_a_model_its_card_and_what_was_skipped(
         assert str(folder / name) in printed.out
 
 
-def test_a_model_is_not_replaced_unless_asked(table: Path, model: Path, capfd: Capture) -> None:
+def test_a_model_is_not_replaced_unless_asked(
+    table: Path, model: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    model = shutil.copytree(model, tmp_path / "model")
     before = (model / "weights.safetensors").read_bytes()
     again = ["train", str(table), *TRAIN, "--method", "vanilla", "--seed", "1", "--out", str(model)]
     assert f"there is a model in {model} already" in error_of(again, capfd)
@@ -144,8 +140,9 @@ def test_a_killed_ensemble_goes_on(table: Path, tmp_path: Path, capfd: Capture) 
 
 
 def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
-    table: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+    table: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
+    model = shutil.copytree(model, tmp_path / "model")
     long = ["train", str(table), "--target", "fails", "--method", "vanilla", "--hidden", "16"]
     long += ["--split", "random", "--epochs", "3000", "--out", str(model)]
     child = started([*long, "--fresh"])
@@ -187,6 +184,7 @@ def test_predict_gives_every_row_in_order(
     table: Path, model: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     out = tmp_path / "new" / "predictions.csv"
+    capfd.readouterr()
     assert main(["predict", str(model), str(table), "--out", str(out)]) == 0
     printed = capfd.readouterr()
     assert printed.out.startswith("25 of 26 rows predicted")
@@ -204,6 +202,7 @@ def test_predict_gives_every_row_in_order(
 def test_predictions_on_the_standard_output_are_a_table_alone(
     out: list[str], table: Path, model: Path, capfd: Capture
 ) -> None:
+    capfd.readouterr()
     assert main(["predict", str(model), str(table), *out]) == 0
     printed = capfd.readouterr()
     lines = printed.out.splitlines()
@@ -216,6 +215,7 @@ def test_smiles_are_predicted_on_the_screen(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    capfd.readouterr()
     assert main(["predict", str(model), "CCO"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].split()[:6] == ["id", "prediction", "p(0)", "p(1)", "confidence", "set"]
@@ -238,6 +238,7 @@ def test_the_standard_input_is_smiles_or_a_table(
     model: Path, text: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    capfd.readouterr()
     assert main(["predict", str(model), "-"]) == 0
     rows = list(csv.DictReader(capfd.readouterr().out.splitlines()))
     assert [bool(row["error"]) for row in rows] == [False, True, False]
@@ -257,13 +258,24 @@ def test_options_of_training_are_those_of_python() -> None:
     assert own - {"features", "device", "verbose"} == known - {"split", "test"}
 
 
-def test_predict_has_no_options_that_only_training_needs(
-    table: Path, model: Path, capfd: Capture
+def test_what_predict_and_explain_cannot_use_is_named(
+    table: Path, model: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     assert "--target" in error_of(["predict", str(model), str(table), "--target", "fails"], capfd)
-
-
-def test_a_folder_without_a_model_is_named(table: Path, tmp_path: Path, capfd: Capture) -> None:
+    out = tmp_path / "explain.html"
+    for more, message in (
+        ("--rows 0", "--rows"),
+        ("--rows 100000", "no row 100000"),
+        ("--rows two", "--rows must be whole numbers"),
+        ("--count 0", "--count must be at least 1, got 0"),
+        ("--label 2", "--label must be one of 0, 1"),
+        ("--saliency magic", "must be one of gradient"),
+        ("--device toaster", "toaster"),
+        ("--smiles nosuch", "nosuch"),
+    ):
+        words = ["explain", str(model), str(table), "--out", str(out), *more.split()]
+        assert message in error_of(words, capfd)
+    assert not out.exists()
     for command in ("predict", "explain"):
         assert str(tmp_path / "no") in error_of([command, str(tmp_path / "no"), str(table)], capfd)
 
@@ -279,28 +291,6 @@ def test_explain_writes_a_page_into_a_new_folder(
     page = out.read_text(encoding="utf-8")
     assert page.count("<article") == 2
     assert page.count("c1ccccc1C<") >= 1
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--rows", "0"], "--rows"),
-        (["--rows", "100000"], "no row 100000"),
-        (["--rows", "two"], "--rows must be whole numbers"),
-        (["--count", "0"], "--count must be at least 1, got 0"),
-        (["--label", "2"], "--label must be one of 0, 1"),
-        (["--saliency", "magic"], "must be one of gradient"),
-        (["--device", "toaster"], "toaster"),
-        (["--smiles", "nosuch"], "nosuch"),
-    ],
-)
-def test_explain_names_what_it_cannot_use(
-    more: list[str], message: str, table: Path, model: Path, tmp_path: Path, capfd: Capture
-) -> None:
-    out = tmp_path / "explain.html"
-    arguments = ["explain", str(model), str(table), "--out", str(out), *more]
-    assert message in error_of(arguments, capfd)
-    assert not out.exists()
 
 
 def test_show_draws_a_gallery_and_tells_what_was_skipped(

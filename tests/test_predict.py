@@ -306,20 +306,3 @@ def _numbered(store: GraphStore, first: int) -> GraphStore:
 
     store.rows = Rows(torch.arange(first, first + len(store)), ("",) * 5, ("",) * 5)
     return store
-
-
-# -------------------------------------------------------------------- real data
-
-
-@pytest.mark.data
-def test_clintox_keeps_its_broken_rows(data_dir: Path, tmp_path: Path) -> None:
-    pytest.importorskip("rdkit")
-    path = data_dir / "molecules" / "clintox.csv.gz"
-    store = gt.load(path, target="CT_TOX")
-    model = train(store.subset(range(0, len(store), 8)), split="random", **QUICK)
-    done = predict_table(model, path, tmp_path / "out.csv")
-    assert done.rows == 1484
-    assert done.failed == len(store.skipped)
-    rows = table(tmp_path / "out.csv")
-    broken = [int(row["row"]) for row in rows if row["error"]]
-    assert broken == [problem.row for problem in store.skipped]
