@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from graph_transplant import __version__
-from graph_transplant.analysis import fit_temperature
+from graph_transplant.analysis import fit_temperature, saliency_quality
 from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.config import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.datasets import load
@@ -28,10 +28,11 @@ from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models.description import FORMAT_LINE, plain
 from graph_transplant.models.ensemble import Ensemble
-from graph_transplant.models.measuring import data_figures, model_figures, saliency_figures
+from graph_transplant.models.measuring import data_figures, model_figures
 from graph_transplant.models.model import TrainedModel, usable_device
 from graph_transplant.models.similarity import packed
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
+from graph_transplant.saliency import EXPLAINING
 from graph_transplant.settings import (
     Settings,
     automatic_model,
@@ -57,6 +58,9 @@ BALANCED: Final = (
 
 EPOCHS: Final = 300
 """Most epochs of the recipe paper, unless others are asked for."""
+
+EXPLAINED: Final = 100
+"""On so many validation graphs explanations are judged."""
 
 # Fields of `TrainConfig` whose defaults are those of the recipe.
 _OF_RECIPE: Final = ("hidden", "readout", "dropout", "epochs", "batch_size", "learning_rate")
@@ -196,6 +200,10 @@ def train(
         "stopped_early": results[0].stopped_early,
         "seconds": round(sum(result.seconds for result in results), 3),
     }
+    # How well explanations name what predictions rest on; nothing for regression.
+    explained = saliency_quality(
+        network, validation, reading=EXPLAINING, seed=config.seed, graphs=EXPLAINED
+    )
     logits = evaluate(network, validation).logits
     wanted = as_targets(store.y, store.num_outputs)[parts.validation]
     temperature = 1.0 if scale else fit_temperature(logits, wanted, store.task)
@@ -211,7 +219,7 @@ def train(
         "data": data_figures(store, parts, source),
         "training": training,
         "curve": sampled_curve(results[0].history),
-        "saliency": saliency_figures(network, validation, config.seed),
+        "saliency": explained.get("saliency"),
         "training_graphs": packed(store.subset(parts.train), network.edge_features),
     }
     trained = TrainedModel(network, temperature, scale, description)

@@ -63,10 +63,6 @@ class Reference:
         rows = fingerprints(store, self.of_nodes.numpy(), self.of_edges.numpy())
         return torch.from_numpy(nearest(rows, self.known.numpy().view(np.uint64)))
 
-    def bounds(self, coverage: float) -> Tensor:
-        """See :func:`conformal_bounds`."""
-        return conformal_bounds(self.scores, coverage)
-
     def check(self, where: str, columns: int, widths: tuple[int, int]) -> None:
         """Refuse tensors of a file that do not belong to a model with such scores and features."""
         tensors = (self.scores, self.known, self.of_nodes, self.of_edges)
@@ -194,7 +190,8 @@ def uncertainty_figures(
     if test is None:
         return found
     store, outputs, targets = test
-    bounds, scores = reference.bounds(COVERAGE), scores_of(outputs, targets, task)
+    bounds = conformal_bounds(reference.scores, COVERAGE)
+    scores = scores_of(outputs, targets, task)
     within = (scores <= bounds).double()
     if task != "regression":
         held = likely(outputs, bounds, task)
