@@ -282,9 +282,8 @@ def test_a_model_without_a_test_set_says_so() -> None:
     assert "Uncalibrated" not in page.text
 
 
-def command_of(description: dict[str, Any]) -> tuple[str, dict[str, str]]:
+def command_of(text: str) -> tuple[str, dict[str, str]]:
     """The data and the options of the command that trains a model again, as a shell reads it."""
-    text = render_card(description)
     code = html.unescape(re.findall(r"<code>(graph-transplant train .*?)</code>", text, re.S)[0])
     # A shell joins lines that end in a backslash; shlex keeps the line break.
     program, verb, data, *words = shlex.split(code.replace("\\\n", ""))
@@ -313,11 +312,12 @@ def test_the_command_has_every_option_of_a_table() -> None:
     told = {"smiles": "my column", "target": "NR-AR,NR-ER,SR-p53", "id": "CID"}
     told |= {"features": "elements", "task": "multilabel", "metric": "auroc", "balance": ""}
     told |= {"largest-fragment": "", "split": "scaffold", "validation": "0.25", "test": "0.0"}
-    assert command_of(made) == ("bace.csv.gz", TRAINED_WITH | told)
+    assert command_of(render_card(made)) == ("bace.csv.gz", TRAINED_WITH | told)
     # Parts that were given are not promised again.
     made["training"] |= {"split": "given", "validation": None, "test": None}
-    assert "bit-identical" not in Page(render_card(made)).text
-    assert "split" not in command_of(made)[1]
+    text = render_card(made)
+    assert "bit-identical" not in Page(text).text
+    assert "split" not in command_of(text)[1]
 
 
 def test_the_command_trains_the_same_model_again(
@@ -342,7 +342,7 @@ def test_the_command_trains_the_same_model_again(
     ]
     assert main(words) == 0
     first = TrainedModel.load("first")
-    data, options = command_of(dict(first.description))
+    data, options = command_of(Path("first", "card.html").read_text("utf-8"))
     again = [word for name, value in options.items() for word in (f"--{name}", value) if word]
     assert main(["train", data, *again, "--out", "second"]) == 0
     second = TrainedModel.load("second")
@@ -355,8 +355,9 @@ def test_a_model_of_an_sdf_reads_an_sdf() -> None:
     made = card("regression", data={**card("regression")["data"], "source": "some.sdf.gz"})
     del made["featurizer"]["smiles"]
     made["training"]["metric"] = "loss"
-    assert "graph-transplant predict MODEL new.sdf" in Page(render_card(made)).text
-    _, options = command_of(made)
+    text = render_card(made)
+    assert "graph-transplant predict MODEL new.sdf" in Page(text).text
+    _, options = command_of(text)
     assert "smiles" not in options
     # By "accuracy" training of values goes by their loss; without, it would go by R².
     assert options["metric"] == "accuracy"

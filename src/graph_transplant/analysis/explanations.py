@@ -34,8 +34,7 @@ from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
 MOTIF_FIELD: Final = "motif_mask"
 """The node field of a store that marks the nodes which make the class."""
 
-STEPS: Final = 10
-"""A curve has so many steps: shares 0, 0.1, … 1."""
+STEPS: Final = 10  # a curve has so many steps: shares 0, 0.1, … 1
 
 # Nodes and edges of cut graphs that are predicted at a time.
 _CUT_ITEMS: Final = 1 << 17

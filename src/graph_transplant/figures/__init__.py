@@ -270,9 +270,9 @@ class Drawn:
     title: str
     caption: str
     group: str
+    data: pd.DataFrame = field(repr=False)
     wide: str = field(repr=False)
     narrow: str = field(repr=False)
-    data: pd.DataFrame = field(repr=False)
 
 
 def drawn(
@@ -288,7 +288,7 @@ def drawn(
     if not drawings:
         return None
     caption = chart.caption if isinstance(chart.caption, str) else chart.caption(results, data)
-    return Drawn(stem, chart.title, caption, chart.group, *drawings, data)
+    return Drawn(stem, chart.title, caption, chart.group, data, *drawings)
 
 
 def elements(

@@ -56,11 +56,8 @@ BALANCED: Final = (
 )
 """What a person is told who trains with ``balance`` or ``class_weight``."""
 
-EPOCHS: Final = 300
-"""Most epochs of the recipe paper, unless others are asked for."""
-
-EXPLAINED: Final = 100
-"""On so many validation graphs explanations are judged."""
+EPOCHS: Final = 300  # most epochs of the recipe paper, unless others are asked for
+EXPLAINED: Final = 100  # on so many validation graphs explanations are judged
 
 # Fields of `TrainConfig` whose defaults are those of the recipe.
 _OF_RECIPE: Final = ("hidden", "readout", "dropout", "epochs", "batch_size", "learning_rate")

@@ -31,8 +31,7 @@ from graph_transplant.training import fit
 DRAWABLE: Final = 100
 """Graphs with more nodes than this are not shown where there are enough smaller ones."""
 
-TRAINED_ON: Final = 1000
-"""A model that is trained for a gallery sees at most so many graphs."""
+TRAINED_ON: Final = 1000  # a model that is trained for a gallery sees at most so many graphs
 
 _VALIDATED_ON: Final = 200
 

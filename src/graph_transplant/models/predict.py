@@ -30,8 +30,7 @@ from graph_transplant.structures import LABELLED
 if TYPE_CHECKING:
     from graph_transplant.models.model import TrainedModel
 
-ROWS_PER_CHUNK: Final = 2048
-"""Rows that are read, predicted and written at a time."""
+ROWS_PER_CHUNK: Final = 2048  # rows that are read, predicted and written at a time
 
 STANDARD_OUTPUT: Final = "-"
 
@@ -42,8 +41,7 @@ UNLIKE: Final = "unlike the training graphs"
 _TAKEN: Final = ("row", "id", "spread", "similarity", "warning", "error")
 
 
-LABEL_THRESHOLD: Final = LABELLED
-"""A label is given to a graph from this probability on."""
+LABEL_THRESHOLD: Final = LABELLED  # a label is given to a graph from this probability on
 
 
 @dataclass(frozen=True, eq=False)

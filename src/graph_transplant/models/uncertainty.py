@@ -19,11 +19,8 @@ from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.models.similarity import BITS, fingerprints, label_columns, nearest
 
-COVERAGE: Final = 0.9
-"""Share of new graphs whose true class or value a set or interval is to hold."""
-
-MOST_KNOWN: Final = 5_000
-"""Of more training graphs than this, so many are kept to compare with."""
+COVERAGE: Final = 0.9  # share of new graphs whose true class or value a set or interval is to hold
+MOST_KNOWN: Final = 5_000  # of more training graphs than this, so many are kept to compare with
 
 # Quarters of fewer graphs than this say nothing.
 _FEWEST: Final = 20

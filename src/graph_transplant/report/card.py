@@ -129,7 +129,7 @@ def _measures(m: Described) -> list[tuple[str, str, list[tuple[str, str]]]]:
 def _sketch(
     name: str, title: str, caption: str, label: str, draw: Callable[[], Axes], data: pd.DataFrame
 ) -> Drawn:
-    return Drawn(name, title, caption, "", *elements(draw, name, label), data)
+    return Drawn(name, title, caption, "", data, *elements(draw, name, label))
 
 
 def _roc(m: Described) -> Drawn | None:

@@ -28,11 +28,8 @@ from graph_transplant.report.page import claim, method_summary, render, slug
 from graph_transplant.report.tables import Ranking, ranking
 from graph_transplant.settings import Settings
 
-FOLDER = "figures"
-"""Name of the folder beside a page that holds the files of its figures."""
-
-COMMANDS = "commands.txt"
-"""The file beside the records that lists the commands which made them."""
+FOLDER = "figures"  # name of the folder beside a page that holds the files of its figures
+COMMANDS = "commands.txt"  # the file beside the records that lists the commands which made them
 
 
 class FigureGroup(NamedTuple):
