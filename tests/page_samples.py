@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import json
 import re
+from collections import Counter
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 from graph_transplant.experiments.protocol import Record
-from graph_transplant.models.explanation import Explanation, ModelView
+from graph_transplant.models.explanation import ExplainedRows, Explanation, ModelView
 from graph_transplant.shown import Mixture, Part, Structure
 
 GOLDEN = Path(__file__).parent / "golden" / "records"
@@ -201,6 +204,10 @@ def explanation(name: str = "BACE_1", **changes: Any) -> Explanation:
     return Explanation(**given | changes)
 
 
+def explained(*given: Explanation) -> ExplainedRows:
+    return ExplainedRows(given, (), "some/where/bace.csv")
+
+
 def nasty_explanation(name: str) -> Explanation:
     graph = Structure((name, name), ((0, 1),), (1.0,), molecule=False, directed=False)
     seen = view(graph, name, label=name, output=name + "!")
@@ -288,3 +295,32 @@ class Page(HTMLParser):
     def values(self, attribute: str) -> list[str]:
         """Every value of an attribute."""
         return [given[attribute] or "" for _, given in self.tags if attribute in given]
+
+
+def check_harmless(text: str, usual: Page) -> Page:
+    """Whatever the data are called: the elements of the usual page, and nothing runs or loads."""
+    page = Page(text)
+    # Long names are cut, with the whole name at hand.
+    assert {tag for tag, _ in page.tags} <= {tag for tag, _ in usual.tags} | {"bdi"}
+    for tag in ("script", "style", "section", "details", "article", "table", "tr", "svg", "figure"):
+        assert page.count(tag) == usual.count(tag), tag
+    for _, given in page.tags:
+        assert not [key for key in given if key.startswith("on")]
+        assert not {"src", "srcset", "action", "formaction", "data"} & set(given)
+        assert (given.get("href") or "#").startswith("#")
+    assert text.encode("utf-8")
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", text)
+    return page
+
+
+def check_self_contained(text: str) -> Page:
+    """Nothing is loaded, its own script alone may run, and no id is given twice."""
+    assert not re.search(r"https?://|url\((?!#)|@import|javascript:|<link|<img", text)
+    page = Page(text)
+    (policy,) = [content for content in page.values("content") if "default-src" in content]
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert "default-src 'none'" in policy
+    assert re.findall(r"script-src ([^;]*);", policy) == [f"'sha256-{digest}'"]
+    assert [name for name, n in Counter(page.values("id")).items() if n > 1] == []
+    return page

@@ -100,12 +100,17 @@ def test_reliability_is_that_of_scikit_learn() -> None:
     bins = reliability(probabilities, labels, bins=10)
     confidence, predicted = probabilities.max(1)
     shares, means = calibration_curve(predicted.eq(labels).numpy(), confidence.numpy(), n_bins=10)
-    filled = [part for part in bins if part.count]
-    assert [part.accuracy for part in filled] == pytest.approx(shares.tolist())
-    assert [part.confidence for part in filled] == pytest.approx(means.tolist())
-    assert sum(part.count for part in bins) == 500
-    assert [part.lower for part in bins] == pytest.approx([k / 10 for k in range(10)])
-    assert [part.upper for part in bins] == pytest.approx([(k + 1) / 10 for k in range(10)])
+    filled = [part for part in bins if part["count"]]
+    assert [part["accuracy"] for part in filled] == pytest.approx(shares.tolist())
+    assert [part["confidence"] for part in filled] == pytest.approx(means.tolist())
+    assert sum(part["count"] for part in bins) == 500
+    assert [part["lower"] for part in bins] == pytest.approx([k / 10 for k in range(10)])
+    assert [part["upper"] for part in bins] == pytest.approx([(k + 1) / 10 for k in range(10)])
+
+
+def gap_of(rows: list[dict[str, float]]) -> float:
+    total = sum(row["count"] for row in rows)
+    return sum(row["count"] * abs(row["confidence"] - row["accuracy"]) for row in rows) / total
 
 
 @given(
@@ -119,19 +124,12 @@ def test_gaps_of_the_bins_are_the_calibration_error(
     probabilities = torch.stack((1 - p, p), dim=1)
     labels = torch.tensor([label for _, label in cases]).long()
     found = reliability(probabilities, labels, bins)
-    gap = sum(abs(b.confidence - b.accuracy) * b.count for b in found if b.count) / len(cases)
-    assert gap == pytest.approx(expected_calibration_error(probabilities, labels, bins), abs=1e-12)
-    for part in found:
-        if part.count:
-            assert part.lower - 1e-12 <= part.confidence <= part.upper + 1e-12
-        else:
-            assert math.isnan(part.confidence)
-            assert math.isnan(part.accuracy)
-
-
-def gap_of(rows: list[dict[str, float]]) -> float:
-    total = sum(row["count"] for row in rows)
-    return sum(row["count"] * abs(row["confidence"] - row["accuracy"]) for row in rows) / total
+    filled = [part for part in found if part["count"]]
+    assert gap_of(filled) == pytest.approx(
+        expected_calibration_error(probabilities, labels, bins), abs=1e-12
+    )
+    assert all(p["lower"] - 1e-12 <= p["confidence"] <= p["upper"] + 1e-12 for p in filled)
+    assert all(math.isnan(part["accuracy"]) for part in found if not part["count"])
 
 
 def test_calibration_of_classes() -> None:

@@ -466,7 +466,14 @@ def test_rows_of_the_training_part_are_marked(tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
     path.write_text("\n".join(["smiles,toxic", *(f"{c},{k % 2}" for k, c in enumerate(chains))]))
     model = gt.train(
-        path, method="vanilla", hidden=4, layers=1, epochs=1, split="random", target="toxic"
+        path,
+        method="vanilla",
+        hidden=4,
+        layers=1,
+        epochs=1,
+        split="random",
+        target="toxic",
+        forest=False,
     )
     model.save(tmp_path / "model")
     model = TrainedModel.load(tmp_path / "model")

@@ -341,13 +341,16 @@ def test_a_method_has_one_colour_on_a_page(golden):
 # -------------------------------------------------------------------- cards
 
 
-BINS = [{"confidence": c, "accuracy": c - 0.1, "count": n} for c, n in ((0.5, 4), (0.9, 30))]
+BINS = pd.DataFrame(
+    [("after", 0.5, 0.4, 4), ("after", 0.9, 0.8, 30), ("before", 0.9, 0.8, 30)],
+    columns=["stage", "confidence", "accuracy", "count"],
+)
 CARDS = {
     "roc": lambda: card.roc({"toxic": [[0, 0], [0.2, 0.7], [1, 1]], HOSTILE: [[0, 0], [1, 1]]}),
     "many": lambda: card.roc({str(n): [[0, 0], [0.1, 0.5], [1, 1]] for n in range(12)}),
-    "scatter": lambda: card.scatter([1.0, 2.0, 3.0], [1.5, 1.8, 2.9], name="pIC50"),
+    "scatter": lambda: card.scatter([1.0, 2.0, 3.0], [1.5, 1.8, 2.9], "pIC50"),
     "learning": lambda: card.learning_curve([1, 2, 3], [1.0, 0.7, 0.5], [1.1, 0.9, 0.8], 3),
-    "reliability": lambda: card.reliability_bins({"before": BINS, "after": BINS[1:]}),
+    "reliability": lambda: card.reliability_bins(BINS),
 }
 
 

@@ -27,7 +27,7 @@ from torch_geometric.data import Batch, HeteroData
 import graph_transplant as gt
 from foreign import Foreign, Weighted
 from graph_transplant.cli import main
-from graph_transplant.report.card import write_card
+from graph_transplant.report.card import render_card
 from graph_transplant.splits import Split
 from page_samples import Page
 from strategies import generator, random_batch
@@ -182,7 +182,7 @@ def test_03_the_card_says_its_worst_news_in_words(tmp_path: Path, comparison: Pa
         frame, target="toxic", split=Split(training, validation, torch.arange(32, 48)),
         method="vanilla", hidden=16, layers=1, epochs=20, learning_rate=0.01,
     )  # fmt: skip
-    write_card(model.description, tmp_path / "card.html")
+    (tmp_path / "card.html").write_text(render_card(model.description), "utf-8")
     card = text_of(tmp_path / "card.html")
     for words in (
         "It does worse on the test molecules than on the validation ones: AUROC 0.",
@@ -210,7 +210,7 @@ def test_04_explanations_no_better_than_random_are_not_to_be_relied_on(
         path.write_text(json.dumps(description))
         assert run("explain", path.parent, "CCO", "--out", tmp_path / "page.html").status == 0
         assert ("Do not rely on these" in text_of(tmp_path / "page.html")) == doubtful
-        write_card(description, tmp_path / "card.html")
+        (tmp_path / "card.html").write_text(render_card(description), "utf-8")
         assert ("Do not rely on its expl" in text_of(tmp_path / "card.html")) == doubtful
 
 

@@ -308,9 +308,6 @@ def _numbered(store: GraphStore, first: int) -> GraphStore:
     return store
 
 
-# -------------------------------------------------------------------- real data
-
-
 @pytest.mark.data
 def test_clintox_keeps_its_broken_rows(data_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("rdkit")

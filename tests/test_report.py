@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
-from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 from xml.etree import ElementTree
@@ -20,7 +18,7 @@ from graph_transplant.experiments.results import Results
 from graph_transplant.figures import FIGURES, Chart
 from graph_transplant.report import notebook_html, render_across, render_report, write_report
 from made_up import BETTER, FEW, NOISY, PLAIN, UNSURE, WORSE, made_up, on
-from page_samples import NASTY, Page, golden, rich
+from page_samples import NASTY, Page, check_harmless, check_self_contained, golden, rich
 
 COMMAND = "graph-transplant compare toy --methods vanilla,unsure --folds 5 --repeats 1"
 
@@ -97,13 +95,14 @@ def test_what_next_reads_the_data_as_the_comparison_did(tmp_path: Path) -> None:
     page = Page(render_report(Results(two(source="t.csv"), directory=tmp_path)))
     wanted = "train t.csv --smiles 'my mol' --target=y --id a,b --recipe paper --model gcs --method"
     assert wanted in page.text
-    for option in fields(DataOptions):  # all of them
-        word = f"--{option.name.replace('_', '-')}" + (" x" if option.default is None else "")
-        (tmp_path / "commands.txt").write_text(f"graph-transplant compare t.csv {word}\n")
-        carried = Page(render_report(Results(two(source="t.csv"), directory=tmp_path))).text
-        assert f"train t.csv {word} --recipe" in carried
-    deep = [record | {"layers": 4} for record in two()]
-    assert "--model gcs --layers 4 --method better" in page_of(deep).text
+    every = " ".join(
+        f"--{option.name.replace('_', '-')}" + (" x" if option.default is None else "")
+        for option in fields(DataOptions)
+    )
+    (tmp_path / "commands.txt").write_text(f"graph-transplant compare t.csv {every}\n")
+    deep = [record | {"layers": 4} for record in two(source="t.csv")]
+    carried = Page(render_report(Results(deep, directory=tmp_path))).text
+    assert f"train t.csv {every} --recipe paper --model gcs --layers 4 --method better" in carried
 
 
 def test_models_and_conditions_are_sections_and_the_plain_one_leads(conditions: str) -> None:
@@ -143,15 +142,14 @@ def test_undefined_numbers_are_not_printed() -> None:
 
 
 def test_a_rich_page_folds_everything_but_the_ranking(rich_page: str) -> None:
-    page = Page(rich_page)
+    page = check_self_contained(rich_page)
     groups = re.findall(r"<summary><h3>([^<]*)</h3></summary>", rich_page)
     for title in ("Every trial", "Learning", "Calibration", "Robustness", "Saliency", "Cost",
                   "Virtual graphs", "Edge predictor", "What the models look at",
                   "What the methods make", "Settings", "Methods and columns"):  # fmt: skip
         assert groups.count(title) == 1, title
     assert [a for tag, a in page.tags if tag == "details" and "open" in a] == []
-    # No id is given twice, and every picture says what it shows.
-    assert [name for name, n in Counter(page.values("id")).items() if n > 1] == []
+    # Every picture says what it shows.
     for tag, given in page.tags:
         if tag == "svg" and given.get("aria-hidden") != "true":
             assert (given["role"], bool(given["aria-label"])) == ("img", True)
@@ -186,7 +184,7 @@ PLAINLY = {
 }
 
 
-@pytest.mark.parametrize("name", ["bace-scaffold", "enzymes-gcs4", "tox21-scaffold"])
+@pytest.mark.parametrize("name", ["bace-scaffold", "tox21-scaffold"])
 def test_committed_comparisons_have_a_page(name: str) -> None:
     results = Results(list(golden(name)))
     page = Page(render_report(results))
@@ -211,21 +209,17 @@ def curve(record: dict) -> list[dict]:
     return [{"epoch": epoch, "validation_accuracy": score * epoch / 9} for epoch in (1, 5, 9)]
 
 
+@pytest.fixture(scope="module")
+def usual() -> Page:
+    return Page(render_report(Results(hostile("usual"))))
+
+
 @pytest.mark.parametrize("kind", NASTY)
-def test_no_name_breaks_a_page(kind: str, tmp_path: Path) -> None:
+def test_no_name_breaks_a_page(kind: str, usual: Page, tmp_path: Path) -> None:
     name = NASTY[kind]
     write_report(Results(hostile(name)), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    page, usual = Page(text), Page(render_report(Results(hostile("usual"))))
-    extra = {"bdi"}  # long names are cut, with the whole name at hand
-    assert {tag for tag, _ in page.tags} - extra == {tag for tag, _ in usual.tags} - extra
-    for tag in ("script", "style", "section", "details", "table", "svg", "figure", "tr"):
-        assert page.count(tag) == usual.count(tag), tag
-    for _, given in page.tags:
-        assert not [key for key in given if key.startswith("on")]
-        assert not {"src", "srcset", "action", "formaction", "data"} & set(given)
-        assert (given.get("href") or "#").startswith("#")
-    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", text)
+    page = check_harmless(text, usual)
     assert name.strip() in page.text or kind != "template"
     drawings = list((tmp_path / "figures").glob("*.svg"))
     assert len(drawings) >= 3
@@ -241,15 +235,6 @@ def test_names_are_shown_as_they_are() -> None:
     assert Page(text).text.count(name) > 3
     (picture,) = re.findall(r'<div class="wide">(<svg.*?</svg>)', text.partition("What next")[0])
     assert name in "".join(ElementTree.fromstring(picture).itertext())
-
-
-def test_the_page_needs_nothing_from_elsewhere(rich_page: str) -> None:
-    assert not re.search(r"https?://|url\((?!#)|@import|javascript:|<link|<img", rich_page)
-    (policy,) = [c for c in Page(rich_page).values("content") if "default-src" in c]
-    (script,) = re.findall(r"<script>(.*?)</script>", rich_page, re.S)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert "default-src 'none'" in policy
-    assert re.findall(r"script-src ([^;]*);", policy) == [f"'sha256-{digest}'"]
 
 
 def test_the_same_records_in_any_order_give_the_same_page(rich_page: str) -> None:
@@ -342,14 +327,10 @@ def test_the_page_across_data_sets() -> None:
     sets = [
         Results(on(name, two(), made_up("worse", WORSE))) for name in ("A", "B", NASTY["script"])
     ]
-    text = render_across(across(sets), sets)
-    page = Page(text)
+    page = check_self_contained(render_across(across(sets), sets))
     assert "No method beats vanilla significantly across 3 data sets" in page.text
     assert "better 1.00 3 : 0 : 0 +10.4" in page.text
     assert "Average ranks" in page.text
     assert page.values("class").count("ranking sortable") == 3
-    assert page.count("script") == 1
-    ids = page.values("id")
-    assert len(set(ids)) == len(ids)
     with pytest.raises(GraphTransplantError, match="needs at least one model"):
         render_across([], sets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Real
-from typing import Final
+from typing import Any, Final
 
 _SHOWN: Final = 100
 
@@ -36,7 +36,7 @@ class DataError(GraphTransplantError):
     """
 
 
-def check_at_least(least: int, **values: float) -> None:
+def check_at_least(least: int, **values: Any) -> None:
     """Raise an error that names the first argument below a bound."""
     for argument, value in values.items():
         if not isinstance(value, Real) or not value >= least:

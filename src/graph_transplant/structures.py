@@ -29,8 +29,7 @@ _TU_ELEMENTS: Final = {
 }
 _TU_ORDERS: Final = {"MUTAG": (1.5, 1.0, 2.0, 3.0), "Mutagenicity": (1.0, 2.0, 3.0)}
 
-NO_LABEL: Final = "none of the labels"
-"""What a graph without any label is called."""
+NO_LABEL: Final = "none of the labels"  # what a graph without any label is called
 
 LABELLED: Final = 0.5
 """The target of a given label, and its predicted probability, is at least this."""

@@ -13,7 +13,6 @@ from graph_transplant.analysis.attack import (
 )
 from graph_transplant.analysis.calibration import (
     TEMPERATURES,
-    ReliabilityBin,
     calibration,
     fit_temperature,
     label_cases,
@@ -25,7 +24,6 @@ from graph_transplant.analysis.samples import sample_quality
 __all__ = [
     "TEMPERATURES",
     "Attacked",
-    "ReliabilityBin",
     "attack",
     "attack_edges",
     "calibration",

@@ -7,7 +7,6 @@ chosen on graphs that were held out. The order of the classes, and so the accura
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -20,17 +19,6 @@ from graph_transplant.scores import CALIBRATION_BINS
 TEMPERATURES: Final = (0.2, 20.0)
 """The lowest and the highest temperature. Where the held-out graphs are told apart without an
 error, ever lower temperatures would fit ever better."""
-
-
-@dataclass(frozen=True)
-class ReliabilityBin:
-    """Predictions whose confidence is in (lower, upper]; their means are NaN where none is."""
-
-    lower: float
-    upper: float
-    count: int
-    confidence: float
-    accuracy: float
 
 
 def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
@@ -80,10 +68,10 @@ def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -
 
 def reliability(
     probabilities: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS
-) -> list[ReliabilityBin]:
-    """Compare confidence with accuracy, in intervals of equal width; empty ones too.
+) -> list[dict[str, Any]]:
+    """Compare confidence with accuracy, in intervals (lower, upper] of equal width.
 
-    The mean gap of the intervals, weighted by their counts, is the
+    The means are NaN in an empty interval. The mean gap, weighted by the counts, is the
     :func:`~graph_transplant.scores.expected_calibration_error`. For several labels per graph see
     :func:`label_cases`.
     """
@@ -95,11 +83,10 @@ def reliability(
     sums = torch.zeros(2, bins, dtype=torch.double)
     sums.index_add_(1, place, torch.stack((confidence, right)))
     means = sums / count
+    columns = zip(count.tolist(), *means.tolist(), strict=True)
     return [
-        ReliabilityBin(number / bins, (number + 1) / bins, many, mean, share)
-        for number, (many, mean, share) in enumerate(
-            zip(count.tolist(), means[0].tolist(), means[1].tolist(), strict=True)
-        )
+        {"lower": n / bins, "upper": (n + 1) / bins, "count": c, "confidence": p, "accuracy": share}
+        for n, (c, p, share) in enumerate(columns)
     ]
 
 
@@ -173,8 +160,5 @@ def _rows(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, int | fl
         probabilities, labels = logits.log_softmax(1).exp(), targets.argmax(1)
     known = ~probabilities.isnan().any(1)
     bins = enumerate(reliability(probabilities[known], labels[known]))
-    return [
-        {"bin": n, "count": part.count, "confidence": part.confidence, "accuracy": part.accuracy}
-        for n, part in bins
-        if part.count
-    ]
+    names = ("count", "confidence", "accuracy")
+    return [{"bin": n, **{name: one[name] for name in names}} for n, one in bins if one["count"]]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -35,8 +34,7 @@ from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
 MOTIF_FIELD: Final = "motif_mask"
 """The node field of a store that marks the nodes which make the class."""
 
-STEPS: Final = 10
-"""A curve has so many steps: shares 0, 0.1, … 1."""
+STEPS: Final = 10  # a curve has so many steps: shares 0, 0.1, … 1
 
 # Nodes and edges of cut graphs that are predicted at a time.
 _CUT_ITEMS: Final = 1 << 17
@@ -116,7 +114,10 @@ def saliency_quality(
             )
             here = torch.arange(first, first + batch.num_graphs)
             first += batch.num_graphs
-            copies = partial(_copies, part, here, device)
+
+            def copies(many: int, graphs: Tensor = here) -> GraphBatch:
+                return part.batch(graphs.repeat(many)).to(device)
+
             total += _curves(predictor, copies, batch, prediction.logits, store.task, ranks).cpu()
             if MOTIF_FIELD in batch.nodes:
                 found.append(motif_scores(saliency.cpu(), batch.nodes[MOTIF_FIELD].cpu(), ptr))
@@ -225,10 +226,6 @@ def _read(
         else:
             loss = graph_losses(logits, targets, task)
         return prediction, reading.read(loss.sum(), prediction), followed
-
-
-def _copies(store: GraphStore, graphs: Tensor, device: torch.device, many: int) -> GraphBatch:
-    return store.batch(graphs.repeat(many)).to(device)
 
 
 def _curves(

@@ -296,11 +296,11 @@ def across(*directories: Path, select: bool = False, out: Path = Path("across.ht
     from graph_transplant.experiments.across import across as rank
     from graph_transplant.experiments.results import read_results
     from graph_transplant.experiments.verdict import join_verdicts
-    from graph_transplant.report import write_across
+    from graph_transplant.report import render_across
 
     every = [read_results(one, selection=selection(select)) for one in directories]
     ranked = rank(every)
-    write_across(ranked, every, out)
+    write_atomically(out, render_across(ranked, every))
     console = output()
     figures = ("mean rank", "wins", "ties", "losses", "p (Wilcoxon)", "p (Holm)")
     for result in ranked:

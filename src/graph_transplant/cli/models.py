@@ -82,9 +82,9 @@ def train(
         columns: How the data are read.
     """
     from graph_transplant.checkpoints import CheckpointError
-    from graph_transplant.files import folder_name
+    from graph_transplant.files import folder_name, write_atomically
     from graph_transplant.models import train as run
-    from graph_transplant.report.card import write_card
+    from graph_transplant.report.card import render_card
     from graph_transplant.tensorboard import TensorBoard
 
     logger = None if tensorboard is None else TensorBoard(tensorboard)
@@ -130,7 +130,7 @@ def train(
         if logger is not None:
             logger.close()
     trained.save(directory)
-    write_card(trained.description, directory / "card.html")
+    write_atomically(directory / "card.html", render_card(trained.description))
     remove_checkpoints(checkpoint)
     print_model(trained)
     files = {
@@ -354,8 +354,9 @@ def explain(
     if target is not None:
         given["target"] = split_list("target", target)
 
+    from graph_transplant.files import write_atomically
     from graph_transplant.models import TrainedModel, explain_rows
-    from graph_transplant.report.explanations import write_explanations
+    from graph_transplant.report.explanations import render_explanations
 
     models = [TrainedModel.load(place, device=device) for place in (model, against) if place]
     explained = explain_rows(
@@ -368,7 +369,7 @@ def explain(
         **given,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_explanations(explained, out)
+    write_atomically(out, render_explanations(explained))
     for problem in explained.skipped:
         note(f"row {problem.row} could not be read: {problem.reason}")
     print_files(output(), {out: "the explanations"})
@@ -398,8 +399,9 @@ def show(
         seed: Seed for all randomness.
         columns: How the data are read.
     """
+    from graph_transplant.files import write_atomically
     from graph_transplant.models import TrainedModel, mixtures
-    from graph_transplant.report.explanations import write_gallery
+    from graph_transplant.report.explanations import render_gallery
 
     network = TrainedModel.load(trained) if trained else None
     store = load_data(data, columns)
@@ -407,5 +409,5 @@ def show(
     write_skipped(store, out.with_suffix(".skipped.csv"))
     tell_skipped(store, out.with_suffix(".skipped.csv"))
     gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed, model=network)
-    write_gallery(gallery, out)
+    write_atomically(out, render_gallery(gallery))
     print_files(output(), {out: "the gallery"})

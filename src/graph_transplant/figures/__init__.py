@@ -27,7 +27,7 @@ from graph_transplant.format import capital, listed, plain, units
 if TYPE_CHECKING:
     from graph_transplant.experiments.across import Across
 
-__all__ = ["FIGURES", "Chart", "Drawn", "Plots", "drawn", "networks", "shown", "write"]
+__all__ = ["FIGURES", "Chart", "Drawn", "Plots", "drawn", "elements", "networks", "write"]
 
 
 @dataclass(frozen=True)
@@ -270,9 +270,9 @@ class Drawn:
     title: str
     caption: str
     group: str
+    data: pd.DataFrame = field(repr=False)
     wide: str = field(repr=False)
     narrow: str = field(repr=False)
-    data: pd.DataFrame = field(repr=False)
 
 
 def drawn(
@@ -283,43 +283,29 @@ def drawn(
     data = chart.data(results)
     if data.empty:
         return None
-    caption = chart.caption
-    return shown(
-        lambda: chart.draw(results, data, None),
-        name=f"{prefix}{name.replace('_', '-')}",
-        title=chart.title,
-        caption=lambda: caption if isinstance(caption, str) else caption(results, data),
-        label=chart.title,
-        data=data,
-        group=chart.group,
-        methods=methods,
-    )
+    stem = f"{prefix}{name.replace('_', '-')}"
+    drawings = elements(lambda: chart.draw(results, data, None), stem, chart.title, methods)
+    if not drawings:
+        return None
+    caption = chart.caption if isinstance(chart.caption, str) else chart.caption(results, data)
+    return Drawn(stem, chart.title, caption, chart.group, data, *drawings)
 
 
-def shown(
-    draw: Callable[[], Drawing],
-    *,
-    name: str,
-    title: str,
-    caption: Callable[[], str],
-    label: str,
-    data: pd.DataFrame,
-    group: str = "",
-    methods: Iterable[str] = (),
-) -> Drawn | None:
-    """Draw something for a desk and for a phone, or give ``None`` where it draws nothing."""
+def elements(
+    draw: Callable[[], Drawing], name: str, label: str, methods: Iterable[str] = ()
+) -> list[str]:
+    """Draw for a desk and for a phone as ``svg`` elements; empty where nothing is drawn."""
     found = []
     for width, kind in ((WIDE, "wide"), (NARROW, "narrow")):
         with style(width, methods):
             axes = draw()
         if axes is None:
-            return None
+            return []
         one = axes if isinstance(axes, Axes) else axes[0]
         figure = one.get_figure(root=True)
         assert figure is not None
         found.append(svg(figure, label, f"{name}-{kind}"))
-    wide, narrow = found
-    return Drawn(name, title, caption(), group, wide, narrow, data)
+    return found
 
 
 def write(drawing: Drawn, folder: str | Path) -> list[Path]:

@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from graph_transplant.figures.parts import MANY, Form, line_chart, share, short_number, ticks
+from graph_transplant.figures.parts import (
+    DASHED,
+    MANY,
+    Form,
+    line_chart,
+    share,
+    short_number,
+    ticks,
+)
 from graph_transplant.figures.studies import draw_reliability
-from graph_transplant.figures.style import FAINT, RULE, SERIES, SOFT, canvas, px, room, short
+from graph_transplant.figures.style import RULE, SERIES, SOFT, canvas, px, room, short
 from graph_transplant.format import plain
 
 _SQUARE = 380  # pixels
 
 
-def roc(curves: Mapping[str, Sequence[Sequence[float]]], ax: Axes | None = None) -> Axes:
+def roc(curves: Mapping[str, Sequence[Sequence[float]]]) -> Axes:
     """ROC curves from pairs (false positive rate, true positive rate) by label."""
     titles = ("False alarms: share of the others", "Found: share of those with the label")
     named = len(curves) <= MANY
-    ax = _square(ax, titles, (share, share), rows=len(curves) if named else 0)
-    ax.plot([0, 1], [0, 1], **_dashed())
+    ax = _square(titles, share, rows=len(curves) if named else 0)
+    ax.plot([0, 1], [0, 1], zorder=1, **DASHED)
     for number, (name, curve) in enumerate(curves.items()):
         colour = SERIES[number % len(SERIES)] if named else SERIES[0]
         x, y = np.array(curve, dtype=float).T
-        look: dict[str, Any] = (
-            {"linewidth": px(2)} if named else {"linewidth": px(1.2), "alpha": 0.7}
-        )
-        ax.plot(x, y, color=colour, clip_on=False, **look)
+        wide, alpha = (2, 1.0) if named else (1.2, 0.7)
+        ax.plot(x, y, color=colour, clip_on=False, linewidth=px(wide), alpha=alpha)
         if named:
             _key(ax, number, name, colour)
     ax.set(xlim=(0, 1), ylim=(0, 1))
     return ax
 
 
-def scatter(
-    true: Sequence[float], predicted: Sequence[float], ax: Axes | None = None, *, name: str = ""
-) -> Axes:
+def scatter(true: Sequence[float], predicted: Sequence[float], name: str) -> Axes:
     """Predicted against true values, which are called ``name``."""
-    what = short([name], 150)[name] if name else "value"
-    titles = (f"Measured {what}", f"Predicted {what}")
-    ax = _square(ax, titles, (short_number, short_number))
+    what = short([name], 150)[name]
+    ax = _square((f"Measured {what}", f"Predicted {what}"), short_number)
     values = np.array([*true, *predicted], dtype=float)
     pad = 0.05 * (values.max() - values.min()) or 1.0
     low, high = values.min() - pad, values.max() + pad
-    ax.plot([low, high], [low, high], **_dashed())
+    ax.plot([low, high], [low, high], zorder=1, **DASHED)
     ax.plot(true, predicted, "o", markersize=px(6), color=SERIES[0], alpha=0.4, markeredgewidth=0)
     ax.set(xlim=(low, high), ylim=(low, high))
     return ax
@@ -56,8 +58,7 @@ def learning_curve(
     epochs: Sequence[float],
     train: Sequence[float] | None,
     validation: Sequence[float] | None,
-    best: float | None = None,
-    ax: Axes | None = None,
+    best: float,
     *,
     title: str = "Loss",
     form: Form = short_number,
@@ -73,7 +74,7 @@ def learning_curve(
     ).dropna(subset="mean")
     axes = line_chart(
         table,
-        ax,
+        None,
         x="epoch",
         colours={"training": SERIES[1], "validation": SERIES[0]},
         reference="",
@@ -81,43 +82,34 @@ def learning_curve(
         forms=(short_number, form),
     )
     assert isinstance(axes, Axes)
-    if best is not None:
-        axes.axvline(best, **_dashed())
-        axes.annotate(
-            "best", (best, 1), xycoords=axes.get_xaxis_transform(), xytext=(0, px(4)),
-            textcoords="offset points", ha="center", color=SOFT, size=px(12),
-        )  # fmt: skip
+    axes.axvline(best, zorder=1, **DASHED)
+    axes.annotate(
+        "best", (best, 1), xycoords=axes.get_xaxis_transform(), xytext=(0, px(4)),
+        textcoords="offset points", ha="center", color=SOFT, size=px(12),
+    )  # fmt: skip
     return axes
 
 
-def reliability_bins(
-    bins: Mapping[str, Sequence[Mapping[str, Any]]], ax: Axes | None = None
-) -> Axes:
+def reliability_bins(table: pd.DataFrame) -> Axes:
     """Accuracy by stated confidence: filled dots for the first stage, hollow for the second.
 
-    ``bins`` has ``confidence``, ``accuracy`` and ``count`` of bins by stage.
+    ``table`` has ``stage``, ``confidence``, ``accuracy`` and ``count`` of bins.
     """
-    titles = ("Stated confidence", "Share that is right")
-    ax = _square(ax, titles, (share, share))
-    table = pd.concat([pd.DataFrame(own).assign(stage=stage) for stage, own in bins.items()])
+    ax = _square(("Stated confidence", "Share that is right"), share)
     table = table[table["count"] > 0]
-    if "bin" not in table:
-        table["bin"] = np.minimum((15 * table["confidence"]).astype(int), 14)
-    draw_reliability(ax, table, SERIES[0])
+    bins = np.minimum((15 * table["confidence"]).astype(int), 14)
+    draw_reliability(ax, table.assign(bin=bins), SERIES[0])
     return ax
 
 
-def _square(
-    ax: Axes | None, titles: tuple[str, str], forms: tuple[Callable[[float], str], ...],
-    rows: int = 0,
-) -> Axes:  # fmt: skip
+def _square(titles: tuple[str, str], form: Form, rows: int = 0) -> Axes:
     """Square axes, with room for so many names below."""
-    side = min(room(ax), _SQUARE) - 82
-    right = max(room(ax) - 56 - side, 26)
-    ax = canvas(ax, side + 90 + 22 * rows, left=56, right=right, top=34, bottom=56 + 22 * rows)
+    side = min(room(None), _SQUARE) - 82
+    right = max(room(None) - 56 - side, 26)
+    ax = canvas(None, side + 90 + 22 * rows, left=56, right=right, top=34, bottom=56 + 22 * rows)
     ax.grid(axis="y", color=RULE, linewidth=px(1))
-    ticks(ax.xaxis, forms[0], 5)
-    ticks(ax.yaxis, forms[1], 5)
+    ticks(ax.xaxis, form, 5)
+    ticks(ax.yaxis, form, 5)
     ax.set_xlabel(titles[0], color=SOFT, size=px(12.5), labelpad=px(6))
     ax.set_title(titles[1], loc="left", color=SOFT, size=px(12.5), pad=px(12), weight=400)
     return ax
@@ -129,7 +121,3 @@ def _key(ax: Axes, number: int, name: str, colour: str) -> None:
         xytext=(0, px(-68 - 22 * number)), textcoords="offset points", color=colour, weight=700,
         annotation_clip=False,
     )  # fmt: skip
-
-
-def _dashed() -> dict[str, Any]:
-    return {"color": FAINT, "linewidth": px(1.2), "linestyle": (0, (3, 3)), "zorder": 1}

@@ -29,11 +29,8 @@ if TYPE_CHECKING:
 
 Drawing = Axes | list[Axes] | None
 
-GRID_POINTS = 60
-"""Number of epochs at which mean learning curves are given."""
-
-FLOOR = -1.0
-"""Learning curves of R² are drawn down to here: before training it may be anywhere."""
+GRID_POINTS = 60  # number of epochs at which mean learning curves are given
+FLOOR = -1.0  # learning curves of R² are drawn down to here: before training it may be anywhere
 
 KEYS = ["repeat", "fold"]
 

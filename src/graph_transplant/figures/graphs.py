@@ -23,8 +23,7 @@ from graph_transplant.shown import Structure
 
 TRANSPLANTED, REMAINING, LEFT_OUT = PARTS = ("transplanted", "remaining", "left out")
 
-MOST_NODES = 500
-"""Nodes beyond these are not drawn, and the description says so."""
+MOST_NODES = 500  # nodes beyond these are not drawn, and the description says so
 
 _MOST_NAMED = 60
 _BY_STRESS = 100  # larger components are laid out by forces: stress takes cubic time

@@ -27,8 +27,7 @@ from graph_transplant.format import number, percent, points
 
 Form = Callable[[float], str]
 
-MANY = 8
-"""So many lines can be told apart in one chart; more get a panel each."""
+MANY = 8  # so many lines can be told apart in one chart; more get a panel each
 
 DASHED: dict[str, Any] = {"color": FAINT, "linewidth": px(1.2), "linestyle": (0, (3, 3))}
 

@@ -15,6 +15,7 @@ from graph_transplant.metrics import TASKS
 
 FORMAT: Final = 1
 FORMAT_NAME: Final = "graph-transplant model"
+FORMAT_LINE: Final = f"{FORMAT_NAME} {FORMAT}"
 MOST_BYTES: Final = 64 << 20
 
 _FIGURES: Final = {"*": (None, float)}
@@ -80,11 +81,6 @@ SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-def format_line() -> str:
-    """What ``format`` says in a description written now."""
-    return f"{FORMAT_NAME} {FORMAT}"
-
-
 def read_description(path: Path) -> dict[str, Any]:
     """Read and check a ``model.json``; raises a `DataError` if it is none."""
     try:
@@ -108,7 +104,7 @@ def check_description(document: object, where: str) -> None:
     written = re.fullmatch(rf"{FORMAT_NAME} ([0-9]{{1,9}})", str(given.get("format")))
     if written is None:
         raise DataError(
-            f"{where} does not describe a model: `format` must be {format_line()!r}; got "
+            f"{where} does not describe a model: `format` must be {FORMAT_LINE!r}; got "
             f"{_shown(given.get('format'))}"
         )
     if int(written[1]) != FORMAT:

@@ -21,7 +21,7 @@ from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.metrics import no_better_than_random
 from graph_transplant.models.model import LABEL_THRESHOLD, Predictions, TrainedModel
-from graph_transplant.models.seen import seen
+from graph_transplant.models.similarity import seen
 from graph_transplant.saliency import (
     EXPLAINING,
     KINDS,

@@ -19,19 +19,20 @@ import torch
 from torch import Tensor
 
 from graph_transplant import __version__
-from graph_transplant.analysis import fit_temperature
+from graph_transplant.analysis import fit_temperature, saliency_quality
 from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.config import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.datasets import load
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
-from graph_transplant.models.description import format_line, plain
+from graph_transplant.models.description import FORMAT_LINE, plain
 from graph_transplant.models.ensemble import Ensemble
-from graph_transplant.models.measuring import data_figures, model_figures, saliency_figures
+from graph_transplant.models.measuring import data_figures, model_figures
 from graph_transplant.models.model import TrainedModel, usable_device
-from graph_transplant.models.seen import packed
+from graph_transplant.models.similarity import packed
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
+from graph_transplant.saliency import EXPLAINING
 from graph_transplant.settings import (
     Settings,
     automatic_model,
@@ -55,8 +56,8 @@ BALANCED: Final = (
 )
 """What a person is told who trains with ``balance`` or ``class_weight``."""
 
-EPOCHS: Final = 300
-"""Most epochs of the recipe paper, unless others are asked for."""
+EPOCHS: Final = 300  # most epochs of the recipe paper, unless others are asked for
+EXPLAINED: Final = 100  # on so many validation graphs explanations are judged
 
 # Fields of `TrainConfig` whose defaults are those of the recipe.
 _OF_RECIPE: Final = ("hidden", "readout", "dropout", "epochs", "batch_size", "learning_rate")
@@ -196,11 +197,15 @@ def train(
         "stopped_early": results[0].stopped_early,
         "seconds": round(sum(result.seconds for result in results), 3),
     }
+    # How well explanations name what predictions rest on; nothing for regression.
+    explained = saliency_quality(
+        network, validation, reading=EXPLAINING, seed=config.seed, graphs=EXPLAINED
+    )
     logits = evaluate(network, validation).logits
     wanted = as_targets(store.y, store.num_outputs)[parts.validation]
     temperature = 1.0 if scale else fit_temperature(logits, wanted, store.task)
     description = {
-        "format": format_line(),
+        "format": FORMAT_LINE,
         "version": __version__,
         "architecture": network.config(),
         "task": store.task,
@@ -211,7 +216,7 @@ def train(
         "data": data_figures(store, parts, source),
         "training": training,
         "curve": sampled_curve(results[0].history),
-        "saliency": saliency_figures(network, validation, config.seed),
+        "saliency": explained.get("saliency"),
         "training_graphs": packed(store.subset(parts.train), network.edge_features),
     }
     trained = TrainedModel(network, temperature, scale, description)

@@ -31,8 +31,7 @@ from graph_transplant.training import fit
 DRAWABLE: Final = 100
 """Graphs with more nodes than this are not shown where there are enough smaller ones."""
 
-TRAINED_ON: Final = 1000
-"""A model that is trained for a gallery sees at most so many graphs."""
+TRAINED_ON: Final = 1000  # a model that is trained for a gallery sees at most so many graphs
 
 _VALIDATED_ON: Final = 200
 
@@ -105,8 +104,7 @@ def _train(
     conv = automatic_model(store)
     network = GraphClassifier.for_data(targets, conv=conv, hidden=hidden, seed=seed)
     (transplant,) = build_method(method, network, seed=seed)
-    if not isinstance(transplant, GraphTransplant):
-        raise GraphTransplantError(f"{method} cannot be shown: its parts are not known")
+    assert isinstance(transplant, GraphTransplant)
     transplant.check(network, targets)
     fit(network, train, validation, transplant, seed=seed, epochs=epochs, progress=False)
     what = "Saliency comes" if transplant.edge_predictor is None else "Saliency and edges come"
@@ -133,7 +131,8 @@ def _given(
             f"model was trained for {model.task} with {len(model.label_names)}"
         )
     (transplant,) = build_method(method, model.network, seed=seed)
-    if not isinstance(transplant, GraphTransplant) or transplant.edge_predictor is not None:
+    assert isinstance(transplant, GraphTransplant)
+    if transplant.edge_predictor is not None:
         raise GraphTransplantError(
             f"{method} connects parts with the edge predictor ψ, which is not saved with a trained "
             "model: use transplant-dp or transplant-disconnected, or give no model"

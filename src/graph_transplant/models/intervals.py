@@ -21,7 +21,7 @@ _PIECE: Final = 1 << 22
 
 
 def bootstrap_intervals(
-    logits: Tensor, targets: Tensor, task: str, *, resamples: int = RESAMPLES, seed: int = 0
+    logits: Tensor, targets: Tensor, task: str, seed: int = 0
 ) -> dict[str, tuple[float, float]]:
     """Give 95 % percentile intervals of what :func:`~graph_transplant.metrics.measure` measures.
 
@@ -32,8 +32,8 @@ def bootstrap_intervals(
     generator = np.random.default_rng(seed)
     step = max(1, _PIECE // graphs)
     parts = []
-    for begin in range(0, resamples, step):
-        count = min(step, resamples - begin)
+    for begin in range(0, RESAMPLES, step):
+        count = min(step, RESAMPLES - begin)
         drawn = generator.multinomial(graphs, np.full(graphs, 1 / graphs), size=count)
         parts.append(weighted_measures(logits, targets, task, torch.from_numpy(drawn)))
     ends = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.double)

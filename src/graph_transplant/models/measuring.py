@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.analysis import label_cases, reliability, saliency_quality
+from graph_transplant.analysis import label_cases, reliability
 from graph_transplant.classical import fit_predict, refusal
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
@@ -18,11 +18,10 @@ from graph_transplant.models.model import TrainedModel
 from graph_transplant.models.uncertainty import (
     COVERAGE,
     Reference,
+    conformal_bounds,
     scores_of,
     uncertainty_figures,
 )
-from graph_transplant.nn import GraphClassifier
-from graph_transplant.saliency import EXPLAINING
 from graph_transplant.splits import Split
 from graph_transplant.targets import as_targets
 from graph_transplant.training import evaluate
@@ -33,7 +32,6 @@ MOST_FOREST: Final = 10_000
 _MOST_CLASSES_SHOWN: Final = 100
 _ROC_POINTS: Final = 100
 _SCATTER_POINTS: Final = 500
-_SALIENCY_GRAPHS: Final = 100
 
 
 def data_figures(store: GraphStore, parts: Split, source: str | None) -> dict[str, Any]:
@@ -82,16 +80,6 @@ def _duplicates(store: GraphStore, parts: Split) -> dict[str, Any]:
     return {"duplicates": {"graphs": int((size[group] > 1).sum()), "across": int(across)}}
 
 
-def saliency_figures(
-    network: GraphClassifier, validation: GraphStore, seed: int
-) -> dict[str, Any] | None:
-    """Measure how well explanations name what predictions rest on; ``None`` for regression."""
-    found = saliency_quality(
-        network, validation, reading=EXPLAINING, seed=seed, graphs=_SALIENCY_GRAPHS
-    )
-    return found.get("saliency")
-
-
 def model_figures(
     model: TrainedModel, store: GraphStore, parts: Split, metric: str, *, forest: bool
 ) -> tuple[dict[str, Any], Reference]:
@@ -122,7 +110,7 @@ def model_figures(
         train, scores_of(*judged[1:], task), edges=bool(model.network.edge_features), seed=seed
     )
     if task == "regression":
-        found["residual_90"] = reference.bounds(COVERAGE).tolist()
+        found["residual_90"] = conformal_bounds(reference.scores, COVERAGE).tolist()
     if not len(parts.test):
         found["uncertainty"] = uncertainty_figures(reference, task, judged, None, None)
         return found, reference
@@ -173,10 +161,8 @@ def _baseline(wanted: Tensor, task: str) -> dict[str, float]:
 def _bins(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, Any]]:
     exact = logits.to(torch.double)
     if task == "multiclass":
-        bins = reliability(exact.softmax(1), targets.argmax(1))
-    else:
-        bins = reliability(*label_cases(exact.sigmoid(), targets))
-    return [asdict(part) for part in bins]
+        return reliability(exact.softmax(1), targets.argmax(1))
+    return reliability(*label_cases(exact.sigmoid(), targets))
 
 
 def roc_points(scores: Tensor, targets: Tensor) -> list[list[float]]:

@@ -27,8 +27,8 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_at_le
 from graph_transplant.files import replace_file
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.models.description import (
+    FORMAT_LINE,
     check_description,
-    format_line,
     plain,
     read_description,
 )
@@ -230,7 +230,7 @@ class TrainedModel:
         document = plain(
             {
                 **self.description,
-                "format": format_line(),
+                "format": FORMAT_LINE,
                 "version": __version__,
                 "architecture": self.network.config(),
                 "temperature": self.temperature,

@@ -24,14 +24,13 @@ from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.files import replacing
 from graph_transplant.models.ensemble import members_of
-from graph_transplant.models.uncertainty import COVERAGE, set_words
+from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, set_words
 from graph_transplant.structures import LABELLED
 
 if TYPE_CHECKING:
     from graph_transplant.models.model import TrainedModel
 
-ROWS_PER_CHUNK: Final = 2048
-"""Rows that are read, predicted and written at a time."""
+ROWS_PER_CHUNK: Final = 2048  # rows that are read, predicted and written at a time
 
 STANDARD_OUTPUT: Final = "-"
 
@@ -42,8 +41,7 @@ UNLIKE: Final = "unlike the training graphs"
 _TAKEN: Final = ("row", "id", "spread", "similarity", "warning", "error")
 
 
-LABEL_THRESHOLD: Final = LABELLED
-"""A label is given to a graph from this probability on."""
+LABEL_THRESHOLD: Final = LABELLED  # a label is given to a graph from this probability on
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +289,8 @@ def _frame(
 def _columns(model: TrainedModel, found: Predictions, coverage: float) -> dict[str, Any]:
     """What a model says, by the name of the column."""
     names, outputs = model.label_names, found.outputs.numpy()
-    bounds = None if model.reference is None else model.reference.bounds(coverage)
+    reference = model.reference
+    bounds = None if reference is None else conformal_bounds(reference.scores, coverage)
     deviation = found.deviation if len(members_of(model.network)) > 1 else None
     columns: dict[str, Any] = {}
     if model.task == "regression":

@@ -1,4 +1,4 @@
-"""How like the training graphs a graph is: circular fingerprints, compared by Tanimoto.
+"""How like the training graphs a graph is: circular fingerprints, compared by Tanimoto; or equal.
 
 A bit stands for a node with what lies within two steps of it. For molecules that is ECFP4 in all
 but name; but it is made of the features that the model reads, so that no molecule is parsed a
@@ -7,17 +7,25 @@ second time, which would take a quarter of the time of a prediction, and any gra
 
 from __future__ import annotations
 
+import base64
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from graph_transplant.datasets.duplicates import structure_keys
 from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES
+from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels.compiling import compiled
 
 BITS: Final = 2048
 RADIUS: Final = 2
+
+MOST_SEEN: Final = 180_000
+"""With more training graphs than this none are kept: they would take more than 1 MB."""
+
+_ROUNDS: Final = 8  # two rounds do not tell the isomers of a chain apart
 
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
@@ -135,3 +143,31 @@ def nearest(rows: Words, known: Words) -> npt.NDArray[np.float64]:
                 shared += np.int64(_ones(rows[row, w] & known[k, w]))
             found[row] = max(found[row], shared / (own + sizes[k] - shared))
     return found
+
+
+# -------------------------------------------------------------------- equal graphs
+
+
+def packed(store: GraphStore, edge_features: int) -> str | None:
+    """Hash training graphs; ``edge_features`` is how many of them the network looks at."""
+    if len(store) > MOST_SEEN:
+        return None
+    return base64.b64encode(np.unique(_keys(store, edge_features)).tobytes()).decode()
+
+
+def seen(text: str | None, store: GraphStore, edge_features: int) -> list[bool] | None:
+    """Whether graphs are among those that were packed; ``None`` where that is not known."""
+    if not text:
+        return None
+    try:
+        known = np.frombuffer(base64.b64decode(text, validate=True), dtype="<u4")
+    except ValueError:
+        raise DataError("the model is damaged: `training_graphs` cannot be read") from None
+    found: list[bool] = np.isin(_keys(store, edge_features), known).tolist()
+    return found
+
+
+def _keys(store: GraphStore, edge_features: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    ignored = () if edge_features else range(store.num_edge_features)
+    keys = structure_keys(store, ignore_edge=ignored, rounds=_ROUNDS).numpy()
+    return (keys.view(np.uint64) >> np.uint64(32)).astype("<u4")

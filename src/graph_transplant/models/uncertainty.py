@@ -19,11 +19,8 @@ from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.models.similarity import BITS, fingerprints, label_columns, nearest
 
-COVERAGE: Final = 0.9
-"""Share of new graphs whose true class or value a set or interval is to hold."""
-
-MOST_KNOWN: Final = 5_000
-"""Of more training graphs than this, so many are kept to compare with."""
+COVERAGE: Final = 0.9  # share of new graphs whose true class or value a set or interval is to hold
+MOST_KNOWN: Final = 5_000  # of more training graphs than this, so many are kept to compare with
 
 # Quarters of fewer graphs than this say nothing.
 _FEWEST: Final = 20
@@ -62,10 +59,6 @@ class Reference:
         """The highest Tanimoto similarity of each graph to a training graph, ``[graphs]``."""
         rows = fingerprints(store, self.of_nodes.numpy(), self.of_edges.numpy())
         return torch.from_numpy(nearest(rows, self.known.numpy().view(np.uint64)))
-
-    def bounds(self, coverage: float) -> Tensor:
-        """See :func:`conformal_bounds`."""
-        return conformal_bounds(self.scores, coverage)
 
     def check(self, where: str, columns: int, widths: tuple[int, int]) -> None:
         """Refuse tensors of a file that do not belong to a model with such scores and features."""
@@ -194,7 +187,8 @@ def uncertainty_figures(
     if test is None:
         return found
     store, outputs, targets = test
-    bounds, scores = reference.bounds(COVERAGE), scores_of(outputs, targets, task)
+    bounds = conformal_bounds(reference.scores, COVERAGE)
+    scores = scores_of(outputs, targets, task)
     within = (scores <= bounds).double()
     if task != "regression":
         held = likely(outputs, bounds, task)

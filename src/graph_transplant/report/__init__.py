@@ -1,6 +1,6 @@
 """Pages and tables made from results."""
 
-from graph_transplant.report.across import render_across, write_across
+from graph_transplant.report.across import render_across
 from graph_transplant.report.comparison import notebook_html, render_report, write_report
 
-__all__ = ["notebook_html", "render_across", "render_report", "write_across", "write_report"]
+__all__ = ["notebook_html", "render_across", "render_report", "write_report"]

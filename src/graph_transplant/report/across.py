@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from graph_transplant.errors import GraphTransplantError
@@ -12,16 +11,10 @@ from graph_transplant.experiments.protocol import BASELINE
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.verdict import SIGNIFICANT, join_verdicts
 from graph_transplant.figures import drawn
-from graph_transplant.files import write_atomically
-from graph_transplant.format import listed, p_value, percent, points
+from graph_transplant.format import listed, percent
 from graph_transplant.report.comparison import colour_classes
 from graph_transplant.report.page import render
 from graph_transplant.report.tables import ranking
-
-
-def write_across(found: Sequence[Across], every: Sequence[Results], path: Path) -> None:
-    """Write the page of several data sets, in one step."""
-    write_atomically(path, render_across(found, every))
 
 
 def render_across(found: Sequence[Across], every: Sequence[Results]) -> str:
@@ -44,6 +37,7 @@ def render_across(found: Sequence[Across], every: Sequence[Results]) -> str:
             for group, part in results.groups.items()
         ],
         data=data,
+        significant=SIGNIFICANT,
         colours=colour_classes(methods, BASELINE),
     )
 
@@ -66,23 +60,6 @@ def _headline(found: Sequence[Across], sets: int) -> str:
 def _section(one: Across, number: int, methods: Sequence[str]) -> dict[str, Any]:
     """What the page says about one model."""
     against = {row.method: row for row in one.wilcoxon}
-    rows = []
-    for method, rank in zip(one.methods, one.ranks, strict=True):
-        row = against.get(method)
-        p_holm = None if row is None else row.p_holm
-        direction = ""
-        if row is not None and p_holm is not None and p_holm < SIGNIFICANT:
-            direction = "better" if row.difference > 0 else "worse"
-        rows.append(
-            {
-                "method": method,
-                "rank": f"{rank:.2f}",
-                "record": "-" if row is None else f"{row.wins} : {row.ties} : {row.losses}",
-                "difference": points(None if row is None else row.difference),
-                "direction": direction,
-                "p": p_value(p_holm),
-            }
-        )
     best = [max(row) for row in one.scores]
     scores = [
         (method, [(percent(value), value == top) for value, top in zip(column, best, strict=True)])
@@ -91,7 +68,10 @@ def _section(one: Across, number: int, methods: Sequence[str]) -> dict[str, Any]
     return {
         "found": one,
         "title": one.model.upper(),
-        "rows": rows,
+        "rows": [
+            (method, rank, against.get(method))
+            for method, rank in zip(one.methods, one.ranks, strict=True)
+        ],
         "diagram": drawn(one, "ranks", prefix=f"model-{number}-", methods=methods),
         "scores": scores,
         "left_out": listed(one.left_out) if one.left_out else "",

@@ -6,17 +6,16 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant import __version__
 from graph_transplant.config import TrainConfig
-from graph_transplant.figures import Drawn, shown
+from graph_transplant.figures import Drawn, elements
 from graph_transplant.figures import card as charts
 from graph_transplant.figures.parts import MANY
-from graph_transplant.files import write_atomically
 from graph_transplant.format import count, number, percent, plain
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.card_words import (
@@ -36,11 +35,6 @@ MOST_CLASSES = 12
 
 _FLOOR = -1.0
 _DRAWN = ("random", "scaffold", "official")
-
-
-def write_card(description: Mapping[str, Any], path: str | Path) -> None:
-    """Write the card of a model from the content of its ``model.json``, in one step."""
-    write_atomically(Path(path), render_card(description))
 
 
 def render_card(description: Mapping[str, Any]) -> str:
@@ -134,8 +128,8 @@ def _measures(m: Described) -> list[tuple[str, str, list[tuple[str, str]]]]:
 
 def _sketch(
     name: str, title: str, caption: str, label: str, draw: Callable[[], Axes], data: pd.DataFrame
-) -> Drawn | None:
-    return shown(draw, name=name, title=title, caption=lambda: caption, label=label, data=data)
+) -> Drawn:
+    return Drawn(name, title, caption, "", data, *elements(draw, name, label))
 
 
 def _roc(m: Described) -> Drawn | None:
@@ -180,7 +174,7 @@ def _scatter(m: Described) -> Drawn | None:
         "Predicted and measured",
         caption,
         f"Predicted against measured {shortened(m.names[0], 60)} of {len(points)} test {m.noun}.",
-        lambda: charts.scatter(true, predicted, name=m.names[0]),
+        lambda: charts.scatter(true, predicted, m.names[0]),
         pd.DataFrame({"measured": true, "predicted": predicted}),
     )
 
@@ -189,7 +183,9 @@ def _reliability(m: Described) -> Drawn | None:
     bins = m.all["reliability"]
     if not bins or not any(one["count"] for one in bins["after"]):
         return None
-    stages = {"after": bins["after"], "before": bins["before"]}
+    table = pd.concat(
+        [pd.DataFrame(bins[stage]).assign(stage=stage) for stage in ("after", "before")]
+    )
     return _sketch(
         "reliability",
         "Can its confidence be trusted?",
@@ -198,14 +194,14 @@ def _reliability(m: Described) -> Drawn | None:
         f"temperature that fits the validation {m.noun} best; hollow dots are before. The area of "
         "a dot is the number of predictions.",
         f"Reliability on the test {m.noun}.",
-        lambda: charts.reliability_bins(stages),
-        pd.concat([pd.DataFrame(own).assign(stage=stage) for stage, own in stages.items()]),
+        lambda: charts.reliability_bins(table),
+        table,
     )
 
 
 def _learning_figures(m: Described) -> list[Drawn]:
     curve, metric = pd.DataFrame(m.all["curve"]), m.training["metric"]
-    found: list[Drawn | None] = []
+    found: list[Drawn] = []
     best = m.training["best_epoch"]
     if metric in METRICS and "validation_score" in curve and curve["validation_score"].count() > 1:
         # Before training has begun R² may be anywhere below zero: it would hide all the rest.
@@ -244,33 +240,20 @@ def _learning_figures(m: Described) -> list[Drawn]:
                 curve[["epoch", *losses]],
             )
         )
-    return [one for one in found if one is not None]
+    return found
 
 
 # -------------------------------------------------------------------- classes
 
 
-class _Cell(NamedTuple):
-    """A cell of the confusion matrix: how many, and their share of the row."""
-
-    number: int
-    share: str
-    right: bool
-
-
-def _confusion(m: Described) -> list[tuple[str, list[_Cell]]]:
+def _confusion(m: Described) -> list[tuple[str, list[tuple[int, str]]]]:
+    """Every class, and of each predicted class the number and its share of the row."""
     table = m.all["confusion"]
     if not table or len(m.names) > MOST_CLASSES:
         return []
     return [
-        (
-            m.named(m.names[row]),
-            [
-                _Cell(each, f"{each / max(sum(counts), 1):.3f}", row == column)
-                for column, each in enumerate(counts)
-            ],
-        )
-        for row, counts in enumerate(table)
+        (m.named(name), [(each, f"{each / max(sum(counts), 1):.3f}") for each in counts])
+        for name, counts in zip(m.names, table, strict=True)
     ]
 
 

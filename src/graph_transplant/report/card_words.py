@@ -11,23 +11,12 @@ from graph_transplant.format import count, duration, listed, number, percent, un
 from graph_transplant.metrics import METRICS, no_better_than_random
 from graph_transplant.report.page import class_word, shortened
 
-SMALL_TEST = 200
-"""With fewer test graphs than this, the card says that its figures are rough."""
-
-FAR_APART = 0.1
-"""A test value, or a share of a class, that differs by more than this is a warning."""
-
-ALIKE = 0.03
-"""A test value that differs from the validation value by less than this agrees with it."""
-
-FAR_BELOW = 0.05
-"""Sets and intervals that hold for so much less than they should are a warning."""
-
-SURE = 0.05
-"""A difference that is likelier by chance than this is none."""
-
-SAME_ECE = 0.01
-"""A calibration error that changes by less than this is unchanged."""
+SMALL_TEST = 200  # with fewer test graphs than this, the card says that its figures are rough
+FAR_APART = 0.1  # a test value, or a share of a class, that differs by more than this is a warning
+ALIKE = 0.03  # a test value that differs from the validation value by less than this agrees with it
+FAR_BELOW = 0.05  # sets and intervals that hold for so much less than they should are a warning
+SURE = 0.05  # a difference that is likelier by chance than this is none
+SAME_ECE = 0.01  # a calibration error that changes by less than this is unchanged
 
 
 class Described:

@@ -6,10 +6,9 @@ import base64
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 
@@ -17,27 +16,23 @@ from graph_transplant.classical import CLASSICAL
 from graph_transplant.config import TrainConfig
 from graph_transplant.experiments.protocol import Condition, one_split
 from graph_transplant.experiments.results import Group, Results, plain_rows
-from graph_transplant.experiments.selection import method_key, selection_table
+from graph_transplant.experiments.selection import Candidate, method_key, selection_table
 from graph_transplant.experiments.verdict import Verdict, headline, is_classical
 from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.figures.style import style
 from graph_transplant.files import write_atomically
-from graph_transplant.format import capital, duration, number, p_value, percent, points
+from graph_transplant.format import capital, duration
 from graph_transplant.recipes import MODELS
-from graph_transplant.report.gallery import Gallery, gallery
-from graph_transplant.report.page import Names, method_summary, render, slug
+from graph_transplant.report.gallery import gallery
+from graph_transplant.report.page import claim, method_summary, render, slug
 from graph_transplant.report.tables import Ranking, ranking
 from graph_transplant.settings import Settings
 
-FOLDER = "figures"
-"""Name of the folder beside a page that holds the files of its figures."""
-
-COMMANDS = "commands.txt"
-"""The file beside the records that lists the commands which made them."""
+FOLDER = "figures"  # name of the folder beside a page that holds the files of its figures
+COMMANDS = "commands.txt"  # the file beside the records that lists the commands which made them
 
 
-@dataclass(frozen=True)
-class FigureGroup:
+class FigureGroup(NamedTuple):
     """Figures of one kind, which fold away together."""
 
     id: str
@@ -45,8 +40,7 @@ class FigureGroup:
     figures: list[Drawn]
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """What the page says about one model under one condition."""
 
     id: str
@@ -55,9 +49,9 @@ class Section:
     ranking: Ranking
     forest: Drawn | None
     folded: list[FigureGroup]
-    gallery: Gallery
-    pairs: list[dict[str, str]]
-    candidates: list[dict[str, str]]
+    gallery: dict[str, Any]
+    pairs: list[dict[str, Any]]
+    candidates: list[Candidate]
 
 
 def write_report(results: Results, path: Path, *, figures: bool = True) -> Path:
@@ -100,7 +94,7 @@ def figures_folder(page: Path) -> Path:
 
 def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     results.check()
-    names = Names(["axes", "repeat", "words"])
+    names = {"axes", "repeat", "words"}
     found = [_section(results, group, names) for group in results.groups]
     # The plain condition first, and what is compared before what stands alone.
     found.sort(key=lambda one: (one.group.condition != Condition(), not one.verdict.compared))
@@ -112,9 +106,9 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     return found, axes
 
 
-def _section(results: Results, group: Group, names: Names) -> Section:
+def _section(results: Results, group: Group, names: set[str]) -> Section:
     part = results.groups[group]
-    stem = names.claim(slug(group.network or "no network", group.condition.short, most=40))
+    stem = claim(slug(group.network or "no network", group.condition.short, most=40), names)
     plain = group.condition == Condition()
     return Section(
         id=stem,
@@ -124,14 +118,14 @@ def _section(results: Results, group: Group, names: Names) -> Section:
         forest=drawn(part, "forest", prefix=f"{stem}-", methods=results.methods),
         # Harder conditions are told in short: table and differences.
         folded=_folded(part, names, stem, "group", results.methods) if plain else [],
-        gallery=gallery(part) if plain else Gallery(),
-        pairs=[_pair(row) for row in plain_rows(part.pairs)] if len(part.methods) > 2 else [],
+        gallery=gallery(part) if plain else {},
+        pairs=plain_rows(part.pairs) if len(part.methods) > 2 else [],
         candidates=_candidates(results, group),
     )
 
 
 def _folded(
-    results: Results, names: Names, stem: str, every: str, methods: Sequence[str]
+    results: Results, names: set[str], stem: str, every: str, methods: Sequence[str]
 ) -> list[FigureGroup]:
     """The charts that are drawn for ``every`` such part, by their headings."""
     groups: dict[str, list[Drawn]] = {}
@@ -141,33 +135,17 @@ def _folded(
         if one := drawn(results, name, prefix=f"{stem}-", methods=methods):
             groups.setdefault(one.group or one.title, []).append(one)
     return [
-        FigureGroup(names.claim(f"{stem}--{slug(title)}"), title, own)
+        FigureGroup(claim(f"{stem}--{slug(title)}", names), title, own)
         for title, own in groups.items()
     ]
 
 
-def _pair(row: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        "first": row["first"],
-        "second": row["second"],
-        "direction": row["finding"],
-        "difference": points(row["difference"]),
-        "effect": number(row["effect"], 2, sign=True),
-        "p": p_value(row["p_holm"]),
-    }
-
-
-def _candidates(results: Results, group: Group) -> list[dict[str, str]]:
+def _candidates(results: Results, group: Group) -> list[Candidate]:
     """What selection chose among, for one group."""
     if group.layers is not None:
         return []
     return [
-        {
-            "name": one.name,
-            "layers": str(one.layers),
-            "validation": percent(one.validation),
-            "chosen": "yes" if one.chosen else "",
-        }
+        one
         for one in selection_table(results.records, results.selection)
         if Group(one.data, one.model, None, one.label_noise, one.train_fraction) == group
     ]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graph_transplant import __version__
 from graph_transplant.errors import GraphTransplantError
@@ -16,7 +15,6 @@ from graph_transplant.figures.graphs import (
     TRANSPLANTED,
     graph_svg,
 )
-from graph_transplant.files import write_atomically
 from graph_transplant.format import count, percent
 from graph_transplant.report.page import class_word, method_summary, render, shortened
 
@@ -30,22 +28,9 @@ _THIRD = 350  # width of a drawing when three stand in a row
 # -------------------------------------------------------------------- explanations
 
 
-def write_explanations(
-    explained: ExplainedRows | Sequence[Explanation], path: str | Path, *, data: str = ""
-) -> None:
-    """Write the page of explanations, in one step."""
-    write_atomically(Path(path), render_explanations(explained, data=data))
-
-
-def render_explanations(explained: ExplainedRows | Sequence[Explanation], *, data: str = "") -> str:
-    """The page of explanations: one card per graph, models side by side.
-
-    ``data`` is what the graphs were read from, where ``explained`` does not say.
-    """
-    skipped: Sequence[Any] = ()
-    if not isinstance(explained, Sequence):
-        data, skipped = explained.source or data, explained.skipped
-        explained = explained.explanations
+def render_explanations(rows: ExplainedRows) -> str:
+    """The page of explanations: one card per graph, models side by side."""
+    explained, skipped = rows.explanations, rows.skipped
     if not explained:
         reasons = "; ".join(f"row {one.row}: {one.reason}" for one in skipped[:3])
         raise GraphTransplantError(
@@ -58,7 +43,7 @@ def render_explanations(explained: ExplainedRows | Sequence[Explanation], *, dat
         "explain.html",
         headline=f"Which {node}s the predictions are based on",
         notes=_notes(explained),
-        data=Path(data).name or data or "graphs",
+        data=Path(rows.source).name or rows.source,
         node=node,
         several=len(first.views) > 1,
         regression=first.views[0].confidence is None,
@@ -163,27 +148,16 @@ def _view(one: Explanation, view: ModelView) -> dict[str, object]:
 
 def _share(value: float) -> str:
     """A share in per cent; of a large graph it may be far below one."""
-    return (
-        percent(value, 0, unit=True) if value >= 0.01 else f"{100 * value:.2g}\N{NO-BREAK SPACE}%"
-    )
+    return percent(value, 0, unit=True) if value >= 0.01 else f"{100 * value:.2g}\u00a0%"
 
 
 # -------------------------------------------------------------------- mixed graphs
 
 
-@dataclass(frozen=True)
-class MixtureDrawings:
+def draw_mixture(one: Mixture, width: float) -> tuple[str, str, str]:
     """Source, destination and mixed graph as ``svg`` elements."""
-
-    source: str
-    destination: str
-    mixed: str
-
-
-def draw_mixture(one: Mixture, width: float) -> MixtureDrawings:
-    """Draw a mixed graph and the two it was made of."""
     source, destination = one.source, one.destination
-    return MixtureDrawings(
+    return (
         graph_svg(
             source.structure,
             parts=[TRANSPLANTED if chosen else LEFT_OUT for chosen in source.chosen],
@@ -204,11 +178,6 @@ def draw_mixture(one: Mixture, width: float) -> MixtureDrawings:
             title="Mixed graph",
         ),
     )
-
-
-def write_gallery(mixtures: Sequence[Mixture], path: str | Path) -> None:
-    """Write the page of mixed graphs, in one step."""
-    write_atomically(Path(path), render_gallery(mixtures))
 
 
 def render_gallery(mixtures: Sequence[Mixture]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Any
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.codec import read_example
@@ -22,24 +22,13 @@ _SMALL = 200  # width of a drawing when several stand in a row
 View = dict[str, str]
 
 
-@dataclass(frozen=True)
-class Gallery:
-    """The graphs that one section of a page shows.
+def gallery(results: Results) -> dict[str, Any]:
+    """Draw the examples in the records of one group.
 
     ``maps`` are test graphs as several models see them: graph, truth and views. ``made`` is what
     methods made: method, label, weight of the source's label, and drawings. Maps of the methods
     ``left_out`` are not drawn, and what is ``damaged`` could not be.
     """
-
-    maps: list[tuple[str, str, list[View]]] = field(default_factory=list)
-    made: list[tuple[str, str, str, list[tuple[str, str, str]]]] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
-    molecules: bool = False
-
-
-def gallery(results: Results) -> Gallery:
-    """Draw the examples in the records of one group."""
     salient: dict[str, dict[str, Salient]] = {}
     made: dict[str, list[Mixture | Made]] = {}
     damaged = []
@@ -65,13 +54,13 @@ def gallery(results: Results) -> Gallery:
     every += [one.structure for examples in made.values() for one in examples]
     each = 2 if len(made) <= 2 else 1
     maps = {g: {name: row[name] for name in shown if name in row} for g, row in salient.items()}
-    return Gallery(
-        maps=[_map(graph, models) for graph, models in maps.items() if models],
-        made=[_made(name, one) for name in ranked for one in made.get(name, [])[:each]],
-        left_out=[name for name in seen if name not in shown],
-        damaged=damaged,
-        molecules=any(structure.molecule for structure in every),
-    )
+    return {
+        "maps": [_map(graph, models) for graph, models in maps.items() if models],
+        "made": [_made(name, one) for name in ranked for one in made.get(name, [])[:each]],
+        "left_out": [name for name in seen if name not in shown],
+        "damaged": damaged,
+        "molecules": any(structure.molecule for structure in every),
+    }
 
 
 def _map(graph: str, models: Mapping[str, Salient]) -> tuple[str, str, list[View]]:
@@ -109,10 +98,8 @@ def _made(method: str, one: Mixture | Made) -> tuple[str, str, str, list[tuple[s
         size = count(len(one.structure.names), node)
         drawing = graph_svg(one.structure, width=_SMALL, title=f"Graph made by {method}")
         return method, one.label, "", [("Made", size, drawing)]
-    drawn = draw_mixture(one, _SMALL)
-    drawings = [
-        ("Source", class_word(one.source.label), drawn.source),
-        ("Destination", class_word(one.destination.label), drawn.destination),
-        ("Mixed", count(len(one.new_edges), f"new {edge}"), drawn.mixed),
-    ]
+    words = [class_word(one.source.label), class_word(one.destination.label)]
+    words.append(count(len(one.new_edges), f"new {edge}"))
+    titles = ("Source", "Destination", "Mixed")
+    drawings = list(zip(titles, words, draw_mixture(one, _SMALL), strict=True))
     return method, one.label, f"{one.weight:.2f}", drawings

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import re
-from collections.abc import Iterable
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from graph_transplant.classical import CLASSICAL
-from graph_transplant.format import plain
+from graph_transplant.format import number, p_value, percent, plain, points
 from graph_transplant.methods import METHODS
 
 
@@ -29,6 +29,7 @@ def render(template: str, /, **content: object) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"tied": tied, "words": words, "brief": brief}
+    environment.filters |= {"number": number, "p": p_value, "percent": percent, "points": points}
     # A browser hashes what it has parsed, and parsing makes one newline of CR LF.
     path = resources.files("graph_transplant.report").joinpath("templates", "page.js")
     script = path.read_text("utf-8").replace("\r\n", "\n")
@@ -88,16 +89,9 @@ def slug(*words: str, most: int = 60) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text).strip("-")[:most].strip("-") or "x"
 
 
-class Names:
-    """Makes names unique by appending a number."""
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
-
-    def claim(self, wanted: str) -> str:
-        """The wanted name, or the first free one with a number."""
-        name, number = wanted, 2
-        while name in self._taken:
-            name, number = f"{wanted}-{number}", number + 1
-        self._taken.add(name)
-        return name
+def claim(wanted: str, taken: set[str]) -> str:
+    """Take the wanted name, or the first free one with a number."""
+    names = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
+    name = next(name for name in names if name not in taken)
+    taken.add(name)
+    return name
