@@ -39,7 +39,7 @@ class DataError(GraphTransplantError):
 def check_at_least(least: int, **values: Any) -> None:
     """Raise an error that names the first argument below a bound."""
     for argument, value in values.items():
-        if not isinstance(value, Real) or not value >= least:
+        if not (isinstance(value, Real) and float(value) >= least):
             raise GraphTransplantError(f"`{argument}` must be at least {least}, got {value!r}")
 
 
