@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -192,40 +189,6 @@ def test_a_failing_trial_is_status_1_and_names_the_trial(
         "error: trial vanilla, gcs with 3 layers, repeat 0, fold 0 failed: ZeroDivisionError: by "
         f"nothing (0 finished trials are kept in {tmp_path})"
     )
-
-
-def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path) -> None:
-    arguments = ["compare", "--methods", "vanilla", "--workers", "2", "--out", str(tmp_path)]
-    command = [sys.executable, "-m", "graph_transplant", *arguments, "--epochs", "100000"]
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as running:
-        # Both workers are training once their trials have checkpoints.
-        deadline = time.monotonic() + 180
-        while len(list((tmp_path / "checkpoints").glob("*.pt"))) < 2:
-            if running.poll() is not None or time.monotonic() > deadline:
-                os.killpg(running.pid, signal.SIGKILL)
-                pytest.fail("the workers did not start")
-            time.sleep(0.1)
-        os.killpg(running.pid, signal.SIGINT)  # a terminal sends it to workers as well
-        _, errors = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert "Traceback" not in errors
-    assert f"stopped; 0 finished trials are kept in {tmp_path}" in errors
-    assert f"graph-transplant {' '.join(arguments)} --epochs 100000" in errors
-    assert not (tmp_path / ".graphs").exists()
-    deadline = time.monotonic() + 60
-    while session_lives(running.pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def session_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_the_command_that_resumes_under_torchrun_starts_torchrun(
