@@ -366,7 +366,7 @@ store.batch(range(12))
 @pytest.mark.timeout(600)
 def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
     # Compiled anew with checks of every index; kept for the next process; said once.
-    settings = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    settings = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "0", "NUMBA_CACHE_DIR": str(tmp_path)}
     path = Path(__file__).parent
     said = run_python(EVERY_METHOD, path=path, home=tmp_path, **settings)
     assert said.count(ANNOUNCEMENT) == 1
