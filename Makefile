@@ -47,7 +47,7 @@ demo: setup  ## compare Graph Transplant with plain training, on graphs that the
 test: setup  ## all tests, two processes
 	@echo "kernels: compiled once, then from their cache; seconds:"
 	@$(ONE_THREAD) $(BIN)/python benchmarks/bench.py --compile
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: setup  ## time of one training step beside plain PyTorch Geometric, writes bench.json; two workers beside one; prediction and attack beside PyG
 	$(ONE_THREAD) $(BIN)/python benchmarks/bench.py
