@@ -28,6 +28,7 @@ from graph_transplant.settings import Settings, metric_for, scale_of
         ),
         ({"patience_unit": "steps"}, "`patience_unit` must be one of iterations, epochs"),
         ({"attack": (0.2, 0.0)}, r"`attack` must be shares in \(0, 1\], got 0.0"),
+        ({"attack": ("0.1",)}, r"`attack` must be shares in \(0, 1\], got '0.1'"),
         ({"shards": 0}, "`shards` must be at least 1, got 0"),
         ({"ties": "last"}, "`ties` must be one of first, loss, reset; got 'last'"),
         ({"clip_norm": math.nan}, "`clip_norm` must be above 0, got nan"),

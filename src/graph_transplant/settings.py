@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
@@ -30,6 +31,15 @@ IMBALANCED = 0.2
 
 CURVE_POINTS = 60
 """Most points of a recorded learning curve."""
+
+
+def check_shares(name: str, values: Sequence[Any], kind: str = "(0, 1]") -> None:
+    """Raise an error unless all values are shares, of ``"(0, 1]"`` or ``"[0, 1)"``."""
+    excluded = 1 if kind == "[0, 1)" else 0
+    for value in values:
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not number or not 0 <= value <= 1 or value == excluded:
+            raise GraphTransplantError(f"`{name}` must be shares in {kind}, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -80,9 +90,7 @@ class Settings:
         check_choice("patience_unit", self.patience_unit, PATIENCE_UNITS)
         check_choice("ties", self.ties, TIES)
         check_choice("recipe", self.recipe, RECIPES)
-        for budget in self.attack:
-            if not 0 < budget <= 1:
-                raise GraphTransplantError(f"`attack` must be shares in (0, 1], got {budget}")
+        check_shares("attack", self.attack)
 
     @classmethod
     def of(cls, recipe: str, scale: str, **given: Any) -> Settings:

@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from numbers import Real
 from typing import Any, NamedTuple
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.format import count
-from graph_transplant.settings import FOLD_SPLITS
+from graph_transplant.settings import FOLD_SPLITS, check_shares
 
 Record = dict[str, Any]
 """One finished trial as it is written to ``records.jsonl``."""
@@ -101,11 +100,7 @@ def check_conditions(
 def _shares(name: str, given: Sequence[Any], kind: str) -> tuple[float, ...]:
     if not given:
         raise GraphTransplantError(f"`{name}` must have at least one share in {kind}; got none")
-    excluded = 1 if kind == "[0, 1)" else 0
-    for value in given:
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not number or not 0 <= value <= 1 or value == excluded:
-            raise GraphTransplantError(f"`{name}` must be shares in {kind}, got {value!r}")
+    check_shares(name, given, kind)
     # Adding zero takes the sign off a zero.
     return tuple(dict.fromkeys(float(value) + 0.0 for value in given))
 
