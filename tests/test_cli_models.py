@@ -68,6 +68,12 @@ def error_of(arguments: list[str], capfd: Capture) -> str:
     return lines[-1].removeprefix("error: ")
 
 
+def test_a_training_that_is_refused_leaves_nothing(tmp_path: Path, capfd: Capture) -> None:
+    words = ["train", "motifs", "--model", "gine", "--out", str(tmp_path / "model")]
+    assert "gine needs edge features" in error_of(words, capfd)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_train_writes_a_model_its_card_and_what_was_skipped(
     table: Path, tmp_path: Path, capfd: Capture
 ) -> None:

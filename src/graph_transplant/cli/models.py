@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -116,6 +116,10 @@ def train(
         )
     except CheckpointError as problem:
         raise GraphTransplantError(f"{problem}, which --fresh does") from None
+    except GraphTransplantError:
+        with suppress(OSError):  # there may be a model, or rows that were skipped
+            directory.rmdir()
+        raise
     except KeyboardInterrupt:
         if not checkpoint.exists():
             print("\nstopped before anything was saved", file=sys.stderr)
