@@ -1,13 +1,14 @@
 """Run the comparisons that the results page rests on, one after the other, and keep their records.
 
     make evidence                              # go on where it stopped
-    python benchmarks/evidence.py --list       # what is done and what is missing
+    python benchmarks/evidence.py --list       # what is missing
+    python benchmarks/evidence.py --copy       # copy finished records while it runs
     python benchmarks/evidence.py ENZYMES      # only the comparisons in this directory
 
 The comparisons run in ``.evidence``: a copy of the project at one commit with a virtual environment
 of its own, so that editing the project disturbs nothing. ``--update`` moves it to the current
-commit. Finished records are copied to ``results/full/DIRECTORY`` every minute, with the commit they
-were made at. It may be killed at any moment.
+commit. When a comparison ends or is stopped, its records are copied to ``results/full/DIRECTORY``,
+with the commit they were made at. It may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ HOME = ROOT / ".evidence"
 TREE, PYTHON, COMMIT = HOME / "tree", HOME / "venv" / "bin" / "python", HOME / "commit"
 RESULTS = ROOT / "results" / "full"
 TORCH = "torch==2.13.0"
-EVERY = 60.0  # seconds between two copies of the records
 
 PROTOCOL = "--models gcs --layers 4 --folds 5 --epochs 1000 --seed 0"
 ATTACK = "--attack 0.05,0.1,0.2,0.3"
@@ -172,7 +172,7 @@ def set_up(update: bool) -> None:
 
 
 def carry_out(one: Run, workers: int) -> None:
-    """Run a comparison to its end, at low priority, copying its records on the way."""
+    """Run a comparison to its end, at low priority, and copy its records."""
     folder = HOME / one.directory
     known = lines(RESULTS / one.directory / "records.jsonl")
     if len(known) > len(lines(folder / "records.jsonl")):
@@ -183,12 +183,7 @@ def carry_out(one: Run, workers: int) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     process = subprocess.Popen(["nice", "-n", "10", *command], cwd=TREE, env=environment)
     try:
-        while True:
-            try:
-                process.wait(EVERY)
-                break
-            except subprocess.TimeoutExpired:
-                copy(one.directory)
+        process.wait()
     except BaseException:
         process.terminate()
         process.wait()
@@ -203,14 +198,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("directory", nargs="*", help="only the comparisons in these directories")
     parser.add_argument("--list", action="store_true", help="show what is missing")
+    parser.add_argument("--copy", action="store_true", help="only copy finished records")
     parser.add_argument("--update", action="store_true", help="move to the current commit")
     parser.add_argument("--workers", type=int, default=1, help="trials at a time, a core each")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the comparison ends, too
     queue = [one for one in QUEUE if not options.directory or one.directory in options.directory]
+    if options.copy:
+        for directory in {one.directory for one in queue}:
+            copy(directory)
+        return
     if not options.list:
         set_up(options.update)
     for one in queue:
+        if not options.list:
+            copy(one.directory)  # what a kill left behind
         missing = one.missing(records(one.directory))
         say(f"{one.directory}: {missing} trials missing ({one.methods}, {one.repeats} repeats)")
         if missing and not options.list:

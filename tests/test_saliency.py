@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch
-from torch_geometric.nn import SAGPooling, global_mean_pool
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import GATConv, GCNConv, SAGPooling, global_mean_pool
 
 import graph_transplant as gt
 from foreign import Foreign
@@ -194,13 +194,59 @@ def test_a_model_that_pools_nodes_away_can_be_used() -> None:
             return self.out(global_mean_pool(h, batch, batch_size))
 
     batch, model = batch_of(4), Pooling()
-    # Layers that no longer have one row per node do not count as layers.
-    layers = as_predictor(model).run(batch).layers
-    assert layers
-    assert all(len(layer.nodes) == batch.num_nodes for layer in layers)
+    # Neither layers that no longer have one row per node nor the scores of the pooling count.
+    (layer,) = as_predictor(model).run(batch).layers
+    assert layer.nodes.shape == (batch.num_nodes, 8)
     gt.augmented_loss(model, batch, gt.GraphTransplant()).backward()
     with pytest.raises(GraphTransplantError, match="one row per node"):
         gt.augmented_loss(model, batch, gt.GraphTransplant(), saliency_module="out")
+
+
+@pytest.mark.parametrize("conv", [GCNConv, GATConv])
+def test_activations_in_place_do_not_change_what_is_read(conv: type[nn.Module]) -> None:
+    class Gated(nn.Module):
+        def __init__(self, inplace: bool) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.one, self.two = conv(3, 8), conv(8, 8)
+            self.gate, self.out = nn.Linear(8, 1), nn.Linear(8, 3)
+            self.act = nn.ReLU(inplace)
+
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+            h = self.act(self.one(x, edge_index))
+            h = self.act(self.two(h, edge_index))
+            return self.out(global_mean_pool(h * self.gate(h).sigmoid(), batch))
+
+    batch, found = batch_of(4), []
+    for inplace in (False, True):
+        model = Gated(inplace)
+        gt.augmented_loss(model, batch, gt.GraphTransplant(), generator=generator(1)).backward()
+        gradients = [parameter.grad for parameter in model.parameters()]
+        found.append([clean_pass(model, batch).saliency(gt.NodeSaliency()), *gradients])
+    for apart, inside in zip(*found, strict=True):
+        assert torch.equal(apart, inside)
+    assert varies_within_graphs(found[0][0], GraphBatch.from_pyg(batch))
+
+
+def test_saliency_of_a_frozen_backbone_is_that_of_a_trainable_one() -> None:
+    batch, model = batch_of(4), Foreign()
+    expected = clean_pass(model, batch).saliency(gt.NodeSaliency())
+    for parameter in (*model.one.parameters(), *model.two.parameters()):
+        parameter.requires_grad_(False)
+    assert torch.allclose(clean_pass(model, batch).saliency(gt.NodeSaliency()), expected)
+    gt.augmented_loss(model, batch, gt.GraphTransplant()).backward()
+    assert model.out.weight.grad is not None
+    assert all(parameter.grad is None for parameter in model.one.parameters())
+
+
+def test_a_forward_with_one_required_parameter_gets_the_batch() -> None:
+    class Options(Foreign):
+        def forward(self, data: Data, scale: float = 1.0) -> Tensor:  # type: ignore[override]
+            return scale * super().forward(data.x, data.edge_index, data.batch, data.num_graphs)
+
+    batch = batch_of(4)
+    one, other = (as_predictor(model).run(batch).logits for model in (Options(), Foreign()))
+    assert torch.equal(one, other)
 
 
 def test_a_model_without_message_passing_is_told_what_to_do() -> None:

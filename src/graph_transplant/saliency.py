@@ -125,13 +125,18 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return model
 
 
+def _is_pooling(module: nn.Module) -> bool:
+    return any(kind.__module__.startswith("torch_geometric.nn.pool") for kind in type(module).__mro__)
+
+
 class ModuleAdapter:
     """Any ``nn.Module`` over a PyG batch, seen as a model that gives a :class:`Prediction`.
 
     The batch's fields are passed to ``forward`` by parameter name; a ``forward`` with one single
-    parameter gets the batch. Every message-passing module that runs and gives one row per node
-    counts as a layer; ``layer_module``, a submodule or its name, is read instead. ``output`` picks
-    the logits ``[graphs, outputs]`` out of what the model returns.
+    required parameter of another name gets the batch. Every message-passing module that runs and
+    gives one row per node counts as a layer, unless it only scores nodes inside a pooling layer;
+    ``layer_module``, a submodule or its name, is read instead. ``output`` picks the logits
+    ``[graphs, outputs]`` out of what the model returns.
 
     Of a wrapped model the inner module says what its parameters and layers are.
     ``DistributedDataParallel`` is called through its wrapper, which averages gradients;
@@ -156,10 +161,14 @@ class ModuleAdapter:
             for name, parameter in inspect.signature(self.module.forward).parameters.items()
             if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         }
-        self.takes_edge_weight = "edge_weight" in self.parameters
-        self.takes_edge_attr = "edge_attr" in self.parameters
-        first = next(iter(self.parameters), "")
-        self.whole_batch = len(self.parameters) == 1 and first not in self.FIELDS[:4]
+        required = [
+            name
+            for name, parameter in self.parameters.items()
+            if parameter.default is parameter.empty
+        ]
+        self.whole_batch = len(required) == 1 and required[0] not in self.FIELDS[:4]
+        self.takes_edge_weight = not self.whole_batch and "edge_weight" in self.parameters
+        self.takes_edge_attr = not self.whole_batch and "edge_attr" in self.parameters
         self.layer_modules = self._find_layers(layer_module)
 
     def _find_layers(self, named: nn.Module | str | None) -> list[nn.Module]:
@@ -179,7 +188,9 @@ class ModuleAdapter:
             return list(self.module.norms)
         pyg = sys.modules.get("torch_geometric.nn")  # not imported: no module can be one of PyG's
         kinds = (Convolution, getattr(pyg, "MessagePassing", ()))
-        return [module for module in self.module.modules() if isinstance(module, kinds)]
+        modules = list(self.module.modules())
+        scoring = {part for module in modules if _is_pooling(module) for part in module.modules()}
+        return [module for module in modules if isinstance(module, kinds) and module not in scoring]
 
     def _arguments(self, data: Data, batch: GraphBatch) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
@@ -208,13 +219,18 @@ class ModuleAdapter:
         data = batch.pyg()
         outputs: list[LayerOutput] = []
 
-        def record(module: nn.Module, inputs: Any, output: Any) -> None:
-            first = output[0] if isinstance(output, tuple) else output
-            if isinstance(first, Tensor) and first.shape[:1] == (batch.num_nodes,):
-                # Our own layers are rectified in place right after.
-                outputs.append(
-                    LayerOutput(first, rectified=ours or isinstance(module, Convolution))
-                )
+        def record(module: nn.Module, inputs: Any, output: Any) -> Any:
+            first, *others = output if isinstance(output, tuple) else (output,)
+            if not isinstance(first, Tensor) or first.shape[:1] != (batch.num_nodes,):
+                return None
+            if ours:  # rectified in place right after
+                outputs.append(LayerOutput(first, rectified=True))
+                return None
+            if not first.requires_grad and first.is_floating_point():  # layers below are frozen
+                first = first.detach().requires_grad_()
+            outputs.append(LayerOutput(first, rectified=False))
+            # A copy goes on: an activation may work in place.
+            return (first.clone(), *others) if isinstance(output, tuple) else first.clone()
 
         ours = isinstance(self.module, GraphClassifier)
         hooked = self.layer_modules if layers else []
@@ -265,7 +281,7 @@ EXPLAINING = NodeSaliency(kind="gradient-x-activation")
 """How saliency is read for an explanation.
 
 Where it is known what a prediction rests on, this finds it far better than the norm of the
-gradient, which training goes by as in the paper; see the page on explanations.
+gradient, which training goes by as in the paper; see ``docs/results.md``.
 """
 
 
