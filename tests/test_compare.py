@@ -22,7 +22,7 @@ from torch_geometric.nn import GCNConv, global_mean_pool
 
 import graph_transplant as gt
 from graph_transplant import training
-from graph_transplant.augment import DropNodes, GraphTransplant
+from graph_transplant.augment import DropNodes, GraphTransplant, ManifoldMixup
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import engines
 from graph_transplant.experiments import trial as trial_module
@@ -280,6 +280,41 @@ def test_own_methods_and_models_run_by_name_and_are_not_run_again(tmp_path: Path
     more = methods | {"edges": "drop-edge"}
     run(tmp_path, methods=more, model={"small": small}, reporter=third)
     assert {trial.method for trial in third.ran} == {"edges"}
+
+
+@pytest.mark.filterwarnings("ignore:the model takes no `edge_weight`")
+def test_the_edge_predictor_fits_a_model_of_ones_own(tmp_path: Path) -> None:
+    found = run(tmp_path, methods="transplant-ep", model={"small": small}, epochs=1)
+    assert len(found.frame) == 3
+
+
+@pytest.mark.parametrize(
+    ("methods", "model", "message"),
+    [
+        (
+            ["vanilla", "manifold-mixup"],
+            {"small": small},
+            "known only in a graph_transplant.GraphClassifier",
+        ),
+        (
+            {"vanilla": [], "mine": ManifoldMixup()},
+            {"small": small},
+            "known only in a graph_transplant.GraphClassifier",
+        ),
+        ({"majority": DropNodes()}, "gcs", "'majority' is the name of a method without a network"),
+        ("vanilla", small, r"functions by name, such as \{'mine': function\}"),
+        ("vanilla", {"small": Small(3, 2)}, "must be a function that makes a model"),
+        ("vanilla", {"small": lambda store: None}, "must return an nn.Module; got NoneType"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_the_first_trial(
+    methods: Any, model: Any, message: str, tmp_path: Path
+) -> None:
+    started = Counting()
+    with pytest.raises(GraphTransplantError, match=message):
+        run(tmp_path, methods=methods, model=model, reporter=started)
+    assert started.ran == []
+    assert not (tmp_path / "records.jsonl").exists()
 
 
 def test_own_methods_start_anew_in_every_trial_and_reach_workers(tmp_path: Path) -> None:

@@ -70,6 +70,55 @@ def test_models_that_do_not_fit_are_told_why(forward: Callable[..., Any], messag
         gt.augmented_loss(model, batch_of(), ())
 
 
+class Global(Foreign):
+    """Uses a tensor of graphs besides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, u: Tensor) -> Tensor:  # type: ignore[override]
+        self.seen.append(u)
+        return super().forward(x, edge_index, batch, len(u)) + u.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    "augment",
+    [gt.GraphTransplant(), gt.augment.DropNodes(), gt.augment.SubMix(), gt.augment.NodeSam()],
+    ids=repr,
+)
+def test_virtual_graphs_keep_the_tensors_of_their_originals(augment: gt.Augmentation) -> None:
+    graphs = batch_of().to_data_list()
+    for graph in graphs:
+        graph.u = torch.rand(1, 5)
+    batch, model = Batch.from_data_list(graphs), Global()
+    gt.augmented_loss(model, batch, augment).backward()
+    original, virtual = model.seen
+    assert torch.equal(original, batch.u)
+    assert torch.equal(virtual, batch.u)
+
+
+def test_arguments_of_other_types_are_told() -> None:
+    batch, model = batch_of(), Foreign()
+    for wrong in ("transplant-dp", [gt.GraphTransplant(), "drop-nodes"]):
+        with pytest.raises(GraphTransplantError, match=r"`augment` must be an augmentation.*'"):
+            gt.augmented_loss(model, batch, wrong)  # type: ignore[arg-type]
+    with pytest.raises(GraphTransplantError, match="`saliency` must be a NodeSaliency"):
+        gt.GraphTransplant(saliency="gradient")  # type: ignore[arg-type]
+    batch.x = batch.x.double()
+    with pytest.raises(GraphTransplantError, match=r"float64.*\.double\(\)"):
+        gt.augmented_loss(model.double(), batch, gt.GraphTransplant("predict", embedding_size=8))
+
+
+def test_weights_of_classes_may_be_a_list() -> None:
+    batch, model = batch_of(), Foreign()
+    losses = [
+        gt.augmented_loss(model, batch, (), class_weight=weights)  # type: ignore[arg-type]
+        for weights in ([1, 2, 3], torch.tensor([1.0, 2.0, 3.0]))
+    ]
+    torch.testing.assert_close(*losses)
+
+
 # ------------------------------------------------------------------ wrapped models
 
 

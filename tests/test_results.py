@@ -357,6 +357,11 @@ def test_verdict_without_a_clear_difference_gives_the_plausible_range() -> None:
             "b has the highest accuracy on toy",
         ),
         (
+            made_up("a", PLAIN) + made_up("b", PLAIN),
+            "without vanilla",
+            "a and b share the highest accuracy on toy",
+        ),
+        (
             made_up("vanilla", [0.5]) + made_up("a", [0.6]),
             "one pair of trials shows no spread",
             "no difference can be tested on toy",
@@ -512,7 +517,7 @@ def test_the_verdict_says_that_no_network_beats_a_random_forest() -> None:
     )
     assert verdict.sentence == (
         "a beats vanilla on toy by 10.4 points (p < 0.001, 5 folds); neither beats a random forest "
-        f"(−3.8, p {'< 0.001' if p_holm < 0.001 else f'= {p_holm:.2g}'})."
+        f"(−3.8 points, p {'< 0.001' if p_holm < 0.001 else f'= {p_holm:.2g}'})."
     )
     assert results.verdict.endswith("; neither beats a random forest")
     # A second rival makes two more tests.
@@ -521,7 +526,7 @@ def test_the_verdict_says_that_no_network_beats_a_random_forest() -> None:
     assert four is not None
     assert four > p_holm
     (verdict,) = more.verdicts.values()
-    assert f"(−3.8, p {'< 0.001' if four < 0.001 else f'= {four:.2g}'})" in verdict.sentence
+    assert f"(−3.8 points, p {'< 0.001' if four < 0.001 else f'= {four:.2g}'})" in verdict.sentence
 
 
 def stats_p(differences: np.ndarray) -> float:
@@ -532,10 +537,10 @@ def stats_p(differences: np.ndarray) -> float:
 @pytest.mark.parametrize(
     ("rival", "says", "winner"),
     [
-        (WORSE, "a also beats a random forest (+20.8, p < 0.001)", "a"),
-        (UNSURE, "it is unclear whether a beats a random forest (+8.4, p = 0.39)", "a"),
+        (WORSE, "a also beats a random forest (+20.8 points, p < 0.001)", "a"),
+        (UNSURE, "it is unclear whether a beats a random forest (+8.4 points, p = 0.39)", "a"),
         ([b + g for b, g in zip(BETTER, ALIKE, strict=True)],
-         "a is practically equal to a random forest (−0.1, p = ", "a"),
+         "a is practically equal to a random forest (−0.1 points, p = ", "a"),
     ],
 )  # fmt: skip
 def test_the_verdict_names_the_winner_whoever_it_is(
@@ -552,9 +557,10 @@ def test_a_rival_that_beats_plain_training_is_named_where_the_others_cannot_be_t
     records = [*made_up("vanilla", PLAIN), *made_up("a", UNSURE)]
     (verdict,) = verdicts(records + [r | NO_NETWORK | {"model": ""} for r in better])
     assert verdict.headline == (
-        "a does not differ significantly from vanilla on toy; a random forest beats vanilla by 5.8"
+        "a does not differ significantly from vanilla on toy; a random forest beats vanilla by 5.8 "
+        "points"
     )
-    assert "(p < 0.001), and whether it beats a is unclear (−3.8, p = " in verdict.sentence
+    assert "(p < 0.001), and whether it beats a is unclear (−3.8 points, p = " in verdict.sentence
     assert (verdict.best, verdict.winner) == (None, "forest")
 
 
@@ -563,7 +569,7 @@ def test_a_rival_does_not_win_where_a_network_has_the_higher_mean() -> None:
     records = [*made_up("vanilla", PLAIN), *made_up("a", BETTER), *beside(forest)]
     (verdict,) = verdicts(records)
     assert "a random forest beats vanilla by 8.4" in verdict.headline
-    assert "and whether it beats a is unclear (+2.0, p = " in verdict.sentence
+    assert "and whether it beats a is unclear (+2.0 points, p = " in verdict.sentence
     assert verdict.winner == "a"
 
 
@@ -575,7 +581,9 @@ def test_table_and_sentence_agree_that_a_rival_beats_plain_training() -> None:
     own = results.summary().set_index("method").loc["forest"]
     assert own["finding"] == "better"
     (verdict,) = results.verdicts.values()
-    assert f"a random forest beats vanilla by 8.8 (p = {own['p_holm']:.2g})" in verdict.sentence
+    assert (
+        f"a random forest beats vanilla by 8.8 points (p = {own['p_holm']:.2g})" in verdict.sentence
+    )
 
 
 def test_rivals_stand_beside_every_network_and_alone_without_one() -> None:

@@ -170,6 +170,8 @@ def test_without_a_model_labels_are_mixed_by_size() -> None:
 def test_what_needs_a_model_says_so(needy: gt.Augmentation) -> None:
     with pytest.raises(GraphTransplantError, match="needs a model"):
         transforms.MixCollate(needy, 6)(graphs_for("degree"))
+    with pytest.raises(GraphTransplantError, match="one augmentation"):
+        transforms.MixCollate([needy], 6)  # type: ignore[arg-type]
 
 
 def test_a_loader_collates_targets_of_any_task() -> None:
@@ -180,8 +182,43 @@ def test_a_loader_collates_targets_of_any_task() -> None:
     loader = DataLoader(graphs, batch_size=4, collate_fn=collate, num_workers=1)
     sizes = [(batch.num_graphs, tuple(batch.y.shape)) for batch in loader]
     assert sizes == [(8, (8, 1))] * 2
+    for k, graph in enumerate(graphs):
+        graph.y = torch.tensor([k])  # whole numbers are numbers, too
+    assert collate(graphs).y[:8].tolist() == [[k] for k in range(8)]
+    for graph in graphs:
+        graph.y = torch.tensor([0.0, 1.0, 1.0])  # laid end to end in a batch
+    labels = transforms.MixCollate(gt.GraphTransplant(), 3, task="multilabel")(graphs)
+    assert labels.y.tolist() == [[0.0, 1.0, 1.0]] * 16
     with pytest.raises(DataError, match="has no targets"):
         collate([Data(edge_index=both_ways((0, 1)), num_nodes=2)])
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_workers_of_a_loader_draw_different_numbers_in_every_epoch() -> None:
+    ring = both_ways(*((v, (v + 1) % 40) for v in range(40)))
+    graphs = [Data(x=torch.arange(40.0).unsqueeze(1), edge_index=ring, y=torch.tensor([0]))] * 4
+
+    class Dropped(torch.utils.data.Dataset[Data]):
+        transform = transforms.DropNodes(0.5, generator=generator(2))
+
+        def __len__(self) -> int:
+            return len(graphs)
+
+        def __getitem__(self, place: int) -> Data:
+            return self.transform(graphs[place])
+
+    mix = transforms.MixCollate(gt.augment.DropNodes(0.5), 2, False, generator(2))
+    for loader in (
+        DataLoader(graphs, batch_size=1, collate_fn=mix, num_workers=2),
+        PygLoader(Dropped(), batch_size=1, num_workers=2),
+    ):
+        found = []
+        for _ in range(2):  # the same seed of torch, the same epochs
+            torch.manual_seed(0)
+            epochs = [tuple(batch.x.flatten().tolist()) for _ in range(2) for batch in loader]
+            assert len(set(epochs)) == 8
+            found.append(epochs)
+        assert found[0] == found[1]
 
 
 def test_soft_targets_stand_beside_mixed_graphs() -> None:
@@ -192,5 +229,5 @@ def test_soft_targets_stand_beside_mixed_graphs() -> None:
     assert torch.equal(both.y[:12], torch.eye(6)[store.y])
     assert bool((both.edge_weight[: originals.num_edges] == 1).all())
     plain = transforms.soft_targets(Batch.from_data_list([molecule(2)]), 6)
-    assert set(plain.keys()) == set(molecule().keys()) - {"smiles", "weight"} | {"batch", "ptr"}
+    assert set(plain.keys()) == set(molecule().keys()) - {"smiles"} | {"batch", "ptr"}
     assert plain.y.tolist() == [[0, 0, 1, 0, 0, 0]]

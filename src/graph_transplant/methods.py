@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from graph_transplant.augment.base import Augmentation
     from graph_transplant.graphs import GraphStore
-    from graph_transplant.nn import GraphClassifier
 
 Value = float | int | str
 Augmentations = tuple["Augmentation", ...]
@@ -32,7 +31,8 @@ class Method:
     """A named method.
 
     Attributes:
-        build: Creates its augmentations for a model; further parameters have defaults.
+        build: Creates its augmentations for a model whose node embeddings are of a given width;
+            further parameters have defaults.
         summary: Description in one line.
         search: Values of parameters to choose among, by name: those that the paper tries. Ablations
             and controls of Graph Transplant may try as many as it does.
@@ -83,23 +83,23 @@ class _Plain:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        model = inspect.Parameter("model", inspect.Parameter.POSITIONAL_ONLY)
+        width = inspect.Parameter("width", inspect.Parameter.POSITIONAL_ONLY)
         given = (
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for parameter in inspect.signature(self._kind()).parameters.values()
             if type(parameter.default) in (float, int, str)
         )
-        return inspect.Signature([model, *given])
+        return inspect.Signature([width, *given])
 
-    def __call__(self, model: GraphClassifier, **parameters: Value) -> Augmentations:
+    def __call__(self, width: int, **parameters: Value) -> Augmentations:
         return (self._kind()(**parameters),)
 
 
-def _vanilla(model: GraphClassifier) -> Augmentations:
+def _vanilla(width: int) -> Augmentations:
     return ()
 
 
-def _m_evolve(model: GraphClassifier, ratio: float = 0.2) -> Augmentations:
+def _m_evolve(width: int, ratio: float = 0.2) -> Augmentations:
     from graph_transplant.augment.evolve import ReliabilityFilter, SwapOpenTriads
 
     return (ReliabilityFilter(SwapOpenTriads(ratio)),)
@@ -109,7 +109,7 @@ def _transplanting(connect: str, **parts: Any) -> Callable[..., Augmentations]:
     """Build Graph Transplant with some of its parts chosen."""
 
     def build(
-        model: GraphClassifier,
+        width: int,
         anchor_ratio: float = 0.1,
         pairing: str = "random",
         max_hops: int = 3,
@@ -128,7 +128,7 @@ def _transplanting(connect: str, **parts: Any) -> Callable[..., Augmentations]:
                 alpha=alpha,
                 saliency=NodeSaliency(**SALIENCIES[check_choice("saliency", saliency, SALIENCIES)]),
                 pairing=pairing,
-                embedding_size=getattr(model, "hidden", 128),
+                embedding_size=width,
                 **parts,
             ),
         )
@@ -310,26 +310,49 @@ def expand_methods(names: Sequence[str]) -> list[str]:
 
 
 def build_method(
-    name: str, model: nn.Module, *, seed: int | None = None
+    name: str, model: nn.Module, *, data: GraphStore | None = None, seed: int | None = None
 ) -> tuple[Augmentation, ...]:
     """Create the augmentations of a named method for a model.
 
-    ``seed`` determines the initial weights of learned parts; torch's global generator by default.
+    A model of your own is run on a graph of ``data``, to see how wide its node embeddings are; 128
+    without. ``seed`` determines the initial weights of learned parts; torch's global generator by
+    default.
     """
     import torch
 
     key, parameters = parse_method(name)
+    width = _node_width(model, data)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
-        return METHODS[key].build(model, **parameters)
+        return METHODS[key].build(width, **parameters)
 
 
-def refusal(name: str, model: GraphClassifier, data: GraphStore) -> str | None:
+def _node_width(model: nn.Module, data: GraphStore | None) -> int:
+    from graph_transplant.nn import GraphClassifier, evaluating
+    from graph_transplant.saliency import as_predictor, module_of
+
+    predictor = as_predictor(model)
+    module = module_of(predictor)
+    if isinstance(module, GraphClassifier):
+        return module.hidden
+    if data is None:
+        return 128
+    device = next((parameter.device for parameter in module.parameters()), "cpu")
+    with evaluating(module):
+        nodes = predictor.run(data.batch([0]).to(device)).nodes
+    return nodes.shape[1] or 128
+
+
+def refusal(method: str | Sequence[Augmentation], model: nn.Module, data: GraphStore) -> str | None:
     """Say why a method cannot train a model on some data, ``None`` if it can."""
+    from graph_transplant.saliency import as_predictor
+
     try:
-        for augmentation in build_method(name, model):
-            augmentation.check(model, data)
+        if isinstance(method, str):
+            method = build_method(method, model, data=data)
+        for augmentation in method:
+            augmentation.check(as_predictor(model), data)
     except GraphTransplantError as problem:
         return str(problem)
     return None

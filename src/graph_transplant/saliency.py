@@ -126,7 +126,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _is_pooling(module: nn.Module) -> bool:
-    return any(kind.__module__.startswith("torch_geometric.nn.pool") for kind in type(module).__mro__)
+    places = (kind.__module__ for kind in type(module).__mro__)
+    return any(place.startswith("torch_geometric.nn.pool") for place in places)
 
 
 class ModuleAdapter:
@@ -188,9 +189,9 @@ class ModuleAdapter:
             return list(self.module.norms)
         pyg = sys.modules.get("torch_geometric.nn")  # not imported: no module can be one of PyG's
         kinds = (Convolution, getattr(pyg, "MessagePassing", ()))
-        modules = list(self.module.modules())
-        scoring = {part for module in modules if _is_pooling(module) for part in module.modules()}
-        return [module for module in modules if isinstance(module, kinds) and module not in scoring]
+        every = list(self.module.modules())
+        scoring = {part for module in every if _is_pooling(module) for part in module.modules()}
+        return [module for module in every if isinstance(module, kinds) and module not in scoring]
 
     def _arguments(self, data: Data, batch: GraphBatch) -> dict[str, Any]:
         arguments: dict[str, Any] = {}

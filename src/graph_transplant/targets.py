@@ -37,17 +37,25 @@ def as_targets(y: Tensor, num_outputs: int) -> Tensor:
     return one_hot(labels.to(torch.long), num_outputs).to(torch.get_default_dtype())
 
 
-def batch_targets(batch: GraphBatch, num_outputs: int | None = None) -> Tensor:
+def batch_targets(
+    batch: GraphBatch, num_outputs: int | None = None, task: str = "multiclass"
+) -> Tensor:
     """Return the targets of a batch, float ``[graphs, outputs]``.
 
     The number of outputs is by default what the batch's store says, else what its ``y`` shows: for
-    classes the largest label of *this* batch.
+    classes the largest label of *this* batch. Integers are classes only if the task says so.
     """
-    y = targets_of(batch)
+    y, graphs = targets_of(batch), batch.num_graphs
+    if task != "multiclass" and not y.is_floating_point():  # labels 0 and 1, or whole numbers
+        y = y.to(torch.get_default_dtype())
     num_outputs = num_outputs or batch.num_outputs
     if num_outputs is None:
         wide = y.dim() == 2 and y.shape[1] > 1
         num_outputs = y.shape[1] if wide else 1 if y.is_floating_point() else int(y.max()) + 1
+    if y.is_floating_point() and y.shape == (graphs * num_outputs,):
+        y = y.view(graphs, num_outputs)  # PyG lays rows [outputs] of several graphs end to end
+    if len(y) != graphs:
+        raise DataError(f"`y` must have {graphs} rows, one per graph; got {list(y.shape)}")
     return as_targets(y, num_outputs)
 
 
@@ -105,7 +113,7 @@ class Loss:
                     f'{list(losses.shape)}: use reduction="none"'
                 )
             return losses
-        weight = self.class_weight
+        weight = None if self.class_weight is None else torch.as_tensor(self.class_weight)
         if weight is not None and weight.shape != logits.shape[1:]:
             raise GraphTransplantError(
                 f"`class_weight` must have {logits.shape[1]} entries, one per output; got "

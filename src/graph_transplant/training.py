@@ -30,7 +30,14 @@ from graph_transplant.nn import GraphClassifier, evaluating, keeping_statistics
 from graph_transplant.ranks import Ranks
 from graph_transplant.recipes import PATIENCE_UNITS, TIES
 from graph_transplant.saliency import ModuleAdapter, Predictor, as_predictor, module_of, unwrapped
-from graph_transplant.targets import Loss, as_targets, graph_losses, rarest_label, targets_of
+from graph_transplant.targets import (
+    Loss,
+    as_targets,
+    batch_targets,
+    graph_losses,
+    rarest_label,
+    targets_of,
+)
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -72,9 +79,15 @@ def step_losses(
 ) -> StepLosses:
     """Run a model in training mode on a batch and on its virtual samples."""
     prediction = model.run(batch)
-    targets = _targets(batch, prediction.logits, loss_of.task)
+    logits = prediction.logits
+    if loss_of.task == "multiclass" and logits.shape[1] == 1:
+        raise DataError(
+            "the model gives one output per graph, but classes need one logit each: let it give "
+            "two, or make `y` float and pass task='multilabel'"
+        )
+    targets = batch_targets(batch, logits.shape[1], loss_of.task)
     if isinstance(model, ModuleAdapter) and loss_of.task == "multiclass" and not loss_of.loss_fn:
-        _check_logits(prediction.logits)
+        _check_logits(logits)
     clean = CleanPass(batch, targets, prediction, loss_of)
     virtual = auxiliary = clean.loss.new_zeros(())
     # Every pass normalises by itself; running statistics are those of real graphs alone.
@@ -114,25 +127,6 @@ def take_step(
     nn.utils.clip_grad_norm_(module_of(model).parameters(), clip_norm)
     optimizer.step()
     return losses
-
-
-def _targets(batch: GraphBatch, logits: Tensor, task: str) -> Tensor:
-    """Targets of a batch as float ``[graphs, outputs]``, checked against what the model gives."""
-    y = targets_of(batch)
-    graphs, outputs = logits.shape
-    if task != "multiclass":
-        if not y.is_floating_point():  # labels 0 and 1, or whole numbers
-            y = y.to(logits.dtype)
-        if y.dim() == 1 and y.numel() == graphs * outputs:
-            y = y.view(graphs, outputs)  # PyG lays rows [outputs] of several graphs end to end
-    if len(y) != graphs:
-        raise DataError(f"`y` must have {graphs} rows, one per graph; got {list(y.shape)}")
-    if task == "multiclass" and outputs == 1:
-        raise DataError(
-            "the model gives one output per graph, but classes need one logit each: let it give "
-            "two, or make `y` float and pass task='multilabel'"
-        )
-    return as_targets(y, outputs)
 
 
 def _check_logits(logits: Tensor) -> None:
@@ -215,7 +209,14 @@ def _task_of(model: nn.Module, y: Tensor) -> str:
 
 
 def _several(augment: Augmentations) -> tuple[Augmentation, ...]:
-    return (augment,) if isinstance(augment, Augmentation) else tuple(augment)
+    several = (augment,) if isinstance(augment, Augmentation | str) else tuple(augment)
+    for one in several:
+        if not isinstance(one, Augmentation):
+            raise GraphTransplantError(
+                "`augment` must be an augmentation or several, such as gt.GraphTransplant(); got "
+                f"{one!r}"
+            )
+    return several
 
 
 @dataclass(frozen=True)

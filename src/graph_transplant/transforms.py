@@ -14,6 +14,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import get_worker_info
 from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
@@ -27,10 +28,25 @@ from graph_transplant.saliency import NodeSaliency, Predictor
 from graph_transplant.targets import Loss, batch_targets, targets_of
 
 
+class _WorkerGenerator(torch.Generator):
+    """What a worker of a ``DataLoader`` draws from."""
+
+
+def _for_worker(generator: torch.Generator | None) -> torch.Generator | None:
+    """In a worker a generator of its own: the copies of the given one would all draw the same."""
+    worker = get_worker_info()
+    if generator is None or worker is None or isinstance(generator, _WorkerGenerator):
+        return generator
+    own = _WorkerGenerator()
+    own.manual_seed((generator.initial_seed() + worker.seed) % 2**63)
+    return own
+
+
 class _Edit(BaseTransform):  # type: ignore[misc]
     """Edits one graph; fields of the graph itself, such as ``y`` or ``smiles``, stay.
 
-    With ``generator=None`` torch's own is used, which a ``DataLoader`` seeds in every worker.
+    With ``generator=None`` torch's own is used. Each worker of a ``DataLoader`` has its own random
+    numbers either way, new ones in every epoch.
     """
 
     def __init__(self, augmentation: Perturbation, generator: torch.Generator | None) -> None:
@@ -42,6 +58,7 @@ class _Edit(BaseTransform):  # type: ignore[misc]
         if isinstance(data, Batch):
             return Batch.from_data_list([self(graph) for graph in data.to_data_list()])
         graph = GraphBatch.from_pyg(data)
+        self.generator = _for_worker(self.generator)
         rng = random_numbers(self.generator)
         edited = self.augmentation.edit(graph, torch.empty(1, 0), rng).batch
         # PyG has made a shallow copy, so that the caller's graph stays as it is.
@@ -148,8 +165,8 @@ class MixCollate:
             prepared.
         num_outputs: Number of classes, labels or values.
         keep_originals: Whether the original graphs come first in the batch.
-        generator: Source of all randomness; ``None`` uses torch's global generator, which differs
-            by worker.
+        generator: Source of all randomness; ``None`` uses torch's global generator. Each worker of
+            the loader has its own random numbers either way, new ones in every epoch.
         task: What the targets are: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
 
     Example:
@@ -171,6 +188,11 @@ class MixCollate:
         *,
         task: str = "multiclass",
     ) -> None:
+        if not isinstance(augmentation, Augmentation):
+            raise GraphTransplantError(
+                f"`augmentation` must be one augmentation; got {augmentation!r}; OneOf and "
+                "Sequential make one of several"
+            )
         self.augmentation = augmentation
         self.num_outputs = num_outputs
         self.keep_originals = keep_originals
@@ -180,10 +202,11 @@ class MixCollate:
     def __call__(self, graphs: Sequence[Data]) -> Batch:
         """Collate graphs with ``y`` and mixtures of them; the new ``y`` is [graphs, outputs]."""
         batch = GraphBatch.from_pyg(Batch.from_data_list(list(graphs)))
-        batch = replace(batch, y=batch_targets(batch, self.num_outputs))
+        batch = replace(batch, y=batch_targets(batch, self.num_outputs, self.loss_of.task))
         clean = _PassWithoutModel(batch, targets_of(batch), _no_prediction, self.loss_of)
         with torch.no_grad(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="node saliency is the same")
+            self.generator = _for_worker(self.generator)
             virtual = self.augmentation(
                 clean, model=cast("Predictor", _NoModel()), generator=self.generator
             )
@@ -196,7 +219,7 @@ class MixCollate:
 def soft_targets(
     batch: Data | GraphBatch, num_outputs: int, like: Data | GraphBatch | None = None
 ) -> Batch:
-    """Convert graphs to the form of mixed ones: float targets, and no graph-level fields.
+    """Convert graphs to the form of mixed ones: float targets, and only tensors as fields.
 
     Only fields that the graphs of ``like`` also have are kept; edges get weight one if only those
     graphs have weights.
@@ -221,6 +244,7 @@ def _fitted(batch: GraphBatch, other: GraphBatch) -> GraphBatch:
         batch,
         nodes={name: value for name, value in batch.nodes.items() if name in other.nodes},
         edges={name: value for name, value in edges.items() if name in other.edges},
+        graphs={name: value for name, value in batch.graphs.items() if name in other.graphs},
     )
 
 
@@ -235,6 +259,7 @@ def _joined(first: GraphBatch, second: GraphBatch) -> GraphBatch:
         symmetric=first.symmetric and second.symmetric,
         nodes={name: torch.cat((one, second.nodes[name])) for name, one in first.nodes.items()},
         edges={name: torch.cat((one, second.edges[name])) for name, one in first.edges.items()},
+        graphs={name: torch.cat((one, second.graphs[name])) for name, one in first.graphs.items()},
         y=torch.cat((targets_of(first), targets_of(second))),
         device=first.device,
     )

@@ -104,6 +104,11 @@ class EdgePredictor(nn.Module):
                 f"`embedding_size` of the edge predictor is {self.embedding_size}, but the model's "
                 f"node embeddings are {nodes.shape[1]} wide: pass embedding_size={nodes.shape[1]}"
             )
+        if nodes.dtype == torch.float64 != self.first.weight.dtype:
+            raise GraphTransplantError(
+                "the model computes in float64, the edge predictor does not: call .double() of the "
+                "augmentation"
+            )
         return nodes.detach()
 
     def draw(

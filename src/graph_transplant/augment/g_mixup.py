@@ -234,9 +234,8 @@ class GMixup(Augmentation):
             nodes["x"] = table.index_select(0, row).to(x.dtype)
         if batch.edge_weight is not None:
             edges["edge_weight"] = batch.edge_weight.new_ones(len(column))
-        virtual = batch.derive(
-            ptr, row_ptr, column, nodes=nodes, edges=edges, y=mixed, symmetric=True, codes=0
-        )
+        fields = {"nodes": nodes, "edges": edges, "graphs": {}, "y": mixed}
+        virtual = batch.derive(ptr, row_ptr, column, **fields, symmetric=True, codes=0)
         return GraphonGraphs(
             batch=virtual, targets=mixed, label_weight=label_weight, position=position, plan=plan
         )

@@ -196,6 +196,11 @@ class GraphTransplant(Augmentation):
         self.cut = check_choice("cut", cut, ("subgraph", "scattered"))
         self.importance = check_choice("importance", importance, ("saliency", "size"))
         self.saliency = saliency or NodeSaliency()
+        if not isinstance(self.saliency, NodeSaliency):
+            raise GraphTransplantError(
+                "`saliency` must be a NodeSaliency, such as "
+                f"NodeSaliency(kind='gradient-x-activation'); got {saliency!r}"
+            )
         self.pairing = Pairing.of(pairing)
         self.new_edge_attr = check_choice("new_edge_attr", new_edge_attr, ("drawn", "zero"))
         self.shuffle_saliency = shuffle_saliency
@@ -455,6 +460,7 @@ def _checked(saliency: Tensor | None, nodes: int) -> Floats:
     """Saliency as the kernels take it; raise if it cannot be."""
     if saliency is None:
         return np.ones(nodes, np.float32)
+    saliency = torch.as_tensor(saliency)
     if saliency.shape != (nodes,):
         raise DataError(
             f"`saliency` must have shape [{nodes}], one number per node; got {list(saliency.shape)}"

@@ -240,10 +240,17 @@ def compare(
             raise GraphTransplantError(problem)
     own_names = [name for name in own.methods if not own.rival(name)]
     wished = candidates(named, search=select != "none", scale=scale)
-    # Augmentations of the user's own are taken as they are; names must be able to serve the data.
-    aliases = [given for given in map(own.methods.get, own_names) if isinstance(given, str)]
-    _that_serve(dict.fromkeys(aliases, True), built_in, store, reporter)
-    chosen = [*own_names, *_that_serve(wished, built_in, store, reporter)]
+    built = [
+        own.model(name, store, seed)
+        if name in own.models
+        else GraphClassifier.for_data(store, conv=name, layers=1, hidden=8, seed=0)
+        for name in models
+    ]
+    for name in own_names:
+        problem = _problem(own.methods[name], built, store)
+        if problem is not None:
+            raise GraphTransplantError(problem)
+    chosen = [*own_names, *_that_serve(wished, built, store, reporter)]
     listing = partial(
         all_trials,
         repeats=repeats,
@@ -314,10 +321,15 @@ def _run(run: Run, engine: str, fresh: bool) -> list[Record]:
 
 
 def _own_models(model: Names | OwnModels) -> OwnModels:
+    if callable(model):
+        raise GraphTransplantError(
+            "`model` must be a name, several, or functions by name, such as {'mine': function}; "
+            f"got {model!r}"
+        )
     if not isinstance(model, Mapping):
         return {}
     for name, make in model.items():
-        if not callable(make):
+        if isinstance(make, nn.Module) or not callable(make):
             raise GraphTransplantError(
                 f"`model`: {name!r} must be a function that makes a model for a store; got {make!r}"
             )
@@ -329,6 +341,10 @@ def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, .
         return {}
     found: dict[str, tuple[Augmentation, ...] | str] = {}
     for name, given in methods.items():
+        if name in CLASSICAL and given != name:
+            raise GraphTransplantError(
+                f"`methods`: {name!r} is the name of a method without a network; choose another"
+            )
         several = given if isinstance(given, str | Sequence) else (given,)
         if isinstance(several, str):
             if several not in CLASSICAL:
@@ -385,17 +401,21 @@ def _without_rivals(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return others, _unique(found)
 
 
+def _problem(
+    method: str | Sequence[Augmentation], models: Sequence[nn.Module], store: GraphStore
+) -> str | None:
+    """Why a method cannot train one of the models on the data; ``None`` if it can."""
+    problems = (refusal(method, model, store) for model in models)
+    return next((each for each in problems if each is not None), None)
+
+
 def _that_serve(
-    methods: Mapping[str, bool], models: Sequence[str], store: GraphStore, reporter: Reporter
+    methods: Mapping[str, bool], models: Sequence[nn.Module], store: GraphStore, reporter: Reporter
 ) -> list[str]:
     """Keep the methods that can train on the data; one asked for by name must be able to."""
-    built = [
-        GraphClassifier.for_data(store, conv=name, layers=1, hidden=8, seed=0) for name in models
-    ]
     chosen = []
     for name, named in methods.items():
-        problems = (refusal(name, model, store) for model in built)
-        problem = next((each for each in problems if each is not None), None)
+        problem = _problem(name, models, store)
         if problem is None:
             chosen.append(name)
         elif named:

@@ -20,6 +20,7 @@ from graph_transplant.analysis import calibration, robustness, saliency_quality,
 from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.checkpoints import CheckpointError
 from graph_transplant.classical import CLASSICAL, fit_predict
+from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.conditions import fewer_graphs, wrong_labels
 from graph_transplant.experiments.examples import examples
 from graph_transplant.experiments.protocol import Record, Trial
@@ -83,16 +84,30 @@ class Own:
     models: Mapping[str, Callable[[GraphStore], nn.Module]] = field(default_factory=dict)
     callbacks: tuple[Callable[[EpochLog], None], ...] = ()
 
+    def model(self, name: str, data: GraphStore, seed: int) -> nn.Module:
+        """A new model for some graphs."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = self.models[name](data)
+        if not isinstance(model, nn.Module):
+            raise GraphTransplantError(
+                f"`model`: the function for {name!r} must return an nn.Module; got "
+                f"{type(model).__name__}"
+            )
+        return model
+
     def rival(self, name: str) -> str | None:
         """Key of :data:`CLASSICAL` that a method is; ``None`` for one that trains a network."""
         given = self.methods.get(name, name)
         return given if isinstance(given, str) and given in CLASSICAL else None
 
-    def augmentations(self, name: str, model: nn.Module, seed: int) -> tuple[Augmentation, ...]:
+    def augmentations(
+        self, name: str, model: nn.Module, data: GraphStore, seed: int
+    ) -> tuple[Augmentation, ...]:
         """New augmentations of a method."""
         given = self.methods.get(name, name)
         if isinstance(given, str):
-            return build_method(given, model, seed=seed)
+            return build_method(given, model, data=data, seed=seed)
         return copy.deepcopy(given)
 
 
@@ -183,14 +198,12 @@ def run_trial(
     def trained() -> tuple[FitResult, Sequence[Augmentation]]:
         seen = store.subset(torch.cat([split.train, split.validation]))
         if trial.model in own.models:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                model = own.models[trial.model](seen)
+            model = own.model(trial.model, seen, seed)
         else:
             model = GraphClassifier.for_data(
                 seen, conv=trial.model, layers=trial.layers, **settings.network(), seed=seed
             )
-        augmentations = own.augmentations(trial.method, model, seed + 1)
+        augmentations = own.augmentations(trial.method, model, seen, seed + 1)
         result = fit(
             model,
             scaled(train),

@@ -106,7 +106,7 @@ def verdict_of(
     gap = f"difference from {reference}" if beside else "difference"
     verdict, details = _verdict(group.data, own, reference, unit, gap, equal_within)
     if beside:
-        verdict = _beside_rivals(group.data, verdict, rows, rivals, reference)
+        verdict = _beside_rivals(group.data, verdict, rows, rivals, reference, unit)
         details = [] if len(rivals) == 1 else details
     mark = "; " if beside or verdict.kind in ("better", "worse", "open") else ": "
     sentence = mark.join([verdict.sentence, "; ".join(details)]) if details else verdict.sentence
@@ -134,7 +134,9 @@ def _verdict(
         return Verdict("open", headline, text, clause, **more), [*details]
 
     if len(rows) == 1 or reference not in [row["method"] for row in rows]:
-        most = f"{name} has the highest {metric} on {data}"
+        tied = [row["method"] for row in rows if row["score_mean"] == best["score_mean"]]
+        share = "has" if len(tied) == 1 else "share"
+        most = f"{listed(tied)} {share} the highest {metric} on {data}"
         headline = f"{name} reaches {reached} on {data}" if len(rows) == 1 else most
         text = f"{name} reaches a mean {metric} of {reached} on {data} over {trials}"
         detail = f"without {reference} and another method no difference is tested"
@@ -229,7 +231,12 @@ def _verdict(
 
 
 def _beside_rivals(
-    data: str, verdict: Verdict, rows: Sequence[Row], against: Sequence[Row], reference: str
+    data: str,
+    verdict: Verdict,
+    rows: Sequence[Row],
+    against: Sequence[Row],
+    reference: str,
+    unit: str,
 ) -> Verdict:
     """Add whether a network beats the best classical rival."""
     better = [row for row in against if row["finding"] == "better"]
@@ -237,7 +244,7 @@ def _beside_rivals(
     name, rival = top["method"], CLASSICAL[method_key(top["rival"])].words
     own = next(row for row in rows if row["method"] == top["rival"])
     beaten = own["finding"] == "better"
-    numbers = f"({points(top['difference'])}, {p_words(top['p_holm'])})"
+    numbers = f"({points(top['difference'])} {unit}, {p_words(top['p_holm'])})"
     if top["finding"] == "better":
         text = f"{name}{' also' if name == verdict.best else ''} beats {rival}"
     elif top["finding"] == "worse":
@@ -246,7 +253,7 @@ def _beside_rivals(
     elif top["finding"] == "equal":
         text = f"{name} is practically equal to {rival}"
     elif beaten:
-        text = f"{rival} beats {reference} by {_gain(own):.1f}"
+        text = f"{rival} beats {reference} by {_gain(own):.1f} {unit}"
         other = f", and whether it beats {name} is unclear {numbers}" if name != reference else ""
         numbers = f"({p_words(own['p_holm'])}){other}"
     else:

@@ -40,6 +40,8 @@ class GraphBatch:
         symmetric: Whether every edge has its reverse of equal weight, as in undirected graphs.
         nodes: Tensors ``[nodes, …]`` by name; see :attr:`x` for ``"x"`` and ``CODE``.
         edges: Tensors ``[edges, …]`` by name, in the order of ``column``.
+        graphs: Other tensors ``[graphs, …]`` by name; a virtual graph has those of the original
+            graph it is made from, when mixed those of the destination.
         y: Targets, ``[graphs, …]``.
         device: Where features, targets and models are.
         num_outputs: Number of classes, labels or values, if known.
@@ -61,6 +63,7 @@ class GraphBatch:
     symmetric: bool
     nodes: Mapping[str, Tensor] = field(default_factory=dict)
     edges: Mapping[str, Tensor] = field(default_factory=dict)
+    graphs: Mapping[str, Tensor] = field(default_factory=dict)
     y: Tensor | None = None
     device: torch.device = _CPU
     num_outputs: int | None = None
@@ -111,15 +114,21 @@ class GraphBatch:
             if value.shape[:1] != edge_id.shape or (name == "edge_weight" and value.dim() != 1):
                 shape = f"[{edge_id.size}]" if name == "edge_weight" else f"[{edge_id.size}, …]"
                 raise DataError(f"`{name}` must have shape {shape}; got {list(value.shape)}")
+        nodes = {
+            name: value
+            for name, value in tensors.items()
+            if name not in edges and data.is_node_attr(name)
+        }
         batch = cls(
             ptr=ptr,
             row_ptr=row_ptr,
             column=column,
             symmetric=False,
-            nodes={
+            nodes=nodes,
+            graphs={
                 name: value
                 for name, value in tensors.items()
-                if name not in edges and data.is_node_attr(name)
+                if name not in {**nodes, **edges} and value.shape[:1] == (ptr.size - 1,)
             },
             edges={name: value.index_select(0, order) for name, value in edges.items()},
             y=data.y if isinstance(data.y, Tensor) else None,
@@ -237,6 +246,7 @@ class GraphBatch:
             self,
             nodes={name: value.to(device) for name, value in self.nodes.items()},
             edges={name: value.to(device) for name, value in self.edges.items()},
+            graphs={name: value.to(device) for name, value in self.graphs.items()},
             y=None if self.y is None else self.y.to(device),
             device=device,
             source=None if self.source is None else self.source.to(device),
@@ -285,7 +295,7 @@ class GraphBatch:
         x = self.x
         if x is not None:
             nodes = {"x": x, **nodes}
-        graphs = {} if self.y is None else {"y": self.y}
+        graphs = self.graphs if self.y is None else {**self.graphs, "y": self.y}
         every_graph = torch.arange(self.num_graphs + 1)
         for fields, ptr in ((nodes, node_ptr), (self.edges, edge_ptr), (graphs, every_graph)):
             for name, value in fields.items():
