@@ -95,9 +95,10 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
 # Neither imports the other: what both need lies below them.
 APART = {"models", "experiments"}
 
-# What is imported only when it is asked for: the charts and the page of results, the augmentations
-# behind the names of methods.
+# What is imported only when it is asked for: the charts and pages of results and models, the
+# augmentations behind the names of methods.
 OFFERED = {
+    f"{PACKAGE}.models.model": ("report",),
     f"{PACKAGE}.experiments.results": ("figures", "report"),
     f"{PACKAGE}.methods": ("augment", "graphs", "nn", "saliency"),
 }

@@ -599,6 +599,10 @@ GRAPHS, NAMES = rings_and_stars(4)
         (["CCO", "CC(", *MOLECULES], [0, 1] * 11, r"item 1, 'CC\(': .*cannot be parsed"),
         ([nx.MultiGraph([(0, 1)])] * 4, [0, 1, 0, 1], "item 0: it is a MultiGraph"),
         ([], [], "`X` holds no graphs"),
+        (GRAPHS, [*NAMES[:7], None], "must be of one type, none missing; got NoneType, str"),
+        (GRAPHS, [*NAMES[:7], 1], "must be of one type, none missing; got int, str"),
+        ([None, *MOLECULES[1:]], ATOMS, "holds SMILES, but item 0 is a NoneType"),
+        (pd.DataFrame({"smiles": MOLECULES, "mass": 1.0}), ATOMS, "2 columns, some of texts"),
     ],
 )
 def test_what_cannot_be_fitted(graphs: Any, y: Any, message: str) -> None:
@@ -609,7 +613,11 @@ def test_what_cannot_be_fitted(graphs: Any, y: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"augment": "transplant"}, "method"),
+        ({"augment": "transplant"}, "`augment` must be one of .*'transplant"),
+        ({"augment": None}, "`augment` must be a name or an augmentation, got None"),
+        ({"augment__ratio": 0.1, "augment": "vanilla"}, "'vanilla' has no parameters"),
+        ({"epochs": 1.5}, "`epochs` must be a whole number, got 1.5"),
+        ({"class_weight": {"rng": 3}}, "`class_weight` has 'rng', .* classes are 'ring', 'star'"),
         ({"model": "gcm"}, "`model` must be one of .*did you mean 'gc"),
         ({"readout": "median"}, "`readout` must be one of"),
         ({"validation_fraction": 0.0}, r"`validation_fraction` must be in \(0, 1\), got 0.0"),
@@ -637,6 +645,11 @@ def test_parameters_that_cannot_be_used(changed: dict[str, Any], message: str) -
 def test_numbers_that_cannot_be_fitted(y: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         regressor(epochs=1).fit(GRAPHS, y)
+
+
+def test_groups_must_be_several() -> None:
+    with pytest.raises(DataError, match="at least two groups"):
+        classifier(epochs=1).fit(GRAPHS, NAMES, groups=[0] * len(GRAPHS))
 
 
 def test_graphs_that_the_model_does_not_fit() -> None:

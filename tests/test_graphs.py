@@ -119,6 +119,37 @@ def test_orders_masks_and_parts_of_parts() -> None:
     assert store.subset(mask).y.tolist() == [1, 5]
 
 
+def test_slices_lists_and_masks_select_graphs() -> None:
+    store = gt.load("motifs", graphs=12)
+    mask = torch.zeros(12, dtype=torch.bool)
+    mask[2:5] = True
+    for part in (store[2:5], store[[2, 3, 4]], store[mask], store[np.array([2, 3, 4])]):
+        assert part.fingerprint() == store.subset([2, 3, 4]).fingerprint()
+    assert store[-1].num_nodes == store[torch.tensor(11)].num_nodes == int(store.node_counts[11])
+
+
+def test_classes_without_graphs_are_told() -> None:
+    graphs = gt.load("motifs", graphs=12).to_pyg()
+    for graph in graphs:
+        graph.y = graph.y % 2 + 1
+    with pytest.warns(UserWarning, match="there are 3, but no graph is of class 0"):
+        gt.load(graphs)
+    assert gt.load(graphs, num_outputs=3).num_outputs == 3  # and no warning
+
+
+def test_numbers_that_single_precision_cannot_tell_apart_are_refused() -> None:
+    values = 1e6 + torch.arange(12, dtype=torch.double) / 1000
+    store = gt.load("motifs", graphs=12)
+    with pytest.raises(DataError, match="subtract a constant"):
+        store.with_targets(values, task="regression")
+    with pytest.raises(DataError, match="subtract a constant"):
+        gt.load(["C" * n for n in range(1, 13)], y=values.tolist())
+    missing = torch.where(torch.arange(12) < 6, values - 1e6, torch.nan)
+    assert store.with_targets(missing, task="regression").y.isnan().sum() == 6
+    equal = torch.full((12,), 1e9 + 1, dtype=torch.double)
+    assert store.with_targets(equal, task="regression").num_outputs == 1
+
+
 def test_node_fields_travel_with_their_nodes() -> None:
     mask = torch.tensor([True, False, False, True, True])
     store = GraphStore(**arguments(), node_fields={"motif_mask": mask})

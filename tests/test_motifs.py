@@ -110,8 +110,9 @@ def test_a_smaller_data_set_is_the_beginning_of_a_larger_one() -> None:
     ("options", "message"),
     [
         ({"graphs": 5}, "`graphs` must be at least 6, got 5"),
+        ({"graphs": 20.5}, "`graphs` must be a whole number, got 20.5"),
         ({"seed": -1}, "`seed` must be at least 0, got -1"),
-        ({"seed": "a"}, "`seed` must be at least 0, got 'a'"),
+        ({"seed": "a"}, "`seed` must be a whole number, got 'a'"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:

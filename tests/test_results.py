@@ -119,6 +119,15 @@ def test_summary_by_hand() -> None:
     assert unsure.p_holm == pytest.approx(unsure.p_value)
 
 
+def test_only_what_trials_record_can_be_asked_for() -> None:
+    results = Results(made_up("vanilla", PLAIN))
+    assert results.long("attacked").empty
+    for ask, wrong in ((results.long, "attacks"), (results.wide, "costs")):
+        with pytest.raises(GraphTransplantError, match=f"got '{wrong}' .did you mean '{wrong[:4]}"):
+            ask(wrong)
+    assert repr(results) == f"Results(5 trials: {results.verdict})"
+
+
 def test_differences_are_taken_over_the_folds_both_have() -> None:
     better, _ = rows(made_up("vanilla", PLAIN[:4]) + made_up("a", BETTER)[1:])
     assert better.pairs == 3
@@ -350,15 +359,19 @@ def test_verdict_without_a_clear_difference_gives_the_plausible_range() -> None:
 @pytest.mark.parametrize(
     ("records", "expected", "clause"),
     [
-        (made_up("a", PLAIN), "without vanilla and another method", "a reaches 58.0 % on toy"),
+        (
+            made_up("a", PLAIN),
+            "differences are taken from vanilla, which was not run",
+            "a reaches 58.0 % on toy",
+        ),
         (
             made_up("a", PLAIN) + made_up("b", BETTER),
-            "b reaches a mean accuracy of 68.4 % on toy over 5 trials; without vanilla",
+            "over 5 trials; differences are taken from vanilla, which was not run",
             "b has the highest accuracy on toy",
         ),
         (
             made_up("a", PLAIN) + made_up("b", PLAIN),
-            "without vanilla",
+            "differences are taken from vanilla, which was not run",
             "a and b share the highest accuracy on toy",
         ),
         (
@@ -560,8 +573,19 @@ def test_a_rival_that_beats_plain_training_is_named_where_the_others_cannot_be_t
         "a does not differ significantly from vanilla on toy; a random forest beats vanilla by 5.8 "
         "points"
     )
-    assert "(p < 0.001), and whether it beats a is unclear (−3.8 points, p = " in verdict.sentence
+    assert "(p < 0.001), and whether it beats a is unclear (+3.8 points, p = " in verdict.sentence
     assert (verdict.best, verdict.winner) == (None, "forest")
+
+
+def test_plain_training_is_not_advised_where_a_rival_is_above_all() -> None:
+    forest = with_gains("forest", 0.3, -0.01, 0.4, 0.02, 0.3)
+    records = [*made_up("vanilla", PLAIN), *made_up("a", UNSURE)]
+    (verdict,) = verdicts(records + [r | NO_NETWORK | {"model": ""} for r in forest])
+    assert "a is below a random forest, not significantly (−18.2 points, p = " in verdict.sentence
+    assert (verdict.best, verdict.winner) == (None, "forest")
+    # Alone, plain training has nothing to be compared with; without it there is no difference.
+    (alone,) = verdicts([*made_up("vanilla", PLAIN), *beside(PLAIN, "majority")])
+    assert alone.sentence.endswith("there is no other method to compare it with.")
 
 
 def test_a_rival_does_not_win_where_a_network_has_the_higher_mean() -> None:
@@ -569,7 +593,7 @@ def test_a_rival_does_not_win_where_a_network_has_the_higher_mean() -> None:
     records = [*made_up("vanilla", PLAIN), *made_up("a", BETTER), *beside(forest)]
     (verdict,) = verdicts(records)
     assert "a random forest beats vanilla by 8.4" in verdict.headline
-    assert "and whether it beats a is unclear (+2.0 points, p = " in verdict.sentence
+    assert "and whether it beats a is unclear (−2.0 points, p = " in verdict.sentence
     assert verdict.winner == "a"
 
 

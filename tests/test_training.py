@@ -27,7 +27,7 @@ from graph_transplant.augment import (
     OriginalGraphs,
     build_method,
 )
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.training import EpochLog, Evaluation, FitResult
 from processes import run_ranks
@@ -434,11 +434,20 @@ def test_a_loss_that_is_no_number_is_named(method: str) -> None:
         gt.fit(model, store, store, augment, seed=0, epochs=2)
 
 
+def test_lists_of_graphs_are_refused_by_name() -> None:
+    store = motifs(12)
+    graphs, model = store.to_pyg(), model_for(store)
+    with pytest.raises(DataError, match=r"`validation` must be a GraphStore.*got list"):
+        gt.fit(model, store, graphs, seed=0, epochs=1)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"`store` must be a GraphStore.*got list"):
+        gt.evaluate(model, graphs)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"epochs": 0}, "`epochs` must be at least 1, got 0"),
-        ({"learning_rate": math.nan}, "`learning_rate` must be positive, got nan"),
+        ({"learning_rate": math.nan}, "`learning_rate` must be above 0, got nan"),
         ({"seed": -1}, "`seed`.*-1"),
         ({"patience_unit": "epoch"}, "`patience_unit` must be one of .*did you mean 'epochs'"),
         ({"class_weight": torch.ones(2)}, "`class_weight` must have 6 entries"),

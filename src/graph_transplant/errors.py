@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Final
 
 _SHOWN: Final = 100
@@ -37,10 +37,28 @@ class DataError(GraphTransplantError):
 
 
 def check_at_least(least: int, **values: Any) -> None:
-    """Raise an error that names the first argument below a bound."""
+    """Raise an error that names the first argument that is no whole number from a bound on."""
     for argument, value in values.items():
-        if not (isinstance(value, Real) and float(value) >= least):
+        if not isinstance(value, Integral):
+            raise GraphTransplantError(f"`{argument}` must be a whole number, got {value!r}")
+        if value < least:
             raise GraphTransplantError(f"`{argument}` must be at least {least}, got {value!r}")
+
+
+def check_positive(**values: Any) -> None:
+    """Raise an error that names the first argument that is no number above 0."""
+    for argument, value in values.items():
+        if not (isinstance(value, Real) and float(value) > 0):
+            raise GraphTransplantError(f"`{argument}` must be above 0, got {value!r}")
+
+
+def check_spelling(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise an error about the first name that is nearly a known one."""
+    names = list(known)
+    for name in given:
+        close = get_close_matches(name, names, n=1, cutoff=0.8)
+        if close:
+            raise GraphTransplantError(f"there is no option {name!r}; did you mean {close[0]!r}?")
 
 
 def check_choice(argument: str, value: str, choices: Iterable[str]) -> str:

@@ -122,6 +122,15 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in self.get_params(deep=False).items()
         }
+        if isinstance(given["augment"], str):
+            try:
+                parse_method(given["augment"])
+            except GraphTransplantError as problem:
+                raise type(problem)(str(problem).replace("`method`", "`augment`")) from None
+        elif not isinstance(given["augment"], Augmentation | list | tuple):
+            raise GraphTransplantError(
+                f"`augment` must be a name or an augmentation, got {given['augment']!r}"
+            )
         fraction = given["validation_fraction"]
         if not 0 < fraction < 1:
             raise GraphTransplantError(f"`validation_fraction` must be in (0, 1), got {fraction}")
@@ -196,6 +205,8 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if judged:
             parts = np.arange(graphs), np.arange(graphs, len(store))
         elif groups is not None:
+            if len(set(np.asarray(groups)[kept].tolist())) < 2:
+                raise DataError("`groups` must name at least two groups, to validate on one")
             whole = GroupShuffleSplit(1, test_size=config.validation, random_state=config.seed)
             parts = next(whole.split(np.zeros(graphs), groups=np.asarray(groups)[kept]))
         if parts is not None:
@@ -398,10 +409,13 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         try:
             check_classification_targets(labels)
             self.classes_, numbers = np.unique(labels, return_inverse=True)
-        except TypeError:
+        except (TypeError, ValueError):
+            if labels.dtype.kind != "O":
+                raise
             kinds = sorted({type(label).__name__ for label in labels.tolist()})
             raise DataError(
-                f"the labels in `y` must be of one type, none missing; got {', '.join(kinds)}"
+                "Unknown label type: the labels in `y` must be of one type, none missing; got "
+                f"{', '.join(kinds)}"
             ) from None
         found = self.classes_.tolist()
         if len(found) < 2:
@@ -418,6 +432,12 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
     def _config(self, store: GraphStore) -> TrainConfig:
         config = super()._config(store)
         if isinstance(self.class_weight, Mapping):
+            unknown = [label for label in self.class_weight if label not in self.classes_.tolist()]
+            if unknown:
+                raise GraphTransplantError(
+                    f"`class_weight` has {unknown[0]!r}, which is no class; the classes are "
+                    f"{', '.join(map(repr, self.classes_.tolist()))}"
+                )
             weights = [self.class_weight.get(label, 1.0) for label in self.classes_.tolist()]
             config = replace(config, class_weight=weights)
         return config
@@ -518,8 +538,13 @@ def _augment_params(augment: Any) -> dict[str, Any]:
 
 
 def _with_params(augment: Any, given: Mapping[str, Any]) -> Any:
+    known = _augment_params(augment)
     for name in given:
-        check_choice(f"{_NESTED}{name}", name, _augment_params(augment))
+        if not known:
+            raise GraphTransplantError(
+                f"`{_NESTED}{name}` cannot be set: {augment!r} has no parameters"
+            )
+        check_choice(f"{_NESTED}{name}", name, known)
     if isinstance(augment, str):
         name, changed = parse_method(augment)
         return method_name(name, {**changed, **given})
@@ -545,11 +570,17 @@ def _items(graphs: Any) -> tuple[str, Any]:
     if getattr(cells, "shape", ())[1:] == (1,) and len(cells) and isinstance(cells[0, 0], str):
         cells = cells[:, 0]
     if getattr(cells, "ndim", 1) != 1 or not hasattr(cells, "__len__"):
+        if hasattr(graphs, "columns") and any(isinstance(cell, str) for cell in cells.flat):
+            raise DataError(
+                f"`X` has {cells.shape[1]} columns, some of texts: give the column of SMILES alone"
+            )
         return "table", graphs
     if not len(cells):
         raise DataError("`X` holds no graphs: found 0 sample(s) where a minimum of 1 is required")
     items = [cells[place] for place in range(len(cells))]
     kind = next((name for name, one in _KINDS.items() if isinstance(items[0], one)), None)
+    if kind is None and any(isinstance(item, str) for item in items):
+        kind = "SMILES"
     if kind is None:
         return "table", graphs
     for number, item in enumerate(items):

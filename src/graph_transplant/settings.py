@@ -7,7 +7,12 @@ from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
+from graph_transplant.errors import (
+    GraphTransplantError,
+    check_at_least,
+    check_choice,
+    check_positive,
+)
 from graph_transplant.format import listed
 from graph_transplant.metrics import deciding
 from graph_transplant.recipes import PATIENCE_UNITS, RECIPES, TIES
@@ -81,10 +86,7 @@ class Settings:
         counts = ("epochs", "batch_size", "stop_patience", "decay_patience", "hidden", "shards")
         for name, smallest in {**least, **dict.fromkeys(counts, 1)}.items():
             check_at_least(smallest, **{name: getattr(self, name)})
-        for name in ("learning_rate", "clip_norm"):
-            value = getattr(self, name)
-            if not value > 0:
-                raise GraphTransplantError(f"`{name}` must be above 0, got {value}")
+        check_positive(learning_rate=self.learning_rate, clip_norm=self.clip_norm)
         check_choice("metric", self.metric, deciding())
         check_choice("split", self.split, SPLITS)
         check_choice("patience_unit", self.patience_unit, PATIENCE_UNITS)

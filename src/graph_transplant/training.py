@@ -23,8 +23,14 @@ from graph_transplant.augment import Augmentation, CleanPass
 from graph_transplant.augment.base import merged_measurements
 from graph_transplant.checkpoints import EpochLog as EpochLog
 from graph_transplant.checkpoints import Patience, Run, states_of
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
-from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
+from graph_transplant.errors import (
+    DataError,
+    GraphTransplantError,
+    check_at_least,
+    check_choice,
+    check_positive,
+)
+from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, check_stores
 from graph_transplant.metrics import METRICS, deciding
 from graph_transplant.nn import GraphClassifier, evaluating, keeping_statistics
 from graph_transplant.ranks import Ranks
@@ -252,6 +258,7 @@ def evaluate(
         >>> evaluate(gt.GraphClassifier.for_data(store, hidden=8), store).logits.shape
         torch.Size([8, 6])
     """
+    check_stores(store=store)
     predictor, device = as_predictor(model, output=output), _device(model)
     if batch_size is None:
         items = int(store.node_counts.sum() + store.edge_counts.sum()) // len(store)
@@ -383,12 +390,11 @@ def fit(
         >>> result.epochs
         2
     """
+    check_stores(train=train, validation=validation)
     check_at_least(0, seed=seed)
     check_at_least(1, epochs=epochs, batch_size=batch_size)
     check_at_least(1, stop_patience=stop_patience, decay_patience=decay_patience)
-    for name, number in (("learning_rate", learning_rate), ("clip_norm", clip_norm)):
-        if not number > 0:
-            raise GraphTransplantError(f"`{name}` must be positive, got {number}")
+    check_positive(learning_rate=learning_rate, clip_norm=clip_norm)
     check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
     check_choice("ties", ties, TIES)
     _check_metric(metric, validation)
@@ -401,7 +407,7 @@ def fit(
     alone = model.module if isinstance(model, DistributedDataParallel) else model
     predictor = as_predictor(alone, saliency_module, output)
     if class_weight is not None:
-        class_weight = class_weight.to(device)
+        class_weight = torch.as_tensor(class_weight, device=device)
     loss_of = Loss(train.task, class_weight, loss_fn)
     begin = time.perf_counter()
     for augmentation in augmentations:

@@ -162,7 +162,8 @@ class GMixup(Augmentation):
             raise GraphTransplantError(
                 f"`mixing` must be a range (low, high) within [0, 1], got {mixing}"
             )
-        check_at_least(0, threshold=threshold)
+        if not threshold >= 0:
+            raise GraphTransplantError(f"`threshold` must not be negative, got {threshold}")
         check_at_least(1, largest=largest, nodes=1 if nodes is None else nodes)
         self.pairing = Pairing.of(pairing)
         self.mixing = (low, high)

@@ -207,6 +207,10 @@ class GraphTransplant(Augmentation):
         self._looked_at_saliency = False
         self._said_hard_edges = False
 
+    def extra_repr(self) -> str:
+        """Its main settings."""
+        return f"{self.connect!r}, anchor_ratio={self.anchor_ratio}, hops={self.hops}"
+
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> MixedGraphs:

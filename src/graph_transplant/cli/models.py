@@ -82,9 +82,8 @@ def train(
         columns: How the data are read.
     """
     from graph_transplant.checkpoints import CheckpointError
-    from graph_transplant.files import folder_name, write_atomically
+    from graph_transplant.files import folder_name
     from graph_transplant.models import train as run
-    from graph_transplant.report.card import render_card
     from graph_transplant.tensorboard import TensorBoard
 
     logger = None if tensorboard is None else TensorBoard(tensorboard)
@@ -134,7 +133,7 @@ def train(
         if logger is not None:
             logger.close()
     trained.save(directory)
-    write_atomically(directory / "card.html", render_card(trained.description))
+    trained.report(directory / "card.html")
     remove_checkpoints(checkpoint)
     print_model(trained)
     files = {

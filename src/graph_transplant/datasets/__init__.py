@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -187,9 +189,24 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
     store = form.read(source, **options)
     for note in store.notes:
         log.info("%s: %s", store.name, note)
+    if form.read == GraphStore.from_pyg and "num_outputs" not in options:
+        _warn_of_gaps(store)
     if form.own:
         store.find_duplicates = find_duplicates
     return store
+
+
+def _warn_of_gaps(store: GraphStore) -> None:
+    """Warn where the classes of PyG graphs do not seem to be numbered from 0."""
+    present = set(store.y.tolist()) if store.task == "multiclass" else set()
+    if present and len(present) < store.num_outputs:
+        first = next(number for number in count() if number not in present)
+        warnings.warn(
+            f"{store.name}: classes are numbered from 0, so there are {store.num_outputs}, but no "
+            f"graph is of class {first}; renumber `y`, or pass `num_outputs` if that is right",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def stream(
@@ -344,8 +361,8 @@ def _find(name: str, root: str | Path | None) -> Path | None:
 def _check_options(what: str, options: dict[str, Any], allowed: Sequence[str]) -> None:
     unknown = [option for option in options if option not in allowed]
     if unknown:
-        known = f"its options are {', '.join(allowed)}" if allowed else "it takes none"
-        raise GraphTransplantError(f"{what} has no option {unknown[0]!r}; {known}")
+        known = f"has the options {', '.join(allowed)}" if allowed else "has no options"
+        raise GraphTransplantError(f"there is no option {unknown[0]!r}; {what} {known}")
 
 
 def catalogue(root: str | Path | None = None) -> list[DatasetInfo]:

@@ -225,7 +225,7 @@ class TargetCodec:
     def tensor(self, values: Sequence[tuple[float, ...]]) -> Tensor:
         """What :meth:`encode` gave for all graphs, as the ``y`` of a store."""
         table = torch.tensor(values, dtype=torch.float64).reshape(len(values), len(self.names))
-        return table[:, 0].long() if self.task == "multiclass" else table.float()
+        return table[:, 0].long() if self.task == "multiclass" else table
 
     def apply(self, store: GraphStore, values: Sequence[tuple[float, ...]]) -> GraphStore:
         """The graphs of a store with what :meth:`encode` gave as their targets."""

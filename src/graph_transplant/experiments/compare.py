@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +20,12 @@ from graph_transplant.augment import METHODS, Augmentation, expand_methods, refu
 from graph_transplant.classical import CLASSICAL
 from graph_transplant.classical import refusal as rival_refusal
 from graph_transplant.datasets import load
-from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
+from graph_transplant.errors import (
+    GraphTransplantError,
+    check_at_least,
+    check_choice,
+    check_spelling,
+)
 from graph_transplant.experiments.checks import check_protocol, check_training
 from graph_transplant.experiments.engines import (
     CHECKPOINTS,
@@ -180,6 +186,7 @@ def compare(
     results = Results(
         [], select, directory=None if out is None else Path(out), equal_within=equal_within
     )
+    check_spelling(reading, inspect.signature(compare).parameters)
     store = load(data, **reading)
     if methods is None:
         methods = (*(MOLECULE_RIVALS if store.has_structures else ()), *DEFAULT_METHODS)
@@ -187,7 +194,7 @@ def compare(
     names = _listed(methods)
     automatic = automatic_model(store)
     models = _unique([automatic if name == "auto" else name for name in _listed(model)])
-    depths = _unique([layers] if isinstance(layers, int) else layers)
+    depths = _unique(list(layers) if isinstance(layers, Iterable) else [layers])
     for argument, given, choices in (("methods", names, METHODS), ("model", models, CONVOLUTIONS)):
         if not given:
             raise GraphTransplantError(
@@ -203,7 +210,9 @@ def compare(
     check_choice("scale", scale, ["auto", *SCALES])
     if not depths:
         raise GraphTransplantError("`layers` must be at least one number, got none")
-    check_at_least(1, layers=min(depths), repeats=repeats, workers=workers)
+    for depth in depths:
+        check_at_least(1, layers=depth)
+    check_at_least(1, repeats=repeats, workers=workers)
     noises, fractions = check_conditions(_shares(label_noise), _shares(train_fraction))
     scale = scale_of(len(store)) if scale == "auto" else scale
     settings = Settings.of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.protocol import (
     BASELINE,
     Condition,
@@ -48,6 +48,10 @@ TRIAL = (*GROUP, "method", "repeat", "fold")
 
 _NAMES = ("data", "model", "method")
 
+# What `Results.long` and `Results.wide` give.
+_LISTS = ("curve", "attacked", "reliability", "reliability_calibrated", "saliency_curve")
+_OBJECTS = ("calibrated", "cost", "saliency", "samples", "sizes", "test", "validation")
+
 ALWAYS = ("accuracy", "ece", "nll", "auroc")
 """Metrics that have a column in ``summary.csv`` even where no row has a value."""
 
@@ -81,7 +85,7 @@ class Group(NamedTuple):
         return f"{network}, {self.condition.words}" if self.condition.words else network
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Results:
     """The finished trials of a comparison, and its findings.
 
@@ -105,18 +109,22 @@ class Results:
         [3, 3]
     """
 
-    records: Sequence[Record] = field(repr=False)
+    records: Sequence[Record]
     selection: str = "none"
     reference: str = BASELINE
     directory: Path | None = None
     equal_within: float = EQUAL_WITHIN
-    group: Group | None = field(default=None, repr=False)
+    group: Group | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.equal_within < 1:
             raise GraphTransplantError(
                 f"`equal_within` must be a share in [0, 1), got {self.equal_within}"
             )
+
+    def __repr__(self) -> str:
+        finding = f": {self.verdict}" if self.records else ""
+        return f"Results({count(len(self.records), 'trial')}{finding})"
 
     # ---------------------------------------------------------------- tables
 
@@ -133,7 +141,12 @@ class Results:
         return _table([_row(record) for record in self.chosen])
 
     def long(self, name: str) -> pd.DataFrame:
-        """A list that trials record (``"curve"``, ``"attacked"``, …), one row per entry."""
+        """A list that trials record, one row per entry.
+
+        ``name`` is ``"curve"``, ``"attacked"``, ``"reliability"``, ``"reliability_calibrated"`` or
+        ``"saliency_curve"``; the table is empty if nothing of the kind was recorded.
+        """
+        check_choice("name", name, _LISTS)
         return _table(
             {**_identity(record), **_flat(entry)}
             for record in self.chosen
@@ -141,7 +154,12 @@ class Results:
         )
 
     def wide(self, name: str) -> pd.DataFrame:
-        """An object that trials record (``"saliency"``, ``"cost"``, …), one row per trial."""
+        """Numbers that trials record, one row per trial.
+
+        ``name`` is ``"calibrated"``, ``"cost"``, ``"saliency"``, ``"samples"``, ``"sizes"``,
+        ``"test"`` or ``"validation"``; the table is empty if nothing of the kind was recorded.
+        """
+        check_choice("name", name, _OBJECTS)
         return _table(
             {**_identity(r), **r[name]} for r in self.chosen if isinstance(r.get(name), dict)
         )

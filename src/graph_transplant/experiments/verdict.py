@@ -65,7 +65,8 @@ class Verdict:
         sentence: The finding with its evidence.
         clause: The finding as a part of a longer sentence.
         best: The method that beats the reference, if any.
-        winner: The classical rival that beats every network, else ``best``.
+        winner: The best classical rival if its mean is above that of every network, beyond what is
+            practically equal; else ``best``.
         compared: Whether there is a reference and another method.
         next: What would settle it, in words; empty where it is settled.
         repeats: How many repeats would settle it, if any number would.
@@ -139,7 +140,9 @@ def _verdict(
         most = f"{listed(tied)} {share} the highest {metric} on {data}"
         headline = f"{name} reaches {reached} on {data}" if len(rows) == 1 else most
         text = f"{name} reaches a mean {metric} of {reached} on {data} over {trials}"
-        detail = f"without {reference} and another method no difference is tested"
+        detail = f"differences are taken from {reference}, which was not run"
+        if name == reference:
+            detail = "there is no other method to compare it with"
         return open_(headline, text, detail, clause=headline, compared=False)
     compared = [row for row in rows if row["difference"] is not None]
     if not compared:
@@ -254,13 +257,14 @@ def _beside_rivals(
         text = f"{name} is practically equal to {rival}"
     elif beaten:
         text = f"{rival} beats {reference} by {_gain(own):.1f} {unit}"
-        other = f", and whether it beats {name} is unclear {numbers}" if name != reference else ""
+        gap = f"({points(-top['difference'])} {unit}, {p_words(top['p_holm'])})"
+        other = f", and whether it beats {name} is unclear {gap}" if name != reference else ""
         numbers = f"({p_words(own['p_holm'])}){other}"
+    elif top["difference"] < 0:
+        text = f"{name} is below {rival}, not significantly"
     else:
         text = f"it is unclear whether {name} beats {rival}"
-    lost = top["finding"] == "worse" or (
-        top["finding"] == "unclear" and beaten and top["difference"] < 0
-    )
+    lost = top["finding"] in ("worse", "unclear") and top["difference"] < 0
     winner = top["rival"] if lost else verdict.winner
     if len(against) == 1:
         place = f"{text} on {data}"

@@ -4,7 +4,7 @@ from graph_transplant.graphs.batch import GraphBatch, as_batch
 from graph_transplant.graphs.checks import PARTS
 from graph_transplant.graphs.featurizer import Featurizer
 from graph_transplant.graphs.file import StoreWriter
-from graph_transplant.graphs.store import GraphStore, Rows, Skipped
+from graph_transplant.graphs.store import GraphStore, Rows, Skipped, check_stores
 from graph_transplant.graphs.tensors import moments, task_of
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Skipped",
     "StoreWriter",
     "as_batch",
+    "check_stores",
     "moments",
     "task_of",
 ]

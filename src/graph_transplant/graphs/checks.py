@@ -89,14 +89,22 @@ def checked_targets(name: str, task: str, y: Tensor, num_outputs: int | None) ->
             f"0 and {classes - 1}",
         )
         return y, classes
-    y = y.to(torch.float32)
     y = y.unsqueeze(1) if y.dim() == 1 else y
+    exact, y = y, y.to(torch.float32)
     require(
         y.dim() == 2 and num_outputs in (None, y.shape[1]),
         f"{name}: targets `y` must have shape [graphs, {num_outputs or 'outputs'}]; got {shape}",
     )
     wrong = _first(y.isinf().any(1))
     require(wrong is None, f"{name}: the target of graph {wrong} is infinite")
+    if task == "regression" and exact.dtype != y.dtype:
+        lost = (y.double() - exact).abs().nan_to_num().amax(0)
+        spread = exact.nan_to_num(-torch.inf).amax(0) - exact.nan_to_num(torch.inf).amin(0)
+        require(
+            not bool(((spread > 0) & (lost > 0.001 * spread)).any()),
+            f"{name}: the targets differ too little for their size to be told apart in single "
+            "precision: subtract a constant from them, such as their mean",
+        )
     return y, y.shape[1]
 
 

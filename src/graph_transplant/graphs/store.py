@@ -83,6 +83,16 @@ class SortedEdges(NamedTuple):
     undirected: bool
 
 
+def check_stores(**values: object) -> None:
+    """Raise an error that names the first argument that is no store."""
+    for argument, value in values.items():
+        if not isinstance(value, GraphStore):
+            raise DataError(
+                f"`{argument}` must be a GraphStore, which gt.load makes of a list of graphs; got "
+                f"{type(value).__name__}"
+            )
+
+
 class GraphStore:
     """A data set of graphs as flat tensors.
 
@@ -211,8 +221,12 @@ class GraphStore:
     def __len__(self) -> int:
         return self.node_counts.numel()
 
-    def __getitem__(self, index: int) -> Data:
-        """One graph as PyG ``Data``; :meth:`batch` is the fast way to many."""
+    def __getitem__(self, index: Any) -> Any:
+        """One graph as PyG ``Data``, or a store of those that a slice, list or mask selects."""
+        if isinstance(index, slice):
+            return self.subset(range(len(self))[index])
+        if hasattr(index, "__len__") and getattr(index, "ndim", 1) != 0:
+            return self.subset(index)
         place = operator.index(index)
         if not -len(self) <= place < len(self):
             raise IndexError(f"{self.name} has {len(self)} graphs; there is no graph {place}")

@@ -17,7 +17,7 @@ from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.format import count as counted
-from graph_transplant.graphs import Featurizer, GraphStore, Skipped
+from graph_transplant.graphs import Featurizer, GraphStore, Skipped, check_stores
 from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.metrics import no_better_than_random
 from graph_transplant.models.model import LABEL_THRESHOLD, Predictions, TrainedModel
@@ -124,6 +124,7 @@ def explain(
         >>> len(found), max(map(abs, found[0].views[0].saliency))
         (3, 1.0)
     """
+    check_stores(store=store)
     named = _named(models)
     if output is not None:
         check_choice("output", output, next(iter(named.values())).label_names)

@@ -10,7 +10,6 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +22,13 @@ from graph_transplant.analysis import fit_temperature, saliency_quality
 from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.config import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.datasets import load
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
+from graph_transplant.errors import (
+    DataError,
+    GraphTransplantError,
+    check_at_least,
+    check_choice,
+    check_spelling,
+)
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models.description import FORMAT_LINE, plain
@@ -236,10 +241,7 @@ def _separated(
     """Tell options of training from those of reading."""
     known = [field.name for field in fields(TrainConfig)]
     reading = {name: value for name, value in options.items() if name not in known}
-    for name in reading:
-        close = get_close_matches(name, known, n=1, cutoff=0.8)
-        if close:
-            raise GraphTransplantError(f"there is no option {name!r}; did you mean {close[0]!r}?")
+    check_spelling(reading, known)
     return replace(config, **{k: v for k, v in options.items() if k in known}), reading
 
 
@@ -248,7 +250,7 @@ def _augmentations(
 ) -> tuple[Augmentation, ...]:
     if isinstance(method, str):
         return build_method(method, network, seed=seed)
-    several = (method,) if isinstance(method, Augmentation) else tuple(method)
+    several = tuple(method) if isinstance(method, list | tuple) else (method,)
     for one in several:
         if not isinstance(one, Augmentation):
             raise GraphTransplantError(

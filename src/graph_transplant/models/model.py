@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
-from graph_transplant.files import replace_file
+from graph_transplant.files import replace_file, write_atomically
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.models.description import (
     FORMAT_LINE,
@@ -213,6 +213,13 @@ class TrainedModel:
     def to(self, device: str | torch.device) -> TrainedModel:
         """Return the model on another device; the network is moved, not copied."""
         return replace(self, network=self.network.to(usable_device(device)))
+
+    def report(self, path: str | Path) -> Path:
+        """Write the model card, a page that needs nothing else."""
+        from graph_transplant.report.card import render_card
+
+        write_atomically(Path(path), render_card(self.description))
+        return Path(path)
 
     def save(self, directory: str | Path) -> None:
         """Write ``weights.safetensors`` and ``model.json`` into a folder.

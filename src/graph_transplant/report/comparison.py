@@ -221,7 +221,8 @@ def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tupl
         text = f"{until} training is the simplest choice:"
         steps.append((text, f"{train} --method {results.reference}"))
     if not verdict.compared:
-        steps.append((f"Add {results.reference} and another method to compare.", ""))
+        added = "another method" if results.reference in results.methods else results.reference
+        steps.append((f"Add {added} to compare.", ""))
     return steps
 
 
