@@ -141,7 +141,7 @@ def test_graphs_of_training_and_of_other_features_are_noticed(
     assert printed_json(words, capfd)["seen"] is True
     x = torch.rand(int(store.node_counts.sum()), 3)
     gt.GraphStore(**{**parts_of(store), "x": x, "name": "wide"}).save(words[1])
-    message = "the graphs of wide have 3 node features, but the model was trained on"
+    message = "wide: the graphs have 3 node features, but the model was trained on"
     assert message in error_of(words, capfd)
 
 

@@ -225,7 +225,7 @@ def test_targets_are_read_with_the_codec_of_a_model(file: Path) -> None:
         2: "`y` must be one of safe, toxic; got 'odd'",
         3: "no target",
         4: "no target ('-' counts as missing)",
-        5: "it has 2 targets; expected are 1",
+        5: "it has 2 targets; expected 1",
     }
 
 
@@ -251,7 +251,7 @@ def nested(depth: int) -> str:
         (graph(edges=[{"source": "a"}]), "an edge joins None, but there is no such node"),
         (graph(y=None), "no target"),
         (graph(y={}), "the target must be a text, a number or a list of them; got {}"),
-        (graph(y=[1, 0]), "it has 2 targets; expected are 1"),
+        (graph(y=[1, 0]), "it has 2 targets; expected 1"),
     ],
 )
 def test_a_line_that_is_no_graph(line: Any, reason: str, file: Path) -> None:
@@ -340,6 +340,6 @@ def test_what_a_model_does_not_know_is_a_problem(file: Path) -> None:
     assert chunk.problems == {
         2: "the node label 'Pt' is not among those known: 'C', 'N'",
         3: f"the edge label '{'x' * 40}…' is not among those known: 'double', 'single'",
-        4: "it is directed; expected are undirected graphs",
+        4: "it is directed; expected undirected graphs",
     }
     assert len(chunk.store) == 1

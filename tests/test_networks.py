@@ -100,7 +100,7 @@ def labelled(*labels: Any) -> Any:
         (nx.MultiGraph([(0, 1), (0, 1)]), "mine: graph 1: it is a MultiGraph"),
         (nx.Graph(), "mine: graph 1: the graph has no nodes"),
         (labelled("C", None), "mine: graph 1: node 1 has no `label`, but others have one"),
-        (nx.path_graph(3), "graph 1: its nodes have 0 numbers and no label; expected are"),
+        (nx.path_graph(3), "graph 1: its nodes have 0 numbers and no label; expected"),
     ],
 )
 def test_the_first_graph_that_does_not_fit_is_an_error(graph: Any, message: str) -> None:
@@ -121,7 +121,7 @@ def test_targets_have_to_fit_the_graphs() -> None:
         from_networkx([path, path])
     with pytest.raises(DataError, match="graphs: graph 1: no target"):
         from_networkx([path, path, path], [0, None, 1])
-    with pytest.raises(DataError, match="graph 2: it has 2 targets; expected are 1"):
+    with pytest.raises(DataError, match="graph 2: it has 2 targets; expected 1"):
         from_networkx([path, path, path], [0, 1, [1, 0]])
 
 

@@ -309,7 +309,7 @@ def test_arguments_that_cannot_be_used(arguments: dict[str, Any], says: str) -> 
 def test_a_class_that_is_not_trained_on_is_named() -> None:
     store = classes(5, 5, label_names=["plain", "rare"])
     split = Split(torch.arange(5), torch.arange(5, 8), torch.arange(8, 10))
-    with pytest.raises(DataError, match="no training graph of pairs is of the class 'rare'"):
+    with pytest.raises(DataError, match="pairs: no training graph is of the class 'rare'"):
         train(store, split=split, **QUICK)
     nothing = torch.empty(0, dtype=torch.long)
     with pytest.raises(DataError, match="leaves no validation graphs"):

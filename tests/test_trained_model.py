@@ -112,7 +112,7 @@ def test_other_features_are_refused(models: Models) -> None:
     other = GraphStore.from_pyg([graph], name="mine")
     with pytest.raises(
         DataError,
-        match=r"of mine have 3 node features, but .* trained on motifs with no node features",
+        match=r"mine: the graphs have 3 node features, but .* trained on motifs with no node features",
     ):
         model.predictions(other)
     with pytest.raises(GraphTransplantError, match="`batch_size` must be at least 1, got 0"):

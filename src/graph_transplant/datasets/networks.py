@@ -306,9 +306,12 @@ def _codec(source: Source, graphs: Sequence[_Graph], others: Sequence[str]) -> T
     names = source.targets
     widths = Counter(len(g.cells) for g in graphs if not all(map(is_missing, g.cells)))
     if not widths:
+        known = ", ".join(map(quoted, others[:20]))
+        advice = (
+            f"name another with `target`: there are {known}" if known else "every graph needs one"
+        )
         raise DataError(
-            f"{source.where}: no graph has the target {', '.join(map(quoted, names))}; name "
-            f"another with `target`: there are {', '.join(map(quoted, others[:20])) or 'none'}"
+            f"{source.where}: no graph has the target {', '.join(map(quoted, names))}; {advice}"
         )
     width = widths.most_common(1)[0][0]
     if width > len(names):
@@ -329,7 +332,7 @@ def _check_fit(graph: _Graph, featurizer: Featurizer) -> None:
             for width, labels in (given.shape, (numbers, known is not None))
         )
         if has != expected:
-            raise DataError(f"its {kind}s have {has}; expected are {expected}")
+            raise DataError(f"its {kind}s have {has}; expected {expected}")
         unknown = set(given.labels or ()).difference(known or ())
         if unknown:
             raise DataError(
@@ -337,12 +340,12 @@ def _check_fit(graph: _Graph, featurizer: Featurizer) -> None:
                 f"{', '.join(map(quoted, islice(known or (), 10)))}"
             )
     if graph.directed and not featurizer.directed:
-        raise DataError("it is directed; expected are undirected graphs")
+        raise DataError("it is directed; expected undirected graphs")
 
 
 def _target(codec: TargetCodec, cells: tuple[str, ...]) -> tuple[float, ...]:
     if len(cells) != len(codec.names) and not all(map(is_missing, cells)):
-        raise DataError(f"it has {len(cells)} targets; expected are {len(codec.names)}")
+        raise DataError(f"it has {len(cells)} targets; expected {len(codec.names)}")
     value = codec.encode(cells)
     if isinstance(value, str):
         raise DataError(value)

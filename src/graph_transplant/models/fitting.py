@@ -254,7 +254,7 @@ def _augmentations(
     for one in several:
         if not isinstance(one, Augmentation):
             raise GraphTransplantError(
-                f"`method` must be a name or an Augmentation, got a {type(one).__name__}"
+                f"`method` must be a name or an Augmentation, got {type(one).__name__}"
             )
     # What learns itself stays as it was given.
     return copy.deepcopy(several)
@@ -322,8 +322,8 @@ def _check_parts(store: GraphStore, parts: Split, tell: Note) -> None:
         missing = missing_classes(store, parts.train)
         if missing:
             raise DataError(
-                f"no training graph of {store.name} is of the class {missing[0]!r}: another split "
-                "(such as 'random'), or leave out the graphs of this class"
+                f"{store.name}: no training graph is of the class {missing[0]!r}; use another "
+                "split, such as 'random', or leave out the graphs of this class"
             )
         for name, index in (("validation", parts.validation), ("test", parts.test)):
             missing = missing_classes(store, index) if len(index) else []

@@ -127,7 +127,7 @@ class TrainedModel:
             # A network that does not look at edges does not mind what they are like.
             if mine != wanted and (kind == "node" or wanted):
                 raise DataError(
-                    f"the graphs of {store.name} have {_columns(mine, kind)}, but the model was "
+                    f"{store.name}: the graphs have {_columns(mine, kind)}, but the model was "
                     f"trained on {self.name} with {_columns(wanted, kind)}: it needs graphs that "
                     "are read in the same way"
                 )
