@@ -110,10 +110,8 @@ def test_other_features_are_refused(models: Models) -> None:
     model, _ = models["multiclass"]
     graph = Data(x=torch.ones(2, 3), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([0]))
     other = GraphStore.from_pyg([graph], name="mine")
-    with pytest.raises(
-        DataError,
-        match=r"mine: the graphs have 3 node features, but .* trained on motifs with no node features",
-    ):
+    message = r"mine: the graphs have 3 node features, but .* on motifs with no node features"
+    with pytest.raises(DataError, match=message):
         model.predictions(other)
     with pytest.raises(GraphTransplantError, match="`batch_size` must be at least 1, got 0"):
         model.predictions(models["multiclass"][1], batch_size=0)
