@@ -58,7 +58,7 @@ def datasets(*, root: Path | None = None) -> None:
     for name in ("graphs", "nodes", "edges", "classes"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("domain", "source", "on this machine"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for info in catalogue(root):
         table.add_row(
             Text(info.name),
