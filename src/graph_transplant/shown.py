@@ -14,7 +14,8 @@ class Structure:
     """A graph as it is drawn.
 
     Attributes:
-        names: Element or label of every node; empty texts for none.
+        names: Label of every node, or element with hydrogens and charge where they are known
+            (``NH``, ``O-``); empty texts for none.
         edges: Pairs of node numbers; an undirected edge stands here once.
         orders: Bond order of every edge, 1.5 for aromatic ones; empty where all are 1.
         molecule: Whether it is a molecule.
