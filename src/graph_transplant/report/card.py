@@ -191,8 +191,8 @@ def _reliability(m: Described) -> Drawn | None:
         "Can its confidence be trusted?",
         "On the dashed line the model is right as often as it says; below it, it is overconfident. "
         f"Filled dots are after its logits were divided by {m.all['temperature']:.2f}, the "
-        f"temperature that fits the validation {m.noun} best; hollow dots are before. The area of "
-        "a dot is the number of predictions.",
+        f"temperature chosen on the validation {m.noun}; hollow dots are before. The area of a "
+        "dot is the number of predictions.",
         f"Reliability on the test {m.noun}.",
         lambda: charts.reliability_bins(table),
         table,

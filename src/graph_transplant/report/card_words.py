@@ -389,10 +389,13 @@ def limits(m: Described) -> list[str]:
         elements = ", ".join(str(element) for element in m.featurizer["elements"])
         found.append(f"It knows the elements {shortened(elements, 200)} and rejects others.")
     if m.task != "regression":
-        found.append(
+        text = (
             f"Probabilities were calibrated on {m.training['sizes']['validation']:,} validation "
             f"{m.noun} and hold for {m.noun} like those."
         )
+        if m.all["temperature"] == 1 and m.metrics["validation"].get("accuracy") == 1:
+            text += " As it was right about all of those, its confidence was not raised."
+        found.append(text)
     if m.data["skipped"]:
         rows = count(m.data["skipped"], "row")
         found.append(f"{rows} of the data could not be used; skipped.csv lists them.")
