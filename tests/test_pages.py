@@ -411,8 +411,11 @@ def test_a_trained_model_knows_its_baseline_class_mix_and_duplicates(tmp_path: P
     description = gt.TrainedModel.load(out).description
     copies = Counter(row.split(",")[0] for row in rows)
     assert description["data"]["duplicates"] == {
-        "graphs": sum(n for n in copies.values() if n > 1), "across": 0,
-    }  # fmt: skip
+        "graphs": sum(n for n in copies.values() if n > 1),
+        "distinct": sum(n > 1 for n in copies.values()),
+        "differing": 0,
+        "across": 0,
+    }
     truth = [sum(row) / sum(map(sum, description["confusion"])) for row in description["confusion"]]
     assert description["data"]["class_shares"]["test"] == pytest.approx(truth)
     baseline = description["metrics"]["baseline"]
@@ -431,13 +434,18 @@ def test_copies_across_given_parts_are_counted(tmp_path: Path) -> None:
     pytest.importorskip("rdkit")
     table = tmp_path / "m.csv"
     chains = [f"{'C' * (1 + k % 14)}O" for k in range(30)]
-    table.write_text("\n".join(["smiles,toxic", *(f"{c},{k % 2}" for k, c in enumerate(chains))]))
+    toxic = [k % 2 if k < 28 else 1 - k % 2 for k in range(30)]  # the last two contradict others
+    table.write_text(
+        "\n".join(["smiles,toxic", *(f"{c},{y}" for c, y in zip(chains, toxic, strict=True))])
+    )
     parts = Split(torch.arange(10), torch.arange(10, 20), torch.arange(20, 30))
     model = gt.train(
         table, target="toxic", split=parts, method="vanilla", hidden=4, epochs=1, forest=False
     )
+    page = Page(render_card(model.description))
+    twice = [chain for chain in set(chains) if chains.count(chain) > 1]
+    assert f"{len(twice)} molecules occur more than once." in page.text
+    assert "2 molecules with copies in the data have different classes there" in page.text
     across = sum(chain in chains[:10] for chain in chains[10:])
     assert model.description["data"]["duplicates"]["across"] == across > 0
-    assert f"{across} molecules held out for validation or test are also" in Page(
-        render_card(model.description)
-    ).text  # fmt: skip
+    assert f"{across} molecules held out for validation or test are also" in page.text

@@ -122,7 +122,7 @@ def said(m: Described) -> tuple[list[str], list[str]]:
     """What to know before the figures are trusted, and what else they say."""
     judges = (
         *(_small, _gap, _forest, _calibration, _against_baseline, _sets, _spread, _likeness),
-        *(_chance, _class_mix, _copies, _rare, _explanations),
+        *(_chance, _class_mix, _copies, _contradictions, _rare, _explanations),
     )
     found = [finding for judge in judges if (finding := judge(m)) is not None]
     return [text for bad, text in found if bad], [text for bad, text in found if not bad]
@@ -302,6 +302,17 @@ def _copies(m: Described) -> Finding:
     )
 
 
+def _contradictions(m: Described) -> Finding:
+    differing = (m.data.get("duplicates") or {}).get("differing", 0)
+    if not differing:
+        return None
+    what = {"multiclass": "classes", "multilabel": "labels", "regression": "values"}[m.task]
+    return m.task != "regression", (
+        f"{count(differing, m.one)} with copies in the data {'has' if differing == 1 else 'have'} "
+        f"different {what} there: no model can be right about all of them."
+    )
+
+
 def _rare(m: Described) -> Finding:
     counts = m.data["class_counts"]
     if m.task != "multiclass" or not sum(counts) or min(counts) / sum(counts) >= 0.1:
@@ -340,7 +351,10 @@ def split_words(m: Described) -> str:
         return split
     if not found["graphs"]:
         return f"{split} No {m.one} occurs twice."
-    copies = f"{found['graphs']:,} {m.noun} occur more than once"
+    copies = f"{found['graphs']:,} {m.noun} have a copy"  # all that older models know
+    if "distinct" in found:
+        more = "occurs" if found["distinct"] == 1 else "occur"
+        copies = f"{count(found['distinct'], m.one)} {more} more than once"
     where = "" if found["across"] else "; all copies of one are in the same part"
     return f"{split} {copies}{where}."
 
