@@ -454,8 +454,8 @@ def test_rows_far_apart_are_found() -> None:
     network = GraphClassifier.for_data(store, layers=1, hidden=4, seed=0).eval()
     model = wrapped(network, list(store.label_names or ()))
     found = explain_rows(model, store, rows=[590, 2])
-    assert [one.id for one in found.explanations] == ["2", "590"]
-    assert [one.truth for one in found.explanations] == [label_words(store, k) for k in (1, 589)]
+    assert [one.id for one in found.explanations] == ["590", "2"]
+    assert [one.truth for one in found.explanations] == [label_words(store, k) for k in (589, 1)]
     assert found.source == "motifs"
 
 
