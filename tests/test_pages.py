@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,9 +216,13 @@ def test_molecules_are_drawn_as_molecules() -> None:
 
     store = from_smiles(["CCO", "CCN", "CCCO", "CCCN", "OCCO", "NCCN"])
     store = store.with_targets(torch.tensor([0, 1, 0, 1, 0, 1]))
+    assert store.featurizer is not None
+    store.featurizer = replace(store.featurizer, targets=("fails",))
     found = mixtures(store, method="transplant-dp", **QUICK)
     assert "a small gine model" in found[0].note
     text = render_gallery(found)
+    assert re.search(r"\d % fails = [01]", Page(text).text)
+    assert "class 0" not in text
     assert text.count("Molecule of") == 9
     assert "var(--atom-o)" in text.partition("<article")[2]
     assert "opacity:.35" in text.partition("<article")[2], "what is left out is pale"

@@ -175,6 +175,7 @@ def test_drawn_examples_name_methods_and_what_is_damaged(
     page = Page(text)
     assert "Not drawn: " in page.text
     assert 'aria-label="Mixed graph: Graph of' in text
+    assert re.search(r"\d % class \d", page.text)
     # Of many methods the reference and the best are drawn, the rest is named.
     several = golden("paper-quick-enzymes")
     many = [

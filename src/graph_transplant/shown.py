@@ -50,7 +50,8 @@ class Mixture:
 
     ``from_source`` marks the transplanted nodes, ``new_edges`` numbers the edges between the parts,
     ``weight`` is λ, the weight of the source's label. ``labels`` (weight of every class or label in
-    it, the largest first) and what follows is not known of an example in a record.
+    it, the largest first) and what follows is not known of an example in a record. ``target`` is
+    the column of the classes.
     """
 
     source: Part
@@ -64,6 +65,7 @@ class Mixture:
     method: str = ""
     data: str = ""
     note: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,12 @@ def graph_id(store: GraphStore, number: int) -> str:
     return store.rows.ids[number] or str(int(store.rows.number[number]))
 
 
+def class_column(task: str, featurizer: Featurizer | None) -> str:
+    """The column that the classes of a data set come from; empty where there is none."""
+    targets = () if featurizer is None else featurizer.targets
+    return targets[0] if task == "multiclass" and len(targets) == 1 else ""
+
+
 def output_words(task: str, names: Sequence[str], values: Sequence[float]) -> str:
     """Write one row of targets or outputs: the likeliest class, the given labels, or all values.
 

@@ -30,7 +30,13 @@ from graph_transplant.saliency import (
     within_graphs,
 )
 from graph_transplant.shown import Structure as Structure
-from graph_transplant.structures import graph_id, label_words, output_words, structures
+from graph_transplant.structures import (
+    class_column,
+    graph_id,
+    label_words,
+    output_words,
+    structures,
+)
 
 _AT_ONCE: Final = 256
 
@@ -337,7 +343,7 @@ def _explain(
         for name, model in named.items()
     ]
     first = next(iter(named.values()))
-    targets = first.featurizer.targets if first.featurizer else ()
+    target = class_column(first.task, first.featurizer)
     graphs = (
         graph
         for batch in store.batches(torch.arange(len(store)), batch_size)
@@ -350,7 +356,7 @@ def _explain(
             truth=_truth(known[number], first.task),
             structure=graph,
             views=tuple(own[number] for own in views),
-            target=targets[0] if first.task == "multiclass" and len(targets) == 1 else "",
+            target=target,
         )
         for number, graph in enumerate(graphs)
     ]
