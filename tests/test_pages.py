@@ -234,7 +234,8 @@ def test_molecules_are_drawn_as_molecules() -> None:
 WORDS = {
     "multiclass": (
         "Predicts Class of a molecule, trained on bace",
-        "On 152 test molecules that training never saw, given one molecule with the label",
+        "On 152 test molecules that training never saw, given one molecule labelled",
+        "given one molecule labelled active and one labelled inactive,",
         "it ranks them correctly 81 times in 100: AUROC 0.810 (95 % interval 0.740 to 0.870).",
         "Which classes does it confuse?",
         "inactive 822 54.3 %",
@@ -272,6 +273,16 @@ def test_the_card_speaks_plainly(task: str) -> None:
         "ab" * 32,
     ):
         assert some in page.text, some
+
+
+def test_the_card_names_the_class_that_is_ranked_first() -> None:
+    made = card()
+    made["label_names"], made["roc"] = ["0", "1"], {"1": [[0.0, 0.0], [1.0, 1.0]]}
+    made["data"]["name"] = "molecules"
+    page = Page(render_card(made))
+    assert "given one molecule labelled Class = 1 and one labelled Class = 0, it ranks" in page.text
+    assert "how many of those labelled Class = 1 are found" in page.text
+    assert "molecules of molecules" not in page.text
 
 
 def test_a_model_without_a_test_set_says_so() -> None:

@@ -95,8 +95,8 @@ def summary(m: Described) -> str:
     words = {
         "accuracy": f"{percent(value, 0, unit=True)} of its predictions are right",
         "auroc": (
-            f"given one {m.one} with the label and one without, it ranks them correctly "
-            f"{round(100 * value)} times in 100"
+            f"given one {m.one} {_ranked(m)}, it ranks them correctly {round(100 * value)} times "
+            "in 100"
         ),
         "average_precision": f"its average precision is {value:.3f}",
         "r2": f"it explains {percent(value, unit=True)} of the variation"
@@ -112,6 +112,15 @@ def summary(m: Described) -> str:
         f"On {m.training['sizes']['test']:,} test {m.noun} that training never saw, {words}: "
         f"{METRICS[m.main].word} {value_text(value, m.main)}{between}."
     )
+
+
+def _ranked(m: Described) -> str:
+    """What AUROC tells apart."""
+    if m.task == "multiclass":
+        other, meant = (m.named(shortened(name, 40)) for name in m.names[:2])
+        return f"labelled {meant} and one labelled {other}"
+    what = f"the label {shortened(m.names[0], 40)}" if len(m.names) == 1 else "a label"
+    return f"with {what} and one without"
 
 
 Finding = tuple[bool, str] | None
@@ -236,7 +245,7 @@ def _likeness(m: Described) -> Finding:
     if not test:
         return None
     clear = test["chance"] < SURE
-    how = "Low similarity did not mean more errors"
+    how = "Low similarity did not clearly mean more errors"
     how = "Trust predictions with a low similarity less" if clear else how
     where = ", where validation errors rise" if found["justified"] else ""
     return clear, (
