@@ -173,7 +173,7 @@ def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = explain_rows(model, tmp_path / "molecules.csv", rows=range(10, 721, 10)).explanations
     hits = 0
     for one in shown:
-        assert one.structure.names[-3:] == ("N", "O", "O")
+        assert one.structure.names[-3:] == ("N+", "O", "O-")
         share = one.views[0].share
         hits += sum(
             atom >= len(share) - 3 for atom in sorted(range(len(share)), key=share.__getitem__)[-3:]

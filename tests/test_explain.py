@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -308,7 +309,8 @@ def test_molecules_have_their_elements_and_bond_orders(features: str) -> None:
     store = from_smiles(smiles, features=features)
     for text, graph in zip(smiles, drawn(store), strict=True):
         molecule = chem.MolFromSmiles(text)
-        assert list(graph.names) == [atom.GetSymbol() for atom in molecule.GetAtoms()]
+        symbols = [atom.GetSymbol() for atom in molecule.GetAtoms()]
+        assert [re.sub(r"(?<=.)H\d?|[+-]", "", name) for name in graph.names] == symbols
         assert graph.molecule
         wanted = {
             tuple(sorted((b.GetBeginAtomIdx(), b.GetEndAtomIdx()))): b.GetBondTypeAsDouble()
@@ -452,8 +454,8 @@ def test_rows_far_apart_are_found() -> None:
     network = GraphClassifier.for_data(store, layers=1, hidden=4, seed=0).eval()
     model = wrapped(network, list(store.label_names or ()))
     found = explain_rows(model, store, rows=[590, 2])
-    assert [one.id for one in found.explanations] == ["2", "590"]
-    assert [one.truth for one in found.explanations] == [label_words(store, k) for k in (1, 589)]
+    assert [one.id for one in found.explanations] == ["590", "2"]
+    assert [one.truth for one in found.explanations] == [label_words(store, k) for k in (589, 1)]
     assert found.source == "motifs"
 
 

@@ -20,6 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.across import Across
 from graph_transplant.experiments.results import Results, read_results
@@ -35,6 +36,7 @@ from graph_transplant.figures.graphs import (
     molecule_svg,
 )
 from graph_transplant.figures.style import COLOURS, NARROW, WIDE, palette, style, svg
+from graph_transplant.structures import structures
 
 sys.path.insert(0, str(Path(__file__).parent / "golden"))
 from make import unpack
@@ -439,6 +441,29 @@ def test_mixed_molecules_follow_no_valence():
     found = graph_svg(odd, parts=parts, new_edges={6})
     assert (found.count("<circle"), found.count("<rect")) == (6, 1)
     assert "6 transplanted, 1 remaining and 1 left out" in found
+
+
+def _letters(found: str) -> int:
+    return sum("paint-order" in one.get("style") for one in ElementTree.fromstring(found))
+
+
+CHARGED = ["Cc1ccc(cc1)[N+](=O)[O-]", "c1ccc2[nH]ccc2c1", "C[NH3+].[Cl-]", "[Fe+2]", "CO"]
+
+
+@pytest.mark.parametrize("smiles", CHARGED)
+def test_molecules_are_drawn_from_features_with_their_charges_and_hydrogens(smiles):
+    pytest.importorskip("rdkit")
+    store = from_smiles([smiles])
+    (structure,) = structures(store.batch([0]), store)
+    assert _letters(molecule_svg(structure)) == _letters(molecule_svg(smiles))
+
+
+def test_a_nitro_group_without_known_charges_has_no_hydrogen():
+    pytest.importorskip("rdkit")
+    nitro = Structure(("C", "N", "O", "O"), ((0, 1), (1, 2), (1, 3)), (1.0, 2.0, 1.0), True, False)
+    assert _letters(molecule_svg(nitro)) == len("NOO")
+    alcohol = Structure(("C", "O"), ((0, 1),), (), True, False)
+    assert _letters(molecule_svg(alcohol)) == len("OH")
 
 
 def test_without_rdkit_a_molecule_is_a_plain_graph(monkeypatch):

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,9 +216,13 @@ def test_molecules_are_drawn_as_molecules() -> None:
 
     store = from_smiles(["CCO", "CCN", "CCCO", "CCCN", "OCCO", "NCCN"])
     store = store.with_targets(torch.tensor([0, 1, 0, 1, 0, 1]))
+    assert store.featurizer is not None
+    store.featurizer = replace(store.featurizer, targets=("fails",))
     found = mixtures(store, method="transplant-dp", **QUICK)
     assert "a small gine model" in found[0].note
     text = render_gallery(found)
+    assert re.search(r"\d % fails = [01]", Page(text).text)
+    assert "class 0" not in text
     assert text.count("Molecule of") == 9
     assert "var(--atom-o)" in text.partition("<article")[2]
     assert "opacity:.35" in text.partition("<article")[2], "what is left out is pale"
@@ -229,7 +234,8 @@ def test_molecules_are_drawn_as_molecules() -> None:
 WORDS = {
     "multiclass": (
         "Predicts Class of a molecule, trained on bace",
-        "On 152 test molecules that training never saw, given one molecule with the label",
+        "On 152 test molecules that training never saw, given one molecule labelled",
+        "given one molecule labelled active and one labelled inactive,",
         "it ranks them correctly 81 times in 100: AUROC 0.810 (95 % interval 0.740 to 0.870).",
         "Which classes does it confuse?",
         "inactive 822 54.3 %",
@@ -267,6 +273,16 @@ def test_the_card_speaks_plainly(task: str) -> None:
         "ab" * 32,
     ):
         assert some in page.text, some
+
+
+def test_the_card_names_the_class_that_is_ranked_first() -> None:
+    made = card()
+    made["label_names"], made["roc"] = ["0", "1"], {"1": [[0.0, 0.0], [1.0, 1.0]]}
+    made["data"]["name"] = "molecules"
+    page = Page(render_card(made))
+    assert "given one molecule labelled Class = 1 and one labelled Class = 0, it ranks" in page.text
+    assert "how many of those labelled Class = 1 are found" in page.text
+    assert "molecules of molecules" not in page.text
 
 
 def test_a_model_without_a_test_set_says_so() -> None:
@@ -411,8 +427,11 @@ def test_a_trained_model_knows_its_baseline_class_mix_and_duplicates(tmp_path: P
     description = gt.TrainedModel.load(out).description
     copies = Counter(row.split(",")[0] for row in rows)
     assert description["data"]["duplicates"] == {
-        "graphs": sum(n for n in copies.values() if n > 1), "across": 0,
-    }  # fmt: skip
+        "graphs": sum(n for n in copies.values() if n > 1),
+        "distinct": sum(n > 1 for n in copies.values()),
+        "differing": 0,
+        "across": 0,
+    }
     truth = [sum(row) / sum(map(sum, description["confusion"])) for row in description["confusion"]]
     assert description["data"]["class_shares"]["test"] == pytest.approx(truth)
     baseline = description["metrics"]["baseline"]
@@ -431,13 +450,18 @@ def test_copies_across_given_parts_are_counted(tmp_path: Path) -> None:
     pytest.importorskip("rdkit")
     table = tmp_path / "m.csv"
     chains = [f"{'C' * (1 + k % 14)}O" for k in range(30)]
-    table.write_text("\n".join(["smiles,toxic", *(f"{c},{k % 2}" for k, c in enumerate(chains))]))
+    toxic = [k % 2 if k < 28 else 1 - k % 2 for k in range(30)]  # the last two contradict others
+    table.write_text(
+        "\n".join(["smiles,toxic", *(f"{c},{y}" for c, y in zip(chains, toxic, strict=True))])
+    )
     parts = Split(torch.arange(10), torch.arange(10, 20), torch.arange(20, 30))
     model = gt.train(
         table, target="toxic", split=parts, method="vanilla", hidden=4, epochs=1, forest=False
     )
+    page = Page(render_card(model.description))
+    twice = [chain for chain in set(chains) if chains.count(chain) > 1]
+    assert f"{len(twice)} molecules occur more than once." in page.text
+    assert "2 molecules with copies in the data have different classes there" in page.text
     across = sum(chain in chains[:10] for chain in chains[10:])
     assert model.description["data"]["duplicates"]["across"] == across > 0
-    assert f"{across} molecules held out for validation or test are also" in Page(
-        render_card(model.description)
-    ).text  # fmt: skip
+    assert f"{across} molecules held out for validation or test are also" in page.text

@@ -157,6 +157,15 @@ def test_a_rich_page_folds_everything_but_the_ranking(rich_page: str) -> None:
     assert "transplant-ep" in page.text.partition("Methods and columns")[2]
 
 
+def test_an_unfinished_comparison_says_so() -> None:
+    note = "gcs-3 is not finished: only 2 of 5 folds have trials."
+    assert note in page_of([one for one in two() if one["fold"] < 2]).text
+    assert "is not finished" not in page_of(two()).text
+    # The second repeat has only begun.
+    begun = made_up("vanilla", PLAIN[:1], repeat=1)
+    assert "only 6 of 10 folds have trials" in page_of(two() + begun).text
+
+
 def test_drawn_examples_name_methods_and_what_is_damaged(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,6 +175,7 @@ def test_drawn_examples_name_methods_and_what_is_damaged(
     page = Page(text)
     assert "Not drawn: " in page.text
     assert 'aria-label="Mixed graph: Graph of' in text
+    assert re.search(r"\d % class \d", page.text)
     # Of many methods the reference and the best are drawn, the rest is named.
     several = golden("paper-quick-enzymes")
     many = [

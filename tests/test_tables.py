@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from rdkit import Chem
 
 import graph_transplant as gt
@@ -263,7 +264,12 @@ def test_duplicates_and_salts_are_noted(tmp_path: Path) -> None:
     store = gt.load(path, target="y")
     salts, again = store.notes
     assert salts.startswith("1 of 5 molecules have several fragments (salts, mixtures)")
-    assert again == "2 of 5 graphs repeat another (the same canonical SMILES)."
+    assert again == (
+        "2 of 5 graphs repeat another (the same canonical SMILES). "
+        "Repeats of 1 graph have different targets."
+    )
+    agreeing = store.with_targets(torch.tensor([1, 1, 1, 0, 1]), num_outputs=2)
+    assert agreeing.notes[-1] == "2 of 5 graphs repeat another (the same canonical SMILES)."
     groups = gt.datasets.duplicate_groups(store)
     assert groups.tolist() == [0, 0, 0, 1, 2]
     stripped = gt.load(path, target="y", largest_fragment=True)

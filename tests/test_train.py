@@ -25,6 +25,7 @@ from graph_transplant.models import TrainedModel, train
 from graph_transplant.models.description import check_description
 from graph_transplant.models.intervals import bootstrap_intervals, weighted_measures
 from graph_transplant.models.measuring import roc_points
+from graph_transplant.report.card import render_card
 from graph_transplant.splits import Split, random_split
 from graph_transplant.training import EpochLog
 
@@ -426,6 +427,17 @@ def test_figures_of_classes_are_those_of_scikit_learn() -> None:
     assert area == pytest.approx(metrics["test"]["auroc"], abs=1e-6)
     assert model.description["scatter"] is None
     assert model.description["residual_90"] is None
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_a_model_without_validation_errors_is_not_made_more_confident(task: str) -> None:
+    y = torch.arange(100) % 2
+    store = graphs_with(y if task == "multiclass" else y.float().unsqueeze(1), task)
+    store.x[:, 0] += 5 * y.repeat_interleave(2)
+    model = train(store, **{**QUICK, "epochs": 30, "learning_rate": 0.01})
+    assert model.description["metrics"]["validation"]["accuracy"] == 1
+    assert model.temperature == 1
+    assert "its confidence was not raised" in render_card(model.description)
 
 
 def test_figures_of_values_are_in_the_units_of_the_data() -> None:

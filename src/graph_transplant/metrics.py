@@ -91,10 +91,10 @@ METRICS: dict[str, Metric] = {
     "average_precision": _metric(
         "average_precision",
         "Average precision",
-        "Graphs are ranked by how likely they have the label: the mean, over those that have it, "
-        "of the share that has it among all ranked as high; with several labels their mean. Of two "
-        "classes it is that of the second, the rarer one where classes are words. Guessing reaches "
-        "the share of graphs that have the label.",
+        "Area under the precision-recall curve, as the mean precision at the rank of each graph "
+        "that has the label; with several labels their mean. Of two classes the second counts as "
+        "the label; in a table whose classes are neither numbers nor pairs such as no and yes, "
+        "that is the rarer one. Guessing reaches the share of graphs that have the label.",
         *_LABELLED,
         decides=_LABELLED,
     ),

@@ -14,7 +14,8 @@ class Structure:
     """A graph as it is drawn.
 
     Attributes:
-        names: Element or label of every node; empty texts for none.
+        names: Label of every node, or element with hydrogens and charge where they are known
+            (``NH``, ``O-``); empty texts for none.
         edges: Pairs of node numbers; an undirected edge stands here once.
         orders: Bond order of every edge, 1.5 for aromatic ones; empty where all are 1.
         molecule: Whether it is a molecule.
@@ -49,7 +50,8 @@ class Mixture:
 
     ``from_source`` marks the transplanted nodes, ``new_edges`` numbers the edges between the parts,
     ``weight`` is λ, the weight of the source's label. ``labels`` (weight of every class or label in
-    it, the largest first) and what follows is not known of an example in a record.
+    it, the largest first) and what follows is not known of an example in a record. ``target`` is
+    the column of the classes.
     """
 
     source: Part
@@ -63,6 +65,7 @@ class Mixture:
     method: str = ""
     data: str = ""
     note: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from graph_transplant.analysis.samples import edges_there
 from graph_transplant.augment import MixedGraphs
-from graph_transplant.datasets.molecules import bond_orders, node_names, one_hot_names
+from graph_transplant.datasets.molecules import atom_names, bond_orders, node_names, one_hot_names
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.graphs import Featurizer, GraphBatch, GraphStore
 from graph_transplant.kernels import structure
 from graph_transplant.kernels.compiling import Bools, Ints
 from graph_transplant.shown import Mixture, Part, Structure
@@ -43,6 +43,12 @@ def graph_id(store: GraphStore, number: int) -> str:
     if store.rows is None:
         return str(number + 1)
     return store.rows.ids[number] or str(int(store.rows.number[number]))
+
+
+def class_column(task: str, featurizer: Featurizer | None) -> str:
+    """The column that the classes of a data set come from; empty where there is none."""
+    targets = () if featurizer is None else featurizer.targets
+    return targets[0] if task == "multiclass" and len(targets) == 1 else ""
 
 
 def output_words(task: str, names: Sequence[str], values: Sequence[float]) -> str:
@@ -89,7 +95,7 @@ def structures(
     batch: GraphBatch, store: GraphStore, *, there: Bools | None = None
 ) -> list[Structure]:
     """Take graphs apart that have the features of a store; ``there`` marks edges that exist."""
-    names, molecule = _node_names(batch, store)
+    names, molecule = _node_names(batch, store, atom_names)
     orders = _orders(batch, store) if molecule else None
     row, column = structure.rows_of(batch.row_ptr), batch.column
     # Both directions of an undirected edge are there: draw the one that goes up.
@@ -164,14 +170,16 @@ def atoms_of(batch: GraphBatch, store: GraphStore) -> tuple[list[str], list[floa
 
     ``None`` if the graphs are not known to be molecules.
     """
-    names, molecule = _node_names(batch, store)
+    names, molecule = _node_names(batch, store, node_names)
     if not molecule:
         return None
     return names, _orders(batch, store) or [1.0] * batch.num_edges
 
 
-def _node_names(batch: GraphBatch, store: GraphStore) -> tuple[list[str], bool]:
-    """Names of all nodes of a batch, and whether these are the elements of molecules.
+def _node_names(
+    batch: GraphBatch, store: GraphStore, of_atoms: Callable[[Tensor, Featurizer], list[str]]
+) -> tuple[list[str], bool]:
+    """Names of all nodes of a batch, and whether these are the atoms of molecules.
 
     A featurizer may come from anywhere: one that does not fit the features names nothing.
     """
@@ -182,7 +190,7 @@ def _node_names(batch: GraphBatch, store: GraphStore) -> tuple[list[str], bool]:
     x = batch.x.cpu()
     if featurizer is not None and featurizer.kind == "molecules":
         try:
-            return node_names(x, featurizer), True
+            return of_atoms(x, featurizer), True
         except DataError:
             return nameless
     elements = _TU_ELEMENTS.get(store.name)

@@ -49,6 +49,9 @@ _HYBRIDISATIONS: Final = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
 _BOND_TYPES: Final = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 _STEREO: Final = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY")
 _ORDERS: Final = (1.0, 2.0, 3.0, 1.5, 1.0)
+# How the categories of charge and hydrogens are written behind an element, as in SMILES.
+_CHARGES: Final = (*("-5", "-4", "-3", "-2", "-", "", "+", "+2", "+3", "+4", "+5"), "")
+_HYDROGENS: Final = ("", "H", *(f"H{number}" for number in range(2, 10)))
 
 # Symbols by atomic number; 0 is an atom left open.
 _ALL_SYMBOLS: Final = (
@@ -376,6 +379,23 @@ def node_names(x: Tensor, featurizer: Featurizer) -> list[str]:
     if x.shape[1] < len(symbols):
         raise DataError(f"`x` must have at least {len(symbols)} columns; got {x.shape[1]}")
     return one_hot_names(x[:, : len(symbols)], symbols, "?")
+
+
+def atom_names(x: Tensor, featurizer: Featurizer) -> list[str]:
+    """The element of every atom with its hydrogens and charge where features tell them.
+
+    They are written as in SMILES: ``NH``, ``O-``. Neutral carbon, a corner of a drawing, has none.
+    """
+    names = node_names(x, featurizer)
+    if featurizer.features != "ogb" or x.shape[1] != sum(ATOM_CATEGORIES):
+        return names
+    _, _, _, charge, hydrogens, *_ = torch.split(x, list(ATOM_CATEGORIES), dim=1)
+    charges = one_hot_names(charge, _CHARGES, "")
+    counts = one_hot_names(hydrogens, _HYDROGENS, "")
+    return [
+        name if name in "*?" or (name == "C" and not charge) else name + count + charge
+        for name, count, charge in zip(names, counts, charges, strict=True)
+    ]
 
 
 def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:

@@ -161,8 +161,8 @@ FIGURES: dict[str, Chart] = {
     "learning": Chart(
         "Learning",
         lambda results, table: (
-            f"{capital(word(results))} on the validation graphs by epoch, mean over the trials "
-            "that trained that long, drawn as long as half of them did."
+            f"{capital(word(results))} on the validation graphs by epoch: the mean over the trials "
+            "still running at that epoch, as long as these are at least half of all."
             + charts.grey(results, table)
         ),
         partial(charts.lines, x="epoch", title="Epoch", value="Validation {}"),

@@ -268,6 +268,7 @@ def _name(
 _ELEMENTS = {-1: "ink", 0: "ink", 6: "ink", 7: "atom-n", 8: "atom-o", 16: "atom-s", 15: "atom-p"}
 _ELEMENTS |= dict.fromkeys((9, 17, 35, 53), "atom-x")
 _THEMES = {colour.upper(): f"var(--{name})" for name, colour in reversed(COLOURS.items())}
+_ATOM = re.compile(r"[A-Z][a-z]?(H\d?)?([+-]\d?)?")  # element, hydrogens, charge
 _DRAWN = ("d", "x", "y", "cx", "cy", "rx", "ry", "width", "height", "points")
 
 
@@ -333,15 +334,20 @@ def molecule_svg(
 
 
 def _atoms(chem: Any, structure: Structure, new_edges: Collection[int]) -> Any:
-    """Atoms and bonds as they are, without chemistry: mixed molecules follow no valence."""
+    """Atoms and bonds as they are, without chemistry: mixed molecules follow no valence.
+
+    RDKit adds hydrogens only where no atom names its own and all valences are usual: the oxygens
+    of a nitro group whose charges are not known have none.
+    """
     mol = chem.RWMol()
-    table = chem.GetPeriodicTable()
-    known = {table.GetElementSymbol(n) for n in range(1, 119)}
-    for name in structure.names:
-        atom = chem.Atom(name if name in known else "*")
-        atom.SetNoImplicit(bool(new_edges))
-        if name not in known:
+    found = [_ATOM.fullmatch(name) for name in structure.names]
+    told = bool(new_edges) or any(match and any(match.groups()) for match in found)
+    for name, match in zip(structure.names, found, strict=True):
+        atom = match and chem.AtomFromSmiles(f"[{name}]")
+        if not atom:
+            atom = chem.Atom("*")
             atom.SetProp("atomLabel", plain(name)[:8] or "?")
+        atom.SetNoImplicit(told)
         mol.AddAtom(atom)
     types = {2.0: chem.BondType.DOUBLE, 3.0: chem.BondType.TRIPLE, 1.5: chem.BondType.AROMATIC}
     orders = structure.orders or (1.0,) * len(structure.edges)  # none are given if all are single
@@ -356,6 +362,9 @@ def _atoms(chem: Any, structure: Structure, new_edges: Collection[int]) -> Any:
                 for end in (one, two):
                     mol.GetAtomWithIdx(end).SetIsAromatic(True)
     whole = mol.GetMol()
+    if chem.DetectChemistryProblems(whole, chem.SANITIZE_PROPERTIES):
+        for atom in whole.GetAtoms():
+            atom.SetNoImplicit(True)
     whole.UpdatePropertyCache(strict=False)
     chem.FastFindRings(whole)
     return whole

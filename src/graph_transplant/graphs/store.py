@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from graph_transplant.errors import DataError, check_choice
+from graph_transplant.format import count as counted
 from graph_transplant.graphs.batch import CODE, GraphBatch
 from graph_transplant.graphs.checks import (
     check_shapes,
@@ -29,7 +30,7 @@ from graph_transplant.graphs.checks import (
 )
 from graph_transplant.graphs.featurizer import Featurizer
 from graph_transplant.graphs.pyg import flat_tensors
-from graph_transplant.graphs.tensors import axis_of, bytes_of, moments, task_of
+from graph_transplant.graphs.tensors import axis_of, bytes_of, moments, repeats, task_of
 from graph_transplant.kernels import structure
 from graph_transplant.metrics import TASKS
 from graph_transplant.segments import offsets, ranges
@@ -404,9 +405,14 @@ class GraphStore:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about the data for the user, including duplicates."""
-        again = 0 if self.duplicates is None else len(self) - len(torch.unique(self.duplicates))
+        if self.duplicates is None:
+            return self._notes
+        again = len(self) - len(torch.unique(self.duplicates))
         same = "canonical SMILES" if self.has_structures else "features and edges"
         note = f"{again} of {len(self)} graphs repeat another (the same {same})."
+        _, differing = repeats(self.duplicates, self.y)
+        if differing:
+            note += f" Repeats of {counted(differing, 'graph')} have different targets."
         return (*self._notes, note) if again else self._notes
 
     @notes.setter

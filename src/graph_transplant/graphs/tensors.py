@@ -44,3 +44,14 @@ def task_of(y: Tensor) -> str:
         return "multilabel" if y.dim() == 2 and y.shape[1] > 1 else "multiclass"
     binary = (y == 0) | (y == 1) | y.isnan()
     return "multilabel" if bool(binary.all()) else "regression"
+
+
+def repeats(groups: Tensor, y: Tensor) -> tuple[int, int]:
+    """How many groups have several members, and in how many of these known targets differ."""
+    _, group, size = torch.unique(groups, return_inverse=True, return_counts=True)
+    values = y.reshape(len(y), -1).double()
+    place = group.unsqueeze(1).expand_as(values)
+    low = torch.full((len(size), values.shape[1]), torch.inf, dtype=values.dtype)
+    high = (-low).scatter_reduce(0, place, values.nan_to_num(-torch.inf), "amax")
+    low = low.scatter_reduce(0, place, values.nan_to_num(torch.inf), "amin")
+    return int((size > 1).sum()), int((low < high).any(1).sum())

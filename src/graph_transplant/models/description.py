@@ -46,8 +46,9 @@ SCHEMA: Final[dict[str, Any]] = {
         "measured": [int],
         # By part: the share of every class, or of the graphs with every label.
         "class_shares?": {"*": [(None, float)]},
-        # Graphs with a copy; held-out graphs with a copy in the training part.
-        "duplicates?": {"graphs": int, "across": int},
+        # Graphs with a copy, of which so many are distinct and so many of these have differing
+        # targets; held-out graphs with a copy in the training part.
+        "duplicates?": {"graphs": int, "distinct?": int, "differing?": int, "across": int},
     },
     # The `TrainConfig`, and how training went; of an ensemble how that of its first member went.
     "training": {

@@ -30,7 +30,13 @@ from graph_transplant.saliency import (
     within_graphs,
 )
 from graph_transplant.shown import Structure as Structure
-from graph_transplant.structures import graph_id, label_words, output_words, structures
+from graph_transplant.structures import (
+    class_column,
+    graph_id,
+    label_words,
+    output_words,
+    structures,
+)
 
 _AT_ONCE: Final = 256
 
@@ -159,7 +165,8 @@ def explain_rows(
     Args:
         models: One model, or several to see side by side; see :func:`explain`.
         data: A name, a path or graphs.
-        rows: Numbers of the rows, counted from 1, in any order. (default: the first ``count``)
+        rows: Numbers of the rows, counted from 1, in the order to show. (default: the first
+            ``count``)
         count: How many rows to explain when none are named.
         label: Name of the class, label or value to explain.
         saliency: ``"gradient"``, ``"gradient-x-activation"``, or a
@@ -171,7 +178,7 @@ def explain_rows(
         >>> store = gt.load("motifs", graphs=60)
         >>> model = gt.train(store, method="vanilla", hidden=8, epochs=2)
         >>> [one.id for one in explain_rows(model, store, rows=[3, 1]).explanations]
-        ['1', '3']
+        ['3', '1']
     """
     named = _named(models)
     if rows is not None and (not rows or min(rows) < 1):
@@ -201,12 +208,14 @@ def explain_rows(
         there = last or (0 if path else len(data))
         known = f": it has {counted(there, 'row')}" if there else ""
         raise DataError(f"{source} has no row {next(r for r in wanted if r > last)}{known}")
-    explained: list[Explanation] = []
+    explained: dict[int, Explanation] = {}
     if parts:
         truths = _truths(first, data, [row for _, here in parts for row in here], **options)
         for part, here in parts:
-            explained += _explain(named, part, saliency, label, [truths.get(row) for row in here])
-    return ExplainedRows(tuple(explained), tuple(skipped), source)
+            found = _explain(named, part, saliency, label, [truths.get(row) for row in here])
+            explained.update(zip(here, found, strict=True))
+    shown = tuple(explained[row] for row in dict.fromkeys(rows or wanted) if row in explained)
+    return ExplainedRows(shown, tuple(skipped), source)
 
 
 # -------------------------------------------------------------------- rows
@@ -335,7 +344,7 @@ def _explain(
         for name, model in named.items()
     ]
     first = next(iter(named.values()))
-    targets = first.featurizer.targets if first.featurizer else ()
+    target = class_column(first.task, first.featurizer)
     graphs = (
         graph
         for batch in store.batches(torch.arange(len(store)), batch_size)
@@ -348,7 +357,7 @@ def _explain(
             truth=_truth(known[number], first.task),
             structure=graph,
             views=tuple(own[number] for own in views),
-            target=targets[0] if first.task == "multiclass" and len(targets) == 1 else "",
+            target=target,
         )
         for number, graph in enumerate(graphs)
     ]

@@ -208,7 +208,7 @@ def train(
     )
     logits = evaluate(network, validation).logits
     wanted = as_targets(store.y, store.num_outputs)[parts.validation]
-    temperature = 1.0 if scale else fit_temperature(logits, wanted, store.task)
+    temperature = 1.0 if scale else _temperature(logits, wanted, store.task)
     description = {
         "format": FORMAT_LINE,
         "version": __version__,
@@ -227,6 +227,15 @@ def train(
     trained = TrainedModel(network, temperature, scale, description)
     figures, reference = model_figures(trained, store, parts, chosen, forest=forest)
     return replace(trained, description=plain({**description, **figures}), reference=reference)
+
+
+def _temperature(logits: Tensor, targets: Tensor, task: str) -> float:
+    """Fit the temperature; at least 1 without a wrong prediction, where the lowest always fits."""
+    found = fit_temperature(logits, targets, task)
+    right = logits.argmax(1) == targets.argmax(1)
+    if task == "multilabel":
+        right = (logits.gt(0) == targets.gt(0.5)) | targets.isnan()
+    return max(found, 1.0) if bool(right.all()) else found
 
 
 def member_checkpoint(path: str | Path, number: int) -> Path:

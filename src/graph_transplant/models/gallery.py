@@ -6,7 +6,7 @@ Only numbers and names are found here; ``graph_transplant.report`` draws them.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.settings import automatic_model
 from graph_transplant.shown import Mixture as Mixture
 from graph_transplant.shown import Part as Part
-from graph_transplant.structures import graph_id, taken_apart, target_words
+from graph_transplant.structures import class_column, graph_id, taken_apart, target_words
 from graph_transplant.targets import Loss, TargetScale, batch_targets
 from graph_transplant.training import fit
 
@@ -80,9 +80,14 @@ def mixtures(
     found = taken_apart(
         store, shown, batch, mixed, rows, lambda place: graph_id(store, numbers[place])
     )
-    note = f"{how} {which}".strip()
+    about: dict[str, Any] = {
+        "method": method,
+        "data": store.name,
+        "note": f"{how} {which}".strip(),
+        "target": class_column(store.task, store.featurizer),
+    }
     return [
-        replace(one, labels=target_words(store, row)[1], method=method, data=store.name, note=note)
+        replace(one, labels=target_words(store, row)[1], **about)
         for one, row in zip(found, rows.tolist(), strict=True)
     ][:count]
 

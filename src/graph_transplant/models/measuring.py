@@ -12,6 +12,7 @@ from torch import Tensor
 from graph_transplant.analysis import label_cases, reliability
 from graph_transplant.classical import fit_predict, refusal
 from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs.tensors import repeats
 from graph_transplant.metrics import measure
 from graph_transplant.models.intervals import bootstrap_intervals
 from graph_transplant.models.model import TrainedModel
@@ -76,8 +77,15 @@ def _duplicates(store: GraphStore, parts: Split) -> dict[str, Any]:
         return {}
     _, group, size = torch.unique(store.duplicates, return_inverse=True, return_counts=True)
     held = torch.cat([parts.validation, parts.test])
-    across = torch.isin(group[held], group[parts.train]).sum()
-    return {"duplicates": {"graphs": int((size[group] > 1).sum()), "across": int(across)}}
+    distinct, differing = repeats(store.duplicates, store.y)
+    return {
+        "duplicates": {
+            "graphs": int((size[group] > 1).sum()),
+            "distinct": distinct,
+            "differing": differing,
+            "across": int(torch.isin(group[held], group[parts.train]).sum()),
+        }
+    }
 
 
 def model_figures(

@@ -138,11 +138,12 @@ def _roc(m: Described) -> Drawn | None:
     # A table of pandas may refuse halves of surrogate pairs.
     curves = {plain(m.named(name)): curve for name, curve in m.all["roc"].items()}
     area = m.metrics["test"].get("auroc")
+    what = f"labelled {shortened(next(iter(curves)), 40)}" if len(curves) == 1 else "with the label"
     return _sketch(
         "roc",
         "How well does it rank?",
-        "Going down the ranking, how many of those with the label are found and how many false "
-        "alarms come with them. The dashed line is guessing."
+        f"Going down the ranking, how many of those {what} are found and how many false alarms "
+        "come with them. The dashed line is guessing."
         + (f" One curve for each of {len(curves)} labels." if len(curves) > MANY else ""),
         f"ROC curve of {count(len(curves), 'label')} on the test {m.noun}."
         + (f" Area under the curve {area:.3f}." if area is not None else ""),
@@ -191,8 +192,8 @@ def _reliability(m: Described) -> Drawn | None:
         "Can its confidence be trusted?",
         "On the dashed line the model is right as often as it says; below it, it is overconfident. "
         f"Filled dots are after its logits were divided by {m.all['temperature']:.2f}, the "
-        f"temperature that fits the validation {m.noun} best; hollow dots are before. The area of "
-        "a dot is the number of predictions.",
+        f"temperature chosen on the validation {m.noun}; hollow dots are before. The area of a "
+        "dot is the number of predictions.",
         f"Reliability on the test {m.noun}.",
         lambda: charts.reliability_bins(table),
         table,

@@ -95,8 +95,8 @@ def summary(m: Described) -> str:
     words = {
         "accuracy": f"{percent(value, 0, unit=True)} of its predictions are right",
         "auroc": (
-            f"given one {m.one} with the label and one without, it ranks them correctly "
-            f"{round(100 * value)} times in 100"
+            f"given one {m.one} {_ranked(m)}, it ranks them correctly {round(100 * value)} times "
+            "in 100"
         ),
         "average_precision": f"its average precision is {value:.3f}",
         "r2": f"it explains {percent(value, unit=True)} of the variation"
@@ -114,6 +114,15 @@ def summary(m: Described) -> str:
     )
 
 
+def _ranked(m: Described) -> str:
+    """What AUROC tells apart."""
+    if m.task == "multiclass":
+        other, meant = (m.named(shortened(name, 40)) for name in m.names[:2])
+        return f"labelled {meant} and one labelled {other}"
+    what = f"the label {shortened(m.names[0], 40)}" if len(m.names) == 1 else "a label"
+    return f"with {what} and one without"
+
+
 Finding = tuple[bool, str] | None
 """Whether a sentence is a warning, and the sentence."""
 
@@ -122,7 +131,7 @@ def said(m: Described) -> tuple[list[str], list[str]]:
     """What to know before the figures are trusted, and what else they say."""
     judges = (
         *(_small, _gap, _forest, _calibration, _against_baseline, _sets, _spread, _likeness),
-        *(_chance, _class_mix, _copies, _rare, _explanations),
+        *(_chance, _class_mix, _copies, _contradictions, _rare, _explanations),
     )
     found = [finding for judge in judges if (finding := judge(m)) is not None]
     return [text for bad, text in found if bad], [text for bad, text in found if not bad]
@@ -173,7 +182,7 @@ def _forest(m: Described) -> Finding:
 def _calibration(m: Described) -> Finding:
     """Say whether calibration, which the validation graphs chose, held on the test graphs."""
     after, before = (m.metrics[part].get("ece") for part in ("test", "test_uncalibrated"))
-    if after is None or before is None:
+    if after is None or before is None or m.all["temperature"] == 1:
         return None
     how, moved = "Calibration changed little", "went"
     if abs(after - before) >= SAME_ECE:
@@ -236,7 +245,7 @@ def _likeness(m: Described) -> Finding:
     if not test:
         return None
     clear = test["chance"] < SURE
-    how = "Low similarity did not mean more errors"
+    how = "Low similarity did not clearly mean more errors"
     how = "Trust predictions with a low similarity less" if clear else how
     where = ", where validation errors rise" if found["justified"] else ""
     return clear, (
@@ -302,6 +311,17 @@ def _copies(m: Described) -> Finding:
     )
 
 
+def _contradictions(m: Described) -> Finding:
+    differing = (m.data.get("duplicates") or {}).get("differing", 0)
+    if not differing:
+        return None
+    what = {"multiclass": "classes", "multilabel": "labels", "regression": "values"}[m.task]
+    return m.task != "regression", (
+        f"{count(differing, m.one)} with copies in the data {'has' if differing == 1 else 'have'} "
+        f"different {what} there: no model can be right about all of them."
+    )
+
+
 def _rare(m: Described) -> Finding:
     counts = m.data["class_counts"]
     if m.task != "multiclass" or not sum(counts) or min(counts) / sum(counts) >= 0.1:
@@ -340,7 +360,10 @@ def split_words(m: Described) -> str:
         return split
     if not found["graphs"]:
         return f"{split} No {m.one} occurs twice."
-    copies = f"{found['graphs']:,} {m.noun} occur more than once"
+    copies = f"{found['graphs']:,} {m.noun} have a copy"  # all that older models know
+    if "distinct" in found:
+        more = "occurs" if found["distinct"] == 1 else "occur"
+        copies = f"{count(found['distinct'], m.one)} {more} more than once"
     where = "" if found["across"] else "; all copies of one are in the same part"
     return f"{split} {copies}{where}."
 
@@ -389,10 +412,13 @@ def limits(m: Described) -> list[str]:
         elements = ", ".join(str(element) for element in m.featurizer["elements"])
         found.append(f"It knows the elements {shortened(elements, 200)} and rejects others.")
     if m.task != "regression":
-        found.append(
+        text = (
             f"Probabilities were calibrated on {m.training['sizes']['validation']:,} validation "
             f"{m.noun} and hold for {m.noun} like those."
         )
+        if m.all["temperature"] == 1 and m.metrics["validation"].get("accuracy") == 1:
+            text += " As it was right about all of those, its confidence was not raised."
+        found.append(text)
     if m.data["skipped"]:
         rows = count(m.data["skipped"], "row")
         found.append(f"{rows} of the data could not be used; skipped.csv lists them.")

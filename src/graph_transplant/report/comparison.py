@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,7 +168,7 @@ def _render(
         sections=sections,
         axes=axes,
         facts=_facts(results),
-        notes=results.notes,
+        notes=[*_unfinished(results), *results.notes],
         next=_next(results, lead, commands),
         commands=commands,
         settings=_settings(first["settings"]),
@@ -181,6 +181,22 @@ def _render(
         version=first["settings"].get("version", ""),
         fingerprint=first["fingerprint"],
     )
+
+
+def _unfinished(results: Results) -> Iterator[str]:
+    """Folds without any trial: a comparison that was interrupted."""
+    for group, part in results.groups.items():
+        settings, frame = part.chosen[0]["settings"], part.frame
+        if one_split(settings):
+            continue
+        begun = len(frame[["repeat", "fold"]].drop_duplicates())
+        planned = settings["folds"] * (int(frame["repeat"].max()) + 1)
+        if begun < planned:
+            what = group.condition.sentence(f"{group.network or group.data} is not finished")
+            yield (
+                f"{what}: only {begun} of {planned} folds {'has' if begun == 1 else 'have'} "
+                "trials. Methods that were not begun are not listed."
+            )
 
 
 def _beyond(verdict: Verdict) -> str:

@@ -201,14 +201,15 @@ def render_gallery(mixtures: Sequence[Mixture]) -> str:
 
 def _row(one: Mixture) -> dict[str, object]:
     shares = ", ".join(
-        f"{percent(share, 0, unit=True)} {class_word(name)}" for name, share in one.labels
+        f"{percent(share, 0, unit=True)} {class_word(name, one.target)}"
+        for name, share in one.labels
     )
     return {
         "source": one.source,
         "destination": one.destination,
         "labels": (
-            class_word(one.source.label),
-            class_word(one.destination.label),
+            class_word(one.source.label, one.target),
+            class_word(one.destination.label, one.target),
             shares or one.label,
         ),
         "weight": f"{one.weight:.2f}",

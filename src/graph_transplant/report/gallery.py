@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,12 +95,13 @@ def _map(graph: str, models: Mapping[str, Salient]) -> tuple[str, str, list[View
 
 def _made(method: str, one: Mixture | Made) -> tuple[str, str, str, list[tuple[str, str, str]]]:
     node, edge = ("atom", "bond") if one.structure.molecule else ("node", "edge")
+    label = re.sub(r"(?<=% )-?\d+(?=,|$)", lambda match: class_word(match[0]), one.label)
     if isinstance(one, Made):
         size = count(len(one.structure.names), node)
         drawing = graph_svg(one.structure, width=_SMALL, title=f"Graph made by {method}")
-        return method, one.label, "", [("Made", size, drawing)]
+        return method, label, "", [("Made", size, drawing)]
     words = [class_word(one.source.label), class_word(one.destination.label)]
     words.append(count(len(one.new_edges), f"new {edge}"))
     titles = ("Source", "Destination", "Mixed")
     drawings = list(zip(titles, words, draw_mixture(one, _SMALL), strict=True))
-    return method, one.label, f"{one.weight:.2f}", drawings
+    return method, label, f"{one.weight:.2f}", drawings

@@ -7,10 +7,9 @@
   const room = matchMedia("(prefers-color-scheme: dark)");
   const theme = document.createElement("button");
   const isDark = () => (root.dataset.theme || (room.matches ? "dark" : "light")) === "dark";
-  const tellTheme = () => theme.setAttribute("aria-pressed", String(isDark()));
+  const tellTheme = () => { theme.textContent = isDark() ? "Light" : "Dark"; };
   theme.type = "button";
   theme.className = "theme";
-  theme.textContent = "Dark";
   theme.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
     tellTheme();
