@@ -380,3 +380,31 @@ def test_a_place_that_takes_no_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(GraphTransplantError, match=r"cannot write .*/folder: Is a directory;"):
         write_atomically(tmp_path / "folder", "new")
     assert [item.name for item in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_link_stays_a_link_and_its_target_is_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link, dangling = (tmp_path / name for name in ("folder/a.csv", "a.csv", "b.csv"))
+    target.write_text("old")
+    link.symlink_to(target)
+    dangling.symlink_to("folder/b.csv")
+    for path in (link, dangling):
+        write_atomically(path, "new")
+        assert path.is_symlink()
+        assert (tmp_path / "folder" / path.name).read_text() == "new"
+    assert len(list((tmp_path / "folder").iterdir())) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # Open before anything is written, for both directions: neither side waits for the other.
+    reader = os.open(pipe, os.O_RDWR)
+    try:
+        write_atomically(pipe, "new")
+        assert os.read(reader, 100) == b"new"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

@@ -37,7 +37,15 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file whose content takes the place of ``path`` at the end, unless anything fails."""
+    """Open a file whose content takes the place of ``path`` at the end, unless anything fails.
+
+    A link stays a link: the file that it points to is replaced. A pipe or device is written to.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        with open(path, "wb") as file:
+            yield file
+        return
+    path = Path(os.path.realpath(path))
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
