@@ -6,10 +6,11 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from graph_transplant.errors import GraphTransplantError
 
@@ -58,6 +59,16 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def keep_inputs(read: Iterable[Any], written: Iterable[Path]) -> None:
+    """Raise if a file that is to be written is one of those that are read, by whatever name."""
+    sources = [os.path.expanduser(one) for one in read if isinstance(one, str | Path)]
+    for path, source in product(written, sources):
+        if path.is_file() and os.path.exists(source) and os.path.samefile(path, source):
+            raise GraphTransplantError(
+                f"`out` would overwrite {source}, which is an input; choose another path"
+            )
 
 
 def _umask() -> int:

@@ -39,6 +39,7 @@ from graph_transplant.cli.data import (
 )
 from graph_transplant.config import TrainConfig
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.files import folder_name, keep_inputs, write_atomically
 from graph_transplant.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -82,7 +83,6 @@ def train(
         columns: How the data are read.
     """
     from graph_transplant.checkpoints import CheckpointError
-    from graph_transplant.files import folder_name, write_atomically
     from graph_transplant.models import train as run
     from graph_transplant.report.card import render_card
     from graph_transplant.tensorboard import TensorBoard
@@ -97,6 +97,12 @@ def train(
             f"there is a model in {directory} already: give another folder with --out, or replace "
             "it with --fresh"
         )
+    files = {
+        directory / "card.html": "the model card",
+        directory / "model.json": "what it is",
+        directory / "weights.safetensors": "its weights",
+    }
+    keep_inputs([data], [directory / "skipped.csv", *files])
     directory.mkdir(parents=True, exist_ok=True)
     write_skipped(store, directory / "skipped.csv")
     tell_skipped(store, directory / "skipped.csv")
@@ -137,11 +143,6 @@ def train(
     write_atomically(directory / "card.html", render_card(trained.description))
     remove_checkpoints(checkpoint)
     print_model(trained)
-    files = {
-        directory / "card.html": "the model card",
-        directory / "model.json": "what it is",
-        directory / "weights.safetensors": "its weights",
-    }
     print_files(output(), files)
     return 0
 
@@ -358,7 +359,6 @@ def explain(
     if target is not None:
         given["target"] = split_list("target", target)
 
-    from graph_transplant.files import write_atomically
     from graph_transplant.models import TrainedModel, explain_rows
     from graph_transplant.report.explanations import render_explanations
 
@@ -403,15 +403,17 @@ def show(
         seed: Seed for all randomness.
         columns: How the data are read.
     """
-    from graph_transplant.files import write_atomically
+    skipped = out.with_suffix(".skipped.csv")
+    keep_inputs([data], [skipped])
+
     from graph_transplant.models import TrainedModel, mixtures
     from graph_transplant.report.explanations import render_gallery
 
     network = TrainedModel.load(trained) if trained else None
     store = load_data(data, columns)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_skipped(store, out.with_suffix(".skipped.csv"))
-    tell_skipped(store, out.with_suffix(".skipped.csv"))
+    write_skipped(store, skipped)
+    tell_skipped(store, skipped)
     gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed, model=network)
     write_atomically(out, render_gallery(gallery))
     print_files(output(), {out: "the gallery"})
