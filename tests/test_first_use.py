@@ -382,17 +382,23 @@ def test_10_drawings_show_hydrogens_charges_stereo_and_signs(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("compare m.csv", "name the columns to learn with --target; there are id, y, v"),
-        ("compare m.csv --target z", "--target must be one of the columns smiles, id, y, v"),
+        ("compare m.csv", "name the columns to learn with --target; there are 'id', 'y', 'v'"),
+        (
+            "compare m.csv --target z",
+            "--target must be one of the columns 'smiles', 'id', 'y'",
+        ),
         ("compare m.csv --target y --smiles s", "--smiles must be one of the columns"),
         ("train m.csv --target y", "m.csv: the target 'y' has only one class, '1'"),
+        ("train m.csv --target y,z", "m.csv: the target 'y,z' has only one class, '0'"),
     ],
 )
 def test_11_messages_of_the_command_line_speak_its_language(
     words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("rdkit")
-    (tmp_path / "m.csv").write_text("smiles,id,y,v\nCCO,a,1,low\nCCN,b,1,high\nCCC,c,1,low\n")
+    (tmp_path / "m.csv").write_text(
+        'smiles,id,y,v,"y,z"\nCCO,a,1,low,0\nCCN,b,1,high,0\nCCC,c,1,low,0\n'
+    )
     monkeypatch.chdir(tmp_path)
     done = run(*words.split())
     assert (done.status, done.out) == (2, "")

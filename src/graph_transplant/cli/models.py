@@ -25,7 +25,6 @@ from graph_transplant.cli.common import (
     plain_table,
     print_files,
     repeated_command,
-    split_list,
     split_numbers,
 )
 from graph_transplant.cli.data import (
@@ -357,7 +356,7 @@ def explain(
     wanted = split_numbers("rows", rows, int) if rows else None
     given = columns.given()
     if target is not None:
-        given["target"] = split_list("target", target)
+        given["target"] = target
 
     from graph_transplant.models import TrainedModel, explain_rows
     from graph_transplant.report.explanations import render_explanations

@@ -71,6 +71,7 @@ class TableOptions:
 
     smiles: str | None = None  # guessed by default
     targets: tuple[str, ...] = ()
+    whole: str | None = None  # several targets as written: perhaps one column with commas in it
     id: str | None = None  # the number of the row by default
     features: str | None = None  # by default those of the model, or "ogb"
     task: str | None = None  # found from the values by default
@@ -93,7 +94,8 @@ class TableOptions:
             )
         if len(set(names)) < len(names):
             raise GraphTransplantError(f"`target` names a column twice; got {', '.join(names)}")
-        return cls(targets=names, **options)
+        whole = target.strip() if isinstance(target, str) and len(names) > 1 else None
+        return cls(targets=names, whole=whole, **options)
 
     def columns(self) -> dict[str, Any]:
         """Return the columns for the featurizer of a store."""
@@ -250,7 +252,7 @@ def _thousands(cell: str) -> bool:
 class _Column:
     """The different cells of one column of targets, in the order in which they come."""
 
-    def __init__(self, cells: Counter[str]) -> None:
+    def __init__(self, cells: Counter[str], first: Mapping[str, int]) -> None:
         self.missing = {cell.strip().lower() for cell in cells if is_missing(cell)} - {""}
         self.values = {cell: number_of(cell) for cell in cells if not is_missing(cell)}
         self.commas = [
@@ -260,6 +262,9 @@ class _Column:
         self.decimals = [cell for cell in self.commas if not _thousands(cell)]
         others = [cell for cell, number in self.values.items() if number is None]
         self.texts = [cell for cell in others if cell not in set(self.commas)]
+        # At least nine of ten cells are numbers: a text is more likely a slip than a class.
+        self.slips = 10 * sum(cells[c] for c in others) <= sum(cells[c] for c in self.values)
+        self.odd = f"{quoted(self.texts[0])} in row {first[self.texts[0]]}" if self.texts else ""
         numbers = [number for number in self.values.values() if number is not None]
         self.whole = all(number.is_integer() for number in numbers)
         self.fraction = any(math.isfinite(n) and not n.is_integer() for n in numbers)
@@ -277,13 +282,17 @@ class _Column:
 
 
 def find_codec(
-    where: str, names: Sequence[str], rows: Iterable[Sequence[str]], task: str | None = None
+    where: str,
+    names: Sequence[str],
+    rows: Iterable[tuple[int, Sequence[str]]],
+    task: str | None = None,
 ) -> tuple[TargetCodec, list[str]]:
     """Find how the targets of all rows are to be read, and notes for the user.
 
     One column of texts, or of whole numbers with at most 50 different values, holds classes; other
     numbers are to be predicted as such. Several columns of 0 and 1, or no and yes, hold labels;
-    several columns of other numbers are to be predicted together.
+    several columns of other numbers are to be predicted together. A few texts among numbers are an
+    error, which names the row of the first.
 
     Names of classes that differ in case alone are one class, called by its most frequent spelling.
     """
@@ -292,10 +301,12 @@ def find_codec(
     if task == "multiclass" and len(names) != 1:
         raise DataError(f"`task` is multiclass, which takes one target; got {', '.join(names)}")
     seen: list[Counter[str]] = [Counter() for _ in names]
-    for cells in rows:
-        for counter, cell in zip(seen, cells, strict=True):
+    first: list[dict[str, int]] = [{} for _ in names]
+    for number, cells in rows:
+        for counter, places, cell in zip(seen, first, cells, strict=True):
             counter[cell] += 1
-    columns = {name: _Column(counter) for name, counter in zip(names, seen, strict=True)}
+            places.setdefault(cell, number)
+    columns = dict(zip(names, map(_Column, seen, first), strict=True))
     which = " and ".join(map(quoted, names))
     # Words that may have been meant as classes.
     missing = sorted(set().union(*(column.missing for column in columns.values())))
@@ -357,17 +368,22 @@ def _find_task(where: str, columns: Mapping[str, _Column]) -> str:
             if column.texts:
                 raise DataError(
                     f"{where}: several targets must all be 0, 1 or empty, or all be numbers; "
-                    f"{name!r} has {quoted(column.texts[0])} (give `task` to leave out such rows)"
+                    f"{name!r} has {column.odd} (give `task` to leave out such rows)"
                 )
         return "regression"
     ((name, column),) = columns.items()
     few = len(column.classes) <= _MOST_CLASSES and not column.commas
     if not column.texts:
         return "multiclass" if few and column.whole else "regression"
-    if few and not column.fraction:
+    if few and not column.fraction and not column.slips:
         return "multiclass"
-    mixed = len(column.texts) < len(column.values)
-    kind = "both numbers and text" if mixed else f"more than {_MOST_CLASSES} different texts"
+    if len(column.texts) == len(column.values):
+        raise DataError(
+            f"{where}: the target {quoted(name)} holds more than {_MOST_CLASSES} different texts, "
+            f"such as {column.odd}; {ask}"
+        )
     raise DataError(
-        f"{where}: the target {quoted(name)} holds {kind}, such as {quoted(column.texts[0])}; {ask}"
+        f"{where}: the target {quoted(name)} holds both numbers and text, such as {column.odd}; "
+        "correct or empty such cells, or give `task` as multiclass if they are classes, or as "
+        "regression to leave these rows out"
     )
