@@ -203,6 +203,22 @@ def test_predict_gives_every_row_in_order(
             assert abs(float(row["p(0)"]) + float(row["p(1)"]) - 1) < 1e-5
 
 
+def test_predict_fails_if_no_row_can_be_read(model: Path, tmp_path: Path, capfd: Capture) -> None:
+    data, out = tmp_path / "new.csv", tmp_path / "out.csv"
+    data.write_text("smiles\nC1CC((\n?\n")
+    assert main(["predict", str(model), str(data), "--out", str(out)]) == 2
+    assert capfd.readouterr().err.endswith(
+        "error: no row could be predicted: the column error says why\n"
+    )
+    with out.open(newline="") as file:
+        assert all(row["error"] for row in csv.DictReader(file))
+    assert main(["predict", str(model), "C1CC((", "?"]) == 2
+    assert "cannot be parsed" in capfd.readouterr().out
+    data.write_text("smiles\nCCO\n")
+    assert main(["predict", str(model), str(data), "--out", str(out)]) == 0
+    assert capfd.readouterr().out.startswith("1 of 1 row predicted")
+
+
 def test_what_is_read_is_not_overwritten(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:

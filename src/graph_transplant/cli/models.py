@@ -18,11 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from graph_transplant.cli.common import (
+    BAD_INPUT,
     INTERRUPTED,
     cell,
     note,
     output,
     plain_table,
+    print_error,
     print_files,
     repeated_command,
     split_numbers,
@@ -39,6 +41,7 @@ from graph_transplant.cli.data import (
 from graph_transplant.config import TrainConfig
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.files import folder_name, keep_inputs, write_atomically
+from graph_transplant.format import count
 from graph_transplant.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -204,11 +207,11 @@ def predict(
     workers: int = 1,
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
-) -> None:
+) -> int:
     """Predict with a trained model: one output row per input row.
 
-    Rows that cannot be read stay in place, with the reason. The input is read in chunks, so it can
-    be of any size.
+    Rows that cannot be read stay in place, with the reason; if no row can be predicted, the exit
+    status is 2. The input is read in chunks, so it can be of any size.
 
     Args:
         model: Folder of the model.
@@ -239,23 +242,32 @@ def predict(
         if given is None:
             given = data
         elif out is None:
-            print_predictions(loaded.predict(given, **options))
-            return
+            frame = loaded.predict(given, **options)
+            print_predictions(frame)
+            return status_of(predicted=int((frame["error"] == "").sum()), rows=len(frame))
     target = out or "predictions.csv"
     with prediction_progress() as progress:
         done = predict_table(loaded, given, target, progress=progress, **options)
     console = Console(stderr=True, highlight=False) if target == STANDARD else output()
     rate = f", {done.rows / done.seconds:,.0f} rows a second" if done.seconds > 0 else ""
-    console.print(f"{done.predicted:,} of {done.rows:,} rows predicted{rate}")
+    console.print(f"{done.predicted:,} of {count(done.rows, 'row')} predicted{rate}")
     if done.failed:
-        rows = "row" if done.failed == 1 else "rows"
-        note(f"{done.failed:,} {rows} could not be read: see the column error")
+        note(f"{count(done.failed, 'row')} could not be read: see the column error")
     for number, what in ((done.larger, LARGER), (done.unlike, UNLIKE)):
         if number:
             graphs = "graph is" if number == 1 else "graphs are"
             note(f"{number:,} {graphs} {what}: trust the prediction less (column warning)")
     if target != STANDARD:
         print_files(console, {Path(target): "the predictions"})
+    return status_of(predicted=done.predicted, rows=done.rows)
+
+
+def status_of(*, predicted: int, rows: int) -> int:
+    """Give the exit status of a prediction: rows of which none can be predicted are bad input."""
+    if predicted or not rows:
+        return 0
+    print_error("no row could be predicted: the column error says why")
+    return BAD_INPUT
 
 
 def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
