@@ -332,6 +332,7 @@ WRONG = [
     ("predict {model} {folder}/t.csv --out {model}/model.json", "would overwrite {model}/model.js"),
     ("show {folder}/g.skipped.csv --out {folder}/g.html", "overwrite {folder}/g.skipped.csv"),
     ("report {done} --format csv --out {done}/records.jsonl", "--out would overwrite {done}/rec"),
+    ("train motifs Class", "unexpected argument 'Class' (see graph-transplant train --help)"),
     ("compare --no-such-option 1", "(see graph-transplant compare --help)"),
 ]
 

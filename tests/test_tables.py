@@ -307,6 +307,7 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
         b"r7,,1,\n"
         b"r8,CO,0,\n"
         b"r9,C\x00,1,\n"
+        b"r10\n"
     )
     chunks = stream(write(tmp_path, content), id="id", rows_per_chunk=4)
     problems = {row: why for chunk in chunks for row, why in chunk.problems.items()}
@@ -317,9 +318,10 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
         6: "the row is broken (',' expected after '\"')",
         7: "there is no structure",
         9: r"the SMILES has the character '\x00'",
+        10: "the row has 1 value, the header has 4",
     }
     ids = [name for chunk in chunks for name in chunk.ids]
-    assert ids == ["r1", "2", "3", "r4", "r5", "6", "r7", "r8", "r9"]
+    assert ids == ["r1", "2", "3", "r4", "r5", "6", "r7", "r8", "r9", "10"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.format import count
 from graph_transplant.graphs import GraphStore, Skipped
 from graph_transplant.graphs.featurizer import FEATURES
 from graph_transplant.metrics import TASKS
@@ -150,8 +151,8 @@ def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
     broken = [skip for skip in skipped if not skip.reason.startswith(NO_TARGET)]
     if 2 * len(broken) > rows:
         shown = "; ".join(f"row {skip.row}: {skip.reason}" for skip in broken[:3])
-        more = "; …" if len(broken) > 3 else ""
-        raise DataError(f"{where}: {len(broken)} of {rows} rows cannot be read; {shown}{more}")
+        more, total = "; …" if len(broken) > 3 else "", count(rows, "row")
+        raise DataError(f"{where}: {len(broken)} of {total} cannot be read; {shown}{more}")
     if len(skipped) == rows:
         raise DataError(f"{where}: no row has both a graph that can be read and a target")
 
@@ -310,8 +311,8 @@ def find_codec(
     which = " and ".join(map(quoted, names))
     # Words that may have been meant as classes.
     missing = sorted(set().union(*(column.missing for column in columns.values())))
-    count = "counts" if len(missing) == 1 else "count"
-    hint = f" ({' and '.join(map(quoted, missing))} {count} as missing)" if missing else ""
+    verb = "counts" if len(missing) == 1 else "count"
+    hint = f" ({' and '.join(map(quoted, missing))} {verb} as missing)" if missing else ""
     if not any(column.values for column in columns.values()):
         # An empty column among several labels or values does no harm.
         has = f"the target {which} has" if len(names) == 1 else f"the targets {which} have"
