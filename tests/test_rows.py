@@ -122,7 +122,7 @@ def test_the_task_is_found_from_the_values(
         (
             column(*["0", "1"] * 5, "?", *["0", "1"] * 5),
             None,
-            r"such as '\?' in row 11; correct or empty such cells, or give `task` as multiclass if",
+            r"such as '\?' in row 11; correct or .* `task` as multiclass if they are classes$",
         ),
         # A comma may separate thousands: one with three digits behind it, or beside a point.
         (column("1,500", "2,000"), None, "such as '1,500', which may be decimal or separate"),

@@ -383,8 +383,8 @@ def _find_task(where: str, columns: Mapping[str, _Column]) -> str:
             f"{where}: the target {quoted(name)} holds more than {_MOST_CLASSES} different texts, "
             f"such as {column.odd}; {ask}"
         )
+    numbers = "" if few and column.whole else ", or as regression to leave these rows out"
     raise DataError(
         f"{where}: the target {quoted(name)} holds both numbers and text, such as {column.odd}; "
-        "correct or empty such cells, or give `task` as multiclass if they are classes, or as "
-        "regression to leave these rows out"
+        f"correct or empty such cells, or give `task` as multiclass if they are classes{numbers}"
     )
