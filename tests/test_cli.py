@@ -155,7 +155,9 @@ def test_a_refused_comparison_changes_nothing(
     capfd.readouterr()
     assert main([*words, "--seed", "1"]) == 2
     said = "contains records of another comparison: "
-    assert said + "--seed is 0 there and 1 here" in capfd.readouterr().err
+    told = capfd.readouterr().err
+    assert said + "--seed is 0 there and 1 here" in told
+    assert "start over with --fresh" in told
     assert main(["compare", "motifs", *QUICK, "--out", str(directory)]) == 2
     assert said in capfd.readouterr().err
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before

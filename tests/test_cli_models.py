@@ -18,7 +18,10 @@ import pytest
 
 from graph_transplant.cli import main
 from graph_transplant.config import TrainConfig
+from graph_transplant.errors import GraphTransplantError
 from graph_transplant.estimator import GraphTransplantClassifier
+from graph_transplant.experiments.compare import compare
+from graph_transplant.models import TrainedModel, predict_table
 
 pytest.importorskip("rdkit", reason="molecules need RDKit")
 
@@ -198,6 +201,49 @@ def test_predict_gives_every_row_in_order(
     for row in rows:
         if not row["error"]:
             assert abs(float(row["p(0)"]) + float(row["p(1)"]) - 1) < 1e-5
+
+
+def test_predict_fails_if_no_row_can_be_read(model: Path, tmp_path: Path, capfd: Capture) -> None:
+    data, out = tmp_path / "new.csv", tmp_path / "out.csv"
+    data.write_text("smiles\nC1CC((\n?\n")
+    assert main(["predict", str(model), str(data), "--out", str(out)]) == 2
+    assert capfd.readouterr().err.endswith(
+        "error: no row could be predicted: the column error says why\n"
+    )
+    with out.open(newline="") as file:
+        assert all(row["error"] for row in csv.DictReader(file))
+    assert main(["predict", str(model), "C1CC((", "?"]) == 2
+    assert "cannot be parsed" in capfd.readouterr().out
+    data.write_text("smiles\nCCO\n")
+    assert main(["predict", str(model), str(data), "--out", str(out)]) == 0
+    assert capfd.readouterr().out.startswith("1 of 1 row predicted")
+
+
+def test_what_is_read_is_not_overwritten(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "smiles,fails\nCCO,0\nC1CC((,0\n" + "".join(f"{'C' * n}N,1\nCO,0\n" for n in range(9))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("skipped.csv", "summary.csv"):
+        (folder / name).write_text(rows)
+        words = ["compare", str(folder / name), "--target", "fails", "--out", "folder"]
+        assert f"--out would overwrite {folder / name}, which is an input" in error_of(words, capfd)
+    words = ["train", str(folder / "skipped.csv"), "--target", "fails", "--out", "folder"]
+    assert "--out would overwrite" in error_of(words, capfd)
+    # The default is an output like others, and Python is told the same.
+    Path("predictions.csv").write_text(rows)
+    words = ["predict", str(model), "predictions.csv"]
+    assert "--out would overwrite predictions.csv" in error_of(words, capfd)
+    loaded = TrainedModel.load(model)
+    with pytest.raises(GraphTransplantError, match="`out` would overwrite"):
+        predict_table(loaded, Path("predictions.csv"), tmp_path / "predictions.csv")
+    with pytest.raises(GraphTransplantError, match="`out` would overwrite"):
+        compare(folder / "summary.csv", target="fails", out="folder")
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) == 3
+    assert {path.read_text() for path in written} == {rows}
 
 
 def test_predictions_on_the_standard_output_are_a_table_alone(

@@ -321,6 +321,18 @@ WRONG = [
     ("train motifs --readout median", "--readout must be one of mean, sum"),
     ("train motifs --validation 0.95", "--validation and --test must leave graphs"),
     ("train motifs --learning-rate -1", "--learning-rate must be above 0, got -1"),
+    ("train motifs --out {folder}/t.csv", "--out must be a folder, but {folder}/t.csv is a file"),
+    ("compare --out {folder}/t.csv", "--out must be a folder, but {folder}/t.csv is a file"),
+    ("paper table1 --out {folder}/t.csv/new", "--out must be in a folder, but {folder}/t.csv is a"),
+    ("show motifs --out {folder}", "--out must be a file, but {folder} is a folder"),
+    ("show {folder}/t.csv --out {folder}/../folder/t.csv", "--out would overwrite {folder}/t.csv"),
+    ("attack {model} {folder}/t.csv --out {link}", "--out would overwrite {folder}/t.csv"),
+    ("explain {model} {folder}/t.csv --out {link}", "--out would overwrite {folder}/t.csv"),
+    ("predict {model} {folder}/t.csv --out {link}", "--out would overwrite {folder}/t.csv"),
+    ("predict {model} {folder}/t.csv --out {model}/model.json", "would overwrite {model}/model.js"),
+    ("show {folder}/g.skipped.csv --out {folder}/g.html", "overwrite {folder}/g.skipped.csv"),
+    ("report {done} --format csv --out {done}/records.jsonl", "--out would overwrite {done}/rec"),
+    ("train motifs Class", "unexpected argument 'Class' (see graph-transplant train --help)"),
     ("compare --no-such-option 1", "(see graph-transplant compare --help)"),
 ]
 
@@ -330,20 +342,27 @@ def test_09_what_is_wrong_is_said_before_torch_is_imported(tmp_path: Path) -> No
     folder.mkdir()
     model.mkdir()
     (model / "model.json").write_text("{}")
-    commands = [words.format(folder=folder, model=model).split() for words, _ in WRONG]
+    for name in ("t.csv", "g.skipped.csv"):
+        (folder / name).write_text("smiles,y\nC,0\n")
+    (tmp_path / "link.csv").symlink_to(folder / "t.csv")
+    done = tmp_path / "done"
+    done.mkdir()
+    (done / "records.jsonl").write_text("{}")
+    places = {"folder": folder, "model": model, "link": tmp_path / "link.csv", "done": done}
+    commands = [words.format(**places).split() for words, _ in WRONG]
     code = (
         "import sys\n"
         "from graph_transplant.cli import main\n"
         f"for words in {commands!r}:\n"
         f"    print(main(words), [name for name in {SLOW!r} if name in sys.modules])\n"
     )
-    done = subprocess.run(
+    told = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == ["2 []"] * len(WRONG)
-    for line, (words, message) in zip(done.stderr.splitlines(), WRONG, strict=True):
+    assert told.stdout.splitlines() == ["2 []"] * len(WRONG)
+    for line, (words, message) in zip(told.stderr.splitlines(), WRONG, strict=True):
         assert line.startswith("error: "), words
-        assert message in line, (words, line)
+        assert message.format(**places) in line, (words, line)
 
 
 def test_10_drawings_show_hydrogens_charges_stereo_and_signs(
@@ -364,17 +383,23 @@ def test_10_drawings_show_hydrogens_charges_stereo_and_signs(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("compare m.csv", "name the columns to learn with --target; there are id, y, v"),
-        ("compare m.csv --target z", "--target must be one of the columns smiles, id, y, v"),
+        ("compare m.csv", "name the columns to learn with --target; there are 'id', 'y', 'v'"),
+        (
+            "compare m.csv --target z",
+            "--target must be one of the columns 'smiles', 'id', 'y'",
+        ),
         ("compare m.csv --target y --smiles s", "--smiles must be one of the columns"),
         ("train m.csv --target y", "m.csv: the target 'y' has only one class, '1'"),
+        ("train m.csv --target y,z", "m.csv: the target 'y,z' has only one class, '0'"),
     ],
 )
 def test_11_messages_of_the_command_line_speak_its_language(
     words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("rdkit")
-    (tmp_path / "m.csv").write_text("smiles,id,y,v\nCCO,a,1,low\nCCN,b,1,high\nCCC,c,1,low\n")
+    (tmp_path / "m.csv").write_text(
+        'smiles,id,y,v,"y,z"\nCCO,a,1,low,0\nCCN,b,1,high,0\nCCC,c,1,low,0\n'
+    )
     monkeypatch.chdir(tmp_path)
     done = run(*words.split())
     assert (done.status, done.out) == (2, "")

@@ -132,9 +132,9 @@ def test_sensitivity_changes_one_parameter_at_a_time() -> None:
         ("transplant", "must be one of all, paper, vanilla"),
         ("drop-nodes:rate=0.4", "drop-nodes has ratio; got 'rate=0.4'"),
         ("drop-nodes:ratio", "written NAME=VALUE"),
-        ("drop-nodes:ratio=much", "`ratio` must be a number, got 'much'"),
+        ("drop-nodes:ratio=much", "^drop-nodes:ratio=much: `ratio` must be a number, got"),
         ("drop-nodes:ratio=0.4:ratio=0.2", "and once"),
-        ("vanilla:ratio=0.4", "vanilla has none"),
+        ("vanilla:ratio=0.4", "vanilla has no parameters; got"),
         ("unknown:paper", "`methods` must be one of all, paper, vanilla"),
         ("all:paper", "`all` stands for several methods and takes no parameters"),
         ("drop-nodes:ratio=0.4:paper", "got 'paper' in"),
@@ -153,6 +153,11 @@ def test_a_refusal_says_why_a_method_cannot_serve() -> None:
     assert refusal("mask-nodes", ours, store) == (
         "mask-nodes needs node features, but motifs has none"
     )
+
+
+def test_a_value_out_of_range_is_told_with_its_method() -> None:
+    with pytest.raises(GraphTransplantError, match=r"^drop-nodes:ratio=2: `ratio` must be in"):
+        build_method("drop-nodes:ratio=2", gt.GraphClassifier(3, 2, hidden=4))
 
 
 NAN = float("nan")

@@ -151,7 +151,7 @@ def test_a_table_without_targets_and_with_other_columns(
     rows = table(tmp_path / "out.csv")
     assert [row["id"] for row in rows] == ["=1+1", "@x", 'a,"b"']
     (tmp_path / "strange.csv").write_text("kind,code\nCCO,1\n")
-    with pytest.raises(DataError, match="kind, code"):
+    with pytest.raises(DataError, match="'kind', 'code'"):
         predict_table(molecule_model, tmp_path / "strange.csv", tmp_path / "new" / "other.csv")
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == ["new.csv.gz", "out.csv", "strange.csv"]

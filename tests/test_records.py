@@ -216,7 +216,7 @@ def test_records_of_another_comparison_are_refused_and_each_difference_is_named(
 ) -> None:
     write(tmp_path, record(0))
     before = (tmp_path / "records.jsonl").read_bytes()
-    other = SETTINGS | {"seed": 1, "epochs": 50, "hidden": 64}
+    other = SETTINGS | {"seed": 1, "epochs": 50, "hidden": 64, "attack": [0.1, 0.2]}
     with (
         pytest.raises(GraphTransplantError) as caught,
         RecordStore(tmp_path).writing(IDENTITY | {"fingerprint": "cd" * 32}, other),
@@ -229,7 +229,8 @@ def test_records_of_another_comparison_are_refused_and_each_difference_is_named(
     assert "`epochs` is 5 there and 50 here" in message
     assert "`hidden` is 128 there and 64 here" in message  # what a record lacks had its default
     assert "folds" not in message
-    assert "start over with --fresh" in message
+    assert "`attack` is not set there and 0.1, 0.2 here" in message
+    assert "start over with `fresh`" in message  # --fresh on the command line
     assert (tmp_path / "records.jsonl").read_bytes() == before
 
 
@@ -238,7 +239,7 @@ def test_records_of_other_numerics_can_be_read_and_are_not_added_to(tmp_path: Pa
     (tmp_path / "records.jsonl").write_bytes(record_line(record(0, settings=old)))
     assert RecordStore(tmp_path).read() == [record(0, settings=old)]
     now = Settings(shards=2).as_record("0.1.0")
-    message = r"another version of the methods .*numerics 1, here 2.* start over with --fresh"
+    message = r"another version of the methods .*numerics 1, here 2.* start over with `fresh`"
     with (
         pytest.raises(GraphTransplantError, match=message),
         RecordStore(tmp_path).writing(IDENTITY, now),
@@ -380,3 +381,31 @@ def test_a_place_that_takes_no_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(GraphTransplantError, match=r"cannot write .*/folder: Is a directory;"):
         write_atomically(tmp_path / "folder", "new")
     assert [item.name for item in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_link_stays_a_link_and_its_target_is_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link, dangling = (tmp_path / name for name in ("folder/a.csv", "a.csv", "b.csv"))
+    target.write_text("old")
+    link.symlink_to(target)
+    dangling.symlink_to("folder/b.csv")
+    for path in (link, dangling):
+        write_atomically(path, "new")
+        assert path.is_symlink()
+        assert (tmp_path / "folder" / path.name).read_text() == "new"
+    assert len(list((tmp_path / "folder").iterdir())) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # Open before anything is written, for both directions: neither side waits for the other.
+    reader = os.open(pipe, os.O_RDWR)
+    try:
+        write_atomically(pipe, "new")
+        assert os.read(reader, 100) == b"new"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

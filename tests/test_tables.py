@@ -111,7 +111,7 @@ def test_a_data_frame(tmp_path: Path) -> None:
     # A model that was trained on it predicts another one, and the file.
     (chunk,) = stream(frame, featurizer=store.featurizer)
     assert chunk.ids == ("ethanol", "benzene", "broken", "methane", "water")
-    with pytest.raises(DataError, match="`smiles` must be one of the columns name, drug, active"):
+    with pytest.raises(DataError, match="`smiles` must be one of the columns 'name', 'drug', 'act"):
         gt.load(frame, smiles="SMILES", target="active")
 
 
@@ -228,7 +228,7 @@ def test_latin_1_is_read_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFi
 def test_a_missing_header_is_recognised(tmp_path: Path) -> None:
     # As a user had it, whose columns were then "1202, etacepride, 1".
     path = write(tmp_path, "1202,etacepride,CCO,1\n1203,other,c1ccccc1,0\n1204,third,C,1\n")
-    with pytest.raises(DataError, match="there are column 1, column 2, column 4"):
+    with pytest.raises(DataError, match="there are 'column 1', 'column 2', 'column 4'"):
         gt.load(path)
     store = gt.load(path, target="column 4", id="column 2")
     assert store.rows.ids == ("etacepride", "other", "third")
@@ -293,6 +293,14 @@ def test_quoted_values_may_have_delimiters_and_line_breaks(tmp_path: Path) -> No
     assert chunk.ids == ("has, comma", 'two\nlines "quoted"', "3")
 
 
+def test_a_column_whose_name_has_a_comma(tmp_path: Path) -> None:
+    path = write(tmp_path, 'smiles,"active, yes",active,yes\nC,a,0,1\nCC,b,1,1\nCCC,a,0,0\n')
+    assert gt.load(path, target="active, yes").label_names == ("a", "b")
+    assert gt.load(path, target="active,yes").label_names == ("active", "yes")
+    with pytest.raises(DataError, match=r"one of the columns 'smiles', 'active, yes', 'active'"):
+        gt.load(path, target="active, no")
+
+
 def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
     content = (
         b"id,smiles,y,note\n"
@@ -305,6 +313,7 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
         b"r7,,1,\n"
         b"r8,CO,0,\n"
         b"r9,C\x00,1,\n"
+        b"r10\n"
     )
     chunks = stream(write(tmp_path, content), id="id", rows_per_chunk=4)
     problems = {row: why for chunk in chunks for row, why in chunk.problems.items()}
@@ -315,25 +324,27 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
         6: "the row is broken (',' expected after '\"')",
         7: "there is no structure",
         9: r"the SMILES has the character '\x00'",
+        10: "the row has 1 value, the header has 4",
     }
     ids = [name for chunk in chunks for name in chunk.ids]
-    assert ids == ["r1", "2", "3", "r4", "r5", "6", "r7", "r8", "r9"]
+    assert ids == ["r1", "2", "3", "r4", "r5", "6", "r7", "r8", "r9", "10"]
 
 
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
         ("smiles\nC\n", {}, "there are structures alone; to learn, every row needs a target"),
-        (SMALL, {}, "name the columns to learn with `target`; there are name, active, value"),
+        (SMALL, {}, "name the columns to learn with `target`; there are 'name', 'active', 'value'"),
+        ("smiles,name\nC,a\n", {}, "name the column to learn with `target`; there is only 'name'"),
         (
             SMALL,
             {"target": "actve"},
-            r"must be one of the columns name, smiles, active, value; got 'actve' .*mean 'active'",
+            "columns 'name', 'smiles', 'active', 'value'; got 'actve' .*mean 'active'",
         ),
         (
             "Smiles_1,Smiles_2,b\nC,C,1\n",
             {"target": "b"},
-            r"several of the columns \(Smiles_1, Smiles_2\) may hold the structures; .* `smiles`",
+            r"several of the columns \('Smiles_1', 'Smiles_2'\) may hold the struct.* `smiles`",
         ),
         ("smiles,y\rC,1\rN,0\r", {"target": "y"}, "lines must end with LF or CRLF"),
         ('smiles,y\nC,1\nN,"0\nO,1\n', {"target": "y"}, "line 3: a quoted value is not closed"),

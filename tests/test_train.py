@@ -261,7 +261,7 @@ def test_weights_that_cannot_be_those_of_the_graphs_are_refused(molecules: Path)
     # Of rows that were skipped: they would go to the wrong graphs.
     frame = pd.read_csv(molecules)
     frame.loc[3, "smiles"] = "C1CC(("
-    with pytest.raises(GraphTransplantError, match=r"63 graphs \(1 rows could not be read\)"):
+    with pytest.raises(GraphTransplantError, match=r"63 graphs \(1 row could not be read\)"):
         train(frame, target="active", sample_weight=np.ones(64), **QUICK)
 
 

@@ -6,10 +6,11 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from graph_transplant.errors import GraphTransplantError
 
@@ -37,7 +38,15 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file whose content takes the place of ``path`` at the end, unless anything fails."""
+    """Open a file whose content takes the place of ``path`` at the end, unless anything fails.
+
+    A link stays a link: the file that it points to is replaced. A pipe or device is written to.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        with open(path, "wb") as file:
+            yield file
+        return
+    path = Path(os.path.realpath(path))
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -50,6 +59,16 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def keep_inputs(read: Iterable[Any], written: Iterable[Path]) -> None:
+    """Raise if a file that is to be written is one of those that are read, by whatever name."""
+    sources = [os.path.expanduser(one) for one in read if isinstance(one, str | Path)]
+    for path, source in product(written, sources):
+        if path.is_file() and os.path.exists(source) and os.path.samefile(path, source):
+            raise GraphTransplantError(
+                f"`out` would overwrite {source}, which is an input; choose another path"
+            )
 
 
 def _umask() -> int:

@@ -83,7 +83,7 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 
 def count(number: int, noun: str) -> str:
     """Write a number of things."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def plain(text: str, *, lines: bool = False) -> str:

@@ -232,16 +232,19 @@ def parse_method(text: str) -> tuple[str, dict[str, Value]]:
     for setting in settings:
         parameter, _, written = (part.strip() for part in setting.partition("="))
         if parameter not in defaults or parameter in given or not written:
+            known = f"has {', '.join(defaults)}" if defaults else "has no parameters"
             raise GraphTransplantError(
                 f"a parameter of a method is written NAME=VALUE, as in drop-nodes:ratio=0.4, and "
-                f"once; {name} has {', '.join(defaults) or 'none'}; got {setting!r} in {text!r}"
+                f"once; {name} {known}; got {setting!r} in {text!r}"
             )
         kind = type(defaults[parameter])
         try:
             given[parameter] = kind(written)
         except ValueError:
             noun = "a whole number" if kind is int else "a number"
-            raise GraphTransplantError(f"`{parameter}` must be {noun}, got {written!r}") from None
+            raise GraphTransplantError(
+                f"{text}: `{parameter}` must be {noun}, got {written!r}"
+            ) from None
     changed = {key: given[key] for key in defaults if key in given and given[key] != defaults[key]}
     return name, changed
 
@@ -325,7 +328,10 @@ def build_method(
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
-        return METHODS[key].build(width, **parameters)
+        try:
+            return METHODS[key].build(width, **parameters)
+        except GraphTransplantError as problem:
+            raise GraphTransplantError(f"{name}: {problem}") from problem
 
 
 def _node_width(model: nn.Module, data: GraphStore | None) -> int:

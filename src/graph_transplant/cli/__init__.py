@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from graph_transplant import __version__
 from graph_transplant.cli.attack import attack
@@ -61,7 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except CycloptsError as problem:
         program = " ".join(["graph-transplant", *(problem.command_chain or ())])
-        print_error(f"{problem} (see {program} --help)")
+        said = str(problem)
+        if isinstance(problem, UnusedCliTokensError) and problem.unused_tokens:
+            said = f"unexpected argument {problem.unused_tokens[0]!r}"
+        print_error(f"{said} (see {program} --help)")
         return BAD_INPUT
     except OSError as problem:
         print_error(str(problem))

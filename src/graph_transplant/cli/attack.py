@@ -18,11 +18,11 @@ from graph_transplant.cli.common import (
     output,
     plain_table,
     print_files,
-    split_list,
     split_numbers,
 )
 from graph_transplant.cli.data import NO_INPUT_OPTIONS, InputOptions, tell_rows
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.format import count
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,7 +94,8 @@ def attack(
         note("the model was trained on most of these graphs: results on others would say more")
     budgets = list(dict.fromkeys(split_numbers("budget", budget, float)))
     edges = [attack_edges(store, share) for share in budgets]
-    note(f"attacking {len(store)} graphs, at most {max(edges)} changes in each")
+    changes = count(max(edges), "change")
+    note(f"attacking {count(len(store), 'graph')}, at most {changes} in each")
     only_removed = removals_only(loaded.network, store)
     if only_removed:
         conv = loaded.network.conv
@@ -161,11 +162,7 @@ def labelled(
     options = columns.given()
     named = list(model.featurizer.targets) if model.featurizer else []
     if target is not None:
-        named = options["target"] = split_list("target", target)
-    if len(named) > 1:
-        raise GraphTransplantError(
-            f"`target` must be one column, that of the classes; got {', '.join(named)}"
-        )
+        named = options["target"] = [target]
     chunks = stream(
         data,
         featurizer=model.featurizer,
@@ -217,7 +214,7 @@ def print_attack(found: Mapping[str, Any]) -> None:
         table.add_row(*(cell(row[name], form) for name, form in columns.items()))
     how = f"pairs at most {found['hops']} steps apart"
     text = (
-        f"{found['graphs']} graphs of {found['mean_edges']:.1f} edges on average; "
+        f"{count(found['graphs'], 'graph')} of {found['mean_edges']:.1f} edges on average; "
         f"{'edges only removed' if found['removals_only'] else how}; "
         f"the attack took {found['seconds']['strong']:.1f} s"
     )

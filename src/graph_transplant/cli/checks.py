@@ -12,6 +12,7 @@ from typing import Any
 from graph_transplant.classical import CLASSICAL
 from graph_transplant.cli.common import split_list, split_numbers
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.files import keep_inputs
 from graph_transplant.known import SUFFIXES, check_data
 from graph_transplant.methods import GROUPS, METHODS
 from graph_transplant.metrics import TASKS, deciding
@@ -24,6 +25,9 @@ EXPERIMENTS = (
     *("table1", "table2", "table3-robustness", "table4-calibration"),
     *("gcn", "ablation", "readout", "edge-predictor"),
 )
+
+FOLDERS = ("compare", "train", "paper")
+"""Commands that write into a folder; others write a file."""
 
 LISTS = {
     "layers": int,
@@ -102,6 +106,8 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
         raise GraphTransplantError(
             "name the directories of comparisons on at least two data sets; got none"
         )
+    if given.get("out") is not None and str(given["out"]) != "-":
+        check_out(Path(given["out"]), given, folder=command in FOLDERS)
 
 
 def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
@@ -127,6 +133,22 @@ def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
         "engine": ENGINES[:2] if command == "paper" else ENGINES,
     }
     return found | ({"budget": ("quick", "full")} if command == "paper" else {})
+
+
+def check_out(out: Path, given: Mapping[str, Any], *, folder: bool) -> None:
+    """Raise unless a command can write a folder or file there without losing what it reads."""
+    place = out if folder else out.parent
+    there = next((one for one in (place, *place.parents) if os.path.exists(one)), place)
+    if there.is_file():
+        what = "a folder" if folder and there == out else "in a folder"
+        raise GraphTransplantError(f"`out` must be {what}, but {there} is a file")
+    if not folder and out.is_dir():
+        raise GraphTransplantError(f"`out` must be a file, but {out} is a folder")
+    folders = [given.get(name) for name in ("model", "against", "trained", "directory")]
+    folders += given.get("directories", ())
+    names = ("model.json", "weights.safetensors", "records.jsonl")
+    kept = [one / name for one in folders if isinstance(one, Path) for name in names]
+    keep_inputs([given.get("data"), *kept], [] if folder else [out])
 
 
 def check_model(folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
-from graph_transplant.cli.common import note, split_list
+from graph_transplant.cli.common import note
 
 if TYPE_CHECKING:
     from graph_transplant.graphs import GraphStore, Skipped
@@ -65,10 +65,7 @@ class DataOptions:
 
     def given(self) -> dict[str, Any]:
         """Give what was set, as ``load`` takes it."""
-        found = {name: value for name, value in vars(self).items() if value}
-        if self.target is not None:
-            found["target"] = split_list("target", self.target)
-        return found
+        return {name: value for name, value in vars(self).items() if value not in (None, False)}
 
 
 NO_OPTIONS = DataOptions()

@@ -18,14 +18,15 @@ from rich.table import Table
 from rich.text import Text
 
 from graph_transplant.cli.common import (
+    BAD_INPUT,
     INTERRUPTED,
     cell,
     note,
     output,
     plain_table,
+    print_error,
     print_files,
     repeated_command,
-    split_list,
     split_numbers,
 )
 from graph_transplant.cli.data import (
@@ -39,6 +40,8 @@ from graph_transplant.cli.data import (
 )
 from graph_transplant.config import TrainConfig
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.files import folder_name, keep_inputs, write_atomically
+from graph_transplant.format import count
 from graph_transplant.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -82,7 +85,6 @@ def train(
         columns: How the data are read.
     """
     from graph_transplant.checkpoints import CheckpointError
-    from graph_transplant.files import folder_name
     from graph_transplant.models import train as run
     from graph_transplant.tensorboard import TensorBoard
 
@@ -96,6 +98,12 @@ def train(
             f"there is a model in {directory} already: give another folder with --out, or replace "
             "it with --fresh"
         )
+    files = {
+        directory / "card.html": "the model card",
+        directory / "model.json": "what it is",
+        directory / "weights.safetensors": "its weights",
+    }
+    keep_inputs([data], [directory / "skipped.csv", *files])
     directory.mkdir(parents=True, exist_ok=True)
     write_skipped(store, directory / "skipped.csv")
     tell_skipped(store, directory / "skipped.csv")
@@ -136,11 +144,6 @@ def train(
     trained.report(directory / "card.html")
     remove_checkpoints(checkpoint)
     print_model(trained)
-    files = {
-        directory / "card.html": "the model card",
-        directory / "model.json": "what it is",
-        directory / "weights.safetensors": "its weights",
-    }
     print_files(output(), files)
     return 0
 
@@ -203,11 +206,11 @@ def predict(
     workers: int = 1,
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
-) -> None:
+) -> int:
     """Predict with a trained model: one output row per input row.
 
-    Rows that cannot be read stay in place, with the reason. The input is read in chunks, so it can
-    be of any size.
+    Rows that cannot be read stay in place, with the reason; if no row can be predicted, the exit
+    status is 2. The input is read in chunks, so it can be of any size.
 
     Args:
         model: Folder of the model.
@@ -238,23 +241,32 @@ def predict(
         if given is None:
             given = data
         elif out is None:
-            print_predictions(loaded.predict(given, **options))
-            return
+            frame = loaded.predict(given, **options)
+            print_predictions(frame)
+            return status_of(predicted=int((frame["error"] == "").sum()), rows=len(frame))
     target = out or "predictions.csv"
     with prediction_progress() as progress:
         done = predict_table(loaded, given, target, progress=progress, **options)
     console = Console(stderr=True, highlight=False) if target == STANDARD else output()
     rate = f", {done.rows / done.seconds:,.0f} rows a second" if done.seconds > 0 else ""
-    console.print(f"{done.predicted:,} of {done.rows:,} rows predicted{rate}")
+    console.print(f"{done.predicted:,} of {count(done.rows, 'row')} predicted{rate}")
     if done.failed:
-        rows = "row" if done.failed == 1 else "rows"
-        note(f"{done.failed:,} {rows} could not be read: see the column error")
+        note(f"{count(done.failed, 'row')} could not be read: see the column error")
     for number, what in ((done.larger, LARGER), (done.unlike, UNLIKE)):
         if number:
             graphs = "graph is" if number == 1 else "graphs are"
             note(f"{number:,} {graphs} {what}: trust the prediction less (column warning)")
     if target != STANDARD:
         print_files(console, {Path(target): "the predictions"})
+    return status_of(predicted=done.predicted, rows=done.rows)
+
+
+def status_of(*, predicted: int, rows: int) -> int:
+    """Give the exit status of a prediction: rows of which none can be predicted are bad input."""
+    if predicted or not rows:
+        return 0
+    print_error("no row could be predicted: the column error says why")
+    return BAD_INPUT
 
 
 def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
@@ -355,9 +367,8 @@ def explain(
     wanted = split_numbers("rows", rows, int) if rows else None
     given = columns.given()
     if target is not None:
-        given["target"] = split_list("target", target)
+        given["target"] = target
 
-    from graph_transplant.files import write_atomically
     from graph_transplant.models import TrainedModel, explain_rows
     from graph_transplant.report.explanations import render_explanations
 
@@ -402,15 +413,17 @@ def show(
         seed: Seed for all randomness.
         columns: How the data are read.
     """
-    from graph_transplant.files import write_atomically
+    skipped = out.with_suffix(".skipped.csv")
+    keep_inputs([data], [skipped])
+
     from graph_transplant.models import TrainedModel, mixtures
     from graph_transplant.report.explanations import render_gallery
 
     network = TrainedModel.load(trained) if trained else None
     store = load_data(data, columns)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_skipped(store, out.with_suffix(".skipped.csv"))
-    tell_skipped(store, out.with_suffix(".skipped.csv"))
+    write_skipped(store, skipped)
+    tell_skipped(store, skipped)
     gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed, model=network)
     write_atomically(out, render_gallery(gallery))
     print_files(output(), {out: "the gallery"})

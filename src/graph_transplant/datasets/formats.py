@@ -21,6 +21,7 @@ from graph_transplant.datasets.chemistry import looks_like_smiles
 from graph_transplant.datasets.rows import quoted
 from graph_transplant.datasets.source import opened
 from graph_transplant.errors import DataError
+from graph_transplant.format import count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,14 +62,14 @@ class Table:
         columns = self.columns
         if name not in columns and self.further is not None:
             columns = self.further()
-        count = list(columns).count(name)
-        if count > 1:
+        times = list(columns).count(name)
+        if times > 1:
             raise DataError(
-                f"{self.where}: `{argument}` is {quoted(name)}, and {count} columns have that name"
+                f"{self.where}: `{argument}` is {quoted(name)}, and {times} columns have that name"
             )
         if not columns:
             raise DataError(f"{self.where}: `{argument}` is {quoted(name)}, but no row has columns")
-        if not count:
+        if not times:
             lower = {column.casefold(): column for column in reversed(columns)}
             close = get_close_matches(name.casefold(), list(lower), n=1)
             hint = f" (did you mean {quoted(lower[close[0]])}?)" if close else ""
@@ -80,9 +81,9 @@ class Table:
 
 def listed(columns: Sequence[str]) -> str:
     """The first columns as messages name them."""
-    plain = [c if c.isprintable() and len(c) <= 40 else quoted(c) for c in columns]
-    more = len(plain) - _SHOWN_COLUMNS
-    return ", ".join(plain[:_SHOWN_COLUMNS]) + (f" and {more} more" if more > 0 else "")
+    more = len(columns) - _SHOWN_COLUMNS
+    shown = ", ".join(map(quoted, columns[:_SHOWN_COLUMNS]))
+    return shown + (f" and {more} more" if more > 0 else "")
 
 
 # ------------------------------------------------------------------ files of lines
@@ -141,7 +142,7 @@ def _delimited(path: Path) -> Table:
                 passed = True
             elif len(values) != len(columns):
                 heads = "the header" if structures is None else "the first row"
-                yield (), f"the row has {len(values)} values, {heads} has {len(columns)}"
+                yield (), f"the row has {count(len(values), 'value')}, {heads} has {len(columns)}"
             else:
                 yield [values[place] for place in places], ""
 

@@ -34,6 +34,7 @@ from graph_transplant.datasets.rows import (
     quoted,
 )
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.format import count
 from graph_transplant.graphs import Featurizer, GraphStore, Rows, Skipped
 
 if TYPE_CHECKING:
@@ -316,7 +317,7 @@ def _codec(source: Source, graphs: Sequence[_Graph], others: Sequence[str]) -> T
     width = widths.most_common(1)[0][0]
     if width > len(names):
         names = tuple(f"{names[0]}[{number}]" for number in range(width))
-    rows = (graph.cells for graph in graphs if len(graph.cells) == width)
+    rows = ((graph.number, graph.cells) for graph in graphs if len(graph.cells) == width)
     return find_codec(source.where, names, rows, source.task)[0]
 
 
@@ -328,7 +329,7 @@ def _check_fit(graph: _Graph, featurizer: Featurizer) -> None:
         if kind == "edge" and not len(graph.edge_index):
             continue
         has, expected = (
-            f"{width} numbers and {'a' if labels else 'no'} label"
+            f"{count(width, 'number')} and {'a' if labels else 'no'} label"
             for width, labels in (given.shape, (numbers, known is not None))
         )
         if has != expected:
@@ -345,7 +346,8 @@ def _check_fit(graph: _Graph, featurizer: Featurizer) -> None:
 
 def _target(codec: TargetCodec, cells: tuple[str, ...]) -> tuple[float, ...]:
     if len(cells) != len(codec.names) and not all(map(is_missing, cells)):
-        raise DataError(f"it has {len(cells)} targets; expected {len(codec.names)}")
+        given = count(len(cells), "target")
+        raise DataError(f"it has {given}; expected {len(codec.names)}")
     value = codec.encode(cells)
     if isinstance(value, str):
         raise DataError(value)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.format import count
 from graph_transplant.graphs import GraphStore, Skipped
 from graph_transplant.graphs.featurizer import FEATURES
 from graph_transplant.metrics import TASKS
@@ -71,6 +72,7 @@ class TableOptions:
 
     smiles: str | None = None  # guessed by default
     targets: tuple[str, ...] = ()
+    whole: str | None = None  # several targets as written: perhaps one column with commas in it
     id: str | None = None  # the number of the row by default
     features: str | None = None  # by default those of the model, or "ogb"
     task: str | None = None  # found from the values by default
@@ -93,7 +95,8 @@ class TableOptions:
             )
         if len(set(names)) < len(names):
             raise GraphTransplantError(f"`target` names a column twice; got {', '.join(names)}")
-        return cls(targets=names, **options)
+        whole = target.strip() if isinstance(target, str) and len(names) > 1 else None
+        return cls(targets=names, whole=whole, **options)
 
     def columns(self) -> dict[str, Any]:
         """Return the columns for the featurizer of a store."""
@@ -148,8 +151,8 @@ def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
     broken = [skip for skip in skipped if not skip.reason.startswith(NO_TARGET)]
     if 2 * len(broken) > rows:
         shown = "; ".join(f"row {skip.row}: {skip.reason}" for skip in broken[:3])
-        more = "; …" if len(broken) > 3 else ""
-        raise DataError(f"{where}: {len(broken)} of {rows} rows cannot be read; {shown}{more}")
+        more, total = "; …" if len(broken) > 3 else "", count(rows, "row")
+        raise DataError(f"{where}: {len(broken)} of {total} cannot be read; {shown}{more}")
     if len(skipped) == rows:
         raise DataError(f"{where}: no row has both a graph that can be read and a target")
 
@@ -250,7 +253,7 @@ def _thousands(cell: str) -> bool:
 class _Column:
     """The different cells of one column of targets, in the order in which they come."""
 
-    def __init__(self, cells: Counter[str]) -> None:
+    def __init__(self, cells: Counter[str], first: Mapping[str, int]) -> None:
         self.missing = {cell.strip().lower() for cell in cells if is_missing(cell)} - {""}
         self.values = {cell: number_of(cell) for cell in cells if not is_missing(cell)}
         self.commas = [
@@ -260,6 +263,9 @@ class _Column:
         self.decimals = [cell for cell in self.commas if not _thousands(cell)]
         others = [cell for cell, number in self.values.items() if number is None]
         self.texts = [cell for cell in others if cell not in set(self.commas)]
+        # At least nine of ten cells are numbers: a text is more likely a slip than a class.
+        self.slips = 10 * sum(cells[c] for c in others) <= sum(cells[c] for c in self.values)
+        self.odd = f"{quoted(self.texts[0])} in row {first[self.texts[0]]}" if self.texts else ""
         numbers = [number for number in self.values.values() if number is not None]
         self.whole = all(number.is_integer() for number in numbers)
         self.fraction = any(math.isfinite(n) and not n.is_integer() for n in numbers)
@@ -277,13 +283,17 @@ class _Column:
 
 
 def find_codec(
-    where: str, names: Sequence[str], rows: Iterable[Sequence[str]], task: str | None = None
+    where: str,
+    names: Sequence[str],
+    rows: Iterable[tuple[int, Sequence[str]]],
+    task: str | None = None,
 ) -> tuple[TargetCodec, list[str]]:
     """Find how the targets of all rows are to be read, and notes for the user.
 
     One column of texts, or of whole numbers with at most 50 different values, holds classes; other
     numbers are to be predicted as such. Several columns of 0 and 1, or no and yes, hold labels;
-    several columns of other numbers are to be predicted together.
+    several columns of other numbers are to be predicted together. A few texts among numbers are an
+    error, which names the row of the first.
 
     Names of classes that differ in case alone are one class, called by its most frequent spelling.
     """
@@ -292,15 +302,17 @@ def find_codec(
     if task == "multiclass" and len(names) != 1:
         raise DataError(f"`task` is multiclass, which takes one target; got {', '.join(names)}")
     seen: list[Counter[str]] = [Counter() for _ in names]
-    for cells in rows:
-        for counter, cell in zip(seen, cells, strict=True):
+    first: list[dict[str, int]] = [{} for _ in names]
+    for number, cells in rows:
+        for counter, places, cell in zip(seen, first, cells, strict=True):
             counter[cell] += 1
-    columns = {name: _Column(counter) for name, counter in zip(names, seen, strict=True)}
+            places.setdefault(cell, number)
+    columns = dict(zip(names, map(_Column, seen, first), strict=True))
     which = " and ".join(map(quoted, names))
     # Words that may have been meant as classes.
     missing = sorted(set().union(*(column.missing for column in columns.values())))
-    count = "counts" if len(missing) == 1 else "count"
-    hint = f" ({' and '.join(map(quoted, missing))} {count} as missing)" if missing else ""
+    verb = "counts" if len(missing) == 1 else "count"
+    hint = f" ({' and '.join(map(quoted, missing))} {verb} as missing)" if missing else ""
     if not any(column.values for column in columns.values()):
         # An empty column among several labels or values does no harm.
         has = f"the target {which} has" if len(names) == 1 else f"the targets {which} have"
@@ -357,17 +369,22 @@ def _find_task(where: str, columns: Mapping[str, _Column]) -> str:
             if column.texts:
                 raise DataError(
                     f"{where}: several targets must all be 0, 1 or empty, or all be numbers; "
-                    f"{name!r} has {quoted(column.texts[0])} (give `task` to leave out such rows)"
+                    f"{name!r} has {column.odd} (give `task` to leave out such rows)"
                 )
         return "regression"
     ((name, column),) = columns.items()
     few = len(column.classes) <= _MOST_CLASSES and not column.commas
     if not column.texts:
         return "multiclass" if few and column.whole else "regression"
-    if few and not column.fraction:
+    if few and not column.fraction and not column.slips:
         return "multiclass"
-    mixed = len(column.texts) < len(column.values)
-    kind = "both numbers and text" if mixed else f"more than {_MOST_CLASSES} different texts"
+    if len(column.texts) == len(column.values):
+        raise DataError(
+            f"{where}: the target {quoted(name)} holds more than {_MOST_CLASSES} different texts, "
+            f"such as {column.odd}; {ask}"
+        )
+    numbers = "" if few and column.whole else ", or as regression to leave these rows out"
     raise DataError(
-        f"{where}: the target {quoted(name)} holds {kind}, such as {quoted(column.texts[0])}; {ask}"
+        f"{where}: the target {quoted(name)} holds both numbers and text, such as {column.odd}; "
+        f"correct or empty such cells, or give `task` as multiclass if they are classes{numbers}"
     )

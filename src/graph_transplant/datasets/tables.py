@@ -29,12 +29,15 @@ from graph_transplant.datasets.rows import (
     quoted,
 )
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.format import count
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 
 
 def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) -> TableOptions:
     """Fill in the columns: those of the model, as far as they are there, or likely ones."""
     known = featurizer or Featurizer("molecules")
+    if options.whole in table.columns:
+        options = replace(options, targets=(str(options.whole),))
 
     def there(*names: str | None) -> bool:
         return all(name and list(table.columns).count(name) == 1 for name in names)
@@ -101,7 +104,8 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
     if not options.targets:
         structures = (options.smiles, table.structures)
         others = [column for column in table.columns if column not in structures]
-        what = f"name the columns to learn with `target`; there are {listed(others)}"
+        columns, there = ("columns", "are") if len(others) > 1 else ("column", "is only")
+        what = f"name the {columns} to learn with `target`; there {there} {listed(others)}"
         if not others:
             what = "there are structures alone; to learn, every row needs a target, in a column "
             what += "that `target` names or, beside a list, in `y`"
@@ -120,7 +124,8 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
     skipped = [Skipped(place + 1, ids[place], why) for place, why in arrays.problems.items()]
     check_readable(table.where, len(rows), skipped)
     cells = [rows[place].cells for place in arrays.places.tolist()]
-    codec, commas = find_codec(table.where, options.targets, cells, options.task)
+    numbered = zip((arrays.places + 1).tolist(), cells, strict=True)
+    codec, commas = find_codec(table.where, options.targets, numbered, options.task)
     targets = dict(zip(arrays.places.tolist(), map(codec.encode, cells), strict=True))
     lacking = {place: why for place, why in targets.items() if isinstance(why, str)}
     arrays = replace(
@@ -157,19 +162,20 @@ def stream_table(
             f"`features` is {options.features}, but the model was made for {how.features}"
         )
     if not targets:
-        options, table = replace(options, targets=()), replace(table, targets=())
+        options = replace(options, targets=(), whole=None)
+        table = replace(table, targets=())
         featurizer = featurizer and replace(featurizer, targets=())
     options = _chosen(table, options, featurizer)
     if codec is not None and not options.targets:
         options = _chosen(table, replace(options, targets=codec.names), None)
     if targets and not options.targets:
         raise DataError(
-            f"{table.where}: name the columns of the targets with `target`; there are "
+            f"{table.where}: name the columns of the targets with `target`; the columns are "
             f"{listed(table.columns)}"
         )
     if codec is not None and len(options.targets) != len(codec.names):
         raise DataError(
-            f"{table.where}: the target must be {len(codec.names)} columns "
+            f"{table.where}: `target` must be {count(len(codec.names), 'column')} "
             f"({listed(codec.names)}); got {listed(options.targets)}"
         )
     chemistry()
@@ -181,7 +187,8 @@ def _stream(
 ) -> Iterator[Chunk]:
     codec: TargetCodec | None = arguments["codec"]
     if arguments["targets"] and codec is None:
-        cells = (row.cells for row in _rows(table, options) if not row.reason)
+        numbered = enumerate(_rows(table, options), start=1)
+        cells = ((number, row.cells) for number, row in numbered if not row.reason)
         codec, _ = find_codec(table.where, options.targets, cells, options.task)
     rows = _rows(table, options, arguments["skip_rows"])
     parts = iter(lambda: list(islice(rows, arguments["rows_per_chunk"])), [])

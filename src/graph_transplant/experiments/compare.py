@@ -47,7 +47,7 @@ from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import SELECTIONS
 from graph_transplant.experiments.trial import Job, Own
 from graph_transplant.experiments.verdict import EQUAL_WITHIN
-from graph_transplant.files import write_atomically
+from graph_transplant.files import keep_inputs, write_atomically
 from graph_transplant.graphs import GraphStore
 from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
@@ -74,6 +74,9 @@ DEFAULT_METHODS = ("vanilla", "transplant-dp", "transplant-ep")
 """What is compared where nothing is named; of molecules :data:`MOLECULE_RIVALS` too."""
 
 MOLECULE_RIVALS = ("forest", "majority")
+
+WRITTEN = ("skipped.csv", "summary.csv", "commands.txt", "report.html")
+"""Files that a comparison replaces in its directory."""
 
 CLASSICAL_GROUP = "classical"
 """Name that stands for all methods without a network."""
@@ -187,6 +190,8 @@ def compare(
         [], select, directory=None if out is None else Path(out), equal_within=equal_within
     )
     check_spelling(reading, inspect.signature(compare).parameters)
+    if results.directory is not None:
+        keep_inputs([data, source], [results.directory / name for name in WRITTEN])
     store = load(data, **reading)
     if methods is None:
         methods = (*(MOLECULE_RIVALS if store.has_structures else ()), *DEFAULT_METHODS)

@@ -171,7 +171,7 @@ class RecordStore:
                 raise GraphTransplantError(
                     f"{self.directory} contains records made by another version of the methods "
                     f"(numerics {there['numerics']}, here {here['numerics']}): the same seed gives "
-                    "other numbers now. Choose another directory, or start over with --fresh, "
+                    "other numbers now. Choose another directory, or start over with `fresh`, "
                     "which keeps the old records under another name"
                 )
             for name in here | there:
@@ -181,7 +181,7 @@ class RecordStore:
             raise GraphTransplantError(
                 f"{self.directory} contains records of another comparison: "
                 f"{'; '.join(differences)}. Choose another directory or the settings of that "
-                "comparison, or start over with --fresh, which keeps the old records under another "
+                "comparison, or start over with `fresh`, which keeps the old records under another "
                 "name"
             )
 
@@ -253,8 +253,10 @@ def _check(record: Any) -> None:
 
 def _difference(name: str, there: Any, here: Any) -> str:
     def shown(value: Any) -> str:
-        if value is None:
-            return "not given"
+        if value is None or value == []:
+            return "not set"
+        if isinstance(value, list):
+            return ", ".join(map(str, value))
         return f"{value[:12]}…" if name == "fingerprint" else str(value)
 
     title = "the data's fingerprint" if name == "fingerprint" else f"`{name}`"

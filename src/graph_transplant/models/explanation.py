@@ -267,6 +267,8 @@ def _truths(
         if all(isinstance(g, str) or (is_pyg(g, "Data") and g.y is None) for g in graphs):
             return {}
     # What the model learned from says which classes there are, and how targets are written.
+    if model.task == "multiclass" and isinstance(options.get("target"), str):
+        options["target"] = [options["target"]]  # one column, whatever its name
     names = TableOptions.of(target=options.get("target")).targets
     names = names or (model.featurizer.targets if model.featurizer else ())
     if model.task == "multiclass" and len(names) > 1:

@@ -29,6 +29,7 @@ from graph_transplant.errors import (
     check_choice,
     check_spelling,
 )
+from graph_transplant.format import count
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models.description import FORMAT_LINE, plain
@@ -310,7 +311,8 @@ def _checked_weights(given: Any, store: GraphStore) -> Tensor:
     """The weights of the graphs as a tensor; refuses those that cannot be theirs."""
     weights = torch.as_tensor(given).double()
     if weights.shape != (len(store),):
-        left_out = f" ({len(store.skipped)} rows could not be read)" if store.skipped else ""
+        unread = count(len(store.skipped), "row")
+        left_out = f" ({unread} could not be read)" if store.skipped else ""
         raise GraphTransplantError(
             f"`sample_weight` must be one number for each of the {len(store)} graphs{left_out}; "
             f"got shape {list(weights.shape)}"

@@ -22,7 +22,7 @@ from torch import Tensor
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
-from graph_transplant.files import replacing
+from graph_transplant.files import keep_inputs, replacing
 from graph_transplant.models.ensemble import members_of
 from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, set_words
 from graph_transplant.structures import LABELLED
@@ -201,6 +201,7 @@ def predict_table(
         30
     """
     begin, target = time.perf_counter(), Path(out)
+    keep_inputs([data], [target])
     frames = prediction_frames(model, data, **options)
     # The first stretch tells whether the input can be read at all: before a folder is made.
     first = next(frames, _frame(model, Chunk(1, (), (), None, {}), None, COVERAGE))
