@@ -7,6 +7,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
@@ -157,6 +158,11 @@ def test_pyg_graphs() -> None:
     [
         ([], {}, "a data frame, a list of SMILES, .* got a list with nothing in it"),
         (np.ones(3), {}, "got a ndarray"),
+        (
+            pd.DataFrame({"smiles": ["C", "CC"], 1: [0, 1]}),
+            {"y": "1"},
+            "name a column with `target`",
+        ),
         (
             [pair(0)],
             {"y": [1]},

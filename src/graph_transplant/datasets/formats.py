@@ -271,6 +271,10 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     where = name or "`data`"
     if y is None:
         return frame_table(texts, where, name or "molecules")
+    if isinstance(y, str):
+        raise DataError(
+            f"`y` must be the targets themselves; name a column with `target`, not {y!r}"
+        )
     labels = pd.DataFrame(y.numpy(force=True) if hasattr(y, "numpy") else y)
     if len(labels) != len(texts):
         raise DataError(

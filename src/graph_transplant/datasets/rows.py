@@ -85,9 +85,11 @@ class TableOptions:
             check_choice("task", self.task, TASKS)
 
     @classmethod
-    def of(cls, *, target: str | Sequence[str] | None = None, **options: Any) -> TableOptions:
+    def of(cls, *, target: Any = None, **options: Any) -> TableOptions:
         """Options as a user gives them: several targets as a list or with commas."""
-        given = target.split(",") if isinstance(target, str) else list(target or ())
+        given = target.split(",") if isinstance(target, str) else target
+        if not isinstance(given, Iterable):  # a column may be called by a number
+            given = [] if given is None else [given]
         names = tuple(str(name).strip() for name in given)
         if "" in names:
             raise GraphTransplantError(
