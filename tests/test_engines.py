@@ -166,7 +166,7 @@ def test_a_checkpoint_that_does_not_fit_is_removed(
 
 
 def test_a_failing_trial_in_a_worker_is_named_with_its_traceback(tmp_path: Path) -> None:
-    culprit = replace(CULPRIT, layers="two")
+    culprit = replace(CULPRIT, repeat="two")
     with pytest.raises(TrialError) as caught:
         run(tmp_path, trials=[culprit], workers=2)
     assert str(caught.value).startswith(f"trial {culprit} failed: ValueError: ")
