@@ -151,6 +151,8 @@ def test_a_refused_comparison_changes_nothing(
     assert main(words) == 0
     directory = tmp_path / "comparisons" / "mine"
     assert (directory / "skipped.csv").read_text().splitlines()[1].startswith("1,")
+    note = "1 row of the data could not be used; skipped.csv lists them."
+    assert note in (directory / "report.html").read_text()
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
     capfd.readouterr()
     assert main([*words, "--seed", "1"]) == 2

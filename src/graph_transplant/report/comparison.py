@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from graph_transplant.experiments.verdict import Verdict, headline, is_classical
 from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.figures.style import style
 from graph_transplant.files import write_atomically
-from graph_transplant.format import capital, duration
+from graph_transplant.format import capital, count, duration
 from graph_transplant.recipes import MODELS
 from graph_transplant.report.gallery import gallery
 from graph_transplant.report.page import claim, method_summary, render, slug
@@ -29,6 +30,7 @@ from graph_transplant.report.tables import Ranking, ranking
 from graph_transplant.settings import Settings
 
 FOLDER = "figures"  # name of the folder beside a page that holds the files of its figures
+SKIPPED = "skipped.csv"
 COMMANDS = "commands.txt"  # the file beside the records that lists the commands which made them
 
 
@@ -168,7 +170,7 @@ def _render(
         sections=sections,
         axes=axes,
         facts=_facts(results),
-        notes=[*_unfinished(results), *results.notes],
+        notes=[*_unfinished(results), *_skipped(results), *results.notes],
         next=_next(results, lead, commands),
         commands=commands,
         settings=_settings(first["settings"]),
@@ -197,6 +199,15 @@ def _unfinished(results: Results) -> Iterator[str]:
                 f"{what}: only {begun} of {planned} folds {'has' if begun == 1 else 'have'} "
                 "trials. Methods that were not begun are not listed."
             )
+
+
+def _skipped(results: Results) -> Iterator[str]:
+    """Rows of the data that could not be read, which the command listed beside the records."""
+    path = None if results.directory is None else results.directory / SKIPPED
+    if path is not None and path.is_file():
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = sum(1 for _ in csv.reader(file)) - 1
+        yield f"{count(rows, 'row')} of the data could not be used; {SKIPPED} lists them."
 
 
 def _beyond(verdict: Verdict) -> str:
