@@ -170,7 +170,7 @@ compare(GraphStore.load(sys.argv[1]), out=sys.argv[2], repeats=2, workers=2, rep
         ({"epochs": 1.5}, "`epochs` must be a whole number, got 1.5"),
         ({"learning_rate": "x"}, "`learning_rate` must be above 0, got 'x'"),
         ({"fold": 3}, "there is no option 'fold'; did you mean 'folds'"),
-        ({"hidden": 8}, "there is no option 'hidden'; a GraphStore has no options"),
+        ({"hidden": 8}, "`hidden` does not apply to a GraphStore, which takes no options"),
         ({"workers": 0}, "`workers` must be at least 1, got 0"),
         ({"folds": 2}, "`folds` must be at least 3, got 2"),
         ({"folds": 13}, "class 0 has only 12 graphs, class 1 has only 12 graphs"),
@@ -285,6 +285,17 @@ def test_own_methods_and_models_run_by_name_and_are_not_run_again(tmp_path: Path
     more = methods | {"edges": "drop-edge"}
     run(tmp_path, methods=more, model={"small": small}, reporter=third)
     assert {trial.method for trial in third.ran} == {"edges"}
+
+
+def test_models_with_lazy_layers_start_from_the_seed(tmp_path: Path) -> None:
+    class Lazy(Small):
+        def __init__(self, features: int, outputs: int) -> None:
+            super().__init__(-1, outputs)
+
+    arguments: dict[str, Any] = {"methods": "vanilla", "epochs": 1}
+    arguments["model"] = {"lazy": lambda store: Lazy(0, store.num_outputs)}
+    first, second = (run(tmp_path / name, **arguments).records for name in "ab")
+    assert timeless(first) == timeless(second)
 
 
 @pytest.mark.filterwarnings("ignore:the model takes no `edge_weight`")

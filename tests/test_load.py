@@ -108,16 +108,18 @@ def test_a_path_that_is_nothing_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "known"),
     [
-        ("motifs", "has the options graphs, seed"),
-        ("MUTAG", "has no options"),
-        ("some.csv", "has the options smiles, target, id, features, task, largest_fragment"),
-        ("some.jsonl", "has the options target, id, task"),
+        ("motifs", "takes graphs, seed"),
+        ("MUTAG", "takes no options"),
+        ("some.csv", "takes smiles, target, id, features, task, largest_fragment"),
+        ("some.jsonl", "takes target, id, task"),
     ],
 )
 def test_unknown_options_are_refused(data: str, known: str) -> None:
     for file in ("some.csv", "some.jsonl"):
         Path(file).write_text("")
-    with pytest.raises(GraphTransplantError, match=f"no option 'smile'; .*'{data}' {known}$"):
+    with pytest.raises(
+        GraphTransplantError, match=f"`smile` does not apply to .*'{data}', which {known}$"
+    ):
         load(data, smile="x")
 
 
@@ -166,7 +168,7 @@ def test_pyg_graphs() -> None:
         (
             [pair(0)],
             {"y": [1]},
-            "there is no option 'y'; a list of PyG graphs has the options name, task",
+            "`y` does not apply to a list of PyG graphs, which takes name, task",
         ),
         ([pair(0), "CCO"], {}, "graphs: graph 1 must be a PyG `Data`; got str"),
         ([nx.path_graph(2), 5], {"y": [0, 1]}, "graphs: graph 1: expected is a networkx graph"),

@@ -17,6 +17,7 @@ import graph_transplant as gt
 from foreign import Foreign, Weighted
 from graph_transplant.augment import OriginalGraphs
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.graphs import GraphBatch
 from processes import run_ranks
 from strategies import generator, random_batch
 
@@ -91,8 +92,10 @@ def test_virtual_graphs_keep_the_tensors_of_their_originals(augment: gt.Augmenta
     graphs = batch_of().to_data_list()
     for graph in graphs:
         graph.u = torch.rand(1, 5)
+        graph.face = torch.zeros(len(graphs), 2, dtype=torch.long)  # has as many rows by chance
     batch, model = Batch.from_data_list(graphs), Global()
     gt.augmented_loss(model, batch, augment).backward()
+    assert set(GraphBatch.from_pyg(batch).graphs) == {"u"}
     original, virtual = model.seen
     assert torch.equal(original, batch.u)
     assert torch.equal(virtual, batch.u)

@@ -581,7 +581,7 @@ def test_plain_training_is_not_advised_where_a_rival_is_above_all() -> None:
     forest = with_gains("forest", 0.3, -0.01, 0.4, 0.02, 0.3)
     records = [*made_up("vanilla", PLAIN), *made_up("a", UNSURE)]
     (verdict,) = verdicts(records + [r | NO_NETWORK | {"model": ""} for r in forest])
-    assert "a is below a random forest, not significantly (−18.2 points, p = " in verdict.sentence
+    assert "a is insignificantly below a random forest (−18.2 points, p = " in verdict.sentence
     assert (verdict.best, verdict.winner) == (None, "forest")
     # Alone, plain training has nothing to be compared with; without it there is no difference.
     (alone,) = verdicts([*made_up("vanilla", PLAIN), *beside(PLAIN, "majority")])

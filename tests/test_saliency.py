@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -239,14 +240,46 @@ def test_saliency_of_a_frozen_backbone_is_that_of_a_trainable_one() -> None:
     assert all(parameter.grad is None for parameter in model.one.parameters())
 
 
-def test_a_forward_with_one_required_parameter_gets_the_batch() -> None:
+def test_a_forward_with_one_required_parameter_gets_the_batch_or_that_field() -> None:
     class Options(Foreign):
         def forward(self, data: Data, scale: float = 1.0) -> Tensor:  # type: ignore[override]
             return scale * super().forward(data.x, data.edge_index, data.batch, data.num_graphs)
 
+    class Positions(nn.Module):
+        def forward(self, pos: Tensor, batch: Tensor | None = None) -> Tensor:
+            return global_mean_pool(pos, batch)
+
     batch = batch_of(4)
+    batch.pos = torch.rand(batch.num_nodes, 3)
     one, other = (as_predictor(model).run(batch).logits for model in (Options(), Foreign()))
     assert torch.equal(one, other)
+    found = as_predictor(Positions()).run(batch).logits
+    assert torch.equal(found, global_mean_pool(batch.pos, batch.batch))
+
+
+def test_layers_may_return_named_tuples_and_run_without_gradients() -> None:
+    class Out(NamedTuple):
+        nodes: Tensor
+        more: int
+
+    class Named(GCNConv):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Out:  # type: ignore[override]
+            return Out(super().forward(x, edge_index), 1)
+
+    class Model(Foreign):
+        def __init__(self, frozen: bool) -> None:
+            super().__init__()
+            self.two, self.frozen = Named(8, 8), frozen
+
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:  # type: ignore[override]
+            with torch.set_grad_enabled(not self.frozen):
+                h = self.two(self.one(x, edge_index).relu(), edge_index).nodes
+            return self.out(global_mean_pool(h.relu(), batch))
+
+    gt.augmented_loss(Model(frozen=False), batch_of(4), gt.GraphTransplant()).backward()
+    gt.augmented_loss(Model(frozen=True), batch_of(4), gt.augment.DropNodes()).backward()
+    with pytest.raises(GraphTransplantError, match="the loss does not depend on the layer"):
+        gt.augmented_loss(Model(frozen=True), batch_of(4), gt.GraphTransplant())
 
 
 def test_a_model_without_message_passing_is_told_what_to_do() -> None:

@@ -192,7 +192,7 @@ def test_a_store_with_other_features_than_the_model(place: Path) -> None:
     ("arguments", "message"),
     [
         ({"rows_per_chunk": 0}, "`rows_per_chunk` must be at least 1, got 0"),
-        ({"seeds": 0}, "no option 'seeds'; data set 'motifs' has the options graphs, seed"),
+        ({"seeds": 0}, "`seeds` does not apply to data set 'motifs', which takes graphs, seed"),
     ],
 )
 def test_arguments_are_checked_at_once(arguments: dict[str, Any], message: str) -> None:

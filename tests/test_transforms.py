@@ -198,6 +198,8 @@ def test_workers_of_a_loader_draw_different_numbers_in_every_epoch() -> None:
     ring = both_ways(*((v, (v + 1) % 40) for v in range(40)))
     graphs = [Data(x=torch.arange(40.0).unsqueeze(1), edge_index=ring, y=torch.tensor([0]))] * 4
 
+    shared = generator(2)
+
     class Dropped(torch.utils.data.Dataset[Data]):
         transform = transforms.DropNodes(0.5, generator=generator(2))
 
@@ -207,10 +209,21 @@ def test_workers_of_a_loader_draw_different_numbers_in_every_epoch() -> None:
         def __getitem__(self, place: int) -> Data:
             return self.transform(graphs[place])
 
+    class Both(Dropped):
+        """Two transforms share a generator and must not drop the same nodes."""
+
+        transform = Compose([transforms.DropNodes(0.2, shared), transforms.DropNodes(0.2, shared)])
+
+        def __getitem__(self, place: int) -> Data:
+            first, second = (one(graphs[place]) for one in self.transform.transforms)
+            assert not torch.equal(first.x, second.x)
+            return super().__getitem__(place)
+
     mix = transforms.MixCollate(gt.augment.DropNodes(0.5), 2, False, generator(2))
     for loader in (
         DataLoader(graphs, batch_size=1, collate_fn=mix, num_workers=2),
         PygLoader(Dropped(), batch_size=1, num_workers=2),
+        PygLoader(Both(), batch_size=1, num_workers=2),
     ):
         found = []
         for _ in range(2):  # the same seed of torch, the same epochs
@@ -231,3 +244,7 @@ def test_soft_targets_stand_beside_mixed_graphs() -> None:
     plain = transforms.soft_targets(Batch.from_data_list([molecule(2)]), 6)
     assert set(plain.keys()) == set(molecule().keys()) - {"smiles"} | {"batch", "ptr"}
     assert plain.y.tolist() == [[0, 0, 1, 0, 0, 0]]
+    single = molecule(2)
+    single.y = torch.tensor(2)  # without a dimension
+    assert transforms.soft_targets(single, 3).y.tolist() == [[0, 0, 1]]
+    assert transforms.soft_targets(single, 1, task="regression").y.tolist() == [[2]]

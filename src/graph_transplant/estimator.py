@@ -40,6 +40,7 @@ from graph_transplant.datasets import stream
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs.checks import check_precision
 from graph_transplant.methods import method_name, parse_method
 from graph_transplant.models.fitting import BALANCED, train
 from graph_transplant.models.model import LABEL_THRESHOLD, TrainedModel
@@ -410,9 +411,9 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
             check_classification_targets(labels)
             self.classes_, numbers = np.unique(labels, return_inverse=True)
         except (TypeError, ValueError):
-            if labels.dtype.kind != "O":
-                raise
             kinds = sorted({type(label).__name__ for label in labels.tolist()})
+            if len(kinds) == 1:
+                raise
             raise DataError(
                 "Unknown label type: the labels in `y` must be of one type, none missing; got "
                 f"{', '.join(kinds)}"
@@ -499,6 +500,8 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
         self, store: GraphStore, targets: Array, columns: Names, classes: Names
     ) -> GraphStore:
         values = torch.from_numpy(_values(targets))
+        for column in values.reshape(len(values), -1).unbind(1):
+            check_precision("`y`: the targets", column.tolist())
         return store.with_targets(values, task="regression", label_names=columns)
 
     def predict(self, X: Any) -> Array:  # noqa: N803
@@ -570,7 +573,8 @@ def _items(graphs: Any) -> tuple[str, Any]:
     if getattr(cells, "shape", ())[1:] == (1,) and len(cells) and isinstance(cells[0, 0], str):
         cells = cells[:, 0]
     if getattr(cells, "ndim", 1) != 1 or not hasattr(cells, "__len__"):
-        if hasattr(graphs, "columns") and any(isinstance(cell, str) for cell in cells.flat):
+        texts = hasattr(graphs, "columns") and cells.dtype == object
+        if texts and any(isinstance(cell, str) for cell in cells.flat):
             raise DataError(
                 f"`X` has {cells.shape[1]} columns, some of texts: give the column of SMILES alone"
             )

@@ -324,10 +324,10 @@ def build_method(
     import torch
 
     key, parameters = parse_method(name)
-    width = _node_width(model, data)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
+        width = _node_width(model, data)  # lazy layers draw their weights here
         try:
             return METHODS[key].build(width, **parameters)
         except GraphTransplantError as problem:

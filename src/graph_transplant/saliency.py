@@ -88,7 +88,12 @@ class NodeSaliency:
                 "node saliency needs gradients: run the model with gradients enabled and with "
                 "parameters that require them"
             )
-        gradient: Tensor = torch.autograd.grad(loss, embedding, retain_graph=True)[0]
+        (gradient,) = torch.autograd.grad(loss, embedding, retain_graph=True, allow_unused=True)
+        if gradient is None:
+            raise GraphTransplantError(
+                "the loss does not depend on the layer whose saliency is read: name another with "
+                "`saliency_module`, and run layers with gradients enabled"
+            )
         if rectified and self.activation == "before":
             # The backward pass of a rectifier, one kernel where a mask and a product are three.
             gradient = torch.ops.aten.threshold_backward(gradient, embedding.detach(), 0.0)
@@ -167,9 +172,11 @@ class ModuleAdapter:
             for name, parameter in self.parameters.items()
             if parameter.default is parameter.empty
         ]
-        self.whole_batch = len(required) == 1 and required[0] not in self.FIELDS[:4]
-        self.takes_edge_weight = not self.whole_batch and "edge_weight" in self.parameters
-        self.takes_edge_attr = not self.whole_batch and "edge_attr" in self.parameters
+        self.single = next(iter(self.parameters), "") if len(self.parameters) == 1 else None
+        if len(required) == 1:
+            self.single = required[0]
+        self.takes_edge_weight = "edge_weight" in self.parameters
+        self.takes_edge_attr = "edge_attr" in self.parameters
         self.layer_modules = self._find_layers(layer_module)
 
     def _find_layers(self, named: nn.Module | str | None) -> list[nn.Module]:
@@ -214,6 +221,11 @@ class ModuleAdapter:
                 )
         return arguments
 
+    def _whole(self, data: Data) -> bool:
+        """Whether ``forward`` wants the batch itself: it has one parameter that is no field."""
+        name = self.single
+        return name == "batch" or not (name is None or name in self.FIELDS[:4] or name in data)
+
     def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
         """Run the model on a batch, perhaps without recording the outputs of its layers."""
         batch = as_batch(batch)
@@ -221,7 +233,8 @@ class ModuleAdapter:
         outputs: list[LayerOutput] = []
 
         def record(module: nn.Module, inputs: Any, output: Any) -> Any:
-            first, *others = output if isinstance(output, tuple) else (output,)
+            several = isinstance(output, tuple)
+            first = output[0] if several else output
             if not isinstance(first, Tensor) or first.shape[:1] != (batch.num_nodes,):
                 return None
             if ours:  # rectified in place right after
@@ -230,15 +243,18 @@ class ModuleAdapter:
             if not first.requires_grad and first.is_floating_point():  # layers below are frozen
                 first = first.detach().requires_grad_()
             outputs.append(LayerOutput(first, rectified=False))
-            # A copy goes on: an activation may work in place.
-            return (first.clone(), *others) if isinstance(output, tuple) else first.clone()
+            copied = first.clone()  # goes on: an activation may work in place
+            if not several:
+                return copied
+            kind = getattr(output, "_make", tuple)  # that of a named tuple
+            return kind((copied, *output[1:]))
 
         ours = isinstance(self.module, GraphClassifier)
         hooked = self.layer_modules if layers else []
         handles = [module.register_forward_hook(record) for module in hooked]
         model = self.eager if layers else self.called
         try:
-            returned = model(data) if self.whole_batch else model(**self._arguments(data, batch))
+            returned = model(data) if self._whole(data) else model(**self._arguments(data, batch))
         finally:
             for handle in handles:
                 handle.remove()

@@ -46,6 +46,7 @@ def batch_targets(
     classes the largest label of *this* batch. Integers are classes only if the task says so.
     """
     y, graphs = targets_of(batch), batch.num_graphs
+    y = y.reshape(1) if y.dim() == 0 else y
     if task != "multiclass" and not y.is_floating_point():  # labels 0 and 1, or whole numbers
         y = y.to(torch.get_default_dtype())
     num_outputs = num_outputs or batch.num_outputs

@@ -84,7 +84,7 @@ def step_losses(
     generator: torch.Generator | None,
 ) -> StepLosses:
     """Run a model in training mode on a batch and on its virtual samples."""
-    prediction = model.run(batch)
+    prediction = model.run(batch, layers=bool(augment))
     logits = prediction.logits
     if loss_of.task == "multiclass" and logits.shape[1] == 1:
         raise DataError(

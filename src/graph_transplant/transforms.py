@@ -37,8 +37,10 @@ def _for_worker(generator: torch.Generator | None) -> torch.Generator | None:
     worker = get_worker_info()
     if generator is None or worker is None or isinstance(generator, _WorkerGenerator):
         return generator
+    # Drawn: the next transform with the same generator gets other numbers.
+    drawn = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     own = _WorkerGenerator()
-    own.manual_seed((generator.initial_seed() + worker.seed) % 2**63)
+    own.manual_seed((drawn + worker.seed) % 2**63)
     return own
 
 
@@ -217,7 +219,11 @@ class MixCollate:
 
 
 def soft_targets(
-    batch: Data | GraphBatch, num_outputs: int, like: Data | GraphBatch | None = None
+    batch: Data | GraphBatch,
+    num_outputs: int,
+    like: Data | GraphBatch | None = None,
+    *,
+    task: str = "multiclass",
 ) -> Batch:
     """Convert graphs to the form of mixed ones: float targets, and only tensors as fields.
 
@@ -233,7 +239,7 @@ def soft_targets(
         torch.Size([16, 6])
     """
     graphs = as_batch(batch).dense()
-    graphs = replace(graphs, y=batch_targets(graphs, num_outputs))
+    graphs = replace(graphs, y=batch_targets(graphs, num_outputs, task))
     return (graphs if like is None else _fitted(graphs, as_batch(like).dense())).to_pyg()
 
 

@@ -361,8 +361,8 @@ def _find(name: str, root: str | Path | None) -> Path | None:
 def _check_options(what: str, options: dict[str, Any], allowed: Sequence[str]) -> None:
     unknown = [option for option in options if option not in allowed]
     if unknown:
-        known = f"has the options {', '.join(allowed)}" if allowed else "has no options"
-        raise GraphTransplantError(f"there is no option {unknown[0]!r}; {what} {known}")
+        known = f"takes {', '.join(allowed)}" if allowed else "takes no options"
+        raise GraphTransplantError(f"`{unknown[0]}` does not apply to {what}, which {known}")
 
 
 def catalogue(root: str | Path | None = None) -> list[DatasetInfo]:

@@ -17,6 +17,7 @@ from torch import Tensor
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.format import count
 from graph_transplant.graphs import GraphStore, Skipped
+from graph_transplant.graphs.checks import check_precision
 from graph_transplant.graphs.featurizer import FEATURES
 from graph_transplant.metrics import TASKS
 
@@ -230,7 +231,7 @@ class TargetCodec:
     def tensor(self, values: Sequence[tuple[float, ...]]) -> Tensor:
         """What :meth:`encode` gave for all graphs, as the ``y`` of a store."""
         table = torch.tensor(values, dtype=torch.float64).reshape(len(values), len(self.names))
-        return table[:, 0].long() if self.task == "multiclass" else table
+        return table[:, 0].long() if self.task == "multiclass" else table.float()
 
     def apply(self, store: GraphStore, values: Sequence[tuple[float, ...]]) -> GraphStore:
         """The graphs of a store with what :meth:`encode` gave as their targets."""
@@ -328,6 +329,10 @@ def find_codec(
                 f"two are needed{hint}"
             )
         return TargetCodec(task, tuple(names), tuple(classes)), []
+    if task == "regression":
+        for name, column in columns.items():
+            numbers = (n for n in column.values.values() if n is not None and abs(n) <= _LARGEST)
+            check_precision(f"{where}: the targets {quoted(name)}", numbers)
     commas = {name: c.decimals[0] for name, c in columns.items() if c.decimal_comma}
     notes = [
         f"Numbers of {quoted(name)} have decimal commas: {quoted(cell.strip())} was read as "

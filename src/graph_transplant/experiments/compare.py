@@ -254,17 +254,8 @@ def compare(
             raise GraphTransplantError(problem)
     own_names = [name for name in own.methods if not own.rival(name)]
     wished = candidates(named, search=select != "none", scale=scale)
-    built = [
-        own.model(name, store, seed)
-        if name in own.models
-        else GraphClassifier.for_data(store, conv=name, layers=1, hidden=8, seed=0)
-        for name in models
-    ]
-    for name in own_names:
-        problem = _problem(own.methods[name], built, store)
-        if problem is not None:
-            raise GraphTransplantError(problem)
-    chosen = [*own_names, *_that_serve(wished, built, store, reporter)]
+    wished = dict.fromkeys(own_names, True) | wished
+    chosen = _that_serve(wished, models, own, store, reporter)
     listing = partial(
         all_trials,
         repeats=repeats,
@@ -415,21 +406,24 @@ def _without_rivals(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return others, _unique(found)
 
 
-def _problem(
-    method: str | Sequence[Augmentation], models: Sequence[nn.Module], store: GraphStore
-) -> str | None:
-    """Why a method cannot train one of the models on the data; ``None`` if it can."""
-    problems = (refusal(method, model, store) for model in models)
-    return next((each for each in problems if each is not None), None)
-
-
 def _that_serve(
-    methods: Mapping[str, bool], models: Sequence[nn.Module], store: GraphStore, reporter: Reporter
+    methods: Mapping[str, bool],
+    models: Sequence[str],
+    own: Own,
+    store: GraphStore,
+    reporter: Reporter,
 ) -> list[str]:
     """Keep the methods that can train on the data; one asked for by name must be able to."""
+    built = [
+        own.model(name, store, seed=0)
+        if name in own.models
+        else GraphClassifier.for_data(store, conv=name, layers=1, hidden=8, seed=0)
+        for name in models
+    ]
     chosen = []
     for name, named in methods.items():
-        problem = _problem(name, models, store)
+        problems = (refusal(own.methods.get(name, name), model, store) for model in built)
+        problem = next((each for each in problems if each is not None), None)
         if problem is None:
             chosen.append(name)
         elif named:

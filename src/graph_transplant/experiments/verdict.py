@@ -260,8 +260,8 @@ def _beside_rivals(
         gap = f"({points(-top['difference'])} {unit}, {p_words(top['p_holm'])})"
         other = f", and whether it beats {name} is unclear {gap}" if name != reference else ""
         numbers = f"({p_words(own['p_holm'])}){other}"
-    elif top["difference"] < 0:
-        text = f"{name} is below {rival}, not significantly"
+    elif top["finding"] == "unclear" and top["difference"] < 0:
+        text = f"{name} is insignificantly below {rival}"
     else:
         text = f"it is unclear whether {name} beats {rival}"
     lost = top["finding"] in ("worse", "unclear") and top["difference"] < 0

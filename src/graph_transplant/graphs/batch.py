@@ -128,7 +128,9 @@ class GraphBatch:
             graphs={
                 name: value
                 for name, value in tensors.items()
-                if name not in {**nodes, **edges} and value.shape[:1] == (ptr.size - 1,)
+                if name not in {**nodes, **edges}
+                and value.shape[:1] == (ptr.size - 1,)
+                and data.__cat_dim__(name, value) == 0
             },
             edges={name: value.index_select(0, order) for name, value in edges.items()},
             y=data.y if isinstance(data.y, Tensor) else None,

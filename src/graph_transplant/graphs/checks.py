@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -89,23 +89,27 @@ def checked_targets(name: str, task: str, y: Tensor, num_outputs: int | None) ->
             f"0 and {classes - 1}",
         )
         return y, classes
+    y = y.to(torch.float32)
     y = y.unsqueeze(1) if y.dim() == 1 else y
-    exact, y = y, y.to(torch.float32)
     require(
         y.dim() == 2 and num_outputs in (None, y.shape[1]),
         f"{name}: targets `y` must have shape [graphs, {num_outputs or 'outputs'}]; got {shape}",
     )
     wrong = _first(y.isinf().any(1))
     require(wrong is None, f"{name}: the target of graph {wrong} is infinite")
-    if task == "regression" and exact.dtype != y.dtype:
-        lost = (y.double() - exact).abs().nan_to_num().amax(0)
-        spread = exact.nan_to_num(-torch.inf).amax(0) - exact.nan_to_num(torch.inf).amin(0)
-        require(
-            not bool(((spread > 0) & (lost > 0.001 * spread)).any()),
-            f"{name}: the targets differ too little for their size to be told apart in single "
-            "precision: subtract a constant from them, such as their mean",
-        )
     return y, y.shape[1]
+
+
+def check_precision(what: str, values: Iterable[float]) -> None:
+    """Refuse numbers to learn that single precision, in which they are kept, cannot tell apart."""
+    exact = np.array([value for value in values if abs(value) < np.inf], dtype=np.float64)
+    spread = np.ptp(exact) if exact.size else 0.0
+    lost = np.abs(exact.astype(np.float32) - exact).max(initial=0.0)
+    require(
+        not spread or bool(lost <= 0.001 * spread),
+        f"{what} differ too little for their size to be told apart in single precision: subtract "
+        "a constant from them, such as their mean",
+    )
 
 
 def checked_names(names: Sequence[str] | None, outputs: int) -> tuple[str, ...] | None:

@@ -231,12 +231,11 @@ def train(
 
 
 def _temperature(logits: Tensor, targets: Tensor, task: str) -> float:
-    """Fit the temperature; at least 1 without a wrong prediction, where the lowest always fits."""
-    found = fit_temperature(logits, targets, task)
+    """Fit the temperature; 1 without a wrong prediction, where the lowest always fits best."""
     right = logits.argmax(1) == targets.argmax(1)
     if task == "multilabel":
         right = (logits.gt(0) == targets.gt(0.5)) | targets.isnan()
-    return max(found, 1.0) if bool(right.all()) else found
+    return 1.0 if bool(right.all()) else fit_temperature(logits, targets, task)
 
 
 def member_checkpoint(path: str | Path, number: int) -> Path:
