@@ -142,7 +142,7 @@ def test_classes_without_graphs_are_told() -> None:
 def test_numbers_that_single_precision_cannot_tell_apart_are_refused() -> None:
     values = [1e6 + number / 1000 for number in range(60)]
     smiles, graphs = ["C" * n for n in range(1, 61)], gt.load("motifs", graphs=60).to_pyg()
-    with pytest.raises(DataError, match="the targets 'y' differ too little.* subtract a constant"):
+    with pytest.raises(DataError, match="the targets 'y' differ too little"):
         gt.load(smiles, y=values)
     with pytest.raises(DataError, match="subtract a constant"):
         gt.GraphTransplantRegressor("vanilla", hidden=8, epochs=1).fit(graphs, values)
