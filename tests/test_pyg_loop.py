@@ -146,6 +146,16 @@ def test_gradients_of_several_processes_are_averaged() -> None:
 # ------------------------------------------------------------------ targets
 
 
+def test_the_loss_of_a_double_model_is_double_for_every_kind_of_targets() -> None:
+    batch, model = batch_of(), Foreign(2).double()
+    batch.x = batch.x.double()
+    for y in (torch.tensor([[0, 1]] * 4), torch.tensor([[0.0, 1.0]] * 4)):
+        for task in ("multilabel", "regression"):
+            batch.y = y
+            loss = gt.augmented_loss(model, batch, gt.GraphTransplant(), task=task)
+            assert loss.dtype == torch.double
+
+
 def test_rows_of_labels_may_lie_end_to_end() -> None:
     # PyG lays `y` of shape [labels] of several graphs end to end.
     batch, model = batch_of(), Foreign(2)

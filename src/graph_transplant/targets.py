@@ -127,6 +127,8 @@ class Loss:
         present = ~targets.isnan()
         filled = targets.masked_fill(~present, 0.0)
         if self.task == "multilabel":
+            # The loss has the type of its targets: those of a double model must not be single.
+            filled = filled.to(torch.promote_types(filled.dtype, logits.dtype))
             each = binary_cross_entropy_with_logits(logits, filled, reduction="none")
             each = each if weight is None else each * weight.to(each)
         else:
