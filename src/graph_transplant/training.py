@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from graph_transplant import checkpoints
 from graph_transplant.augment import Augmentation, CleanPass
-from graph_transplant.augment.base import merged_measurements
+from graph_transplant.augment.base import as_augmentations, merged_measurements
 from graph_transplant.checkpoints import EpochLog as EpochLog
 from graph_transplant.checkpoints import Patience, Run, states_of
 from graph_transplant.errors import (
@@ -215,14 +215,8 @@ def _task_of(model: nn.Module, y: Tensor) -> str:
 
 
 def _several(augment: Augmentations) -> tuple[Augmentation, ...]:
-    several = (augment,) if isinstance(augment, Augmentation | str) else tuple(augment)
-    for one in several:
-        if not isinstance(one, Augmentation):
-            raise GraphTransplantError(
-                "`augment` must be an augmentation or several, such as gt.GraphTransplant(); got "
-                f"{one!r}"
-            )
-    return several
+    must = "`augment` must be an augmentation or several, such as gt.GraphTransplant()"
+    return as_augmentations(augment, must)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count
+from typing import Any
 
 import numpy as np
 import torch
@@ -172,6 +173,16 @@ class Augmentation(nn.Module, ABC):
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Adapt or measure after an epoch; returns measurements to record, by name."""
         return {}
+
+
+def as_augmentations(given: Any, must: str) -> tuple[Augmentation, ...]:
+    """One augmentation or several as a tuple; ``must`` begins the error about anything else."""
+    one = isinstance(given, Augmentation | str) or not isinstance(given, Iterable)
+    several = (given,) if one else tuple(given)
+    for each in several:
+        if not isinstance(each, Augmentation):
+            raise GraphTransplantError(f"{must}; got {each!r}")
+    return several
 
 
 def merged_measurements(*found: Mapping[str, float]) -> dict[str, float]:

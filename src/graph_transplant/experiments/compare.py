@@ -17,6 +17,7 @@ from torch import nn
 
 from graph_transplant import __version__
 from graph_transplant.augment import METHODS, Augmentation, expand_methods, refusal
+from graph_transplant.augment.base import as_augmentations
 from graph_transplant.classical import CLASSICAL
 from graph_transplant.classical import refusal as rival_refusal
 from graph_transplant.datasets import load
@@ -350,19 +351,13 @@ def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, .
             raise GraphTransplantError(
                 f"`methods`: {name!r} is the name of a method without a network; choose another"
             )
-        several = given if isinstance(given, str | Sequence) else (given,)
-        if isinstance(several, str):
-            if several not in CLASSICAL:
-                parse_method(several)
+        if isinstance(given, str):
+            if given not in CLASSICAL:
+                parse_method(given)
+            found[str(name)] = given
         else:
-            for one in several:
-                if not isinstance(one, Augmentation):
-                    raise GraphTransplantError(
-                        f"`methods`: {name!r} must be an Augmentation, a list of them or a name; "
-                        f"got {type(one).__name__}"
-                    )
-            several = tuple(several)
-        found[str(name)] = several
+            must = f"`methods`: {name!r} must be an Augmentation, a list of them or a name"
+            found[str(name)] = as_augmentations(given, must)
     return found
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from graph_transplant import __version__
 from graph_transplant.analysis import fit_temperature, saliency_quality
 from graph_transplant.augment import Augmentation, build_method
+from graph_transplant.augment.base import as_augmentations
 from graph_transplant.config import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.datasets import load
 from graph_transplant.errors import (
@@ -259,12 +260,7 @@ def _augmentations(
 ) -> tuple[Augmentation, ...]:
     if isinstance(method, str):
         return build_method(method, network, seed=seed)
-    several = tuple(method) if isinstance(method, list | tuple) else (method,)
-    for one in several:
-        if not isinstance(one, Augmentation):
-            raise GraphTransplantError(
-                f"`method` must be a name or an Augmentation, got {type(one).__name__}"
-            )
+    several = as_augmentations(method, "`method` must be a name or an Augmentation")
     # What learns itself stays as it was given.
     return copy.deepcopy(several)
 
