@@ -1,9 +1,9 @@
-"""Write the tables and the figure of docs/results.md from the records under results/full.
+"""Write the tables and the figure of the results pages from the records under results/full.
 
     python benchmarks/results_page.py             # after new records
-    python benchmarks/results_page.py --check     # say whether page and records agree
+    python benchmarks/results_page.py --check     # say whether pages and records agree
 
-What stands between the marks ``<!-- NAME -->`` and ``<!-- end -->`` of the page is replaced.
+What stands between the marks ``<!-- NAME -->`` and ``<!-- end -->`` of a page is replaced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from graph_transplant.paper.published import published
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "results" / "full"
 ENSEMBLES = ROOT / "results" / "ensembles"
-PAGE = ROOT / "docs" / "results.md"
+PAGES = [ROOT / "docs" / name for name in ("results.md", "results-details.md")]
 FIGURE = ROOT / "docs" / "_static" / "results.svg"
 KEYS = ["repeat", "fold"]
 LEAST = 5  # folds; fewer test nothing
@@ -50,6 +50,11 @@ class Claim:
     sign: int = 1  # what the paper says where it gives a chart without numbers
 
     @property
+    def title(self) -> str:
+        """What is claimed, in short."""
+        return f"{self.kind}, {WORDS[self.method]}" if self.kind else WORDS[self.method]
+
+    @property
     def published(self) -> float | None:
         """The published difference."""
         both = [
@@ -66,8 +71,10 @@ class Claim:
         return self.sign if gap is None else (1 if gap > 0 else -1)
 
 
-ABLATIONS = {
-    "transplant-disconnected": "without new edges",
+WORDS = {
+    "transplant-dp": "DP",
+    "transplant-ep": "EP",
+    "transplant-disconnected": "no new edges",
     "transplant-size-label": "labels by size",
     "transplant-scattered": "scattered nodes",
     "transplant-random": "random anchors",
@@ -80,12 +87,12 @@ def claims() -> Iterator[Claim]:
         for method in ("transplant-dp", "transplant-ep"):
             yield Claim("accuracy", data, method, "table1")
     for data in ("ENZYMES", "Mutagenicity", "COIL-DEL"):
-        yield Claim("calibration (ECE)", data, "transplant-ep", "table4-calibration", "ece")
+        yield Claim("ECE", data, "transplant-ep", "table4-calibration", "ece")
     for data in ("ENZYMES", "Mutagenicity", "NCI1"):
         experiment = "table3-robustness"
-        yield Claim("accuracy under attack", data, "transplant-ep", experiment, "attacked")
-    for method in ABLATIONS:
-        yield Claim("ablation", "ENZYMES", method, "ablation", other="transplant-ep", sign=-1)
+        yield Claim("attacked", data, "transplant-ep", experiment, "attacked")
+    for method in list(WORDS)[2:]:
+        yield Claim("", "ENZYMES", method, "ablation", other="transplant-ep", sign=-1)
 
 
 @cache
@@ -151,12 +158,11 @@ def claims_table() -> str:
     ]
     for claim in claims():
         _, _, paired = measured(claim)
-        what = ABLATIONS.get(claim.method, f"`{claim.method}`")
         said = difference(claim.published, claim.measure) or (
             "below" if claim.sign < 0 else "above"
         )
         verdict = word(claim, paired)
-        cells = [f"{claim.kind}, {what}", claim.data, said]
+        cells = [claim.title, claim.data, said]
         if verdict == "not tested":
             cells += ["", "", "", str(paired.pairs or "")]
         else:
@@ -167,7 +173,9 @@ def claims_table() -> str:
                 p_value(paired.p_value),
                 str(paired.pairs),
             ]
-        lines.append("| " + " | ".join([*cells, f"**{verdict}**"]) + " |")
+        # A row per line, also where the page is narrow.
+        unbroken = [cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in (*cells, verdict)]
+        lines.append("| " + " | ".join(unbroken) + " |")
     return "\n".join(lines)
 
 
@@ -186,7 +194,8 @@ def methods_table(*directories: str) -> str:
         for name in sorted(names, key=lambda one: -scores(directory, one, "score").mean()):
             mine, ece = scores(directory, name, "score"), scores(directory, name, "ece")
             paired = compared(mine, base)
-            gap = "" if name == "vanilla" or not paired.pairs else difference(paired.difference)
+            gap = difference(paired.difference) if name != "vanilla" else ""
+            gap = gap if paired.pairs >= LEAST else ""
             p = "" if not gap or paired.p_value is None else p_value(paired.p_value)
             spread = (
                 f"{mine.mean():.3f} ± {mine.std():.3f}" if len(mine) > 1 else f"{mine.mean():.3f}"
@@ -235,14 +244,12 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def page(text: str) -> str:
-    """The page with its tables made anew."""
-    for name, make in PARTS.items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not pattern.search(text):
-            raise SystemExit(f"{PAGE} has no place marked <!-- {name} --> … <!-- end -->")
-        table = make()
-        text = pattern.sub(rf"\g<1>\n{table}\n\n\g<2>", text)
-    return text
+    """A page with its tables made anew."""
+
+    def anew(match: re.Match[str]) -> str:
+        return f"<!-- {match[1]} -->\n\n{PARTS[match[1]]()}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- (\w+) -->\n.*?<!-- end -->", anew, text, flags=re.DOTALL)
 
 
 def draw() -> None:
@@ -263,10 +270,7 @@ def draw() -> None:
                 100 * claim.published, place, "D", color="none", markeredgecolor="#b5482a",
                 label="published",
             )  # fmt: skip
-    names = [
-        f"{claim.data}, {claim.kind}, {ABLATIONS.get(claim.method, claim.method)}"
-        for claim, _ in reversed(rows)
-    ]
+    names = [f"{claim.data}, {claim.title}" for claim, _ in reversed(rows)]
     axes.set_yticks(range(len(rows)), names)
     axes.margins(y=0.1)
     axes.axvline(0, color="#888888", linewidth=0.8)
@@ -282,13 +286,16 @@ def draw() -> None:
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only compare page and records")
-    before = PAGE.read_text(encoding="utf-8")
-    after = page(before)
-    if parser.parse_args().check:
-        sys.exit(0 if after == before else f"{PAGE} is not what the records say")
-    PAGE.write_text(after, encoding="utf-8")
-    draw()
+    parser.add_argument("--check", action="store_true", help="only compare pages and records")
+    check = parser.parse_args().check
+    for path in PAGES:
+        before = path.read_text(encoding="utf-8")
+        after = page(before)
+        if check and after != before:
+            sys.exit(f"{path} is not what the records say")
+        path.write_text(after, encoding="utf-8")
+    if not check:
+        draw()
 
 
 if __name__ == "__main__":

@@ -298,7 +298,7 @@ EXPLAINING = NodeSaliency(kind="gradient-x-activation")
 """How saliency is read for an explanation.
 
 Where it is known what a prediction rests on, this finds it far better than the norm of the
-gradient, which training goes by as in the paper; see ``docs/results.md``.
+gradient, which training goes by as in the paper; see ``docs/results-details.md``.
 """
 
 
