@@ -173,7 +173,7 @@ def check_mixed(
     found = [oracles.Mixed(set(), Counter()) for _ in parts]
     for node, graph in enumerate(segment):
         found[graph].nodes.add(names[node])
-    ends, likes = edges_of(virtual), like_of(result, plan, names, segment)
+    ends, likes = edges_of(virtual), like_of(result, plan, names, segment, batch)
     for (tail, head), number in zip(ends, result.edge_origin.tolist(), strict=True):
         found[segment[tail]].edges[names[tail], names[head], number] += 1
     assert len(segment) == sum(len(graph.nodes) for graph in found)
@@ -206,9 +206,18 @@ def check_mixed(
 
 
 def like_of(
-    result: MixedGraphs, plan: TransplantPlan, names: list[oracles.Node], segment: list[int]
+    result: MixedGraphs,
+    plan: TransplantPlan,
+    names: list[oracles.Node],
+    segment: list[int],
+    batch: GraphBatch,
 ) -> list[int]:
-    """The edge that every edge of the mixed graphs is like, by origin or by plan."""
+    """The edge that every edge of the mixed graphs is like, by origin or by plan.
+
+    Of an undirected new edge, the way to the end that lost an edge is like that edge, the way back
+    like its reverse.
+    """
+    given = edges_of(batch)
     drawn = {
         (graph, u, v): int(plan.like[p])
         for graph in range(len(plan.source_of))
@@ -221,6 +230,12 @@ def like_of(
         if number < 0:
             one, two = (tail, head) if names[tail][0] == SOURCE else (head, tail)
             number = drawn[segment[tail], names[one][1], names[two][1]]
+            if batch.symmetric and number >= 0 and given[number][1] != names[head][1]:
+                parallel, back = (
+                    [k for k, ends in enumerate(given) if ends == way]
+                    for way in (given[number], given[number][::-1])
+                )
+                number = back[parallel.index(number)]
         likes.append(number)
     return likes
 

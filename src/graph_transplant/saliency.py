@@ -78,6 +78,11 @@ class NodeSaliency:
                 f"{len(prediction.layers)} message-passing layers"
             )
         output = prediction.layers[self.layer]
+        if self.activation == "after" and not output.rectified:
+            raise GraphTransplantError(
+                "where the activations of this model are is not known: leave `activation` at "
+                "'before', and name the activation's module with `saliency_module`"
+            )
         embedding, rectified = output.nodes, output.rectified
         if output.added is not None:
             # What the layer handed on is not rectified, what it added is.
@@ -97,9 +102,12 @@ class NodeSaliency:
         if rectified and self.activation == "before":
             # The backward pass of a rectifier, one kernel where a mask and a product are three.
             gradient = torch.ops.aten.threshold_backward(gradient, embedding.detach(), 0.0)
+        # In half precision squares would underflow. Layers may have heads, or one value per node.
+        wide = torch.promote_types(gradient.dtype, torch.float32)
+        gradient = gradient.reshape(len(gradient), -1).to(wide)
         if self.kind == "gradient":
             return gradient.square().sum(1).sqrt()
-        product = (gradient * embedding.detach()).sum(1)
+        product = (gradient * embedding.detach().reshape(gradient.shape)).sum(1)
         return product if signed else product.abs()
 
 
@@ -158,6 +166,11 @@ class ModuleAdapter:
         output: Callable[[Any], Tensor] | None = None,
     ) -> None:
         outer = _uncompiled(module)
+        if isinstance(outer, DistributedDataParallel) and outer.static_graph:
+            raise GraphTransplantError(
+                "DistributedDataParallel(static_graph=True) does not average gradients once "
+                "saliency was read: leave out static_graph"
+            )
         self.module = unwrapped(module)
         self.eager = outer if isinstance(outer, DistributedDataParallel) else self.module
         self.called = self.module if isinstance(outer, DataParallel) else module
@@ -175,9 +188,15 @@ class ModuleAdapter:
         self.single = next(iter(self.parameters), "") if len(self.parameters) == 1 else None
         if len(required) == 1:
             self.single = required[0]
-        self.takes_edge_weight = "edge_weight" in self.parameters
+        # A `forward` that is given the batch is not given its other, optional parameters.
+        by_name = self.single is None or self.single in self.FIELDS[:4]
+        self.takes_edge_weight = by_name and "edge_weight" in self.parameters
         self.takes_edge_attr = "edge_attr" in self.parameters
         self.layer_modules = self._find_layers(layer_module)
+        # Behind a pooling layer the nodes are others, even where there are as many.
+        every = self.module.modules() if layer_module is None else ()
+        self.pooling = [module for module in every if _is_pooling(module)]
+        self.given: set[str] = set()  # optional fields of the original graphs
 
     def _find_layers(self, named: nn.Module | str | None) -> list[nn.Module]:
         if isinstance(named, str):
@@ -214,11 +233,12 @@ class ModuleAdapter:
                 arguments[name] = torch.ones(edges, device=data.edge_index.device)
             elif name == "x" and isinstance(self.module, GraphClassifier):
                 arguments[name] = None  # it counts degrees
-            elif parameter.default is parameter.empty:
+            elif parameter.default is parameter.empty or name in self.given:
                 raise GraphTransplantError(
                     f"{type(self.module).__name__}.forward needs `{name}`, which the batch does "
                     f"not have; it has {', '.join(data.keys())}"
                 )
+        self.given.update(arguments)
         return arguments
 
     def _whole(self, data: Data) -> bool:
@@ -231,13 +251,14 @@ class ModuleAdapter:
         batch = as_batch(batch)
         data = batch.pyg()
         outputs: list[LayerOutput] = []
+        pooled: list[nn.Module] = []
 
         def record(module: nn.Module, inputs: Any, output: Any) -> Any:
             several = isinstance(output, tuple)
             first = output[0] if several else output
-            if not isinstance(first, Tensor) or first.shape[:1] != (batch.num_nodes,):
+            if not isinstance(first, Tensor) or first.shape[:1] != (batch.num_nodes,) or pooled:
                 return None
-            if ours:  # rectified in place right after
+            if module in ours:  # rectified in place right after
                 outputs.append(LayerOutput(first, rectified=True))
                 return None
             if not first.requires_grad and first.is_floating_point():  # layers below are frozen
@@ -249,9 +270,13 @@ class ModuleAdapter:
             kind = getattr(output, "_make", tuple)  # that of a named tuple
             return kind((copied, *output[1:]))
 
-        ours = isinstance(self.module, GraphClassifier)
+        ours = list(self.module.norms) if isinstance(self.module, GraphClassifier) else []
         hooked = self.layer_modules if layers else []
         handles = [module.register_forward_hook(record) for module in hooked]
+        handles += [
+            module.register_forward_hook(lambda module, *_: pooled.append(module))
+            for module in self.pooling
+        ]
         model = self.eager if layers else self.called
         try:
             returned = model(data) if self._whole(data) else model(**self._arguments(data, batch))
@@ -284,7 +309,12 @@ def as_predictor(
         return model
     inner = unwrapped(model)
     averaged = isinstance(_uncompiled(model), DistributedDataParallel)
-    if isinstance(inner, GraphClassifier) and not averaged:
+    if (
+        isinstance(inner, GraphClassifier)
+        and type(inner).forward is GraphClassifier.forward  # another is called through its own
+        and not averaged
+        and layer_module is output is None
+    ):
         return inner
     return ModuleAdapter(model, layer_module, output)
 

@@ -21,8 +21,9 @@ from torch_geometric.transforms import BaseTransform
 from graph_transplant import augment
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
 from graph_transplant.augment.perturb import Perturbation, RatioPerturbation
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch, as_batch
+from graph_transplant.graphs.batch import refers
 from graph_transplant.nn import Prediction
 from graph_transplant.saliency import NodeSaliency, Predictor
 from graph_transplant.targets import Loss, batch_targets, targets_of
@@ -62,7 +63,15 @@ class _Edit(BaseTransform):  # type: ignore[misc]
         graph = GraphBatch.from_pyg(data)
         self.generator = _for_worker(self.generator)
         rng = random_numbers(self.generator)
-        edited = self.augmentation.edit(graph, torch.empty(1, 0), rng).batch
+        result = self.augmentation.edit(graph, torch.empty(1, 0), rng)
+        edited = result.batch
+        if not np.array_equal(result.node_origin, np.arange(graph.num_nodes)):
+            for name in set(data.keys()) - {"edge_index"}:
+                if isinstance(data[name], Tensor) and refers(data, name):
+                    raise DataError(
+                        f"`{name}` holds numbers of nodes, and {self} numbers the nodes anew: "
+                        "remove it first"
+                    )
         # PyG has made a shallow copy, so that the caller's graph stays as it is.
         data.update({**edited.nodes, **edited.edges, "edge_index": edited.edge_index})
         if "num_nodes" in data or not edited.nodes:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import accumulate, pairwise
 
 import torch
@@ -21,7 +20,8 @@ from graph_transplant.augment.base import (
 )
 from graph_transplant.augment.controls import LabelSmoothing
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.nn import Prediction
 from graph_transplant.saliency import Predictor
 
 
@@ -158,7 +158,7 @@ class Sequential(_Composed):
             assert isinstance(virtual, VirtualGraphs)
             batch = virtual.batch
             # The model runs on virtual graphs only if the next augmentation asks what it says.
-            between = CleanPass(batch, virtual.targets, partial(model.run, batch), clean.loss_of)
+            between = type(clean)(batch, virtual.targets, _prediction(model, batch), clean.loss_of)
             later: Virtual = augmentation(between, model=model, generator=generator)
             own = [each for each in (virtual.weight, later.weight) if each is not None]
             losses = [virtual.auxiliary_loss, later.auxiliary_loss]
@@ -169,3 +169,7 @@ class Sequential(_Composed):
                 auxiliary_loss=torch.stack(added).sum() if added else None,
             )
         return virtual
+
+
+def _prediction(model: Predictor, batch: GraphBatch) -> Callable[[], Prediction]:
+    return lambda: model.run(batch)

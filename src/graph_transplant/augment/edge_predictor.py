@@ -109,7 +109,7 @@ class EdgePredictor(nn.Module):
                 "the model computes in float64, the edge predictor does not: call .double() of the "
                 "augmentation"
             )
-        return nodes.detach()
+        return nodes.detach().to(self.first.weight.dtype)
 
     def draw(
         self, nodes: Tensor | None, u: Ints, v: Ints, rng: np.random.Generator
@@ -201,6 +201,8 @@ def straight_through(probability: Tensor, noise: Tensor) -> Tensor:
 
     ``noise`` is uniform in ``[0, 1)``, float64.
     """
+    # In half precision a confident ψ is exactly 1, and its logit infinite.
+    probability = probability.to(torch.promote_types(probability.dtype, torch.float32))
     logistic = torch.logit(noise, eps=1e-12).to(probability.dtype)
     soft = (torch.logit(probability, eps=1e-6) + logistic).sigmoid()
     hard = (soft > 0.5).to(soft.dtype)

@@ -185,7 +185,8 @@ class MaskNodes(RatioPerturbation):
 
     Of n nodes, ``floor(ratio · n)`` are masked, every such set equally likely. The continuous
     features of a masked node become the mean over the training graphs, found by :meth:`prepare`,
-    its other (one-hot) features become 0; without :meth:`prepare` all become 0.
+    its other (one-hot) features become 0; without :meth:`prepare` all become 0. An integer that
+    stands for a category becomes category 0.
 
     Deviation: neutral-mask. GraphCL's released code masks with the mean of the graph's nodes or
     with normal noise, also where features are one-hot.

@@ -19,6 +19,7 @@ from graph_transplant.augment.edge_predictor import EdgePredictor
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, task_of
+from graph_transplant.kernels import structure
 from graph_transplant.kernels import transplant as kernel
 from graph_transplant.kernels.choice import shuffle_within
 from graph_transplant.kernels.compiling import Bools, Floats, Ints
@@ -334,6 +335,12 @@ class GraphTransplant(Augmentation):
         like = edge_origin
         if batch.edges:
             like = np.where(pair >= 0, plan.like[pair] if len(plan.like) else -1, edge_origin)
+            if batch.symmetric:
+                # What one end lost leads to it; the way back has the attributes of the reverse.
+                to = node_origin[structure.rows_of(row_ptr)]
+                lost = (pair >= 0) & (like >= 0)
+                back = lost & (structure.rows_of(batch.row_ptr)[like] != to)
+                like[back] = batch.reverse[like[back]]
         edges = batch.edges_like(like)
         if "edge_weight" in edges or soft_edges:
             # Kept edges have their weights, new ones that of ψ or one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -90,6 +91,9 @@ class GraphBatch:
                 "the batch has no edges: `batch.edge_index` must be a tensor [2, edges]"
             )
         ptr = _ptr_of(data, num_graphs)
+        empty = np.flatnonzero(np.diff(ptr) < 1)
+        if empty.size:
+            raise DataError(f"graph {empty[0]} of the batch has no nodes: leave it out")
         # Contiguous: kernels would be compiled anew for the rows of a transposed edge list.
         ends = edge_index.detach().cpu().to(torch.long).contiguous().numpy()
         wrong = structure.misplaced_edge(ptr, ends[0], ends[1])
@@ -104,6 +108,8 @@ class GraphBatch:
             name: data[name]
             for name in data.keys()  # noqa: SIM118 - a Data is not a dict
             if name not in _LAYOUT and isinstance(data[name], Tensor)
+            # Numbers of nodes or graphs would name others in virtual graphs.
+            if not refers(data, name)
         }
         edges = {
             name: value
@@ -312,8 +318,13 @@ class GraphBatch:
         return batch
 
     def pyg(self) -> Data:
-        """The PyG batch this was made from, or one made of this."""
-        return self.to_pyg() if self.source is None else self.source
+        """The PyG batch this was made from, or one made of this; a model may write to it."""
+        return self.to_pyg() if self.source is None else copy.copy(self.source)
+
+
+def refers(data: Data, name: str) -> bool:
+    """Whether PyG counts up a field when it puts graphs side by side, as it does indices."""
+    return bool(torch.as_tensor(data.__inc__(name, data[name])).any())
 
 
 def _ptr_of(data: Data, num_graphs: int | None) -> Ints:

@@ -26,15 +26,17 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def keeping_statistics(model: nn.Module) -> Iterator[None]:
     """Let a model in training mode normalise by what it is given, without remembering it."""
-    counting = [
-        module
+    kept = [
+        (module, name, buffer)
         for module in model.modules()
-        if isinstance(module, _NormBase) and module.training and module.track_running_stats
+        if isinstance(module, _NormBase) and module.training
+        for name, buffer in module.named_buffers(recurse=False)
     ]
-    for module in counting:
-        module.track_running_stats = False
+    # Statistics are counted in copies: PyG's instance normalisation counts whatever it is told.
+    for module, name, buffer in kept:
+        setattr(module, name, buffer.clone())
     try:
         yield
     finally:
-        for module in counting:
-            module.track_running_stats = True
+        for module, name, buffer in kept:
+            setattr(module, name, buffer)

@@ -1,0 +1,287 @@
+"""Models of other people: what goes wrong without a message, or in half precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
+from torch_geometric.nn import GraphConv, InstanceNorm, TopKPooling, global_add_pool
+from torch_geometric.nn import global_mean_pool as mean_pool
+
+import graph_transplant as gt
+from foreign import Foreign
+from graph_transplant.augment.edge_predictor import straight_through
+from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.graphs import as_batch
+from graph_transplant.saliency import NodeSaliency, as_predictor
+from strategies import generator
+
+
+def graph(nodes: int, seed: int) -> Data:
+    rng = generator(seed)
+    upper = (torch.rand(nodes, nodes, generator=rng) < 0.4).triu(1)
+    edge_index = (upper | upper.T).nonzero().T.contiguous()
+    x = torch.randn(nodes, 3, generator=rng)
+    return Data(x=x, edge_index=edge_index, y=torch.tensor([seed % 3]))
+
+
+def graphs(count: int = 8, least: int = 5) -> list[Data]:
+    return [graph(least + seed % 7, seed) for seed in range(count)]
+
+
+# ------------------------------------------------------------------ half precision
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_confident_edge_predictor_has_finite_gradients_in_half_precision(
+    dtype: torch.dtype,
+) -> None:
+    score = torch.tensor([9.0, -9.0, 0.0], requires_grad=True)
+    drawn = straight_through(score.sigmoid().to(dtype), torch.full((3,), 0.5, dtype=torch.double))
+    drawn.sum().backward()
+    assert score.grad is not None
+    assert bool(score.grad.isfinite().all())
+    assert drawn.tolist()[:2] == [1.0, 0.0]
+
+
+def test_half_precision_saliency_is_that_of_single_precision() -> None:
+    batch = as_batch(Batch.from_data_list([graph(30, seed) for seed in range(64)]))
+    model = Foreign()
+
+    def saliency() -> Tensor:
+        prediction = as_predictor(model).run(batch)
+        loss = cross_entropy(prediction.logits.float(), batch.y)
+        return NodeSaliency().read(loss, prediction)
+
+    exact = saliency()
+    with torch.autocast("cpu", torch.float16):
+        half = saliency()
+    assert bool((half > 0).all())
+    assert float(torch.corrcoef(torch.stack((exact, half.float())))[0, 1]) > 0.99
+
+
+def test_a_model_in_bfloat16_trains_with_edge_prediction() -> None:
+    batch = Batch.from_data_list(graphs())
+    batch.x = batch.x.to(torch.bfloat16)
+    augment = gt.GraphTransplant("predict", embedding_size=8)
+    with pytest.warns(UserWarning, match="drawn hard"):
+        loss = gt.augmented_loss(Foreign().to(torch.bfloat16), batch, augment)
+    loss.backward()
+    assert bool(loss.isfinite())
+
+
+# ------------------------------------------------------------------ where saliency is read
+
+
+class PooledEarly(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = GraphConv(3, 8), GraphConv(8, 8)
+        self.pool, self.out = TopKPooling(8, ratio=0.99), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        h = self.one(x, edge_index).relu()
+        h, edge_index, _, batch, self.order, _ = self.pool(h, edge_index, batch=batch)
+        return self.out(global_add_pool(self.two(h, edge_index).relu(), batch))
+
+
+def test_layers_behind_a_pooling_layer_are_not_read() -> None:
+    model, batch = PooledEarly(), as_batch(Batch.from_data_list(graphs()))
+    prediction = as_predictor(model).run(batch)
+    assert len(model.order) == batch.num_nodes  # all are kept
+    assert model.order.tolist() != list(range(batch.num_nodes))  # in another order
+    assert len(prediction.layers) == 1
+
+
+class Heads(Foreign):
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:  # type: ignore[override]
+        return self.out(mean_pool(self.heads(x, edge_index).flatten(1).relu(), batch))
+
+    @property
+    def heads(self) -> nn.Module:
+        return self.shaped
+
+
+class Shaped(GraphConv):  # type: ignore[misc]
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(x, edge_index).view(len(x), 4, 2)
+
+
+@pytest.mark.parametrize("kind", ["gradient", "gradient-x-activation"])
+def test_layers_with_heads_have_a_saliency(kind: str) -> None:
+    model, batch = Heads(), as_batch(Batch.from_data_list(graphs()))
+    model.shaped = Shaped(3, 8)
+    prediction = as_predictor(model).run(batch)
+    loss = cross_entropy(prediction.logits, batch.y)
+    saliency = NodeSaliency(kind).read(loss, prediction)
+    embedding = prediction.layers[0].nodes
+    (gradient,) = torch.autograd.grad(loss, embedding)
+    expected = gradient.flatten(1).norm(dim=1)
+    if kind != "gradient":
+        expected = (gradient * embedding).flatten(1).sum(1).abs()
+    torch.testing.assert_close(saliency, expected.detach())
+
+
+def test_after_the_activation_is_refused_where_it_is_not_known() -> None:
+    augment = gt.GraphTransplant(saliency=NodeSaliency(activation="after"))
+    with pytest.raises(GraphTransplantError, match="saliency_module"):
+        gt.augmented_loss(Foreign(), Batch.from_data_list(graphs()), augment)
+
+
+def test_a_classifier_with_its_own_forward_is_called_through_it() -> None:
+    class Sharper(gt.GraphClassifier):
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:  # type: ignore[override]
+            return 10 * super().forward(x, edge_index, batch=batch)
+
+    batch = Batch.from_data_list(graphs())
+    model = Sharper(3, 3, hidden=8, dropout=0.0)
+    logits = model(batch.x, batch.edge_index, batch=batch.batch)
+    loss = gt.augmented_loss(model, batch, ())
+    torch.testing.assert_close(loss, cross_entropy(logits, batch.y))
+
+
+# ------------------------------------------------------------------ what virtual graphs hold
+
+
+def test_weights_do_not_reach_a_model_that_is_given_the_batch() -> None:
+    class Whole(Foreign):
+        def forward(self, data: Data, edge_weight: Tensor | None = None) -> Tensor:  # type: ignore[override]
+            assert edge_weight is None
+            assert "edge_weight" not in data
+            return super().forward(data.x, data.edge_index, data.batch, data.num_graphs)
+
+    batch = Batch.from_data_list(graphs())
+    with pytest.warns(UserWarning, match="drawn hard"):
+        gt.augmented_loss(Whole(), batch, gt.GraphTransplant("predict", embedding_size=8))
+    with pytest.raises(GraphTransplantError, match="edge_weight"):
+        gt.augmented_loss(Whole(), batch, gt.augment.IfMixup())
+
+
+def test_numbers_of_graphs_and_nodes_are_not_carried_along() -> None:
+    class Followed(Foreign):
+        def forward(
+            self, x: Tensor, edge_index: Tensor, x_batch: Tensor, batch_size: int
+        ) -> Tensor:  # type: ignore[override]
+            return super().forward(x, edge_index, x_batch, batch_size)
+
+    batch = next(iter(DataLoader(graphs(), 8, follow_batch=["x"])))
+    with pytest.raises(GraphTransplantError, match="x_batch"):
+        gt.augmented_loss(Followed(), batch, gt.GraphTransplant())
+
+
+def test_a_field_that_virtual_graphs_lose_is_an_error() -> None:
+    class Optional(Foreign):
+        def forward(  # type: ignore[override]
+            self, x: Tensor, edge_index: Tensor, batch: Tensor, u: Tensor | None = None
+        ) -> Tensor:
+            return super().forward(x, edge_index, batch, int(batch.max()) + 1)
+
+    data = graphs()
+    for each in data:
+        each.u = torch.randn(5)  # PyG joins these to [graphs · 5]
+    with pytest.raises(GraphTransplantError, match="`u`"):
+        gt.augmented_loss(Optional(), Batch.from_data_list(data), gt.GraphTransplant())
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("DropNodes", False), ("DropEdges", True)])
+def test_transforms_do_not_leave_numbers_of_nodes_behind(kind: str, kept: bool) -> None:
+    data = graph(10, 1)
+    data.root_index = torch.tensor([9])
+    transform = getattr(gt.transforms, kind)(0.4)
+    if kept:
+        assert int(transform(data).root_index) == 9
+    else:
+        with pytest.raises(DataError, match="root_index"):
+            transform(data)
+
+
+def test_both_directions_of_a_new_edge_have_attributes_of_their_own() -> None:
+    data = graphs(12, least=8)
+    for each in data:
+        sender, receiver = each.edge_index
+        each.edge_attr = each.x[sender] - each.x[receiver]
+    batch = Batch.from_data_list(data)
+    mixed = gt.GraphTransplant().mix(batch, generator=generator(3)).batch.to_pyg().to_data_list()
+    new = 0
+    for each in mixed:
+        pairs = map(tuple, each.edge_index.T.tolist())
+        of = dict(zip(pairs, each.edge_attr, strict=True))
+        for (u, v), attributes in of.items():
+            torch.testing.assert_close(attributes, -of[v, u])
+            new += not torch.allclose(attributes, each.x[u] - each.x[v])
+    assert new > 20  # new edges have attributes of lost ones
+
+
+def test_a_graph_without_nodes_is_refused() -> None:
+    nothing = Data(x=torch.zeros(0, 3), edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=0)
+    nothing.y = torch.tensor([0])
+    batch = Batch.from_data_list([*graphs(3), nothing, graph(5, 1)])
+    with pytest.raises(DataError, match="graph 3 of the batch has no nodes"):
+        gt.augmented_loss(Foreign(), batch, gt.augment.SubMix())
+
+
+# ------------------------------------------------------------------ state of model and batch
+
+
+def test_a_model_may_write_to_the_batch() -> None:
+    class Writes(Foreign):
+        def forward(self, batch: Data) -> Tensor:  # type: ignore[override]
+            seen.append(batch.x)
+            batch.x = self.one(batch.x, batch.edge_index)
+            return self.out(mean_pool(batch.x, batch.batch))
+
+    seen: list[Tensor] = []
+    batch = Batch.from_data_list(graphs())
+    x = batch.x
+    gt.augmented_loss(Writes(), batch, gt.augment.OriginalGraphs())
+    assert batch.x is x
+    assert all(each is x for each in seen)
+    assert len(seen) == 2
+
+
+def test_instance_normalisation_remembers_original_graphs_only() -> None:
+    batch = Batch.from_data_list(graphs())
+
+    def statistics(augment: object) -> Tensor:
+        model = Foreign(norm=InstanceNorm(8, track_running_stats=True))
+        gt.augmented_loss(model, batch, augment, generator=generator()).backward()  # type: ignore[arg-type]
+        mean = model.norm.running_mean
+        assert isinstance(mean, Tensor)
+        return mean
+
+    torch.testing.assert_close(statistics(gt.GraphTransplant()), statistics(()), rtol=0, atol=0)
+
+
+def test_a_sequence_of_augmentations_collates() -> None:
+    both = gt.augment.Sequential(
+        gt.augment.DropNodes(), gt.GraphTransplant(), gt.augment.DropEdges()
+    )
+    batch = gt.transforms.MixCollate(both, 3)(graphs())
+    assert batch.num_graphs == 16
+    np.testing.assert_allclose(batch.y.sum(1), 1.0, rtol=1e-6)
+
+
+@contextmanager
+def process_group() -> Iterator[None]:
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_static_graph_of_distributed_training_is_refused() -> None:
+    with process_group():
+        model = DistributedDataParallel(Foreign(), static_graph=True)
+        with pytest.raises(GraphTransplantError, match="static_graph"):
+            gt.augmented_loss(model, Batch.from_data_list(graphs()), gt.GraphTransplant())
