@@ -138,9 +138,10 @@ def word(claim: Claim, paired: Paired) -> str:
     """What became of a claim."""
     if paired.pairs < LEAST or paired.p_value is None:
         return "not tested"
+    sure = paired.p_value < 0.05
     if paired.difference * claim.expected <= 0:
-        return "contradicted"
-    return "reproduced" if paired.p_value < 0.05 else "in sign"
+        return "contradicted" if sure else "other sign"
+    return "reproduced" if sure else "in sign"
 
 
 def difference(value: float | None, measure: str = "accuracy") -> str:
@@ -193,10 +194,12 @@ def methods_table(*directories: str) -> str:
         base = scores(directory, "vanilla", "score")
         for name in sorted(names, key=lambda one: -scores(directory, one, "score").mean()):
             mine, ece = scores(directory, name, "score"), scores(directory, name, "ece")
+            if len(base):  # of the same folds, so that means and differences agree
+                mine, ece = (one[one.index.isin(base.index)] for one in (mine, ece))
             paired = compared(mine, base)
-            gap = difference(paired.difference) if name != "vanilla" else ""
-            gap = gap if paired.pairs >= LEAST else ""
-            p = "" if not gap or paired.p_value is None else p_value(paired.p_value)
+            tested = name != "vanilla" and paired.pairs >= LEAST
+            gap = difference(paired.difference) if tested else ""
+            p = p_value(paired.p_value) if tested and name != "majority" else ""
             spread = (
                 f"{mine.mean():.3f} ± {mine.std():.3f}" if len(mine) > 1 else f"{mine.mean():.3f}"
             )
