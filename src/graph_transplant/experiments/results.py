@@ -235,7 +235,8 @@ class Results:
 
     def _tested(self, part: Results, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
         """Test pairs of methods, with Holm's correction over all of them."""
-        tests = [paired(part, one, two) for one, two in pairs]
+        pairs = list(pairs)
+        tests = [paired(part, one, two, tests=len(pairs)) for one, two in pairs]
         corrected = holm([test.p_value for test in tests])
         return [
             {**test._asdict(), "p_holm": p, "finding": finding(test, p, self.equal_within)}
@@ -491,7 +492,9 @@ def _overlap(trials: pd.DataFrame) -> float:
     )
 
 
-def paired(results: Results, method: str, other: str, column: str = "score") -> Paired:
+def paired(
+    results: Results, method: str, other: str, column: str = "score", tests: int = 1
+) -> Paired:
     """Test one method against another over the folds both have, by any column of the frame."""
     frame = results.frame
     keys = ["repeat", "fold"]
@@ -499,7 +502,7 @@ def paired(results: Results, method: str, other: str, column: str = "score") -> 
     gaps = (one[column] - two[column]).dropna() if column in frame else pd.Series(dtype=float)
     if gaps.empty:
         return Paired()
-    return paired_test(gaps.tolist(), test_to_train=_overlap(one.loc[gaps.index]))
+    return paired_test(gaps.tolist(), test_to_train=_overlap(one.loc[gaps.index]), tests=tests)
 
 
 def _choice(trials: pd.DataFrame) -> str:

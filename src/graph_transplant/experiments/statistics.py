@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import fdtrc, stdtr, stdtrit
+from scipy.special import fdtrc, nctdtrinc, stdtr, stdtrit
 
 POWER = 0.8
 """How likely a difference that is called detectable would be found."""
@@ -49,12 +49,14 @@ class Paired(NamedTuple):
     pairs_needed: float | None = None  # for this difference; infinite where only more graphs help
 
 
-def paired_test(differences: Sequence[float], *, test_to_train: float) -> Paired:
+def paired_test(differences: Sequence[float], *, test_to_train: float, tests: int = 1) -> Paired:
     r"""Corrected resampled t-test (Nadeau and Bengio, 2003) of paired differences.
 
     The variance of the mean is :math:`(\frac{1}{n} + \frac{n_\text{test}}{n_\text{train}}) s^2` in
     place of :math:`\frac{1}{n} s^2`, with :math:`n - 1` degrees of freedom. With
     ``test_to_train=0``, graphs tested per graph trained on, it is the ordinary paired t-test.
+    What is detectable, and with how many pairs, is said for the first step of Holm's correction
+    over ``tests``.
 
     Example:
         >>> test = paired_test([0.01, 0.03, 0.02], test_to_train=1 / 3)
@@ -79,8 +81,8 @@ def paired_test(differences: Sequence[float], *, test_to_train: float) -> Paired
         2 * float(stdtr(pairs - 1, -abs(mean / error))),
         _effect(mean / spread, pairs),
         pairs,
-        float(_quantiles(pairs)) * error,
-        _needed(abs(mean) / spread, test_to_train),
+        float(_quantiles(pairs, tests)) * error,
+        _needed(abs(mean) / spread, test_to_train, tests),
     )
 
 
@@ -93,26 +95,27 @@ def _effect(size: float, pairs: int) -> float | None:
     return correction / math.sqrt(freedom / 2) * size
 
 
-def _needed(size: float, test_to_train: float) -> float:
+def _needed(size: float, test_to_train: float, tests: int) -> float:
     """Pairs that find a difference of so many standard deviations with a probability of 80 %.
 
     Training sets overlap: the error of the mean does not fall below a floor.
     """
-    enough = size >= _tried_quantiles() * np.sqrt(1 / _TRIED + test_to_train)
+    enough = size >= _tried_quantiles(tests) * np.sqrt(1 / _TRIED + test_to_train)
     if enough.any():
         return float(_TRIED[enough.argmax()])
     # For so many pairs Student's distribution is the normal one.
-    rest = (size / float(_quantiles(10_000))) ** 2 - test_to_train
+    rest = (size / float(_quantiles(10_000, tests))) ** 2 - test_to_train
     return float(math.ceil(1 / rest)) if rest > 0 else math.inf
 
 
 @cache
-def _tried_quantiles() -> Any:
-    return _quantiles(_TRIED)
+def _tried_quantiles(tests: int) -> Any:
+    return _quantiles(_TRIED, tests)
 
 
-def _quantiles(pairs: Any) -> Any:
-    return stdtrit(pairs - 1, 0.975) + stdtrit(pairs - 1, POWER)
+def _quantiles(pairs: Any, tests: int) -> Any:
+    """How many standard errors a difference must be to be found with this power."""
+    return nctdtrinc(pairs - 1, 1 - POWER, stdtrit(pairs - 1, 1 - 0.025 / tests))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -195,7 +198,9 @@ def friedman(scores: Sequence[Sequence[float]]) -> tuple[float, float] | None:
     chi_square = freedom * float((centred.sum(axis=0) ** 2).sum()) / within
     rest = blocks * freedom - chi_square
     if rest <= 1e-9:
-        return math.inf, math.factorial(methods) ** (1.0 - blocks)
+        _, tied = np.unique(ranks[0], return_counts=True)
+        orders = math.factorial(methods) // math.prod(map(math.factorial, tied.tolist()))
+        return math.inf, orders ** (1.0 - blocks)
     statistic = (blocks - 1) * chi_square / rest
     return statistic, float(fdtrc(freedom, freedom * (blocks - 1), statistic))
 
