@@ -8,8 +8,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
@@ -22,7 +20,6 @@ from graph_transplant.analysis import (
 )
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.metrics import measure
-from graph_transplant.scores import expected_calibration_error
 
 
 def drawn(graphs: int, classes: int, *, too_sure: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -111,25 +108,6 @@ def test_reliability_is_that_of_scikit_learn() -> None:
 def gap_of(rows: list[dict[str, float]]) -> float:
     total = sum(row["count"] for row in rows)
     return sum(row["count"] * abs(row["confidence"] - row["accuracy"]) for row in rows) / total
-
-
-@given(
-    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40),
-    st.integers(1, 20),
-)
-def test_gaps_of_the_bins_are_the_calibration_error(
-    cases: list[tuple[float, bool]], bins: int
-) -> None:
-    p = torch.tensor([each for each, _ in cases], dtype=torch.double)
-    probabilities = torch.stack((1 - p, p), dim=1)
-    labels = torch.tensor([label for _, label in cases]).long()
-    found = reliability(probabilities, labels, bins)
-    filled = [part for part in found if part["count"]]
-    assert gap_of(filled) == pytest.approx(
-        expected_calibration_error(probabilities, labels, bins), abs=1e-12
-    )
-    assert all(p["lower"] - 1e-12 <= p["confidence"] <= p["upper"] + 1e-12 for p in filled)
-    assert all(math.isnan(part["accuracy"]) for part in found if not part["count"])
 
 
 def test_calibration_of_classes() -> None:

@@ -17,8 +17,6 @@ from strategies import generator, random_batch, with_x
 
 CONVS = sorted(CONVOLUTIONS)
 
-WEIGHTS = ("weight", "bias")
-
 
 def batch_of(seed: int = 0, **settings: object) -> Batch:
     return random_batch(generator(seed), **settings)  # type: ignore[arg-type]
@@ -84,20 +82,6 @@ def test_architecture_of_the_appendix() -> None:
     kinds = [type(module).__name__ for module in model.head]
     assert kinds == ["Linear", "ReLU", "Dropout", "Linear"]
     assert (model.head[0].out_features, model.head[2].p) == (128, 0.5)
-
-
-def test_names_and_settings_of_the_default_network_stay() -> None:
-    model = GraphClassifier(3, 2, conv="gine", layers=1, edge_features=2)
-    layer = ["epsilon", *(f"{name}.{p}" for name in ("edge", "first", "second") for p in WEIGHTS)]
-    assert set(model.state_dict()) == {
-        *("edge_mean", "edge_std", "inputs.mean", "inputs.std"),
-        *(f"{name}.{part}" for name in ("encoder", "head.0", "head.3") for part in WEIGHTS),
-        *(f"convolutions.0.{name}" for name in layer),
-    }
-    assert list(model.config()) == [
-        *("in_features", "num_outputs", "conv", "layers", "hidden", "readout", "dropout"),
-        *("max_degree", "continuous", "edge_features", "task"),
-    ]
 
 
 # ------------------------------------------------------------------ inputs

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GATConv, GINEConv, global_mean_pool
+from torch_geometric.data import Batch
+from torch_geometric.nn import global_mean_pool
 
 import graph_transplant as gt
+from foreign import pyg_layer
 from graph_transplant.augment import METHODS, CleanPass, build_method
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
-from graph_transplant.nn import CONVOLUTIONS, GINEConvolution, GraphClassifier
+from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.nn.classifier import edge_moments
-from graph_transplant.saliency import as_predictor
 from strategies import generator, random_batch, rings_and_stars
 
 EDGE_CONVS = ("gine", "gat-edge")
@@ -48,25 +48,7 @@ class PyGModel(nn.Module):
     def __init__(self, model: GraphClassifier) -> None:
         super().__init__()
         self.head, self.encoder = model.head, model.encoder
-        self.layers = nn.ModuleList()
-        for ours in model.convolutions:
-            if isinstance(ours, GINEConvolution):
-                steps = nn.Sequential(ours.first, nn.ReLU(), ours.second)
-                layer = GINEConv(steps, train_eps=True, edge_dim=2)
-                layer.eps.data.fill_(float(ours.epsilon.detach()))
-                layer.lin.load_state_dict(ours.edge.state_dict())
-            else:
-                layer = GATConv(ours.in_features, ours.out_features // 4, heads=4, edge_dim=2)
-                layer.lin.weight.data.copy_(ours.linear.weight)
-                layer.att_src.data.copy_(ours.attend_sender.unsqueeze(0))
-                layer.att_dst.data.copy_(ours.attend_receiver.unsqueeze(0))
-                layer.bias.data.copy_(ours.bias)
-                # Its two factors: the rows of our matrix, and a one in the first place.
-                layer.lin_edge.weight.data.zero_()
-                layer.lin_edge.weight.data[:: ours.out_features // 4] = ours.attend_edge.data
-                layer.att_edge.data.zero_()
-                layer.att_edge.data[0, :, 0] = 1.0
-            self.layers.append(layer)
+        self.layers = nn.ModuleList(pyg_layer(layer) for layer in model.convolutions)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor) -> Tensor:
         h = self.encoder(x)
@@ -90,34 +72,6 @@ def test_a_whole_model_is_that_of_pyg(conv: str, undirected: bool) -> None:
     torch.testing.assert_close(model.run(batch).logits, expected)
     store = GraphStore.from_pyg(batch.to_data_list())
     torch.testing.assert_close(model.run(store.batch(range(8))).logits, expected)
-
-
-@pytest.mark.parametrize("conv", EDGE_CONVS)
-def test_edges_in_another_order_are_the_same_graph(conv: str) -> None:
-    batch = random_batch(generator(4), simple=False, edge_attr=True, edge_weight=True)
-    order = torch.randperm(batch.num_edges, generator=generator(1))
-    other = Data(
-        x=batch.x,
-        edge_index=batch.edge_index[:, order],
-        edge_attr=batch.edge_attr[order],
-        edge_weight=batch.edge_weight[order],
-        batch=batch.batch,
-    )
-    model = edge_model(conv).eval()
-    torch.testing.assert_close(model.run(other).logits, model.run(batch).logits)
-
-
-@pytest.mark.parametrize("conv", EDGE_CONVS)
-def test_graphs_without_edges(conv: str) -> None:
-    empty = torch.empty(2, 0, dtype=torch.long)
-    items = [
-        Data(x=torch.randn(n, 3), edge_index=empty, edge_attr=torch.empty(0, 2)) for n in (1, 3)
-    ]
-    model = edge_model(conv)
-    logits = model.run(Batch.from_data_list(items)).logits
-    logits.sum().backward()
-    assert bool(torch.isfinite(logits.detach()).all())
-    assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None)
 
 
 @pytest.mark.parametrize(("conv", "plain"), [("gine", "gin"), ("gat-edge", "gat")])
@@ -183,21 +137,6 @@ def test_codes_of_edges_reach_the_layers_as_they_are() -> None:
 # ------------------------------------------------------------------ methods
 
 
-class ForeignGINE(nn.Module):
-    """What a PyG user has: GINE layers, no edge weights."""
-
-    def __init__(self, outputs: int) -> None:
-        super().__init__()
-        steps = [nn.Sequential(nn.Linear(w, 8), nn.ReLU(), nn.Linear(8, 8)) for w in (3, 8)]
-        self.layers = nn.ModuleList(GINEConv(step, edge_dim=2) for step in steps)
-        self.out = nn.Linear(8, outputs)
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x, edge_index, edge_attr).relu()
-        return self.out(global_mean_pool(x, batch))
-
-
 def symmetric_store(graphs: int = 6) -> GraphStore:
     """Undirected graphs whose edges all have other attributes, the same in both directions."""
     items = random_batch(generator(9), graphs=graphs, largest=12).to_data_list()
@@ -205,26 +144,6 @@ def symmetric_store(graphs: int = 6) -> GraphStore:
         low, high = item.edge_index.min(0).values, item.edge_index.max(0).values
         item.edge_attr = torch.stack((low * 100 + high + 1.0, torch.full_like(low, number)), 1)
     return GraphStore.from_pyg(items, name="pairs")
-
-
-@pytest.mark.filterwarnings("ignore:the model takes no `edge_weight`")
-@pytest.mark.filterwarnings("ignore:node saliency is the same")
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_a_pyg_model_with_edge_attributes_trains_or_is_refused(method: str) -> None:
-    store = symmetric_store()
-    torch.manual_seed(0)
-    model = ForeignGINE(6)
-    parts = build_method(method, GraphClassifier(3, 6, hidden=8))
-    reasons = {"manifold-mixup": "GraphClassifier", "g-mixup": "features", "if-mixup": "weights"}
-    if method in reasons:
-        with pytest.raises(GraphTransplantError, match=reasons[method]):
-            parts[0].check(as_predictor(model), store)
-        return
-    for part in parts:
-        part.check(as_predictor(model), store)
-        part.prepare(store, generator())
-    gt.augmented_loss(model, store.batch(range(6)), parts, generator=generator()).backward()
-    assert all(bool(p.grad.abs().sum() > 0) for p in model.parameters())
 
 
 @pytest.mark.parametrize(

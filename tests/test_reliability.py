@@ -31,7 +31,6 @@ from graph_transplant.augment.evolve import (
     label_reliability,
     reliability_threshold,
 )
-from graph_transplant.errors import DataError
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import as_predictor
 from graph_transplant.targets import Loss
@@ -280,31 +279,3 @@ def test_soft_edges_keep_their_gradient_through_the_filter() -> None:
 
 
 # ------------------------------------------------------------------ state, composition, refusals
-
-
-def test_state_is_saved_and_loaded() -> None:
-    augmentation, other = filtered(OriginalGraphs()), ReliabilityFilter(OriginalGraphs())
-    fresh = copy.deepcopy(other.state_dict())
-    other.load_state_dict(copy.deepcopy(augmentation.state_dict()))
-    assert torch.equal(other.threshold, augmentation.threshold)
-    assert torch.equal(other.prototypes, augmentation.prototypes)
-    augmentation.load_state_dict(fresh)  # back to before the first epoch
-    clean = clean_pass(trained(), range(30))
-    assert augmentation(clean, model=trained(), generator=None).weight.tolist() == [1.0] * 30
-
-
-@pytest.mark.parametrize("task", ["multilabel", "regression"])
-def test_data_without_classes_are_refused(task: str) -> None:
-    y = torch.tensor([[0.0, 1.0], [1.0, 0.0]] * 30)
-    store = TRAIN.with_targets(y if task == "multilabel" else y + 0.5, task=task)
-    model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-    augmentation = ReliabilityFilter(OriginalGraphs())
-    message = f"reliability filter of m-evolve needs classes, but .* is a {task} data set"
-    with pytest.raises(DataError, match=message):
-        augmentation.check(model, store)
-    with pytest.raises(DataError, match=message):
-        augmentation.after_epoch(model, store)
-    batch = store.batch(range(4))
-    clean = CleanPass(batch, batch.y, model.run(batch), Loss(task))
-    with pytest.raises(DataError, match=f"m-evolve needs classes, but the task is {task}"):
-        augmentation(clean, model=model, generator=None)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
@@ -17,18 +16,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau
-from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
 from graph_transplant import training
 from graph_transplant.augment import (
     CleanPass,
-    EdgePredictor,
     OriginalGraphs,
     build_method,
 )
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphBatch
 from graph_transplant.training import EpochLog, Evaluation, FitResult
 from processes import run_ranks
 from strategies import generator, random_batch
@@ -340,19 +336,6 @@ def test_clipping_leaves_the_gradient_of_the_edge_predictor_alone() -> None:
     assert sizes[0] == pytest.approx(1e-3, rel=1e-2)
     assert sizes[1] > 1e-2
     assert same(*predictors)
-
-
-@pytest.mark.parametrize(("examples", "edges"), [(7, 7), (10**6, 36)])
-def test_the_edge_predictor_learns_from_as_many_edges_as_there_are_up_to_a_cap(
-    examples: int, edges: int
-) -> None:
-    ring = torch.tensor([[0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0]])
-    both = torch.cat((ring, ring.flip(0)), dim=1)
-    batch = Batch.from_data_list([Data(edge_index=both, num_nodes=6)] * 3)
-    psi, seen = EdgePredictor(8, examples=examples), []
-    psi.outer.register_forward_hook(lambda module, given, out: seen.append(len(out)))
-    psi.supervise(torch.randn(18, 8), GraphBatch.from_pyg(batch), np.random.default_rng(0))
-    assert seen == [2 * edges]  # an edge of a ring of six has always a pair that is none
 
 
 # ------------------------------------------------------------------ randomness

@@ -69,11 +69,6 @@ def targets_of(batch: GraphBatch) -> Tensor:
     return batch.y
 
 
-def graph_losses(logits: Tensor, targets: Tensor, task: str = "multiclass") -> Tensor:
-    """Compute the loss of every graph; see :class:`Loss`."""
-    return Loss(task)(logits, targets)
-
-
 @dataclass(frozen=True)
 class Loss:
     """The loss of every graph.

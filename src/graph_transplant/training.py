@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,22 +31,13 @@ from graph_transplant.errors import (
     check_positive,
 )
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, check_stores
+from graph_transplant.graphs.pyg import Data
 from graph_transplant.metrics import METRICS, deciding
 from graph_transplant.nn import GraphClassifier, evaluating, keeping_statistics
 from graph_transplant.ranks import Ranks
 from graph_transplant.recipes import PATIENCE_UNITS, TIES
 from graph_transplant.saliency import ModuleAdapter, Predictor, as_predictor, module_of, unwrapped
-from graph_transplant.targets import (
-    Loss,
-    as_targets,
-    batch_targets,
-    graph_losses,
-    rarest_label,
-    targets_of,
-)
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
+from graph_transplant.targets import Loss, as_targets, batch_targets, rarest_label, targets_of
 
 Augmentations = Augmentation | Sequence[Augmentation]
 LossFunction = Callable[[Tensor, Tensor], Tensor]
@@ -264,7 +255,7 @@ def evaluate(
         ]
     logits = torch.cat(parts)
     targets = as_targets(store.y, logits.shape[1])
-    return Evaluation(logits, targets, float(graph_losses(logits, targets, store.task).mean()))
+    return Evaluation(logits, targets, float(Loss(store.task)(logits, targets).mean()))
 
 
 def _device(model: nn.Module) -> torch.device:

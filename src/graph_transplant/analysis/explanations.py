@@ -28,7 +28,7 @@ from graph_transplant.saliency import (
     read_saliency,
 )
 from graph_transplant.segments import rank_in_segment
-from graph_transplant.targets import batch_targets, graph_losses, targets_of
+from graph_transplant.targets import Loss, batch_targets, targets_of
 from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
 
 MOTIF_FIELD: Final = "motif_mask"
@@ -224,7 +224,7 @@ def _read(
         if task == "multiclass" and logits.shape[1] > 1:
             loss = -margins(logits, targets.argmax(1), task)
         else:
-            loss = graph_losses(logits, targets, task)
+            loss = Loss(task)(logits, targets)
         return prediction, reading.read(loss.sum(), prediction), followed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch.nn.functional import batch_norm, dropout
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
+from graph_transplant.graphs.pyg import Data
 from graph_transplant.metrics import TASKS
 from graph_transplant.nn.convolutions import CONVOLUTIONS
 from graph_transplant.nn.inputs import (
@@ -24,9 +25,6 @@ from graph_transplant.nn.inputs import (
 )
 from graph_transplant.recipes import READOUTS
 from graph_transplant.segments import segment_max, segment_sum
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 NORMS = ("none", "batch", "layer")
 
@@ -430,9 +428,9 @@ class GraphClassifier(nn.Module):
         nodes = x if x is not None else batch
         if nodes is None:
             raise DataError("graphs without node features need `batch`, the graph of every node")
-        from torch_geometric.data import Data
+        from torch_geometric.data import Data as Graph
 
-        data = Data(
+        data = Graph(
             x=x,
             edge_index=edge_index,
             edge_weight=edge_weight,
