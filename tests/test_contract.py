@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -136,25 +132,11 @@ def augment(
     return augmentation(clean, model=predictor, generator=generator(seed))
 
 
-def copied(batch: GraphBatch) -> GraphBatch:
-    """A copy that shares no memory."""
-    arrays = {name: getattr(batch, name).copy() for name in ("ptr", "row_ptr", "column")}
-    nodes = {name: value.clone() for name, value in batch.nodes.items()}
-    edges = {name: value.clone() for name, value in batch.edges.items()}
-    return replace(batch, nodes=nodes, edges=edges, y=copy.deepcopy(batch.y), **arrays)
-
-
-@contextmanager
-def flat_saliency_allowed() -> Iterator[None]:
-    """On graphs without edges, or complete ones, saliency may truly be flat, and that is said."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="node saliency is the same")
-        yield
-
-
 # ------------------------------------------------------------------ every method, every kind
 
 
+# On graphs without edges, or complete ones, saliency may truly be flat, and that is said.
+@pytest.mark.filterwarnings("ignore:node saliency is the same")
 @pytest.mark.parametrize(
     ("recipe", "kind"),
     [("paper", kind) for kind in KINDS] + [(r, "mixed") for r in RECIPES if r != "paper"],
@@ -170,8 +152,8 @@ def test_a_method_on_a_kind_of_graphs(method: str, recipe: str, kind: str) -> No
         return
     assert said is None
     model, augmentation, batch = setup(method, kind, recipe=recipe)
-    before, weights = copied(batch), copy.deepcopy(model.state_dict())
-    with flat_saliency_allowed(), keeping_statistics(model):  # as in a step of training
+    before, weights = copy.deepcopy(batch), copy.deepcopy(model.state_dict())
+    with keeping_statistics(model):  # as in a step of training
         check_virtual(method, kind, model, augmentation, batch)
     assert same_content(batch, before)
     assert all(torch.equal(weights[key], value) for key, value in model.state_dict().items())

@@ -19,11 +19,12 @@ import torch
 from scipy.sparse import csr_array, eye_array
 from torch import Tensor, nn
 
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
+from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import structure
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import Predictor, as_predictor
+from graph_transplant.scores import accuracy
 from graph_transplant.segments import offsets, rank_in_segment
 from graph_transplant.targets import Loss, batch_targets
 from graph_transplant.training import evaluate
@@ -84,13 +85,8 @@ class Attacked:
 
     @property
     def accuracy(self) -> float:
-        """Share of the attacked graphs that the model still classifies rightly."""
-        if self.store.task != "multiclass":
-            raise DataError(
-                f"{self.store.name} is a {self.store.task} data set: it has no accuracy"
-            )
-        right = self.logits.argmax(1).eq(self.targets.argmax(1))
-        return float(right.to(torch.double).mean())
+        """Share of the attacked graphs, or of their labels, that are still predicted rightly."""
+        return accuracy(self.logits, self.targets, self.store.task)
 
 
 def attack(

@@ -160,7 +160,6 @@ class ReliabilityFilter(Augmentation):
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Find prototypes and threshold anew; measures θ and the share that counted."""
-        _check_classes(validation.task, f"{validation.name} is a {validation.task} data set")
         model = as_predictor(model)
         measured = self.augmentation.after_epoch(model, validation)
         device = self.threshold.device
