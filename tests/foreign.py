@@ -15,6 +15,7 @@ from graph_transplant.nn import (
     GCNConvolution,
     GINConvolution,
     GINEConvolution,
+    GraphClassifier,
 )
 
 
@@ -79,3 +80,25 @@ def pyg_layer(ours: Convolution) -> nn.Module:
         if looped:
             layer.bias.data = ours.linear.bias.detach().clone()
     return layer
+
+
+class Twin(nn.Module):
+    """One of our models in PyG's own layers, which read edge weights or attributes."""
+
+    def __init__(self, ours: GraphClassifier) -> None:
+        super().__init__()
+        self.encoder, self.head = ours.encoder, ours.head
+        self.layers = nn.ModuleList(pyg_layer(layer) for layer in ours.convolutions)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor,
+        edge_attr: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        h = self.encoder(x.to(self.head[0].weight.dtype))
+        for layer in self.layers:
+            h = layer(h, edge_index, edge_weight if edge_attr is None else edge_attr).relu()
+        return self.head(global_mean_pool(h, batch))
