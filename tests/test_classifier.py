@@ -48,11 +48,11 @@ def test_readout_against_a_loop(readout: str) -> None:
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize("readout", ["mean", "sum", "max"])
+@pytest.mark.parametrize("options", ["mean", "sum", "max", "strong"])
 @pytest.mark.parametrize("conv", CONVS)
-def test_a_batch_is_as_good_as_its_graphs(conv: str, readout: str) -> None:
+def test_a_batch_is_as_good_as_its_graphs(conv: str, options: str) -> None:
     batch = batch_of(1, simple=False, edge_weight=True, edge_attr=True)
-    model = classifier(conv, readout=readout)
+    model = classifier(conv, **MODELS["strong"] if options == "strong" else {"readout": options})
     together = model.run(batch)
     alone = [model.run(graph) for graph in batch.to_data_list()]
     for name in ("logits", "nodes", "graphs"):

@@ -28,6 +28,7 @@ from graph_transplant.analysis.explanations import (
 )
 from graph_transplant.metrics import no_better_than_random
 from graph_transplant.saliency import as_predictor
+from oracles import unchanged
 from strategies import generator
 
 CONTINUOUS = gt.NodeSaliency("gradient-x-activation")
@@ -312,14 +313,8 @@ def test_a_model_that_is_very_sure_orders_nodes_as_before(reading: gt.NodeSalien
 def test_model_and_generator_stay_as_they_are() -> None:
     store = random_store()
     model = gt.GraphClassifier.for_data(store, hidden=8, seed=0).train()
-    weights = copy.deepcopy(model.state_dict())
-    state = torch.get_rng_state()
-    first = saliency_quality(model, store, seed=0)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(module.training for module in model.modules())
-    assert all(p.grad is None and p.requires_grad for p in model.parameters())
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, weights[name])
+    with unchanged(model):
+        first = saliency_quality(model, store, seed=0)
     assert saliency_quality(model, store, seed=0) == first
     assert saliency_quality(model, store, seed=1) != first
 

@@ -241,15 +241,6 @@ def test_shares_are_floors_of_the_decimal_product(ratio: str) -> None:
         assert choice.share_of(count, float(ratio)) == int(Fraction(ratio) * count)
 
 
-@given(st.integers(0, 40), st.floats(0, 1), seeds())
-def test_distinct_numbers_ascend(limit: int, share: float, seed: int) -> None:
-    count = round(limit * share)
-    drawn = choice.distinct(limit, count, np.random.default_rng(seed)).tolist()
-    assert drawn == sorted(set(drawn))
-    assert len(drawn) == count
-    assert all(0 <= number < limit for number in drawn)
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_every_set_is_equally_likely(count: int) -> None:
     random = np.random.default_rng(count)

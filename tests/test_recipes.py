@@ -31,7 +31,7 @@ from graph_transplant.kernels.walks import (
     return_probabilities,
     walks_from_nodes,
 )
-from graph_transplant.nn import CONVOLUTIONS, GraphClassifier, evaluating
+from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.recipes import RECIPES
 from graph_transplant.settings import Settings
 from strategies import generator, motifs_for, random_batch
@@ -133,23 +133,6 @@ def test_a_product_with_the_embedding_is_read_at_what_the_layer_hands_on() -> No
     torch.testing.assert_close(found, (gradient * nodes.detach()).sum(1).abs())
     flat = gt.NodeSaliency(activation="after").read(loss, prediction)
     torch.testing.assert_close(flat, gradient.norm(dim=1))
-
-
-@pytest.mark.parametrize("conv", CONVOLUTIONS)
-def test_sparse_inputs_and_edge_features_serve_every_option(conv: str) -> None:
-    items = gt.load("motifs", graphs=12).batch(range(12)).to_pyg().to_data_list()
-    for number, item in enumerate(items):
-        if CONVOLUTIONS[conv].takes_edge_attr:
-            item.edge_attr = torch.rand(item.num_edges, 2, generator=generator(number))
-    store = gt.GraphStore.from_pyg(items)
-    model = GraphClassifier.for_data(store, conv=conv, layers=2, seed=0, **EVERYTHING)
-    model.run(store.batch(range(12))).logits.square().sum().backward()
-    assert all(p.grad is not None for p in model.parameters())
-    # Graphs do not touch each other in evaluation mode.
-    model.eval()
-    together = model.run(store.batch(range(12))).logits
-    alone = torch.cat([model.run(store.batch([number])).logits for number in range(12)])
-    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("steps", [1, 4, 5])

@@ -6,8 +6,6 @@ The references follow the publication (Zhou et al. 2020, "Data filtration"), one
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 
@@ -34,6 +32,7 @@ from graph_transplant.augment.evolve import (
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import as_predictor
 from graph_transplant.targets import Loss
+from oracles import unchanged
 from strategies import generator
 
 # ------------------------------------------------------------------ references
@@ -224,17 +223,6 @@ class Foreign(nn.Module):
     def forward(self, edge_index: Tensor, batch: Tensor) -> Tensor:
         x = self.norm(self.conv(torch.ones(batch.numel(), 1), edge_index))
         return self.out(self.drop(global_mean_pool(x, batch)))
-
-
-@contextmanager
-def unchanged(module: nn.Module) -> Iterator[None]:
-    state, rng = copy.deepcopy(module.state_dict()), torch.get_rng_state()
-    modes = [part.training for part in module.modules()]
-    yield
-    assert all(torch.equal(state[key], value) for key, value in module.state_dict().items())
-    assert [part.training for part in module.modules()] == modes
-    assert all(p.grad is None for p in module.parameters())
-    assert torch.equal(torch.get_rng_state(), rng)
 
 
 @pytest.mark.parametrize("foreign", [True, False])

@@ -31,7 +31,7 @@ from graph_transplant.augment import (
 from graph_transplant.graphs import Featurizer, GraphBatch, GraphStore
 from graph_transplant.saliency import Predictor
 from graph_transplant.structures import atoms_of
-from oracles import graphs_of
+from oracles import graphs_of, unchanged
 from strategies import featured_motifs
 
 NO_GRAPHS = {"vanilla", "manifold-mixup", "label-smoothing"}
@@ -151,14 +151,8 @@ def test_nothing_is_changed_and_the_seed_decides(method: str) -> None:
     model.train()
     for augmentation in augmentations:
         augmentation.after_epoch(model, store)
-    everything, random = nn.ModuleList((model, *augmentations)), torch.get_rng_state()
-    before = copy.deepcopy(everything.state_dict())
-    first = sample_quality(model, augmentations, store, seed=1)
-    assert torch.equal(torch.get_rng_state(), random)
-    assert model.training
-    after = everything.state_dict()
-    assert all(torch.equal(before[name], value) for name, value in after.items())
-    assert all(parameter.grad is None for parameter in everything.parameters())
+    with unchanged(nn.ModuleList((model, *augmentations))):
+        first = sample_quality(model, augmentations, store, seed=1)
     assert sample_quality(model, augmentations, store, seed=1) == first
     assert sample_quality(model, augmentations, store, seed=2) != first
 
