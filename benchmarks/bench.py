@@ -37,7 +37,13 @@ from torch_geometric.nn import GCNConv, global_mean_pool
 from torch_geometric.transforms import OneHotDegree
 
 import graph_transplant as gt
-from graph_transplant.augment import METHODS, CleanPass, VirtualGraphs, build_method
+from graph_transplant.augment import (
+    METHODS,
+    CleanPass,
+    ReliabilityFilter,
+    VirtualGraphs,
+    build_method,
+)
 from graph_transplant.nn import evaluating
 from graph_transplant.targets import Loss, as_targets
 from graph_transplant.training import take_step
@@ -310,7 +316,7 @@ class AugmentationOnly:
     """Calls a method's augmentations on finished clean passes, each pass used once.
 
     Saliency, which is read within the call, is counted; ψ's network and a filter's pass on the
-    virtual graphs, which the step does not repeat, are kept apart in ``networks``.
+    virtual graphs are kept apart in ``networks``.
     """
 
     def __init__(self, ready: Ready, store: gt.GraphStore, batches: Sequence[Tensor]) -> None:
@@ -323,11 +329,12 @@ class AugmentationOnly:
             setattr(owner, name, partial(self._timed, getattr(owner, name)))
 
     def _networks(self) -> Iterator[tuple[object, str]]:
-        yield self.ready.model, "embed_graphs"
         for augmentation in self.ready.augmentations:
             if isinstance(augmentation, gt.GraphTransplant) and augmentation.edge_predictor:
                 yield augmentation.edge_predictor, "draw"
                 yield augmentation.edge_predictor, "supervise"
+            elif isinstance(augmentation, ReliabilityFilter):
+                yield augmentation, "passes"
 
     def _timed(self, function: Callable[..., Any], *arguments: Any) -> Any:
         begin = time.process_time()

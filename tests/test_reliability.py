@@ -107,7 +107,7 @@ def trained() -> gt.GraphClassifier:
     batch = TRAIN.batch(range(len(TRAIN)))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        embedded = made.embed_graphs(batch).detach()
+        embedded = made.run(batch).graphs.detach()
         optimiser = torch.optim.Adam(made.head.parameters(), lr=0.05)
         for _ in range(150):
             optimiser.zero_grad()
@@ -244,26 +244,3 @@ def test_the_model_judges_in_evaluation_mode_and_is_left_as_it_was(foreign: bool
     assert float(augmentation.threshold) == pytest.approx(theta, abs=1e-6)
     gt.augmented_loss(model, TRAIN.batch(range(20)), augmentation).backward()
     assert 0 <= augmentation.after_epoch(model, VALIDATION)["kept_share"] <= 1
-
-
-def test_soft_edges_keep_their_gradient_through_the_filter() -> None:
-    torch.manual_seed(0)
-    inner = gt.GraphTransplant("predict", embedding_size=16)
-    augmentation = filtered(inner)
-    model = copy.deepcopy(trained()).eval()  # without dropout
-    clean = clean_pass(model, range(30))
-    judged, plain = (
-        made(clean, model=model, generator=generator(2)) for made in (augmentation, inner)
-    )
-    assert 0 < float(judged.weight.sum()) < 30
-    weights = [*inner.parameters(), *model.parameters()]
-    losses = nn.functional.cross_entropy(plain.logits(model), plain.targets, reduction="none")
-    ours, theirs = (
-        torch.autograd.grad(loss, weights, retain_graph=True, materialize_grads=True)
-        for loss in (judged.loss(model, Loss()), (losses * judged.weight).mean())
-    )
-    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-4)
-    assert any(bool(gradient.any()) for gradient in ours[: len(list(inner.parameters()))])
-
-
-# ------------------------------------------------------------------ state, composition, refusals

@@ -341,11 +341,6 @@ class GraphClassifier(nn.Module):
         nothing, ones = torch.zeros(continuous), torch.ones(continuous)
         return cls(mean=nothing, std=ones, seed=0, **settings)
 
-    @property
-    def embeds_alike(self) -> bool:
-        """Whether graph embeddings are the same in training and evaluation mode."""
-        return self.norm != "batch" and not self.layer_dropout
-
     def _edge_attr(self, batch: GraphBatch) -> Tensor | None:
         """Return the batch's edge attributes, standardised, if the layers read them."""
         if not self.takes_edge_attr:
@@ -395,10 +390,6 @@ class GraphClassifier(nn.Module):
         if not self.jumping:
             return self.readout(outputs[-1].nodes, batch)
         return torch.cat([self.readout(output.nodes, batch) for output in outputs], dim=1)
-
-    def embed_graphs(self, batch: GraphBatch) -> Tensor:
-        """Run everything but the head: graph embeddings, float ``[graphs, width of the head]``."""
-        return self._read_out(self.embed_nodes(batch), batch)
 
     def classify(self, graphs: Tensor) -> Tensor:
         """Run the head on graph embeddings; returns the logits."""
