@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch
 
 import graph_transplant as gt
 from foreign import Twin
-from graph_transplant.augment import METHODS, CleanPass, build_method
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
@@ -118,41 +115,6 @@ def test_codes_of_edges_reach_the_layers_as_they_are() -> None:
 
 
 # ------------------------------------------------------------------ methods
-
-
-def symmetric_store(graphs: int = 6) -> GraphStore:
-    """Undirected graphs whose edges all have other attributes, the same in both directions."""
-    items = random_batch(generator(9), graphs=graphs, largest=12).to_data_list()
-    for number, item in enumerate(items):
-        low, high = item.edge_index.min(0).values, item.edge_index.max(0).values
-        item.edge_attr = torch.stack((low * 100 + high + 1.0, torch.full_like(low, number)), 1)
-    return GraphStore.from_pyg(items, name="pairs")
-
-
-@pytest.mark.parametrize(
-    "method", sorted(set(METHODS) - {"vanilla", "manifold-mixup", "label-smoothing", "g-mixup"})
-)
-def test_both_directions_of_an_edge_carry_the_same_attributes(method: str) -> None:
-    store = symmetric_store()
-    assert store.undirected
-    model = GraphClassifier.for_data(store, conv="gine", hidden=16, dropout=0.0, seed=0)
-    (augmentation,) = build_method(method, model, seed=0)
-    augmentation.prepare(store, generator())
-    batch = store.batch(range(6))
-    for seed in range(3):
-        clean = CleanPass(batch, torch.eye(6), model.run(batch))
-        virtual = augmentation(clean, model=model, generator=generator(seed))
-        made = virtual.batch
-        forward: Counter[tuple[float, ...]] = Counter()
-        backward: Counter[tuple[float, ...]] = Counter()
-        rounded = made.edge_attr.double().round(decimals=3).tolist()
-        for (u, v), attr in zip(made.edge_index.t().tolist(), rounded, strict=True):
-            forward[u, v, *attr] += 1
-            backward[v, u, *attr] += 1
-        assert forward == backward
-        # PyG's copy of the graphs, sorted anew, is the same to the model.
-        plain = Batch.from_data_list([one.detach() for one in made.to_pyg().to_data_list()])
-        torch.testing.assert_close(model.run(plain).logits, virtual.logits(model))
 
 
 @pytest.mark.parametrize("conv", [*EDGE_CONVS, "gin"])

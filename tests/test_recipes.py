@@ -23,7 +23,7 @@ from torch_geometric.transforms import AddRandomWalkPE
 
 import graph_transplant as gt
 from foreign import pyg_layer
-from graph_transplant.augment import METHODS, CleanPass, OriginalGraphs, build_method
+from graph_transplant.augment import CleanPass, OriginalGraphs
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.kernels.walks import (
@@ -31,10 +31,10 @@ from graph_transplant.kernels.walks import (
     return_probabilities,
     walks_from_nodes,
 )
-from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.nn import GraphClassifier
 from graph_transplant.recipes import RECIPES
 from graph_transplant.settings import Settings
-from strategies import generator, motifs_for, random_batch
+from strategies import generator, random_batch
 
 EVERYTHING = RECIPES["strong"].network() | {
     "hidden": 8,
@@ -195,24 +195,6 @@ def test_layer_dropout_acts_in_training_alone() -> None:
 
 
 # ------------------------------------------------------------------ passes
-
-
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_only_the_clean_pass_counts_in_running_statistics(method: str) -> None:
-    store = motifs_for(method, 24)
-    batch = store.batch(range(24))
-    model = GraphClassifier.for_data(store, layers=2, seed=0, **EVERYTHING)
-    other = copy.deepcopy(model)
-    augmentations = build_method(method, model, seed=1)
-    for augmentation in augmentations:
-        augmentation.prepare(store, generator())
-        with evaluating(model):  # from here on a filter does its work
-            augmentation.after_epoch(model, store)
-    gt.augmented_loss(model, batch, augmentations, generator=generator())
-    gt.augmented_loss(other, batch, ())
-    for (name, one), same in zip(model.named_buffers(), other.buffers(), strict=True):
-        assert torch.equal(one, same), name
-    assert all(m.track_running_stats for m in model.modules() if isinstance(m, nn.BatchNorm1d))
 
 
 def test_every_pass_normalises_by_itself() -> None:
