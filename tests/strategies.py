@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import torch
 from hypothesis import strategies as st
@@ -16,6 +17,11 @@ from graph_transplant.graphs import GraphStore
 def generator(seed: int = 0) -> torch.Generator:
     """A seeded generator."""
     return torch.Generator().manual_seed(seed)
+
+
+def draw(seed: int, *shape: int) -> Tensor:
+    """Normal numbers in double precision."""
+    return torch.randn(shape, generator=generator(seed), dtype=torch.double)
 
 
 # Undirected, directed; simple, and with self-loops and repeated edges.
@@ -131,17 +137,10 @@ def classifier(outputs: int, **settings: object) -> gt.GraphClassifier:
     return gt.GraphClassifier(3, outputs, **given)  # type: ignore[arg-type]
 
 
-def with_x(store: GraphStore, x: Tensor, **settings: object) -> GraphStore:
-    """The same graphs with other node features."""
-    return GraphStore(
-        x=x,
-        edge_index=store.edge_index,
-        y=store.y,
-        node_counts=store.node_counts,
-        edge_counts=store.edge_counts,
-        edge_attr=store.edge_attr,
-        **settings,  # type: ignore[arg-type]
-    )
+def with_fields(store: GraphStore, **changes: Any) -> GraphStore:
+    """The same graphs with some fields changed."""
+    same = ("x", "edge_index", "y", "node_counts", "edge_counts", "edge_attr")
+    return GraphStore(**{name: getattr(store, name) for name in same} | changes)
 
 
 def featured_motifs(graphs: int) -> gt.GraphStore:
@@ -150,7 +149,7 @@ def featured_motifs(graphs: int) -> gt.GraphStore:
     base = torch.repeat_interleave(plain.node_ptr[:-1], plain.edge_counts)
     degree = torch.bincount(base + plain.edge_index[0], minlength=int(plain.node_counts.sum()))
     one_hot = nn.functional.one_hot(degree.clamp(max=7), 8).float()
-    return with_x(plain, one_hot, name="motifs with degrees")
+    return with_fields(plain, x=one_hot, name="motifs with degrees")
 
 
 def motifs_for(method: str, graphs: int) -> gt.GraphStore:

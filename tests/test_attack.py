@@ -408,7 +408,7 @@ def test_degrees_of_graphs_without_features_follow_the_change() -> None:
     x = nn.functional.one_hot(degree, 6).float()
     featured = gt.GraphClassifier(6, 3, conv="gin", hidden=8, layers=2).double().eval()
     featured.load_state_dict(model.state_dict(), strict=False)
-    given = strategies.with_x(attacked.store, x, num_outputs=3)
+    given = strategies.with_fields(attacked.store, x=x, num_outputs=3)
     torch.testing.assert_close(gt.evaluate(featured, given).logits, attacked.logits)
 
 

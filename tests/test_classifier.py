@@ -13,7 +13,7 @@ from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.recipes import RECIPES
-from strategies import generator, random_batch, with_x
+from strategies import generator, random_batch, with_fields
 
 CONVS = sorted(CONVOLUTIONS)
 
@@ -110,7 +110,9 @@ def test_wide_one_hot_features_give_what_dense_ones_give(conv: str, continuous: 
     nodes = int(plain.node_counts.sum())
     code = torch.randint(20, (nodes,), generator=generator(1))
     length = 5 + torch.randn(nodes, continuous, generator=generator(2))
-    store = with_x(plain, torch.cat((length, torch.eye(20)[code]), 1), num_continuous=continuous)
+    store = with_fields(
+        plain, x=torch.cat((length, torch.eye(20)[code]), 1), num_continuous=continuous
+    )
     batch = store.batch(range(8))
     dense = batch.to_pyg()
     assert torch.equal(dense.x, store.x)
@@ -132,12 +134,12 @@ def test_the_units_of_continuous_features_do_not_matter() -> None:
     logits = []
     for scale, shift in ((1.0, 0.0), (1e3, -70.0)):
         x = plain.x * torch.tensor([scale, 1.0, 1.0]) + torch.tensor([shift, 0.0, 0.0])
-        store = with_x(plain, x, num_continuous=1)
+        store = with_fields(plain, x=x, num_continuous=1)
         # Graphs that were not measured are seen in the same units.
         model = GraphClassifier.for_data(store.subset(range(6)), hidden=8, seed=0).eval()
         logits.append(model.run(store.batch(range(8))).logits)
     torch.testing.assert_close(*logits, rtol=1e-3, atol=1e-4)
-    constant = with_x(plain, torch.full_like(plain.x, 4.0), num_continuous=3)
+    constant = with_fields(plain, x=torch.full_like(plain.x, 4.0), num_continuous=3)
     model = GraphClassifier.for_data(constant, hidden=8)
     assert bool(torch.isfinite(model.run(constant.batch([0])).logits).all())
 

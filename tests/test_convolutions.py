@@ -12,7 +12,7 @@ from foreign import pyg_layer
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.nn import CONVOLUTIONS, Convolution, GATConvolution
 from oracles import dense_adjacency, dense_gat, dense_gcn, dense_gcs, dense_gin
-from strategies import random_batch
+from strategies import draw, random_batch
 
 NAMES = sorted(CONVOLUTIONS)
 EDGE_FEATURES = 2
@@ -46,10 +46,6 @@ def attributes(edge_index: Tensor) -> Tensor:
     return torch.stack(
         ((3 * sender + 7 * receiver + number).cos(), (5 * sender - 2 * receiver + 1).sin()), dim=1
     )
-
-
-def draw(seed: int, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
 
 
 def layer(name: str, wide: int, narrow: int) -> Convolution:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import graph_transplant as gt
 from foreign import Twin
@@ -15,7 +15,7 @@ from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.nn.classifier import edge_moments
-from strategies import generator, random_batch, rings_and_stars
+from strategies import generator, random_batch, rings_and_stars, with_fields
 
 EDGE_CONVS = ("gine", "gat-edge")
 
@@ -23,16 +23,6 @@ EDGE_CONVS = ("gine", "gat-edge")
 def edge_model(conv: str, outputs: int = 2, **settings: Any) -> GraphClassifier:
     settings = {"layers": 2, "hidden": 8, "edge_features": 2, "seed": 0, **settings}
     return GraphClassifier(3, outputs, conv=conv, **settings)
-
-
-def with_edge_attr(store: GraphStore, edge_attr: Tensor, **fields: Any) -> GraphStore:
-    return GraphStore(
-        edge_index=store.edge_index,
-        node_counts=store.node_counts,
-        edge_counts=store.edge_counts,
-        edge_attr=edge_attr,
-        **{"x": store.x, "y": store.y, **fields},
-    )
 
 
 # ------------------------------------------------------------------ whole models
@@ -77,7 +67,9 @@ def measured_store(scale: float = 1.0, shift: float = 0.0) -> GraphStore:
     edges = int(store.edge_counts.sum())
     length = torch.rand(edges, 1, generator=generator(7)) * scale + shift
     kind = nn.functional.one_hot(torch.arange(edges) % 2, 2).float()
-    return with_edge_attr(store, torch.cat((length, kind, torch.full((edges, 1), 0.1)), dim=1))
+    return with_fields(
+        store, edge_attr=torch.cat((length, kind, torch.full((edges, 1), 0.1)), dim=1)
+    )
 
 
 def test_moments_of_edges_are_those_of_numpy_and_leave_codes_alone() -> None:
@@ -105,7 +97,7 @@ def test_the_units_of_edge_attributes_do_not_matter(conv: str) -> None:
 
 def test_codes_of_edges_reach_the_layers_as_they_are() -> None:
     store = measured_store()
-    codes = with_edge_attr(store, store.edge_attr[:, 1:3].to(torch.uint8))
+    codes = with_fields(store, edge_attr=store.edge_attr[:, 1:3].to(torch.uint8))
     for conv in CONVOLUTIONS:
         width = 2 if conv in EDGE_CONVS else 0
         fitted = GraphClassifier.for_data(codes, conv=conv, hidden=8, seed=0).eval()
@@ -128,8 +120,8 @@ def test_only_models_that_read_attributes_learn_what_is_written_there(conv: str)
     base = torch.repeat_interleave(shapes.node_ptr[:-1], shapes.edge_counts)
     marked = kind[base + shapes.edge_index[0]] == torch.repeat_interleave(y, shapes.edge_counts)
     one_hot = nn.functional.one_hot
-    store = with_edge_attr(
-        shapes, one_hot(marked.long(), 2).float(), x=one_hot(kind, 2).float(), y=y
+    store = with_fields(
+        shapes, edge_attr=one_hot(marked.long(), 2).float(), x=one_hot(kind, 2).float(), y=y
     )
     assert not store.undirected  # the marks differ by direction
     train, validation = store.subset(range(80)), store.subset(range(80, graphs))

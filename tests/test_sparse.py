@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.sparse import Adjacency, rectified_sum, sampled_product, spmm
 from oracles import dense_adjacency
+from strategies import draw
 
 PATH = [(3, 1), (1, 3), (2, 3), (3, 2)]
 EDGES: dict[str, list[tuple[int, int]]] = {
@@ -23,10 +24,6 @@ EDGES: dict[str, list[tuple[int, int]]] = {
 }
 NODES = {"isolated": 5, "crowded": 2}
 KINDS = sorted(EDGES)
-
-
-def draw(seed: int, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
 
 
 def edges(kind: str) -> tuple[Tensor, int]:

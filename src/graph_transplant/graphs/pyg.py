@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data as Data
 else:
     # PyG takes longer to import than torch. Annotations can be evaluated without.
-    Batch = Data = Any
+    _PYG = sys.modules.get("torch_geometric.data")
+    Batch, Data = (getattr(_PYG, name, Any) for name in ("Batch", "Data"))
 
 _WHOLE_TYPES: Final = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
