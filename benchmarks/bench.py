@@ -6,7 +6,6 @@ does.
 
     python benchmarks/bench.py                              # tables, and bench.json
     python benchmarks/bench.py --quick                      # a first impression in a minute
-    python benchmarks/bench.py --profile transplant-ep NCI1 # where the time goes
 """
 
 from __future__ import annotations
@@ -27,11 +26,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 import torch_geometric
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Batch, Data, InMemoryDataset
@@ -40,7 +37,13 @@ from torch_geometric.nn import GCNConv, global_mean_pool
 from torch_geometric.transforms import OneHotDegree
 
 import graph_transplant as gt
-from graph_transplant.augment import METHODS, CleanPass, VirtualGraphs, build_method
+from graph_transplant.augment import (
+    METHODS,
+    CleanPass,
+    ReliabilityFilter,
+    VirtualGraphs,
+    build_method,
+)
 from graph_transplant.nn import evaluating
 from graph_transplant.targets import Loss, as_targets
 from graph_transplant.training import take_step
@@ -49,25 +52,8 @@ LAYERS, HIDDEN, DROPOUT = 3, 128, 0.5
 LEARNING_RATE, CLIP_NORM = 5e-4, 2.0
 WARM_UP = 3
 
-MOST_AUGMENTATION = 0.15
-"""Wanted: an augmentation by itself, as a ratio to our plain step; ψ's network not counted."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How a data set is measured, and the ratios that are wanted there."""
-
-    batch_size: int
-    rounds: int
-    wanted: Mapping[str, float]
-
-
-SETTINGS = {
-    "ENZYMES": Setting(128, 100, {"transplant-dp": 0.72, "transplant-ep": 1.0}),
-    "NCI1": Setting(128, 100, {"transplant-dp": 0.87, "transplant-ep": 1.15}),
-    "COLLAB": Setting(64, 24, {"transplant-dp": 0.06, "transplant-ep": 0.1}),
-    "motifs": Setting(128, 100, {}),
-}
+# Graphs per batch and rounds of every data set.
+SETTINGS = {"ENZYMES": (128, 100), "NCI1": (128, 100), "COLLAB": (64, 24), "motifs": (128, 100)}
 
 
 def random_batches(store: gt.GraphStore, batch_size: int, count: int) -> list[Tensor]:
@@ -290,7 +276,7 @@ def step_memory(contender: str, data: str) -> float:
     warm = gt.load("motifs")
     next(CONTENDERS[contender](warm, random_batches(warm, 64, 1)))
     store = gt.load(data)
-    steps = CONTENDERS[contender](store, random_batches(store, SETTINGS[data].batch_size, 4))
+    steps = CONTENDERS[contender](store, random_batches(store, SETTINGS[data][0], 4))
     # The first step makes the model; its data are laid out in it too.
     next(steps)
     begin = status("VmRSS")
@@ -330,7 +316,7 @@ class AugmentationOnly:
     """Calls a method's augmentations on finished clean passes, each pass used once.
 
     Saliency, which is read within the call, is counted; ψ's network and a filter's pass on the
-    virtual graphs, which the step does not repeat, are kept apart in ``networks``.
+    virtual graphs are kept apart in ``networks``.
     """
 
     def __init__(self, ready: Ready, store: gt.GraphStore, batches: Sequence[Tensor]) -> None:
@@ -343,11 +329,12 @@ class AugmentationOnly:
             setattr(owner, name, partial(self._timed, getattr(owner, name)))
 
     def _networks(self) -> Iterator[tuple[object, str]]:
-        yield self.ready.model, "embed_graphs"
         for augmentation in self.ready.augmentations:
             if isinstance(augmentation, gt.GraphTransplant) and augmentation.edge_predictor:
                 yield augmentation.edge_predictor, "draw"
                 yield augmentation.edge_predictor, "supervise"
+            elif isinstance(augmentation, ReliabilityFilter):
+                yield augmentation, "passes"
 
     def _timed(self, function: Callable[..., Any], *arguments: Any) -> Any:
         begin = time.process_time()
@@ -482,110 +469,51 @@ def machine() -> dict[str, str | int | float]:
     }
 
 
-def marked(value: float, wanted: float | None) -> str:
-    """A ratio, and whether it is as wanted, which must show without colours too."""
-    if wanted is None:
-        return f"{value:.2f}"
-    return f"[green]{value:.2f}[/]" if value <= wanted else f"[red]{value:.2f} > {wanted:g}[/]"
-
-
-def step_table(document: Mapping[str, Any]) -> Table:
-    """Ratios of the steps, with the wanted ones, and peak memory."""
-    table = Table(
-        title="One training step, as a ratio to the plain PyG step; peak memory of a step",
-        caption=f"GCN, {LAYERS} layers × {HIDDEN}; processor time of one thread; medians",
-        box=box.SIMPLE_HEAD,
+def show(document: Mapping[str, Any]) -> None:
+    """Print the ratios of steps and methods, memory, and the time of one mixing by size."""
+    steps = document["steps"]
+    print(f"\nOne training step, as a ratio to the plain PyG step; GCN, {LAYERS} x {HIDDEN}")
+    print(pd.DataFrame({data: found["ratios"] for data, found in steps.items()}).T.round(2))
+    print("\nPeak memory of a step, MiB")
+    print(pd.DataFrame({data: found["memory"] for data, found in steps.items()}).T.round(0))
+    print(
+        "\nEvery augmentation by itself (wanted: at most 0.15), the network within it that is not "
+        "counted, and the step, as ratios to our plain step"
     )
-    for name in ("data", *CONTENDERS):
-        table.add_column(name, justify="left" if name == "data" else "right")
-    for data, found in document["steps"].items():
-        cells = [
-            f"{marked(ratio, SETTINGS[data].wanted.get(name))}"
-            + (f"\n[dim]{found['memory'][name]:.0f} MiB[/]" if name in found["memory"] else "")
-            for name, ratio in found["ratios"].items()
-        ]
-        table.add_row(f"{data}\n[dim]{found['pyg_milliseconds']:.1f} ms = 1[/]", *cells)
-    return table
+    ratios = {data: pd.DataFrame(found["ratios"]).T for data, found in document["methods"].items()}
+    print(pd.concat(ratios, axis=1).round(2).to_string(na_rep="refused"))
+    print("\nOne degree-preserving mixing; relative: time per node and edge, linear is about 1")
+    for way, entries in document["scaling"].items():
+        print(f"{way}\n{pd.DataFrame(entries).to_string(index=False)}")
 
 
-def methods_table(document: Mapping[str, Any]) -> Table:
-    """Every augmentation by itself, as a ratio to our plain step on the same data."""
-    table = Table(
-        title=f"Every augmentation by itself (wanted: at most {MOST_AUGMENTATION:g}) and the step",
-        caption="ratios to our plain step; in brackets: the network within it, not counted",
-        box=box.SIMPLE_HEAD,
-    )
-    table.add_column("method")
-    for data in document["methods"]:
-        table.add_column(data, justify="right")
-    for name in METHODS:
-        cells = []
-        for found in document["methods"].values():
-            ratios = found["ratios"].get(name)
-            if ratios is None:
-                cells.append("[dim]refused[/]")
-                continue
-            network = f" ({ratios['network']:.2f})" if ratios["network"] else ""
-            alone = marked(ratios["augmentation"], MOST_AUGMENTATION)
-            cells.append(f"{alone}{network} [dim]{ratios['step']:.2f}[/]")
-        table.add_row(name, *cells)
-    return table
-
-
-def scaling_table(scaling: Mapping[str, Sequence[Mapping[str, float]]]) -> Table:
-    """Time of one mixing by size."""
-    table = Table(
-        title="One degree-preserving mixing by size",
-        caption="relative: time per node and edge against the smallest; linear is about 1",
-        box=box.SIMPLE_HEAD,
-    )
-    for heading in ("", "nodes + edges", "time", "relative"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for way, entries in scaling.items():
-        for entry in entries:
-            table.add_row(
-                way if entry is entries[0] else "",
-                f"{entry['nodes_and_edges']:,}",
-                f"{entry['milliseconds']:.1f} ms",
-                f"{entry['relative']:.2f}",
-            )
-    return table
-
-
-def load_stores(console: Console) -> dict[str, gt.GraphStore]:
+def load_stores() -> dict[str, gt.GraphStore]:
     """Load the data sets; those that cannot be had are named and left out."""
     stores: dict[str, gt.GraphStore] = {}
     for name in SETTINGS:
-        if name == "motifs":
-            continue
         try:
             stores[name] = gt.load(name)
         except gt.DataError as error:
-            console.print(f"[yellow]{name} is left out:[/] {error}", highlight=False)
-    if not stores:
-        console.print(
-            "[yellow]No real data set could be had, so only the embedded motifs are measured.[/] "
-            "Name a folder of TU data sets in GRAPH_TRANSPLANT_DATA to measure them."
-        )
-        stores["motifs"] = gt.load("motifs")
+            print(f"{name} is left out: {error}")
+    if len(stores) > 1:
+        del stores["motifs"]  # stand in where no real data set can be had
     return stores
 
 
-def run_bench(quick: bool, out: Path, console: Console) -> None:
+def run_bench(quick: bool, out: Path) -> None:
     """Measure everything, show it and write it."""
     document: dict[str, Any] = {"steps": {}, "methods": {}, "machine": machine()}
     with tempfile.TemporaryDirectory() as folder:
-        console.print("kernels: first compilation, then from the cache ...")
+        print("kernels: first compilation, then from the cache ...", flush=True)
         document["compilation_seconds"] = {
             name: round(in_new_process("--compile", cache=folder), 2) for name in ("first", "cache")
         }
-    seconds = document["compilation_seconds"]
-    console.print(f"  {seconds['first']:.1f} s, {seconds['cache']:.1f} s")
-    for name, store in load_stores(console).items():
-        setting = SETTINGS[name]
-        rounds = max(4, setting.rounds // 5) if quick else setting.rounds
-        console.print(f"{name}: {rounds} rounds of {len(CONTENDERS)} steps ...")
-        times = measure_steps(store, setting.batch_size, rounds)
+    print(document["compilation_seconds"])
+    for name, store in load_stores().items():
+        batch_size, rounds = SETTINGS[name]
+        rounds = max(4, rounds // 5) if quick else rounds
+        print(f"{name}: {rounds} rounds ...", flush=True)
+        times = measure_steps(store, batch_size, rounds)
         memory = {}
         if Path("/proc/self/clear_refs").exists():
             for contender in ("pyg-vanilla", "vanilla", "transplant-dp", "transplant-ep"):
@@ -594,78 +522,36 @@ def run_bench(quick: bool, out: Path, console: Console) -> None:
             "ratios": {key: round(value / times["pyg-vanilla"], 4) for key, value in times.items()},
             "pyg_milliseconds": round(times["pyg-vanilla"], 3),
             "memory": memory,
-            "batch_size": setting.batch_size,
+            "batch_size": batch_size,
             "rounds": rounds,
         }
-        console.print(f"{name}: every method, {rounds // 2} rounds ...")
-        document["methods"][name] = measure_methods(store, setting.batch_size, rounds // 2)
+        document["methods"][name] = measure_methods(store, batch_size, rounds // 2)
     document["scaling"] = measure_scaling(5 if quick else 25)
     out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    for table in (
-        step_table(document),
-        methods_table(document),
-        scaling_table(document["scaling"]),
-    ):
-        console.print(table)
+    show(document)
     # This process is one of those that the load counts.
     if float(document["machine"]["load"]) > 1.5:
-        console.print(
-            f"[yellow]The machine was busy (load {document['machine']['load']}): the ratios are "
-            "off, mostly in our favour, because the large arrays of the PyG step suffer most.[/]"
-        )
-    console.print(f"written to {out}")
+        print("The machine was busy: the PyG step, with its large arrays, suffers most from that.")
+    print(f"written to {out}")
 
 
-def run_profile(method: str, data: str, steps: int = 20) -> str:
-    """Profile the steps of a contender or method and return torch's table of its operations."""
-    store = gt.load(data)
-    setting = SETTINGS.get(data, SETTINGS["motifs"])
-    batches = random_batches(store, setting.batch_size, WARM_UP + steps)
-    contender = CONTENDERS.get(method, partial(ours, method))(store, batches)
-    for _ in range(WARM_UP):
-        next(contender)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-        for _ in range(steps):
-            next(contender)
-    table = profiler.key_averages().table(
-        sort_by="self_cpu_time_total", row_limit=40, max_name_column_width=48
-    )
-    return f"{method} on {data}: {steps} steps; divide the totals by that\n{table}"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> None:
     """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    profiled = list(dict.fromkeys((*CONTENDERS, *METHODS)))
     parser.add_argument("--quick", action="store_true", help="few rounds, rough figures")
     parser.add_argument("--out", type=Path, default=Path("bench.json"), help="where to write")
-    parser.add_argument(
-        "--profile",
-        nargs=2,
-        metavar=("METHOD", "DATA"),
-        help=f"print where the time goes; METHOD is one of {', '.join(profiled)}",
-    )
     parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--compile", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    try:
-        if options.memory is not None:
-            print(step_memory(*options.memory))
-        elif options.compile:
-            print(compile_seconds())
-        elif options.profile is not None:
-            method, data = options.profile
-            if method not in profiled:
-                parser.error(f"METHOD must be one of {', '.join(profiled)}; got {method!r}")
-            print(run_profile(method, data))
-        else:
-            run_bench(options.quick, options.out, Console())
-    except gt.GraphTransplantError as error:
-        parser.error(str(error))
-    return 0
+    if options.memory is not None:
+        print(step_memory(*options.memory))
+    elif options.compile:
+        print(compile_seconds())
+    else:
+        run_bench(options.quick, options.out)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -23,7 +23,6 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -31,16 +30,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 import graph_transplant as gt
 from graph_transplant.experiments.engines import Run, run_trials
 from graph_transplant.experiments.protocol import Record, Trial, all_trials
 from graph_transplant.experiments.trial import Job
 from graph_transplant.settings import Settings
 
-WANTED_RATIO = 0.6
-WANTED_SHARE = 0.02
 LONG_TRIAL = 30.0
 """Seconds of the trial that the engine's cost is held against."""
 
@@ -70,14 +65,8 @@ def epochs_for(store: gt.GraphStore, settings: Settings, seconds: float) -> int:
     return max(1, round(seconds / records[-1]["seconds"] * settings.epochs))
 
 
-def measure(*, trials: int, seconds: float, short_trials: int) -> dict[str, Any]:
-    """Measure both figures.
-
-    Args:
-        trials: Trials of the grid.
-        seconds: About how long each of them takes.
-        short_trials: Short trials that the engine's cost is measured with.
-    """
+def measure(trials: int, seconds: float, short_trials: int) -> dict[str, Any]:
+    """Measure both figures: with a grid of trials of about so many seconds, and with short ones."""
     store = gt.load("motifs")
     load = os.getloadavg()[0]
     # Never stopped early: equal trials take equally long.
@@ -115,46 +104,17 @@ def measure(*, trials: int, seconds: float, short_trials: int) -> dict[str, Any]
     }
 
 
-def show(figures: dict[str, Any], console: Console) -> None:
-    """Print the figures with what is wanted of them."""
-
-    def verdict(value: float, most: float) -> str:
-        return "[green]as wanted[/]" if value <= most else f"[red]more than {most:g}[/]"
-
-    console.print(
-        f"{figures['trials']} trials of {figures['trial_seconds_one_worker']:.1f} s: one worker "
-        f"{figures['wall_one_worker']:.1f} s, two {figures['wall_two_workers']:.1f} s (a trial "
-        f"{figures['trial_seconds_two_workers']:.1f} s); ratio [bold]{figures['ratio']:.2f}[/], "
-        f"{verdict(figures['ratio'], WANTED_RATIO)}"
-    )
-    console.print(
-        f"engine, per trial: {1000 * figures['overhead_seconds']:.0f} ms, "
-        f"[bold]{figures['overhead_share']:.2%}[/] of a trial of {LONG_TRIAL:.0f} s, "
-        f"{verdict(figures['overhead_share'], WANTED_SHARE)}; start of the workers, once: "
-        f"{figures['start_seconds']:.1f} s"
-    )
-    console.print(
-        f"{figures['cores']} cores, load {figures['load_before']:.1f} before", style="dim"
-    )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="short trials: a first impression")
-    parser.add_argument("--trials", type=int, default=8, help="trials of the grid")
-    parser.add_argument("--seconds", type=float, default=8.0, help="about how long each takes")
     parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
-    chosen = parser.parse_args(arguments)
-    figures = measure(
-        trials=4 if chosen.quick else chosen.trials,
-        seconds=1.0 if chosen.quick else chosen.seconds,
-        short_trials=6 if chosen.quick else 24,
-    )
-    show(figures, Console(highlight=False, soft_wrap=True))
+    chosen = parser.parse_args()
+    trials, seconds, short_trials = (4, 1.0, 6) if chosen.quick else (8, 8.0, 24)
+    figures = json.dumps(measure(trials, seconds, short_trials), indent=2)
+    print(figures)
     if chosen.out:
-        chosen.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    return 0
+        chosen.out.write_text(figures + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import copy
-from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import torch
@@ -64,19 +64,15 @@ class LogProbabilities(nn.Module):
         return self.classifier.run(data).logits.log_softmax(1)
 
 
-def node_masks(
-    model: gt.GraphClassifier, graph: GraphBatch, explainer: str, *, seed: int = 0
-) -> Tensor:
+def node_masks(model: gt.GraphClassifier, graph: GraphBatch, explainer: str) -> Tensor:
     """What an explainer says about the nodes of one graph, with its sign.
 
     float ``[nodes, 1]`` of GNNExplainer, ``[nodes, features]`` of integrated gradients, whose sum
-    is the difference to an input of zeros. The seed determines the first mask of GNNExplainer.
+    is the difference to an input of zeros.
     """
-    known = {
-        "gnn-explainer": lambda: (GNNExplainer(), "object"),
-        "integrated-gradients": lambda: (CaptumExplainer("IntegratedGradients"), "attributes"),
-    }
-    algorithm, mask = known[explainer]()
+    algorithm, mask = GNNExplainer(), "object"
+    if explainer == "integrated-gradients":
+        algorithm, mask = CaptumExplainer("IntegratedGradients"), "attributes"
     explained = LogProbabilities(model).eval()
     explaining = Explainer(
         model=explained,
@@ -92,7 +88,7 @@ def node_masks(
     further = {"edge_attr": graph.edge_attr} if model.takes_edge_attr else {}
     # Explainers draw from torch's own generator and know no other.
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         found = explaining(
             explained.inputs_of(graph),
             graph.edge_index,
@@ -107,10 +103,8 @@ def agreement(
     model: gt.GraphClassifier,
     store: gt.GraphStore,
     explainer: str,
-    *,
-    graphs: int = 20,
-    seed: int = 0,
-    reading: gt.NodeSaliency | None = None,
+    graphs: int,
+    reading: gt.NodeSaliency,
 ) -> float:
     """Mean rank correlation; graphs in which either ranks nothing are left out."""
     found = []
@@ -119,30 +113,26 @@ def agreement(
         with evaluating(model), torch.enable_grad():
             prediction = model.run(graph)
             loss = cross_entropy(prediction.logits, graph.y)
-            ours = (reading or gt.NodeSaliency()).read(loss, prediction)
-        theirs = node_masks(model, graph, explainer, seed=seed).sum(1).abs()
+            ours = reading.read(loss, prediction)
+        theirs = node_masks(model, graph, explainer).sum(1).abs()
         if bool((ours != ours[0]).any() and (theirs != theirs[0]).any()):
             found.append(spearmanr(ours, theirs).statistic)
     return float(np.mean(found))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--graphs", type=int, default=10)
     parser.add_argument("--epochs", type=int, default=30)
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_args()
     torch.set_num_threads(1)
-    store = gt.load("motifs", graphs=480)
-    train, validation, test = (
-        store.subset(range(*ends)) for ends in ((0, 300), (300, 360), (360, 480))
-    )
+    parts = np.split(np.arange(480), [300, 360])
+    train, validation, test = (gt.load("motifs", graphs=480).subset(part) for part in parts)
     model = gt.GraphClassifier.for_data(train, layers=3, hidden=64, seed=0)
     gt.fit(model, train, validation, seed=0, epochs=chosen.epochs, learning_rate=5e-3)
-    for kind in ("gradient", "gradient-x-activation"):
-        for explainer in EXPLAINERS:
-            reading = gt.NodeSaliency(kind)
-            value = agreement(model, test, explainer, graphs=chosen.graphs, reading=reading)
-            print(f"{kind:24}{explainer:24}{value:6.2f}")
+    for kind, explainer in product(("gradient", "gradient-x-activation"), EXPLAINERS):
+        value = agreement(model, test, explainer, chosen.graphs, gt.NodeSaliency(kind))
+        print(f"{kind:24}{explainer:24}{value:6.2f}")
 
 
 if __name__ == "__main__":

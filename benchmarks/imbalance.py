@@ -10,14 +10,15 @@ Five random splits, the same for all three ways. A JSON line per training is app
 from __future__ import annotations
 
 import argparse
-import json
 import os
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
+from studies import Record, read, run_missing
 
 import graph_transplant as gt
 from graph_transplant.experiments.statistics import paired_test
@@ -32,29 +33,21 @@ SPLITS = 5
 FIXED = {"method": "vanilla", "recipe": "strong", "split": "random", "epochs": 30}
 
 
-def records() -> list[dict[str, Any]]:
-    """Everything measured so far."""
-    return [json.loads(line) for line in OUT.read_text().splitlines()] if OUT.exists() else []
-
-
-def measure() -> None:
-    """Run the trainings that have no record yet."""
-    torch.set_num_threads(1)
+@cache
+def molecules() -> gt.GraphStore:
     path = Path(os.environ["GRAPH_TRANSPLANT_DATA"]) / "molecules" / "tox21.csv.gz"
-    store = gt.load(path, smiles="smiles", target="NR-AR")
-    there = {(record["way"], record["seed"]) for record in records()}
-    for seed, way in product(range(SPLITS), WAYS):
-        if (way, seed) not in there:
-            model = gt.train(store, seed=seed, progress=False, **FIXED, **WAYS[way])
-            record = {"way": way, "seed": seed, **model.description["metrics"]["test"]}
-            with OUT.open("a") as file:
-                file.write(json.dumps(record) + "\n")
-            print(record, flush=True)
+    return gt.load(path, smiles="smiles", target="NR-AR")
+
+
+def measure(way: str, seed: int) -> Record:
+    """Train one model; its test metrics."""
+    model = gt.train(molecules(), seed=seed, progress=False, **FIXED, **WAYS[way])
+    return dict(model.description["metrics"]["test"])
 
 
 def table() -> None:
     """Print means, and differences to plain training with their p-values."""
-    frame = pd.DataFrame(records()).set_index(["way", "seed"])
+    frame = pd.DataFrame(read(OUT)).set_index(["way", "seed"])
     print(frame.groupby("way").mean().round(4).to_string())
     plain = frame.loc["plain"]
     for way in list(WAYS)[1:]:
@@ -67,4 +60,9 @@ def table() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("command", nargs="?", default="measure", choices=["measure", "table"])
-    {"measure": measure, "table": table}[parser.parse_args().command]()
+    if parser.parse_args().command == "table":
+        table()
+    else:
+        torch.set_num_threads(1)
+        cases = product(WAYS, range(SPLITS))
+        run_missing(OUT, ("way", "seed"), cases, measure)

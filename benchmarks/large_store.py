@@ -46,6 +46,7 @@ from graph_transplant.training import take_step
 
 MIB = 1 << 20
 FEATURES, CLASSES = 7, 37
+NODES, EDGES = 240, 2_250  # of every graph, each edge in both directions
 PIECE = 250  # graphs generated at a time
 BATCH_SIZE = 64
 MADV_DONTNEED = 4
@@ -56,18 +57,17 @@ NEAR, EVERY = 0.85, 0.005
 # -------------------------------------------------------------------- the data
 
 
-def make_piece(number: int, graphs: int, nodes: int, edges: int, seed: int) -> GraphStore:
-    """Random graphs of ``edges // 2`` distinct undirected edges; features tell a little."""
-    random = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, number))))
-    pairs = np.stack(np.triu_indices(nodes, 1))
+def make_piece(number: int, graphs: int) -> GraphStore:
+    """Random graphs of distinct undirected edges; features tell a little."""
+    random = np.random.default_rng((0, number))
+    pairs = np.stack(np.triu_indices(NODES, 1))
     keys = random.random((graphs, pairs.shape[1]), dtype=np.float32)
-    chosen = np.argpartition(keys, edges // 2, axis=1)[:, : edges // 2].ravel()
+    chosen = np.argpartition(keys, EDGES, axis=1)[:, :EDGES].ravel()
     one, other = pairs[:, chosen]
     y = random.integers(0, CLASSES, graphs)
-    centres = np.random.Generator(np.random.PCG64(seed)).normal(size=(CLASSES, FEATURES))
-    noise = random.normal(size=(graphs * nodes, FEATURES))
-    x = np.repeat(centres[y], nodes, axis=0) * 0.3 + noise
-    per_graph = 2 * (edges // 2)
+    centres = np.random.default_rng(0).normal(size=(CLASSES, FEATURES))
+    noise = random.normal(size=(graphs * NODES, FEATURES))
+    x = np.repeat(centres[y], NODES, axis=0) * 0.3 + noise
     return GraphStore(
         x=torch.from_numpy(x.astype(np.float32)),
         # Both directions one after the other, so that graphs stay together.
@@ -75,13 +75,13 @@ def make_piece(number: int, graphs: int, nodes: int, edges: int, seed: int) -> G
             np.stack((np.stack((one, other), 1).ravel(), np.stack((other, one), 1).ravel()))
         ),
         y=torch.from_numpy(y),
-        node_counts=torch.full((graphs,), nodes),
-        edge_counts=torch.full((graphs,), per_graph),
+        node_counts=torch.full((graphs,), NODES),
+        edge_counts=torch.full((graphs,), 2 * EDGES),
         num_outputs=CLASSES,
     )
 
 
-def write(path: Path, graphs: int, nodes: int, edges: int, seed: int) -> None:
+def write(path: Path, graphs: int) -> None:
     """Write the data set: of ten graphs eight are for training, one validates, one tests."""
     official = torch.arange(graphs) % 10 - 7
     with StoreWriter(
@@ -92,8 +92,7 @@ def write(path: Path, graphs: int, nodes: int, edges: int, seed: int) -> None:
         official=official.clamp(min=0),
     ) as writer:
         for number, start in enumerate(range(0, graphs, PIECE)):
-            count = min(PIECE, graphs - start)
-            writer.append(make_piece(number, count, nodes, edges, seed))
+            writer.append(make_piece(number, min(PIECE, graphs - start)))
 
 
 # -------------------------------------------------------------------- the child process
@@ -121,12 +120,7 @@ def hand_back(path: Path) -> None:
 
 
 class Watch(threading.Thread):
-    """Notes how much memory the process has, and hands back pages of the file near the limit.
-
-    Args:
-        path: The mapped file.
-        limit: Bytes, or 0 for none.
-    """
+    """Notes how much memory the process has, and hands back pages of the file near the limit."""
 
     def __init__(self, path: Path, limit: int) -> None:
         super().__init__(daemon=True)
@@ -158,13 +152,9 @@ def in_memory(store: GraphStore) -> GraphStore:
 
 
 def train(path: Path, method: str, steps: int, limit: int) -> dict[str, Any]:
-    """Train and evaluate in this process.
+    """Train and evaluate in this process, within ``limit`` bytes.
 
-    Args:
-        path: The store.
-        method: What to train with.
-        steps: How many steps at most; one epoch has no more.
-        limit: Bytes that the process may use, or 0: then everything is copied into memory.
+    A limit of 0 is none; everything is then copied into memory.
     """
     torch.set_num_threads(1)
     if limit:
@@ -197,13 +187,7 @@ def train(path: Path, method: str, steps: int, limit: int) -> dict[str, Any]:
         if batch is None:
             break
         found = take_step(
-            model,
-            batch,
-            augment,
-            optimizer,
-            loss_of=Loss(),
-            clip_norm=2.0,
-            generator=generator,
+            model, batch, augment, optimizer, loss_of=Loss(), clip_norm=2.0, generator=generator
         )
         assert found is not None
         losses.append(float(found.total.detach()))
@@ -238,20 +222,15 @@ def run_child(path: Path, method: str, steps: int, limit: int) -> dict[str, Any]
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.safetensors"
-        start = time.perf_counter()
-        write(path, arguments.graphs, arguments.nodes, arguments.edges, arguments.seed)
+        write(path, arguments.graphs)
         size, limit = path.stat().st_size, int(arguments.limit * MIB)
         print(
-            f"data: {arguments.graphs} graphs x {arguments.nodes} nodes x {arguments.edges} "
-            f"directed edges, {FEATURES} node features, {CLASSES} classes"
+            f"{arguments.graphs} graphs, a file of {size / MIB:.0f} MiB, written by a process "
+            f"whose peak was {status('VmHWM') / MIB:.0f} MiB; limit {limit / MIB:.0f} MiB",
+            flush=True,
         )
-        print(
-            f"file: {size / MIB:.0f} MiB, written in {time.perf_counter() - start:.0f} s by a "
-            f"process whose peak was {status('VmHWM') / MIB:.0f} MiB"
-        )
-        print(f"limit: {limit / MIB:.0f} MiB, {limit / size:.0%} of the file", flush=True)
         for method in arguments.methods:
             compare(path, method, arguments.steps, limit)
 
@@ -277,13 +256,9 @@ def compare(path: Path, method: str, steps: int, limit: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--graphs", type=int, default=40_000)
-    parser.add_argument("--nodes", type=int, default=240)
-    parser.add_argument("--edges", type=int, default=4_500, help="directed, per graph")
     parser.add_argument("--steps", type=int, default=200, help="at most; one epoch has no more")
     parser.add_argument("--methods", nargs="+", default=["vanilla"], help="such as transplant-dp")
     parser.add_argument("--limit", type=float, default=768.0, help="MiB that training may use")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, help="where to put the file; it is removed again")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child is None:

@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import argparse
 import csv
-import gzip
 import itertools
 import json
 import os
 import random
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
-from bench import machine
+from bench import interleave, machine, status
 from torch import Tensor
 from torch.utils.data import Dataset
 from torch_geometric.data import Batch, Data
@@ -42,7 +42,6 @@ from graph_transplant.nn import evaluating
 LAYERS, HIDDEN = 3, 128
 BATCH_SIZE = 128
 TOLERANCE = 1e-4  # largest difference of a probability between the contenders
-MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -60,15 +59,6 @@ QUICK = Size(rows=6_000, marks=(2_500, 4_500, 6_000), part=300, rounds=2)
 
 
 # -------------------------------------------------------------------- molecules
-
-
-def known_smiles(root: str | None) -> list[str]:
-    """Read the molecules of MoleculeNet's HIV data set, if there is a folder that has it."""
-    path = Path(root or "") / "molecules" / "HIV.csv.gz"
-    if root is None or not path.is_file():
-        return []
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        return [row["smiles"] for row in csv.DictReader(file)]
 
 
 def made_up_smiles(count: int = 4000) -> Iterator[str]:
@@ -89,11 +79,9 @@ def made_up_smiles(count: int = 4000) -> Iterator[str]:
 
 def write_table(path: Path, smiles: Sequence[str], rows: int) -> None:
     """Write a table of so many molecules, the given ones over and over, half of them active."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", "smiles", "active"])
-        for number, text in zip(range(rows), itertools.cycle(smiles), strict=False):
-            writer.writerow([f"m{number}", text, number % 2])
+    texts = list(itertools.islice(itertools.cycle(smiles), rows))
+    frame = pd.DataFrame({"smiles": texts, "active": [number % 2 for number in range(rows)]})
+    frame.rename("m{}".format).to_csv(path, index_label="id")
 
 
 def make_model(folder: Path, smiles: Sequence[str]) -> TrainedModel:
@@ -203,42 +191,23 @@ def pyg_graphs(model: TrainedModel, graphs: Sequence[Data]) -> Tensor:
 # -------------------------------------------------------------------- measuring
 
 
-def peak_memory() -> int:
-    """Return the most memory this process has had since it was last asked to forget, in bytes."""
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise OSError("the system does not tell the peak of memory")
-
-
-def forget_peak() -> None:
-    """Let the peak of memory be what is used now."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
-
-
-def timed(run: Callable[[], object]) -> float:
-    """Return the processor seconds of a call."""
-    begin = time.process_time()
-    run()
-    return time.process_time() - begin
-
-
 def measure_whole(model: TrainedModel, table: Path, folder: Path, size: Size) -> dict[str, Any]:
     """Predict the whole table; note the peak of memory on the way."""
     # A first piece pays for imports and for what torch sets up once.
     short = folder / "short.csv"
     write_table(short, ["CCO"], 10)
     predict_table(model, short, folder / "short-out.csv")
-    measured = hasattr(os, "getloadavg") and Path("/proc/self/clear_refs").exists()
+    measured = Path("/proc/self/clear_refs").exists()
+    start = 0.0
     if measured:
-        forget_peak()
-    start = peak_memory() if measured else 0
+        Path("/proc/self/clear_refs").write_text("5")  # the peak is what is used now
+        start = status("VmHWM")
     peaks: dict[str, float] = {}
     marks = list(size.marks)
 
     def progress(rows: int) -> None:
         while measured and marks and rows >= marks[0]:
-            peaks[str(marks.pop(0))] = round((peak_memory() - start) / MIB, 1)
+            peaks[str(marks.pop(0))] = round(status("VmHWM") - start, 1)
 
     begin = time.process_time()
     done = predict_table(
@@ -250,136 +219,72 @@ def measure_whole(model: TrainedModel, table: Path, folder: Path, size: Size) ->
         "failed": done.failed,
         "seconds": round(seconds, 2),
         "rows_per_second": round(done.rows / seconds),
-        "start_mib": round(start / MIB, 1),
+        "start_mib": round(start, 1),
         "growth_mib": peaks,
     }
 
 
 def read_probabilities(path: Path) -> tuple[list[str], Tensor]:
     """Read ids and probabilities of a table of predictions."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [row["id"] for row in rows], torch.tensor([[float(row["p(1)"])] for row in rows])
+    frame = pd.read_csv(path)
+    return frame["id"].tolist(), torch.tensor(frame["p(1)"].tolist())
 
 
-def measure_parts(
-    model: TrainedModel, smiles: Sequence[str], folder: Path, size: Size
-) -> dict[str, dict[str, list[float]]]:
+def measure_part(
+    model: TrainedModel, smiles: Sequence[str], folder: Path, rounds: int
+) -> dict[str, dict[str, float]]:
     """Let both predict the same rows in turn, and hold that they say the same.
 
     Returns processor milliseconds per molecule, by way (from SMILES, ready graphs) and contender.
     """
-    times: dict[str, dict[str, list[float]]] = {
-        "from SMILES": {"ours": [], "pyg": []},
-        "ready graphs": {"ours": [], "pyg": []},
-    }
-    for number in range(-1, size.rounds):
-        first = (number % size.rounds) * size.part
-        chosen = list(itertools.islice(itertools.cycle(smiles), first, first + size.part))
-        table = folder / "part.csv"
-        write_table(table, chosen, size.part)
-        outs = {name: folder / f"part-{name}.csv" for name in ("ours", "pyg")}
-        store = next(
-            iter(stream(table, featurizer=model.featurizer, rows_per_chunk=size.part))
-        ).store
-        assert store is not None
-        graphs = [
-            Data(x=each.x, edge_index=each.edge_index, edge_attr=each.edge_attr)
-            for each in store.to_pyg()
-        ]
-        answers: dict[str, Tensor] = {}
-
-        def ours_ready(store: gt.GraphStore = store, answers: dict[str, Tensor] = answers) -> None:
-            answers["ours"] = model.logits(store, batch_size=BATCH_SIZE)
-
-        def pyg_ready(graphs: list[Data] = graphs, answers: dict[str, Tensor] = answers) -> None:
-            answers["pyg"] = pyg_graphs(model, graphs)
-
-        def ours_smiles(table: Path = table, out: Path = outs["ours"]) -> None:
-            predict_table(model, table, out, batch_size=BATCH_SIZE)
-
-        def pyg_smiles(table: Path = table, out: Path = outs["pyg"]) -> None:
-            pyg_table(model, table, out)
-
-        runs: list[tuple[str, str, Callable[[], None]]] = [
-            ("from SMILES", "ours", ours_smiles),
-            ("from SMILES", "pyg", pyg_smiles),
-            ("ready graphs", "ours", ours_ready),
-            ("ready graphs", "pyg", pyg_ready),
-        ]
-        # Each round begins with another one; the first does not count.
-        start = number % len(runs)
-        for way, name, run in runs[start:] + runs[:start]:
-            seconds = timed(run)
-            if number >= 0:
-                times[way][name].append(1e3 * seconds / size.part)
-        check_alike(outs, answers)
-    return times
-
-
-def check_alike(outs: dict[str, Path], answers: dict[str, Tensor]) -> None:
-    """Refuse to compare contenders that do not say the same."""
-    ids, p = read_probabilities(outs["ours"])
-    other_ids, other = read_probabilities(outs["pyg"])
-    ready = (answers["ours"].softmax(1) - answers["pyg"].softmax(1)).abs().max()
-    if ids != other_ids or float((p - other).abs().max()) > TOLERANCE or float(ready) > TOLERANCE:
-        raise AssertionError("the contenders do not predict the same")
-
-
-def ratios(times: dict[str, dict[str, list[float]]]) -> dict[str, float]:
-    """Divide our median by PyG's: below 1 is faster."""
-    return {
-        way: round(statistics.median(each["ours"]) / statistics.median(each["pyg"]), 4)
-        for way, each in times.items()
-    }
-
-
-def readable_by_both(smiles: Sequence[str], model: TrainedModel, folder: Path) -> list[str]:
-    """Leave out what either of the two cannot read, and what PyG has no category for."""
-    table = folder / "readable.csv"
+    table, ours, pyg = (folder / f"part{name}.csv" for name in ("", "-ours", "-pyg"))
     write_table(table, smiles, len(smiles))
-    found = []
-    for chunk in stream(table, featurizer=model.featurizer):
+    store = next(iter(stream(table, featurizer=model.featurizer, rows_per_chunk=len(smiles)))).store
+    assert store is not None
+    graphs = [
+        Data(x=each.x, edge_index=each.edge_index, edge_attr=each.edge_attr)
+        for each in store.to_pyg()
+    ]
+    runs: dict[str, Callable[[], object]] = {
+        "from SMILES ours": lambda: predict_table(model, table, ours, batch_size=BATCH_SIZE),
+        "from SMILES pyg": lambda: pyg_table(model, table, pyg),
+        "ready graphs ours": lambda: model.logits(store, batch_size=BATCH_SIZE),
+        "ready graphs pyg": lambda: pyg_graphs(model, graphs),
+    }
+    times = interleave(runs, rounds)
+    (ids, p), (other_ids, q) = read_probabilities(ours), read_probabilities(pyg)
+    ready = model.logits(store).softmax(1), pyg_graphs(model, graphs).softmax(1)
+    apart = max(float((p - q).abs().max()), float((ready[0] - ready[1]).abs().max()))
+    if ids != other_ids or apart > TOLERANCE:
+        raise AssertionError("the contenders do not predict the same")
+    return {
+        way: {
+            name: round(statistics.median(times[f"{way} {name}"]) / len(smiles), 4)
+            for name in ("ours", "pyg")
+        }
+        for way in ("from SMILES", "ready graphs")
+    }
+
+
+def readable_by_both(smiles: Iterable[str], model: TrainedModel, folder: Path) -> Iterator[str]:
+    """Leave out what either of the two cannot read, and what PyG has no category for."""
+    listed = list(smiles)
+    write_table(folder / "readable.csv", listed, len(listed))
+    for chunk in stream(folder / "readable.csv", featurizer=model.featurizer):
         for number, text in enumerate(chunk.texts, start=chunk.first):
-            if number not in chunk.problems and _pyg_reads(text):
-                found.append(text)
-    return found
-
-
-def _pyg_reads(text: str) -> bool:
-    try:
-        graph = from_smiles(text)
-    except ValueError:
-        return False
-    return int(graph.num_nodes) > 0
-
-
-# -------------------------------------------------------------------- output
-
-
-def show(whole: dict[str, Any], times: dict[str, dict[str, list[float]]], size: Size) -> None:
-    """Print the memory by rows done, milliseconds per molecule, and ratios."""
-    print(f"{whole['rows']:,} rows in one go: {whole['rows_per_second']:,} rows a second")
-    for rows, growth in whole["growth_mib"].items():
-        print(f"  {int(rows):,} rows: {growth:.0f} MiB beyond what the process had before")
-    print(
-        f"GINE, {LAYERS} layers x {HIDDEN}; processor time of one thread per molecule; medians of "
-        f"{size.rounds} rounds of {size.part} molecules"
-    )
-    for way, ratio in ratios(times).items():
-        ours, pyg = (statistics.median(times[way][name]) for name in ("ours", "pyg"))
-        print(f"  {way}: {ours:.3f} ms, PyG {pyg:.3f} ms, ratio {ratio:.2f}")
+            with suppress(ValueError):
+                if number not in chunk.problems and from_smiles(text).num_nodes:
+                    yield text
 
 
 def run_bench(size: Size, out: Path) -> None:
     """Measure everything, show it and write it."""
-    found = known_smiles(os.environ.get("GRAPH_TRANSPLANT_DATA"))
-    source = "HIV" if found else "made up"
-    if not found:
-        print(
-            "molecules/HIV.csv.gz could not be had, so molecules are made up. Name its folder in "
-            "GRAPH_TRANSPLANT_DATA to measure them."
-        )
+    root = os.environ.get("GRAPH_TRANSPLANT_DATA", "")
+    source = Path(root) / "molecules" / "HIV.csv.gz"
+    if root and source.is_file():
+        found = pd.read_csv(source)["smiles"].tolist()
+    else:
+        print("GRAPH_TRANSPLANT_DATA has no molecules/HIV.csv.gz: molecules are made up")
         found = list(made_up_smiles())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -387,47 +292,38 @@ def run_bench(size: Size, out: Path) -> None:
         table = folder / "molecules.csv"
         write_table(table, found, size.rows)
         whole = measure_whole(model, table, folder, size)
-        enough = readable_by_both(found[: size.part * size.rounds], model, folder)
-        times = measure_parts(model, enough, folder, size)
-    show(whole, times, size)
+        readable = readable_by_both(found[: 2 * size.part], model, folder)
+        part = list(itertools.islice(readable, size.part))
+        times = measure_part(model, part, folder, size.rounds)
     document = {
-        "ratios": ratios(times),
-        "milliseconds": {
-            way: {name: round(statistics.median(values), 4) for name, values in each.items()}
-            for way, each in times.items()
-        },
+        "ratios": {way: round(each["ours"] / each["pyg"], 4) for way, each in times.items()},
+        "milliseconds": times,
         "whole": whole,
         "machine": machine(),
         "settings": {
-            "molecules": source,
+            "molecules": "HIV" if root and source.is_file() else "made up",
             "conv": "gine",
             "layers": LAYERS,
             "hidden": HIDDEN,
             "batch_size": BATCH_SIZE,
-            "part": size.part,
+            "part": len(part),
             "rounds": size.rounds,
         },
     }
+    print(json.dumps(document, indent=2))
     out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    print(f"written to {out}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> None:
     """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(
-        description="Predicting molecules, beside the same network fed by PyG's DataLoader."
-    )
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few molecules, rough figures")
     parser.add_argument("--out", type=Path, default=Path("bench-predict.json"), help="the figures")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    try:
-        run_bench(QUICK if options.quick else WHOLE, options.out)
-    except gt.GraphTransplantError as error:
-        parser.error(str(error))
-    return 0
+    run_bench(QUICK if options.quick else WHOLE, options.out)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

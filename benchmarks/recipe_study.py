@@ -11,17 +11,17 @@ again.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from dataclasses import asdict, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import pandas as pd
 import torch
+from studies import Record, read, run_missing
 
 import graph_transplant as gt
 from graph_transplant.augment import build_method
@@ -76,6 +76,7 @@ CANDIDATES: dict[str, Recipe] = {
 }
 
 
+@cache
 def load(name: str) -> gt.GraphStore:
     """The data of the study; DD is cut to its first 400 graphs of at most 300 nodes."""
     if name in ("ENZYMES", "NCI1", "bace"):
@@ -89,10 +90,10 @@ def load(name: str) -> gt.GraphStore:
     return store
 
 
-def train(
-    store: gt.GraphStore, recipe: Recipe, trial: Trial, epochs: int
-) -> tuple[list[float], list[float], float]:
-    """Validation scores and losses of all epochs, and the seconds it took the processor."""
+def measure(data: str, candidate: str, method: str, fold: int, epochs: int) -> Record:
+    """Train one model; validation scores and losses, and the seconds it took the processor."""
+    store, recipe = load(data), CANDIDATES[candidate]
+    trial = Trial(method, automatic_model(store), 3, repeat=0, fold=fold)
     settings = Settings(metric=metric_for(store))
     split, seed = split_of(store, trial, settings), trial_seed(trial, 0)
     seen = store.subset(torch.cat([split.train, split.validation]))
@@ -112,51 +113,23 @@ def train(
     )
     seconds = time.process_time() - begin
     scores = [log.validation_score for log in result.history]
-    return scores, [log.validation_loss for log in result.history], seconds
-
-
-def study(data: list[str], names: list[str], folds: int, epochs: int, method: str) -> None:
-    """Run the trainings that have no record yet."""
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    keys = ("data", "candidate", "method", "fold", "epochs")
-    there = {tuple(record[key] for key in keys) for record in records()}
-    for source in data:
-        store = load(source)
-        model = automatic_model(store)
-        for fold, name in product(range(folds), names):
-            if (store.name, name, method, fold, epochs) in there:
-                continue
-            trial = Trial(method, model, 3, repeat=0, fold=fold)
-            scores, losses, seconds = train(store, CANDIDATES[name], trial, epochs)
-            last = max(1, round(LAST * len(scores)))
-            record = {
-                "data": store.name,
-                "candidate": name,
-                "method": method,
-                "fold": fold,
-                "epochs": epochs,
-                "metric": metric_for(store),
-                "final": mean(scores[-last:]),
-                "best": max(scores),
-                "best_epoch": scores.index(max(scores)) + 1,
-                "loss": mean(losses[-last:]),
-                "lowest_loss": min(losses),
-                "seconds": round(seconds, 2),
-                "recipe": asdict(CANDIDATES[name]),
-            }
-            with OUT.open("a") as file:
-                file.write(json.dumps(record) + "\n")
-            print(f"{store.name} {name} {fold}: {record['final']:.4f}", flush=True)
-
-
-def records() -> list[dict[str, Any]]:
-    """Everything measured so far."""
-    return [json.loads(line) for line in OUT.read_text().splitlines()] if OUT.exists() else []
+    losses = [log.validation_loss for log in result.history]
+    last = max(1, round(LAST * len(scores)))
+    return {
+        "metric": settings.metric,
+        "final": mean(scores[-last:]),
+        "best": max(scores),
+        "best_epoch": scores.index(max(scores)) + 1,
+        "loss": mean(losses[-last:]),
+        "lowest_loss": min(losses),
+        "seconds": round(seconds, 2),
+        "recipe": asdict(recipe),
+    }
 
 
 def table() -> None:
     """Print the mean over folds, and the mean difference to the start on the same folds."""
-    frame = pd.DataFrame(records())
+    frame = pd.DataFrame(read(OUT))
     index = ["data", "method", "epochs", "fold"]
     for column in ("final", "best", "lowest_loss", "seconds"):
         wide = frame.pivot_table(index=index, columns="candidate", values=column)
@@ -181,7 +154,10 @@ def main() -> None:
         table()
     else:
         torch.set_num_threads(1)
-        study(given.data, given.candidates, given.folds, given.epochs, given.method)
+        cases = product(
+            given.data, given.candidates, [given.method], range(given.folds), [given.epochs]
+        )
+        run_missing(OUT, ("data", "candidate", "method", "fold", "epochs"), cases, measure)
 
 
 if __name__ == "__main__":

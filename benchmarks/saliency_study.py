@@ -13,7 +13,6 @@ not run again.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -23,6 +22,7 @@ import numpy as np
 import pandas as pd
 import torch
 from causal_graphs import FAMILIES, family
+from studies import Record, read, run_missing
 from torch import Tensor
 
 import graph_transplant as gt
@@ -37,6 +37,7 @@ from graph_transplant.splits import fold_indices
 
 OUT = Path(__file__).parent.parent / "results" / "saliency"
 HELD_OUT = "shapes"
+GRAPHS = 1000  # of every family
 
 READINGS = {
     "last layer, gradient (the paper's)": gt.NodeSaliency("gradient", -1, "before"),
@@ -103,64 +104,31 @@ def score(model: gt.GraphClassifier, test: gt.GraphStore) -> dict[str, float]:
     }
 
 
-def append(path: Path, record: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps(record) + "\n")
-    print({key: value for key, value in record.items() if key != "auroc"}, flush=True)
+def found_by(name: str, conv: str, layers: int, method: str, seed: int) -> Record:
+    """Train on a family and score every reading."""
+    store = family(name, GRAPHS, seed)
+    parts = np.split(np.arange(GRAPHS), [GRAPHS * 3 // 5, GRAPHS * 4 // 5])
+    train, validation, test = (store.subset(part) for part in parts)
+    model = gt.GraphClassifier.for_data(train, conv=conv, layers=layers, hidden=64, seed=seed)
+    augment = build_method(method, model, seed=seed)
+    gt.fit(
+        model, train, validation, augment, seed=seed, epochs=60, batch_size=64,
+        learning_rate=2e-3, ties="loss",
+    )  # fmt: skip
+    return {"accuracy": gt.evaluate(model, test).accuracy, "auroc": score(model, test)}
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def find(graphs: int, epochs: int, seeds: int) -> None:
-    """Train on every family and score every reading."""
-    path = OUT / "find.jsonl"
-    keys = ("family", "conv", "layers", "method", "seed")
-    done = {tuple(record[key] for key in keys) for record in read(path)}
-    cases = product(range(seeds), FAMILIES, ("gin", "gcs"), (2, 3, 4), ("vanilla", "transplant-dp"))
-    for seed, name, conv, layers, method in cases:
-        if (name, conv, layers, method, seed) in done:
-            continue
-        store = family(name, graphs, seed)
-        parts = np.split(np.arange(graphs), [graphs * 3 // 5, graphs * 4 // 5])
-        train, validation, test = (store.subset(part) for part in parts)
-        model = gt.GraphClassifier.for_data(train, conv=conv, layers=layers, hidden=64, seed=seed)
-        augment = build_method(method, model, seed=seed)
-        gt.fit(
-            model, train, validation, augment, seed=seed, epochs=epochs, batch_size=64,
-            learning_rate=2e-3, ties="loss",
-        )  # fmt: skip
-        settings = dict(zip(keys, (name, conv, layers, method, seed), strict=True))
-        accuracy = gt.evaluate(model, test).accuracy
-        append(path, {**settings, "accuracy": accuracy, "auroc": score(model, test)})
-
-
-def transplant(epochs: int, folds: list[int], names: list[str] | None = None) -> None:
-    """Train with every reading that is worth it, in five-fold cross-validation."""
-    path = OUT / "transplant.jsonl"
-    done = {(record["data"], record["reading"], record["fold"]) for record in read(path)}
-    data = {
-        "MUTAG": lambda: gt.load("MUTAG"),
-        **{name: lambda name=name: family(name, 500, 100) for name in ("typed", "both")},
-        "PROTEINS": lambda: gt.load("PROTEINS"),
-    }
-    for name in names or data:
-        store = data[name]()
-        for fold, reading in product(folds, ("vanilla", *READINGS)):
-            if (name, reading, fold) in done:
-                continue
-            split = fold_indices(store.labels, folds=5, repeat=0, seed=0, fold=fold)
-            train, validation, test = (
-                store.subset(part) for part in (split.train, split.validation, split.test)
-            )
-            model = gt.GraphClassifier.for_data(train, conv="gcs", layers=3, seed=fold)
-            augment = () if reading == "vanilla" else gt.GraphTransplant(saliency=READINGS[reading])
-            result = gt.fit(model, train, validation, augment, seed=fold, epochs=epochs)
-            accuracy = gt.evaluate(model, test).accuracy
-            settings = {"data": name, "reading": reading, "fold": fold}
-            append(path, {**settings, "epochs": result.epochs, "accuracy": accuracy})
+def trained_with(data: str, reading: str, fold: int) -> Record:
+    """Train with one reading of saliency, on one of five folds."""
+    store = family(data, 500, 100) if data in FAMILIES else gt.load(data)
+    split = fold_indices(store.labels, folds=5, repeat=0, seed=0, fold=fold)
+    train, validation, test = (
+        store.subset(part) for part in (split.train, split.validation, split.test)
+    )
+    model = gt.GraphClassifier.for_data(train, conv="gcs", layers=3, seed=fold)
+    augment = () if reading == "vanilla" else gt.GraphTransplant(saliency=READINGS[reading])
+    result = gt.fit(model, train, validation, augment, seed=fold, epochs=200)
+    return {"epochs": result.epochs, "accuracy": gt.evaluate(model, test).accuracy}
 
 
 def table() -> None:
@@ -191,17 +159,16 @@ def table() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("part", choices=["find", "transplant", "table"])
-    parser.add_argument("--graphs", type=int, default=1000)
-    parser.add_argument("--epochs", type=int, default=None)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--folds", type=int, nargs="+", default=list(range(5)))
-    parser.add_argument("--data", nargs="+", help="only these data sets, for `transplant`")
-    options = parser.parse_args()
+    part = parser.parse_args().part
     torch.set_num_threads(1)
-    if options.part == "find":
-        find(options.graphs, options.epochs or 60, options.seeds)
-    elif options.part == "transplant":
-        transplant(options.epochs or 200, options.folds, options.data)
+    if part == "find":
+        keys = ("family", "conv", "layers", "method", "seed")
+        methods = ("vanilla", "transplant-dp")
+        cases = product(FAMILIES, ("gin", "gcs"), (2, 3, 4), methods, range(3))
+        run_missing(OUT / "find.jsonl", keys, cases, found_by)
+    elif part == "transplant":
+        cases = product(("MUTAG", "typed", "both", "PROTEINS"), ("vanilla", *READINGS), range(5))
+        run_missing(OUT / "transplant.jsonl", ("data", "reading", "fold"), cases, trained_with)
     else:
         table()
 

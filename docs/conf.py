@@ -8,6 +8,8 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
+import torch_geometric.data  # noqa: F401 - before the package, whose annotations then name its types
+
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "graph-transplant"

@@ -7,8 +7,11 @@ batch, so that what the package says about provenance can be held against them.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import networkx as nx
@@ -284,3 +287,18 @@ def check_valid_batch(batch: GraphBatch | Batch, *, graphs: int, undirected: boo
     parts = batch.to_data_list()
     assert [part.num_nodes for part in parts] == batch.ptr.diff().tolist()
     assert same_content(batch, Batch.from_data_list(parts)), "to_data_list() does not round-trip"
+
+
+@contextmanager
+def unchanged(module: torch.nn.Module) -> Iterator[None]:
+    """Assert that a model keeps its weights, modes and gradients, and torch its generator."""
+    state, rng = copy.deepcopy(module.state_dict()), torch.get_rng_state()
+    modes = [part.training for part in module.modules()]
+    gradients = [copy.deepcopy(parameter.grad) for parameter in module.parameters()]
+    yield
+    assert all(torch.equal(state[key], value) for key, value in module.state_dict().items())
+    assert [part.training for part in module.modules()] == modes
+    for before, parameter in zip(gradients, module.parameters(), strict=True):
+        same = before is parameter.grad if before is None else torch.equal(before, parameter.grad)
+        assert same
+    assert torch.equal(torch.get_rng_state(), rng)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import torch
 from hypothesis import strategies as st
@@ -18,6 +19,11 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def draw(seed: int, *shape: int) -> Tensor:
+    """Normal numbers in double precision."""
+    return torch.randn(shape, generator=generator(seed), dtype=torch.double)
+
+
 # Undirected, directed; simple, and with self-loops and repeated edges.
 KINDS = {
     "undirected": {"undirected": True, "simple": True},
@@ -25,75 +31,31 @@ KINDS = {
     "directed": {"undirected": False, "simple": True},
     "directed-multi": {"undirected": False, "simple": False},
 }
-SHAPES = ("single", "edgeless", "complete", "random", "parts", "star")
-
-
-def _pairs(draw: st.DrawFn, shape: str, nodes: int) -> list[tuple[int, int]]:
-    """Undirected edges of one graph."""
-    every = list(itertools.combinations(range(nodes), 2))
-    if shape in ("single", "edgeless") or not every:
-        return []
-    if shape == "complete":
-        return every
-    if shape == "star":
-        return [(0, leaf) for leaf in range(1, nodes)]
-    if shape == "parts":  # two components, the nodes of each numbered at random
-        side = draw(st.lists(st.booleans(), min_size=nodes, max_size=nodes))
-        return [(u, v) for u, v in every if side[u] == side[v]]
-    return draw(st.lists(st.sampled_from(every), unique=True))
 
 
 @st.composite
-def graphs(
-    draw: st.DrawFn,
-    *,
-    directed: bool,
-    features: str,
-    edge_attr: bool,
-    edge_weight: bool,
-    label: int,
-) -> Data:
-    """One graph with a label of its own."""
-    shape = draw(st.sampled_from(SHAPES))
-    nodes = 1 if shape == "single" else draw(st.integers(1, 7))
-    edges = _pairs(draw, shape, nodes)
-    if draw(st.booleans()) and edges:
-        edges += draw(st.lists(st.sampled_from(edges), max_size=4))  # repeated edges
-    loops = draw(st.lists(st.integers(0, nodes - 1), max_size=2))
-    if directed:
-        turned = [draw(st.sampled_from([(u, v), (v, u)])) for u, v in edges]
-        listed = turned + [(v, v) for v in loops]
-    else:
-        listed = [e for u, v in edges for e in ((u, v), (v, u))] + [(v, v) for v in loops]
-    listed = draw(st.permutations(listed))
-    edge_index = torch.tensor(listed, dtype=torch.long).reshape(-1, 2).t().contiguous()
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
-    x = torch.randn(nodes, 3, generator=generator)
-    data = Data(edge_index=edge_index, y=torch.tensor([label]))
-    if features == "none":
-        data.num_nodes = nodes
-    else:
-        data.x = x * 0 if features == "zero" else x
-    # Values that are the same for an edge and its reverse, and tell edges apart.
-    code = torch.minimum(edge_index[0], edge_index[1]) * 10 + edge_index.max(0).values
-    if edge_attr:
-        data.edge_attr = torch.stack((code.float() + 1, torch.full_like(code, label).float()), 1)
-    if edge_weight:
-        data.edge_weight = (code % 3).float() / 2
-    return data
-
-
-@st.composite
-def batches(
-    draw: st.DrawFn, *, directed: bool | None = None, max_graphs: int = 4, with_x: bool = False
-) -> Batch:
-    """A batch of one or more graphs, each with its own class."""
-    turned = draw(st.booleans()) if directed is None else directed
+def batches(draw: st.DrawFn, *, max_graphs: int = 4, with_x: bool = False) -> Batch:
+    """A batch of one or more small graphs, each with its own class; weights may be zero."""
+    flags = st.booleans()
+    batch = random_batch(
+        generator(draw(seeds())),
+        graphs=draw(st.integers(1, max_graphs)),
+        undirected=draw(flags),
+        simple=draw(flags),
+        largest=9,
+        edge_attr=draw(flags),
+        edge_weight=draw(flags),
+    )
     features = draw(st.sampled_from(["random", "zero"] if with_x else ["random", "zero", "none"]))
-    edge_attr, edge_weight = draw(st.booleans()), draw(st.booleans())
-    count = draw(st.integers(1, max_graphs))
-    fields = {"features": features, "edge_attr": edge_attr, "edge_weight": edge_weight}
-    items = [draw(graphs(directed=turned, label=label, **fields)) for label in range(count)]
+    items = batch.to_data_list()
+    for item in items:
+        if "edge_weight" in item:
+            item.edge_weight = (2 * item.edge_weight).floor() / 2  # 0, ½ or 1
+        if features == "zero":
+            item.x = torch.zeros_like(item.x)
+        elif features == "none":
+            item.num_nodes = len(item.x)
+            del item.x
     return Batch.from_data_list(items)
 
 
@@ -175,17 +137,10 @@ def classifier(outputs: int, **settings: object) -> gt.GraphClassifier:
     return gt.GraphClassifier(3, outputs, **given)  # type: ignore[arg-type]
 
 
-def with_x(store: GraphStore, x: Tensor, **settings: object) -> GraphStore:
-    """The same graphs with other node features."""
-    return GraphStore(
-        x=x,
-        edge_index=store.edge_index,
-        y=store.y,
-        node_counts=store.node_counts,
-        edge_counts=store.edge_counts,
-        edge_attr=store.edge_attr,
-        **settings,  # type: ignore[arg-type]
-    )
+def with_fields(store: GraphStore, **changes: Any) -> GraphStore:
+    """The same graphs with some fields changed."""
+    same = ("x", "edge_index", "y", "node_counts", "edge_counts", "edge_attr")
+    return GraphStore(**{name: getattr(store, name) for name in same} | changes)
 
 
 def featured_motifs(graphs: int) -> gt.GraphStore:
@@ -194,7 +149,7 @@ def featured_motifs(graphs: int) -> gt.GraphStore:
     base = torch.repeat_interleave(plain.node_ptr[:-1], plain.edge_counts)
     degree = torch.bincount(base + plain.edge_index[0], minlength=int(plain.node_counts.sum()))
     one_hot = nn.functional.one_hot(degree.clamp(max=7), 8).float()
-    return with_x(plain, one_hot, name="motifs with degrees")
+    return with_fields(plain, x=one_hot, name="motifs with degrees")
 
 
 def motifs_for(method: str, graphs: int) -> gt.GraphStore:

@@ -1,9 +1,8 @@
-"""The benchmark compares like with like and runs to its end; speed itself is not tested."""
+"""The benchmarks compare like with like and run to their ends; speed itself is not tested."""
 
 from __future__ import annotations
 
 import importlib
-import io
 import json
 import sys
 from collections.abc import Iterator
@@ -12,19 +11,29 @@ from types import ModuleType
 
 import pytest
 import torch
-from rich.console import Console
+from torch_geometric.data import Batch
 
 import graph_transplant as gt
+from graph_transplant.models import TrainedModel
 
-SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "bench.py"
+
+def imported(name: str) -> Iterator[ModuleType]:
+    """A script of ``benchmarks``, found where Python looks when it runs as one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+        yield importlib.import_module(name)
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(SCRIPT.parent))  # where Python looks when it runs as a script
-        yield importlib.import_module("bench")
-        sys.modules.pop("bench", None)
+    yield from imported("bench")
+
+
+@pytest.fixture(scope="module")
+def predict() -> Iterator[ModuleType]:
+    pytest.importorskip("rdkit")
+    yield from imported("predict")
 
 
 def continuous_store() -> gt.GraphStore:
@@ -56,14 +65,12 @@ def test_the_pyg_contender_is_the_same_network_on_the_same_data(bench, make):
         assert torch.allclose(theirs(batch), expected, atol=1e-5)
 
 
-def test_a_short_run_measures_every_contender_and_method(bench, monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        bench, "load_stores", lambda console: {"motifs": gt.load("motifs", graphs=24)}
-    )
+def test_a_short_run_measures_every_contender_and_method(bench, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(bench, "load_stores", lambda: {"motifs": gt.load("motifs", graphs=24)})
     monkeypatch.setattr(bench, "in_new_process", lambda *arguments, cache=None: 1.0)
-    monkeypatch.setitem(bench.SETTINGS, "motifs", bench.Setting(12, 10, {}))
-    out, text = tmp_path / "bench.json", io.StringIO()
-    bench.run_bench(True, out, Console(file=text, width=160))
+    monkeypatch.setitem(bench.SETTINGS, "motifs", (12, 10))
+    out = tmp_path / "bench.json"
+    bench.run_bench(True, out)
     found = json.loads(out.read_text())
     assert found["steps"]["motifs"]["ratios"].keys() == bench.CONTENDERS.keys()
     assert all(ratio > 0 for ratio in found["steps"]["motifs"]["ratios"].values())
@@ -71,4 +78,65 @@ def test_a_short_run_measures_every_contender_and_method(bench, monkeypatch, tmp
     assert methods["ratios"].keys() | methods["refused"].keys() == gt.METHODS.keys()
     assert methods["ratios"]["transplant-ep"]["network"] > 0
     assert [len(entries) for entries in found["scaling"].values()] == [3, 3]
-    assert "transplant-dp" in text.getvalue()
+    assert "transplant-dp" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------ predictions
+
+
+@pytest.fixture(scope="module")
+def model(predict: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+    found = predict.make_model(tmp_path_factory.mktemp("model"), list(predict.made_up_smiles(50)))
+    assert isinstance(found, TrainedModel)
+    return found
+
+
+WRITTEN = (
+    "C[C@H](N)C(=O)O C/C=C/C=C\\Cl [Na+].[O-]c1ccccc1 F[Si](F)(F)F FS(F)(F)(F)(F)F [CH3] *CC#N "
+    "[Pt+2] CC=CC O=[N+]([O-])c1ccc2ccccc2c1 [2H]OC C1CC1.[He] [NH3]->[Cu]"
+)
+RICH = WRITTEN.split()
+
+
+def test_pyg_gets_the_same_features(predict: ModuleType, tmp_path: Path) -> None:
+    predict.write_table(tmp_path / "rich.csv", RICH, len(RICH))
+    store = gt.load(tmp_path / "rich.csv", smiles="smiles", target="active")
+    assert len(store) == len(RICH)
+    batch = predict.encoded(Batch.from_data_list([predict.from_smiles(text) for text in RICH]))
+    ours = store.batch(range(len(store)))
+    # Ours are sorted by receiver, PyG's by sender; attributes are alike in both directions.
+    assert torch.equal(batch.edge_index.flip(0), ours.edge_index)
+    assert torch.equal(batch.x, ours.x)
+    assert torch.equal(batch.edge_attr, ours.edge_attr)
+
+
+def test_both_write_the_same_table(
+    predict: ModuleType, model: TrainedModel, tmp_path: Path
+) -> None:
+    table = tmp_path / "table.csv"
+    predict.write_table(table, list(predict.made_up_smiles(60)), 60)
+    predict.pyg_table(model, table, tmp_path / "pyg.csv")
+    predict.predict_table(model, table, tmp_path / "ours.csv", batch_size=predict.BATCH_SIZE)
+    heads = [(tmp_path / name).read_text().splitlines()[0] for name in ("pyg.csv", "ours.csv")]
+    assert set(heads[0].split(",")) <= set(heads[1].split(","))  # ours has sets and similarity
+    ids, p = predict.read_probabilities(tmp_path / "ours.csv")
+    others, q = predict.read_probabilities(tmp_path / "pyg.csv")
+    assert ids == others
+    assert torch.allclose(p, q, atol=1e-5)
+    assert float(p.std()) > 0
+
+
+def test_the_whole_run_writes_its_figures(
+    predict: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
+    size = predict.Size(rows=300, marks=(100, 300), part=40, rounds=2)
+    out = tmp_path / "figures.json"
+    predict.run_bench(size, out)
+    document = json.loads(out.read_text())
+    assert set(document["ratios"]) == {"from SMILES", "ready graphs"}
+    assert all(ratio > 0 for ratio in document["ratios"].values())
+    assert document["whole"]["rows"] == 300
+    assert document["whole"]["failed"] == 0
+    if Path("/proc/self/clear_refs").exists():
+        assert list(document["whole"]["growth_mib"]) == ["100", "300"]

@@ -13,11 +13,9 @@ from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.recipes import RECIPES
-from strategies import generator, random_batch, with_x
+from strategies import generator, random_batch, with_fields
 
 CONVS = sorted(CONVOLUTIONS)
-
-WEIGHTS = ("weight", "bias")
 
 
 def batch_of(seed: int = 0, **settings: object) -> Batch:
@@ -50,11 +48,11 @@ def test_readout_against_a_loop(readout: str) -> None:
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize("readout", ["mean", "sum", "max"])
+@pytest.mark.parametrize("options", ["mean", "sum", "max", "strong"])
 @pytest.mark.parametrize("conv", CONVS)
-def test_a_batch_is_as_good_as_its_graphs(conv: str, readout: str) -> None:
+def test_a_batch_is_as_good_as_its_graphs(conv: str, options: str) -> None:
     batch = batch_of(1, simple=False, edge_weight=True, edge_attr=True)
-    model = classifier(conv, readout=readout)
+    model = classifier(conv, **MODELS["strong"] if options == "strong" else {"readout": options})
     together = model.run(batch)
     alone = [model.run(graph) for graph in batch.to_data_list()]
     for name in ("logits", "nodes", "graphs"):
@@ -86,20 +84,6 @@ def test_architecture_of_the_appendix() -> None:
     assert (model.head[0].out_features, model.head[2].p) == (128, 0.5)
 
 
-def test_names_and_settings_of_the_default_network_stay() -> None:
-    model = GraphClassifier(3, 2, conv="gine", layers=1, edge_features=2)
-    layer = ["epsilon", *(f"{name}.{p}" for name in ("edge", "first", "second") for p in WEIGHTS)]
-    assert set(model.state_dict()) == {
-        *("edge_mean", "edge_std", "inputs.mean", "inputs.std"),
-        *(f"{name}.{part}" for name in ("encoder", "head.0", "head.3") for part in WEIGHTS),
-        *(f"convolutions.0.{name}" for name in layer),
-    }
-    assert list(model.config()) == [
-        *("in_features", "num_outputs", "conv", "layers", "hidden", "readout", "dropout"),
-        *("max_degree", "continuous", "edge_features", "task"),
-    ]
-
-
 # ------------------------------------------------------------------ inputs
 
 
@@ -126,7 +110,9 @@ def test_wide_one_hot_features_give_what_dense_ones_give(conv: str, continuous: 
     nodes = int(plain.node_counts.sum())
     code = torch.randint(20, (nodes,), generator=generator(1))
     length = 5 + torch.randn(nodes, continuous, generator=generator(2))
-    store = with_x(plain, torch.cat((length, torch.eye(20)[code]), 1), num_continuous=continuous)
+    store = with_fields(
+        plain, x=torch.cat((length, torch.eye(20)[code]), 1), num_continuous=continuous
+    )
     batch = store.batch(range(8))
     dense = batch.to_pyg()
     assert torch.equal(dense.x, store.x)
@@ -148,12 +134,12 @@ def test_the_units_of_continuous_features_do_not_matter() -> None:
     logits = []
     for scale, shift in ((1.0, 0.0), (1e3, -70.0)):
         x = plain.x * torch.tensor([scale, 1.0, 1.0]) + torch.tensor([shift, 0.0, 0.0])
-        store = with_x(plain, x, num_continuous=1)
+        store = with_fields(plain, x=x, num_continuous=1)
         # Graphs that were not measured are seen in the same units.
         model = GraphClassifier.for_data(store.subset(range(6)), hidden=8, seed=0).eval()
         logits.append(model.run(store.batch(range(8))).logits)
     torch.testing.assert_close(*logits, rtol=1e-3, atol=1e-4)
-    constant = with_x(plain, torch.full_like(plain.x, 4.0), num_continuous=3)
+    constant = with_fields(plain, x=torch.full_like(plain.x, 4.0), num_continuous=3)
     model = GraphClassifier.for_data(constant, hidden=8)
     assert bool(torch.isfinite(model.run(constant.batch([0])).logits).all())
 

@@ -9,17 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.stats import chisquare
 from torch import nn
-from torch_geometric.data import Batch
 
 import graph_transplant as gt
+from edits import agree
 from graph_transplant.augment import (
     CleanPass,
     DropEdges,
-    EditedGraphs,
     LabelSmoothing,
     ManifoldMixup,
     OneOf,
@@ -30,8 +26,7 @@ from graph_transplant.augment import (
 )
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch
-from oracles import assert_valid, is_undirected, same_content
-from strategies import batches, classifier, generator, random_batch, rings_and_stars, seeds
+from strategies import classifier, generator, random_batch, rings_and_stars
 
 
 def batch_of(seed: int = 2, **options: Any) -> GraphBatch:
@@ -93,11 +88,7 @@ def test_each_is_drawn_as_often_as_wanted(probabilities: tuple[float, ...] | Non
     drawn = [either(clean, model=None, generator=source) for _ in range(2000)]
     assert torch.equal(torch.get_rng_state(), state)
     seen = Counter(round(float((v.batch.x - clean.batch.x).mean())) for v in drawn)
-    wanted = probabilities or (1 / 3,) * 3
-    possible = [k for k in range(3) if wanted[k] > 0]
-    assert sorted(seen) == possible
-    expected = [2000 * wanted[k] for k in possible]
-    assert len(possible) == 1 or chisquare([seen[k] for k in possible], expected).pvalue > 1e-4
+    agree(seen, dict(enumerate(probabilities or (1 / 3,) * 3)))
 
 
 # ------------------------------------------------------------------ both
@@ -109,7 +100,7 @@ both_kinds = pytest.mark.parametrize("kind", [OneOf, Sequential])
 def test_what_cannot_be_composed_is_refused(kind: type[OneOf | Sequential]) -> None:
     with pytest.raises(GraphTransplantError, match=f"{kind.__name__} needs at least one"):
         kind()
-    message = f"{kind.__name__} takes augmentations, but argument 2 is of type str"
+    message = f"{kind.__name__} takes augmentations; got 'drop-nodes'"
     with pytest.raises(GraphTransplantError, match=message):
         kind(OriginalGraphs(), "drop-nodes")  # type: ignore[arg-type]
     values = rings_and_stars(4, seed=0, name="points", y=torch.rand(4, 1), task="regression")
@@ -149,25 +140,6 @@ def test_each_works_on_what_the_one_before_made() -> None:
     assert parts[2].given is not None
     assert parts[2].given.loss_of is clean.loss_of
     assert parts[2].given.targets is clean.targets
-
-
-@pytest.mark.filterwarnings("ignore:node saliency is the same")
-@settings(max_examples=40)
-@given(batches(with_x=True), seeds(), st.booleans())
-def test_any_batch_survives_several(data: Batch, seed: int, mix: bool) -> None:
-    batch, before = GraphBatch.from_pyg(data), GraphBatch.from_pyg(data.clone())
-    model = classifier(batch.num_graphs)
-    first = gt.GraphTransplant("predict", embedding_size=8) if mix else Shift()
-    several = Sequential(first, DropEdges(0.5), DropEdges(0.5))
-    virtual = several(clean_pass(model, batch), model=model, generator=generator(seed))
-    assert isinstance(virtual, EditedGraphs)
-    assert_valid(virtual.batch, classes=False)
-    assert virtual.batch.symmetric or not is_undirected(data) or not before.symmetric
-    assert same_content(batch, before)
-    torch.testing.assert_close(virtual.targets.sum(1), torch.ones(batch.num_graphs))
-    items = [item.detach() for item in virtual.batch.to_pyg().to_data_list()]
-    fresh = model.run(Batch.from_data_list(items)).logits
-    torch.testing.assert_close(fresh, virtual.logits(model), atol=1e-5, rtol=1e-4)
 
 
 def test_the_model_runs_only_where_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 from torch_geometric.data import Data
-from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv
 
+from foreign import pyg_layer
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.nn import CONVOLUTIONS, Convolution, GATConvolution
 from oracles import dense_adjacency, dense_gat, dense_gcn, dense_gcs, dense_gin
-from strategies import random_batch
+from strategies import draw, random_batch
 
 NAMES = sorted(CONVOLUTIONS)
 EDGE_FEATURES = 2
@@ -46,10 +46,6 @@ def attributes(edge_index: Tensor) -> Tensor:
     return torch.stack(
         ((3 * sender + 7 * receiver + number).cos(), (5 * sender - 2 * receiver + 1).sin()), dim=1
     )
-
-
-def draw(seed: int, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
 
 
 def layer(name: str, wide: int, narrow: int) -> Convolution:
@@ -178,37 +174,6 @@ def test_gradcheck(name: str, kind: str) -> None:
 # ------------------------------------------------------------------ PyG
 
 
-def pyg_layer(name: str, c: Convolution) -> nn.Module:
-    """PyG's own layer with copied parameters."""
-    wide, narrow = c.in_features, c.out_features
-    if name in ("gin", "gine"):
-        steps = nn.Sequential(c.first, nn.ReLU(), c.second)
-        if name == "gin":
-            module = GINConv(steps, train_eps=True).double()
-        else:
-            module = GINEConv(steps, train_eps=True, edge_dim=EDGE_FEATURES).double()
-            module.lin.load_state_dict(c.edge.state_dict())
-        module.eps.data.fill_(float(c.epsilon.detach()))
-        return module
-    if name in ("gat", "gat-edge"):
-        edge_dim = EDGE_FEATURES if name == "gat-edge" else None
-        gat = GATConv(wide, narrow // c.heads, heads=c.heads, edge_dim=edge_dim).double()
-        gat.lin.weight.data.copy_(c.linear.weight)
-        gat.att_src.data.copy_(c.attend_sender.unsqueeze(0))
-        gat.att_dst.data.copy_(c.attend_receiver.unsqueeze(0))
-        gat.bias.data.copy_(c.bias)
-        if edge_dim is not None:  # PyG has two factors; ours is their product
-            factor = gat.lin_edge.weight.detach().view(c.heads, -1, edge_dim)
-            product = (factor * gat.att_edge.detach()[0].unsqueeze(2)).sum(1)
-            c.attend_edge.data.copy_(product)
-        return gat
-    gcn = GCNConv(wide, narrow, add_self_loops=name == "gcn", bias=name == "gcn").double()
-    gcn.lin.weight.data.copy_(c.linear.weight)
-    if name == "gcn":
-        gcn.bias.data.copy_(c.linear.bias)
-    return gcn
-
-
 @pytest.mark.parametrize("undirected", [True, False], ids=["undirected", "directed"])
 @pytest.mark.parametrize("name", [*NAMES, "gcn weighted", "gcs weighted"])
 def test_against_pygs_own_layers(name: str, undirected: bool) -> None:
@@ -219,7 +184,7 @@ def test_against_pygs_own_layers(name: str, undirected: bool) -> None:
     given = attributes(batch.edge_index).requires_grad_()
     weight = batch.edge_weight.double().requires_grad_() if weighted else None
     convolution = layer(name, 3, 8)
-    theirs = pyg_layer(name, convolution)
+    theirs = pyg_layer(convolution)
     further = ([given] if convolution.takes_edge_attr else []) if weight is None else [weight]
     expected = theirs(x, batch.edge_index, *further)
     if name == "gcs":

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GATConv, GINEConv, global_mean_pool
+from torch import nn
 
 import graph_transplant as gt
-from graph_transplant.augment import METHODS, CleanPass, build_method
-from graph_transplant.errors import DataError, GraphTransplantError
+from foreign import Twin
+from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
-from graph_transplant.nn import CONVOLUTIONS, GINEConvolution, GraphClassifier
+from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.nn.classifier import edge_moments
-from graph_transplant.saliency import as_predictor
-from strategies import generator, random_batch, rings_and_stars
+from strategies import generator, random_batch, rings_and_stars, with_fields
 
 EDGE_CONVS = ("gine", "gat-edge")
 
@@ -29,50 +25,7 @@ def edge_model(conv: str, outputs: int = 2, **settings: Any) -> GraphClassifier:
     return GraphClassifier(3, outputs, conv=conv, **settings)
 
 
-def with_edge_attr(store: GraphStore, edge_attr: Tensor, **fields: Any) -> GraphStore:
-    return GraphStore(
-        edge_index=store.edge_index,
-        node_counts=store.node_counts,
-        edge_counts=store.edge_counts,
-        edge_attr=edge_attr,
-        **{"x": store.x, "y": store.y, **fields},
-    )
-
-
 # ------------------------------------------------------------------ whole models
-
-
-class PyGModel(nn.Module):
-    """The same architecture of PyG's own layers, with the weights of one of our models."""
-
-    def __init__(self, model: GraphClassifier) -> None:
-        super().__init__()
-        self.head, self.encoder = model.head, model.encoder
-        self.layers = nn.ModuleList()
-        for ours in model.convolutions:
-            if isinstance(ours, GINEConvolution):
-                steps = nn.Sequential(ours.first, nn.ReLU(), ours.second)
-                layer = GINEConv(steps, train_eps=True, edge_dim=2)
-                layer.eps.data.fill_(float(ours.epsilon.detach()))
-                layer.lin.load_state_dict(ours.edge.state_dict())
-            else:
-                layer = GATConv(ours.in_features, ours.out_features // 4, heads=4, edge_dim=2)
-                layer.lin.weight.data.copy_(ours.linear.weight)
-                layer.att_src.data.copy_(ours.attend_sender.unsqueeze(0))
-                layer.att_dst.data.copy_(ours.attend_receiver.unsqueeze(0))
-                layer.bias.data.copy_(ours.bias)
-                # Its two factors: the rows of our matrix, and a one in the first place.
-                layer.lin_edge.weight.data.zero_()
-                layer.lin_edge.weight.data[:: ours.out_features // 4] = ours.attend_edge.data
-                layer.att_edge.data.zero_()
-                layer.att_edge.data[0, :, 0] = 1.0
-            self.layers.append(layer)
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor) -> Tensor:
-        h = self.encoder(x)
-        for layer in self.layers:
-            h = layer(h, edge_index, edge_attr).relu()
-        return self.head(global_mean_pool(h, batch))
 
 
 @pytest.mark.parametrize("undirected", [True, False])
@@ -85,39 +38,10 @@ def test_a_whole_model_is_that_of_pyg(conv: str, undirected: bool) -> None:
     with torch.no_grad():  # nothing may hide behind a zero
         for convolution in model.convolutions:
             (convolution.epsilon if conv == "gine" else convolution.bias).uniform_(-0.5, 0.5)
-    fields = batch.x, batch.edge_index, batch.edge_attr, batch.batch
-    expected = PyGModel(model).eval()(*fields)
+    expected = Twin(model).eval()(batch.x, batch.edge_index, batch.batch, batch.edge_attr)
     torch.testing.assert_close(model.run(batch).logits, expected)
     store = GraphStore.from_pyg(batch.to_data_list())
     torch.testing.assert_close(model.run(store.batch(range(8))).logits, expected)
-
-
-@pytest.mark.parametrize("conv", EDGE_CONVS)
-def test_edges_in_another_order_are_the_same_graph(conv: str) -> None:
-    batch = random_batch(generator(4), simple=False, edge_attr=True, edge_weight=True)
-    order = torch.randperm(batch.num_edges, generator=generator(1))
-    other = Data(
-        x=batch.x,
-        edge_index=batch.edge_index[:, order],
-        edge_attr=batch.edge_attr[order],
-        edge_weight=batch.edge_weight[order],
-        batch=batch.batch,
-    )
-    model = edge_model(conv).eval()
-    torch.testing.assert_close(model.run(other).logits, model.run(batch).logits)
-
-
-@pytest.mark.parametrize("conv", EDGE_CONVS)
-def test_graphs_without_edges(conv: str) -> None:
-    empty = torch.empty(2, 0, dtype=torch.long)
-    items = [
-        Data(x=torch.randn(n, 3), edge_index=empty, edge_attr=torch.empty(0, 2)) for n in (1, 3)
-    ]
-    model = edge_model(conv)
-    logits = model.run(Batch.from_data_list(items)).logits
-    logits.sum().backward()
-    assert bool(torch.isfinite(logits.detach()).all())
-    assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None)
 
 
 @pytest.mark.parametrize(("conv", "plain"), [("gine", "gin"), ("gat-edge", "gat")])
@@ -143,7 +67,9 @@ def measured_store(scale: float = 1.0, shift: float = 0.0) -> GraphStore:
     edges = int(store.edge_counts.sum())
     length = torch.rand(edges, 1, generator=generator(7)) * scale + shift
     kind = nn.functional.one_hot(torch.arange(edges) % 2, 2).float()
-    return with_edge_attr(store, torch.cat((length, kind, torch.full((edges, 1), 0.1)), dim=1))
+    return with_fields(
+        store, edge_attr=torch.cat((length, kind, torch.full((edges, 1), 0.1)), dim=1)
+    )
 
 
 def test_moments_of_edges_are_those_of_numpy_and_leave_codes_alone() -> None:
@@ -171,7 +97,7 @@ def test_the_units_of_edge_attributes_do_not_matter(conv: str) -> None:
 
 def test_codes_of_edges_reach_the_layers_as_they_are() -> None:
     store = measured_store()
-    codes = with_edge_attr(store, store.edge_attr[:, 1:3].to(torch.uint8))
+    codes = with_fields(store, edge_attr=store.edge_attr[:, 1:3].to(torch.uint8))
     for conv in CONVOLUTIONS:
         width = 2 if conv in EDGE_CONVS else 0
         fitted = GraphClassifier.for_data(codes, conv=conv, hidden=8, seed=0).eval()
@@ -181,76 +107,6 @@ def test_codes_of_edges_reach_the_layers_as_they_are() -> None:
 
 
 # ------------------------------------------------------------------ methods
-
-
-class ForeignGINE(nn.Module):
-    """What a PyG user has: GINE layers, no edge weights."""
-
-    def __init__(self, outputs: int) -> None:
-        super().__init__()
-        steps = [nn.Sequential(nn.Linear(w, 8), nn.ReLU(), nn.Linear(8, 8)) for w in (3, 8)]
-        self.layers = nn.ModuleList(GINEConv(step, edge_dim=2) for step in steps)
-        self.out = nn.Linear(8, outputs)
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x, edge_index, edge_attr).relu()
-        return self.out(global_mean_pool(x, batch))
-
-
-def symmetric_store(graphs: int = 6) -> GraphStore:
-    """Undirected graphs whose edges all have other attributes, the same in both directions."""
-    items = random_batch(generator(9), graphs=graphs, largest=12).to_data_list()
-    for number, item in enumerate(items):
-        low, high = item.edge_index.min(0).values, item.edge_index.max(0).values
-        item.edge_attr = torch.stack((low * 100 + high + 1.0, torch.full_like(low, number)), 1)
-    return GraphStore.from_pyg(items, name="pairs")
-
-
-@pytest.mark.filterwarnings("ignore:the model takes no `edge_weight`")
-@pytest.mark.filterwarnings("ignore:node saliency is the same")
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_a_pyg_model_with_edge_attributes_trains_or_is_refused(method: str) -> None:
-    store = symmetric_store()
-    torch.manual_seed(0)
-    model = ForeignGINE(6)
-    parts = build_method(method, GraphClassifier(3, 6, hidden=8))
-    reasons = {"manifold-mixup": "GraphClassifier", "g-mixup": "features", "if-mixup": "weights"}
-    if method in reasons:
-        with pytest.raises(GraphTransplantError, match=reasons[method]):
-            parts[0].check(as_predictor(model), store)
-        return
-    for part in parts:
-        part.check(as_predictor(model), store)
-        part.prepare(store, generator())
-    gt.augmented_loss(model, store.batch(range(6)), parts, generator=generator()).backward()
-    assert all(bool(p.grad.abs().sum() > 0) for p in model.parameters())
-
-
-@pytest.mark.parametrize(
-    "method", sorted(set(METHODS) - {"vanilla", "manifold-mixup", "label-smoothing", "g-mixup"})
-)
-def test_both_directions_of_an_edge_carry_the_same_attributes(method: str) -> None:
-    store = symmetric_store()
-    assert store.undirected
-    model = GraphClassifier.for_data(store, conv="gine", hidden=16, dropout=0.0, seed=0)
-    (augmentation,) = build_method(method, model, seed=0)
-    augmentation.prepare(store, generator())
-    batch = store.batch(range(6))
-    for seed in range(3):
-        clean = CleanPass(batch, torch.eye(6), model.run(batch))
-        virtual = augmentation(clean, model=model, generator=generator(seed))
-        made = virtual.batch
-        forward: Counter[tuple[float, ...]] = Counter()
-        backward: Counter[tuple[float, ...]] = Counter()
-        rounded = made.edge_attr.double().round(decimals=3).tolist()
-        for (u, v), attr in zip(made.edge_index.t().tolist(), rounded, strict=True):
-            forward[u, v, *attr] += 1
-            backward[v, u, *attr] += 1
-        assert forward == backward
-        # PyG's copy of the graphs, sorted anew, is the same to the model.
-        plain = Batch.from_data_list([one.detach() for one in made.to_pyg().to_data_list()])
-        torch.testing.assert_close(model.run(plain).logits, virtual.logits(model))
 
 
 @pytest.mark.parametrize("conv", [*EDGE_CONVS, "gin"])
@@ -264,8 +120,8 @@ def test_only_models_that_read_attributes_learn_what_is_written_there(conv: str)
     base = torch.repeat_interleave(shapes.node_ptr[:-1], shapes.edge_counts)
     marked = kind[base + shapes.edge_index[0]] == torch.repeat_interleave(y, shapes.edge_counts)
     one_hot = nn.functional.one_hot
-    store = with_edge_attr(
-        shapes, one_hot(marked.long(), 2).float(), x=one_hot(kind, 2).float(), y=y
+    store = with_fields(
+        shapes, edge_attr=one_hot(marked.long(), 2).float(), x=one_hot(kind, 2).float(), y=y
     )
     assert not store.undirected  # the marks differ by direction
     train, validation = store.subset(range(80)), store.subset(range(80, graphs))

@@ -176,25 +176,16 @@ def test_few_gradient_pairs_draw_the_same_edges_and_keep_the_expected_gradient()
     nodes, ones = clean.prediction.nodes, np.ones(clean.batch.num_nodes, np.float32)
     plan = method.plan(clean.batch, ones, random(3).permutation(6), random(3), nodes=nodes)
     u, v = plan.pair_source, plan.pair_destination
-    noise = random(4).random(len(u))
     assert len(u) > 12
-
-    class Fixed:
-        """The same noise every time; the pairs that carry the gradient differ."""
-
-        def __init__(self, seed: int) -> None:
-            self.rng = random(seed)
-
-        def random(self, size: int) -> np.ndarray:
-            return noise if size == len(u) else self.rng.random(size)
 
     def gradient(predictor: EdgePredictor, seed: int) -> tuple[Tensor, TransplantPlan]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 "graph_transplant.augment.edge_predictor.choice.distinct",
-                lambda limit, count, rng: np.sort(rng.rng.permutation(limit)[:count]),
+                lambda limit, count, rng: np.sort(random(seed).permutation(limit)[:count]),
             )
-            weight, carrying = predictor.draw(nodes, u, v, Fixed(seed))
+            # The same noise every time; the pairs that carry the gradient differ.
+            weight, carrying = predictor.draw(nodes, u, v, random(4))
         drawn = replace(plan, weight=weight)
         needed = weight.detach().numpy() > 0.5
         needed[carrying] = True

@@ -12,7 +12,6 @@ from torch_geometric.data import Batch
 import graph_transplant as gt
 from graph_transplant.augment.base import CleanPass
 from graph_transplant.augment.manifold import ManifoldMixup, MixedEmbeddings
-from graph_transplant.augment.pairing import Pairing
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.targets import Loss
 from strategies import batches, classifier, generator, random_batch, seeds
@@ -68,13 +67,3 @@ def test_weights_are_drawn_from_the_beta_distribution(alpha: float | None) -> No
     drawn, alpha = virtual.label_weight.double().numpy(), alpha or 2.0  # the paper's
     assert kstest(drawn, "beta", (alpha, alpha)).pvalue > 1e-4
     assert len(set(drawn)) > 390  # one for each pair
-
-
-@pytest.mark.parametrize("policy", ["same-class", "cross-class"])
-def test_pairing_is_by_class(policy: str) -> None:
-    batch = GraphBatch.from_pyg(random_batch(generator(2), graphs=12))
-    labels = torch.arange(12) % 3
-    for given_as in (policy, Pairing(policy)):
-        _, virtual = mix(classifier(3), batch, torch.eye(3)[labels], pairing=given_as)
-        same = labels == labels[virtual.source_of]
-        assert bool(same.all()) if policy == "same-class" else not bool(same.any())

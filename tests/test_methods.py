@@ -12,7 +12,6 @@ from graph_transplant.augment import (
     DropNodes,
     build_method,
     expand_methods,
-    refusal,
     search_space,
 )
 from graph_transplant.errors import GraphTransplantError
@@ -77,23 +76,6 @@ def test_parameters_reach_the_augmentation() -> None:
     assert all(getattr(plain, name) == getattr(written, name) for name in names)
 
 
-@pytest.mark.parametrize(
-    ("name", "differs"),
-    [
-        ("transplant-disconnected", {"connect": "none"}),
-        ("transplant-size-label", {"connect": "predict", "importance": "size"}),
-        ("transplant-scattered", {"connect": "predict", "cut": "scattered"}),
-        ("transplant-random", {"connect": "predict", "anchors": "random"}),
-        ("saliency-shuffled", {"connect": "predict", "shuffle_saliency": True}),
-    ],
-)
-def test_ablations_change_one_part(name: str, differs: dict[str, object]) -> None:
-    (found,), (plain,) = (build_method(each, model()) for each in (name, "transplant-dp"))
-    parts = ("connect", "importance", "cut", "anchors", "shuffle_saliency")
-    changed = {part for part in parts if getattr(found, part) != getattr(plain, part)}
-    assert {part: getattr(found, part) for part in changed} == differs
-
-
 @pytest.mark.parametrize("policy", ["same-class", "cross-class", "minority"])
 def test_every_mixing_method_takes_every_pairing(policy: str) -> None:
     mixing = [name for name in METHODS if "mix" in name or name.startswith("transplant")]
@@ -144,15 +126,6 @@ def test_sensitivity_changes_one_parameter_at_a_time() -> None:
 def test_a_name_that_cannot_be_read_is_told(text: str, said: str) -> None:
     with pytest.raises(GraphTransplantError, match=said):
         expand_methods([text])
-
-
-def test_a_refusal_says_why_a_method_cannot_serve() -> None:
-    store = gt.load("motifs", graphs=12)
-    ours = gt.GraphClassifier.for_data(store, hidden=4, layers=1)
-    assert refusal("transplant-ep", ours, store) is None
-    assert refusal("mask-nodes", ours, store) == (
-        "mask-nodes needs node features, but motifs has none"
-    )
 
 
 def test_a_value_out_of_range_is_told_with_its_method() -> None:

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from edits import agree, uniform
 from graph_transplant.augment.pairing import POLICIES, Pairing, mix_rows
 from graph_transplant.augment.transplant import GraphTransplant
 from graph_transplant.errors import GraphTransplantError
 from strategies import generator, random_batch, seeds
-
-LABELS = st.lists(st.integers(0, 3), min_size=1, max_size=12)
 
 
 def allowed(policy: str, labels: list, graph: int) -> list[int]:
@@ -35,20 +34,7 @@ def chances(policy: str, labels: list, graph: int) -> dict[int, float]:
     if policy == "minority":
         sizes = Counter(labels)
         return {g: 1 / len(sizes) / sizes[labels[g]] for g in range(len(labels))}
-    choices = allowed(policy, labels, graph)
-    return {g: 1 / len(choices) for g in choices}
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-@given(labels=LABELS, seed=seeds())
-def test_sources_are_among_those_allowed(policy: str, labels: list[int], seed: int) -> None:
-    targets = torch.eye(4)[labels]
-    sources = Pairing(policy).sources(targets, "multiclass", np.random.default_rng(seed))
-    assert sources.dtype == np.int64
-    for graph, source in enumerate(sources.tolist()):
-        assert source in allowed(policy, labels, graph)
-    if policy == "random":
-        assert sorted(sources.tolist()) == list(range(len(labels)))
+    return uniform(allowed(policy, labels, graph))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -60,11 +46,7 @@ def test_sources_are_as_likely_as_promised(policy: str, labels: list[int]) -> No
     pairing = Pairing(policy)
     drawn = np.stack([pairing.sources(targets, "multiclass", random) for _ in range(rounds)])
     for graph in range(len(labels)):
-        promised = chances(policy, labels, graph)
-        seen = Counter(drawn[:, graph].tolist())
-        assert set(seen) <= set(promised)
-        counts, expected = [seen[g] for g in promised], [rounds * p for p in promised.values()]
-        assert len(promised) == 1 or chisquare(counts, expected).pvalue > 1e-5
+        agree(Counter(drawn[:, graph].tolist()), chances(policy, labels, graph))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
-import graph_transplant as gt
-from edits import agree, both_ways, by_graph, copies, drawn, edited
+from edits import agree, both_ways, by_graph, copies, drawn, edited, uniform
 from graph_transplant.augment import (
     DropEdges,
     DropNodes,
@@ -61,8 +60,7 @@ def kept_sets(virtual: EditedGraphs, nodes: int) -> Counter[frozenset[int]]:
 
 def subsets(items: object, size: int) -> dict[frozenset, float]:
     """All subsets of a size, equally likely."""
-    found = [frozenset(c) for c in itertools.combinations(items, size)]
-    return dict.fromkeys(found, 1 / len(found))
+    return uniform(frozenset(c) for c in itertools.combinations(items, size))
 
 
 # ------------------------------------------------------------------ what each edit does
@@ -297,10 +295,3 @@ def test_features_that_are_kept_as_codes_are_masked_too() -> None:
     masked = (virtual.batch.x == 0).all(1)
     assert int(masked.sum()) == 100
     assert torch.equal(virtual.batch.x[~masked], torch.eye(40)[codes][~masked])
-
-
-def test_masking_refuses_graphs_without_features() -> None:
-    motifs = gt.load("motifs", graphs=12)
-    model = gt.GraphClassifier.for_data(motifs, hidden=4)
-    with pytest.raises(DataError, match="mask-nodes needs node features, but motifs has none"):
-        MaskNodes().check(model, motifs)

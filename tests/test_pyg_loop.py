@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import torch
@@ -113,15 +113,6 @@ def test_arguments_of_other_types_are_told() -> None:
         gt.augmented_loss(model.double(), batch, gt.GraphTransplant("predict", embedding_size=8))
 
 
-def test_weights_of_classes_may_be_a_list() -> None:
-    batch, model = batch_of(), Foreign()
-    losses = [
-        gt.augmented_loss(model, batch, (), class_weight=weights)  # type: ignore[arg-type]
-        for weights in ([1, 2, 3], torch.tensor([1.0, 2.0, 3.0]))
-    ]
-    torch.testing.assert_close(*losses)
-
-
 # ------------------------------------------------------------------ wrapped models
 
 
@@ -229,3 +220,8 @@ def test_logits_are_picked_out_of_what_the_model_returns(
     result = gt.fit(Wrapped(), store, store, OriginalGraphs(), seed=0, epochs=2, output=output)
     assert result.epochs == 2
     assert gt.evaluate(result.model, store, output=output).logits.shape == (12, 3)
+
+
+def test_annotations_can_be_evaluated() -> None:
+    for function in (gt.augmented_loss, gt.GraphTransplant.mix, gt.GraphStore.from_pyg):
+        assert get_type_hints(function)

@@ -6,8 +6,6 @@ The references follow the publication (Zhou et al. 2020, "Data filtration"), one
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 
@@ -31,10 +29,10 @@ from graph_transplant.augment.evolve import (
     label_reliability,
     reliability_threshold,
 )
-from graph_transplant.errors import DataError
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import as_predictor
 from graph_transplant.targets import Loss
+from oracles import unchanged
 from strategies import generator
 
 # ------------------------------------------------------------------ references
@@ -109,7 +107,7 @@ def trained() -> gt.GraphClassifier:
     batch = TRAIN.batch(range(len(TRAIN)))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        embedded = made.embed_graphs(batch).detach()
+        embedded = made.run(batch).graphs.detach()
         optimiser = torch.optim.Adam(made.head.parameters(), lr=0.05)
         for _ in range(150):
             optimiser.zero_grad()
@@ -227,17 +225,6 @@ class Foreign(nn.Module):
         return self.out(self.drop(global_mean_pool(x, batch)))
 
 
-@contextmanager
-def unchanged(module: nn.Module) -> Iterator[None]:
-    state, rng = copy.deepcopy(module.state_dict()), torch.get_rng_state()
-    modes = [part.training for part in module.modules()]
-    yield
-    assert all(torch.equal(state[key], value) for key, value in module.state_dict().items())
-    assert [part.training for part in module.modules()] == modes
-    assert all(p.grad is None for p in module.parameters())
-    assert torch.equal(torch.get_rng_state(), rng)
-
-
 @pytest.mark.parametrize("foreign", [True, False])
 def test_the_model_judges_in_evaluation_mode_and_is_left_as_it_was(foreign: bool) -> None:
     torch.manual_seed(0)
@@ -257,54 +244,3 @@ def test_the_model_judges_in_evaluation_mode_and_is_left_as_it_was(foreign: bool
     assert float(augmentation.threshold) == pytest.approx(theta, abs=1e-6)
     gt.augmented_loss(model, TRAIN.batch(range(20)), augmentation).backward()
     assert 0 <= augmentation.after_epoch(model, VALIDATION)["kept_share"] <= 1
-
-
-def test_soft_edges_keep_their_gradient_through_the_filter() -> None:
-    torch.manual_seed(0)
-    inner = gt.GraphTransplant("predict", embedding_size=16)
-    augmentation = filtered(inner)
-    model = copy.deepcopy(trained()).eval()  # without dropout
-    clean = clean_pass(model, range(30))
-    judged, plain = (
-        made(clean, model=model, generator=generator(2)) for made in (augmentation, inner)
-    )
-    assert 0 < float(judged.weight.sum()) < 30
-    weights = [*inner.parameters(), *model.parameters()]
-    losses = nn.functional.cross_entropy(plain.logits(model), plain.targets, reduction="none")
-    ours, theirs = (
-        torch.autograd.grad(loss, weights, retain_graph=True, materialize_grads=True)
-        for loss in (judged.loss(model, Loss()), (losses * judged.weight).mean())
-    )
-    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-4)
-    assert any(bool(gradient.any()) for gradient in ours[: len(list(inner.parameters()))])
-
-
-# ------------------------------------------------------------------ state, composition, refusals
-
-
-def test_state_is_saved_and_loaded() -> None:
-    augmentation, other = filtered(OriginalGraphs()), ReliabilityFilter(OriginalGraphs())
-    fresh = copy.deepcopy(other.state_dict())
-    other.load_state_dict(copy.deepcopy(augmentation.state_dict()))
-    assert torch.equal(other.threshold, augmentation.threshold)
-    assert torch.equal(other.prototypes, augmentation.prototypes)
-    augmentation.load_state_dict(fresh)  # back to before the first epoch
-    clean = clean_pass(trained(), range(30))
-    assert augmentation(clean, model=trained(), generator=None).weight.tolist() == [1.0] * 30
-
-
-@pytest.mark.parametrize("task", ["multilabel", "regression"])
-def test_data_without_classes_are_refused(task: str) -> None:
-    y = torch.tensor([[0.0, 1.0], [1.0, 0.0]] * 30)
-    store = TRAIN.with_targets(y if task == "multilabel" else y + 0.5, task=task)
-    model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-    augmentation = ReliabilityFilter(OriginalGraphs())
-    message = f"reliability filter of m-evolve needs classes, but .* is a {task} data set"
-    with pytest.raises(DataError, match=message):
-        augmentation.check(model, store)
-    with pytest.raises(DataError, match=message):
-        augmentation.after_epoch(model, store)
-    batch = store.batch(range(4))
-    clean = CleanPass(batch, batch.y, model.run(batch), Loss(task))
-    with pytest.raises(DataError, match=f"m-evolve needs classes, but the task is {task}"):
-        augmentation(clean, model=model, generator=None)

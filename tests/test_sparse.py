@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.sparse import Adjacency, rectified_sum, sampled_product, spmm
 from oracles import dense_adjacency
+from strategies import draw
 
 PATH = [(3, 1), (1, 3), (2, 3), (3, 2)]
 EDGES: dict[str, list[tuple[int, int]]] = {
@@ -25,10 +24,6 @@ EDGES: dict[str, list[tuple[int, int]]] = {
 }
 NODES = {"isolated": 5, "crowded": 2}
 KINDS = sorted(EDGES)
-
-
-def draw(seed: int, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
 
 
 def edges(kind: str) -> tuple[Tensor, int]:
@@ -101,21 +96,6 @@ def test_sampled_product(kind: str) -> None:
     left, right = draw(4, 2, adjacency.num_nodes, 5)
     expected = (left[adjacency.row] * right[adjacency.column]).sum(1)
     torch.testing.assert_close(sampled_product(adjacency, left, right), expected)
-
-
-@given(st.integers(0, 2**31), st.integers(1, 9), st.booleans())
-def test_random_structures_against_dense(seed: int, nodes: int, symmetric: bool) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    count = int(torch.randint(0, 20, (), generator=generator))
-    edge_index = torch.randint(nodes, (2, count), generator=generator)
-    if symmetric:
-        edge_index = torch.cat((edge_index, edge_index.flip(0)), dim=1)
-    dense = dense_adjacency(edge_index, torch.ones(edge_index.shape[1]).double(), nodes)
-    x, upstream = draw(seed, nodes, 2).requires_grad_(), draw(seed + 1, nodes, 2)
-    result = spmm(adjacency_of(edge_index, nodes), x)
-    torch.testing.assert_close(result, dense @ x)
-    (gradient,) = torch.autograd.grad(result, x, upstream)
-    torch.testing.assert_close(gradient, dense.t() @ upstream)
 
 
 # ------------------------------------------------------------------ rectified messages

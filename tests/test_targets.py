@@ -18,12 +18,7 @@ from torch_geometric.data import Data
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.targets import Loss, TargetScale, as_targets, batch_targets, rarest_label
-from strategies import generator, random_batch, rings_and_stars, seeds
-
-
-def draw(seed: int, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=generator(seed), dtype=torch.double)
-
+from strategies import draw, generator, random_batch, rings_and_stars, seeds
 
 # ------------------------------------------------------------------ losses
 

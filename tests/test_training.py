@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
@@ -17,18 +16,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau
-from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
 from graph_transplant import training
 from graph_transplant.augment import (
     CleanPass,
-    EdgePredictor,
     OriginalGraphs,
     build_method,
 )
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphBatch
 from graph_transplant.training import EpochLog, Evaluation, FitResult
 from processes import run_ranks
 from strategies import generator, random_batch
@@ -342,19 +338,6 @@ def test_clipping_leaves_the_gradient_of_the_edge_predictor_alone() -> None:
     assert same(*predictors)
 
 
-@pytest.mark.parametrize(("examples", "edges"), [(7, 7), (10**6, 36)])
-def test_the_edge_predictor_learns_from_as_many_edges_as_there_are_up_to_a_cap(
-    examples: int, edges: int
-) -> None:
-    ring = torch.tensor([[0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0]])
-    both = torch.cat((ring, ring.flip(0)), dim=1)
-    batch = Batch.from_data_list([Data(edge_index=both, num_nodes=6)] * 3)
-    psi, seen = EdgePredictor(8, examples=examples), []
-    psi.outer.register_forward_hook(lambda module, given, out: seen.append(len(out)))
-    psi.supervise(torch.randn(18, 8), GraphBatch.from_pyg(batch), np.random.default_rng(0))
-    assert seen == [2 * edges]  # an edge of a ring of six has always a pair that is none
-
-
 # ------------------------------------------------------------------ randomness
 
 
@@ -462,34 +445,23 @@ def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
 # ------------------------------------------------------------------ several processes
 
 
-def _trained(rank: int, wrapped: bool) -> Any:
-    """Train on 17 graphs in batches of 8: the last batch has a graph for the first rank alone."""
+def _weights(*, wrapped: bool = False) -> list[float]:
+    """Train on 17 graphs in batches of 16: the last batch has a graph for the first rank alone."""
     store = motifs(17)
-    model = model_for(store, seed=rank)  # all start with the weights of the first
-    augment = build_method("transplant-ep", model, seed=rank)
-    fitted = DistributedDataParallel(model) if wrapped else model
-    result = gt.fit(fitted, store, store, augment, seed=0, epochs=3, batch_size=8)
-    states = [value.tolist() for part in (model, *augment) for value in part.state_dict().values()]
-    logs = [(log.train_loss, log.validation_loss, log.iterations) for log in result.history]
-    return states, logs
-
-
-def _plain_step() -> list[float]:
-    store = motifs(16)
     model = model_for(store, dropout=0.0)
-    gt.fit(model, store, store, seed=0, epochs=1, batch_size=16, learning_rate=0.01)
+    fitted = DistributedDataParallel(model) if wrapped else model
+    gt.fit(fitted, store, store, seed=0, epochs=1, batch_size=16, learning_rate=0.01)
     return nn.utils.parameters_to_vector(model.parameters()).tolist()
 
 
-def _together(rank: int) -> Any:
-    return _trained(rank, False), _trained(rank, True), _plain_step()
+def _together(rank: int) -> tuple[list[float], list[float]]:
+    return _weights(), _weights(wrapped=True)
 
 
 def test_processes_train_one_model_by_the_steps_of_one() -> None:
     first, second = run_ranks(_together)
     assert first == second
-    plain, wrapped, step = first
-    assert [iterations for _, _, iterations in plain[1]] == [3, 6, 9]  # 8, 8 and 1 graphs
-    assert wrapped == plain  # a model that averages gradients itself trains likewise
-    alone = torch.tensor(_plain_step())
-    torch.testing.assert_close(torch.tensor(step), alone, rtol=1e-3, atol=1e-5)
+    together, wrapped = first
+    assert wrapped == together  # a model that averages gradients itself trains likewise
+    alone = torch.tensor(_weights())
+    torch.testing.assert_close(torch.tensor(together), alone, rtol=1e-3, atol=1e-5)

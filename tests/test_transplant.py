@@ -8,11 +8,11 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 import torch
-from scipy.stats import beta, binomtest, chisquare, kstest
+from scipy.stats import beta, binomtest, kstest
 from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
-from edits import both_ways
+from edits import agree, both_ways, uniform
 from graph_transplant.augment.transplant import (
     GraphTransplant,
     TransplantPlan,
@@ -47,20 +47,6 @@ def cut(
     return [tuple(kept[ptr[i] : ptr[i + 1]].tolist()) for i in range(times)]
 
 
-def agrees(seen: Counter, chances: dict[object, float]) -> bool:
-    """Chi-square against given chances of all that can be seen."""
-    assert set(seen) <= set(chances)
-    expected = np.array(list(chances.values()))
-    counts = [seen[key] for key in chances]
-    if len(counts) == 1:
-        return True
-    return chisquare(counts, expected * sum(counts) / expected.sum()).pvalue > 1e-4
-
-
-def alike(items: object) -> dict[object, float]:
-    return dict.fromkeys(items, 1.0)
-
-
 # ------------------------------------------------------------------ what is drawn
 
 
@@ -91,7 +77,7 @@ def test_partial_khop_has_its_exact_distribution(hops: int, share: float) -> Non
     # A triangle with a tail of two, one end of a star, and a node by itself.
     batch = batch_of(graph([(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (2, 5)], 7))
     seen = Counter(cut(batch, 30_000, ratio=0.3, hops=hops, share=share, seed=hops))
-    assert agrees(seen, khop_chances(batch, 0.3, hops, share))
+    agree(seen, khop_chances(batch, 0.3, hops, share))
 
 
 def test_anchors_are_uniform_in_their_pool() -> None:
@@ -99,19 +85,19 @@ def test_anchors_are_uniform_in_their_pool() -> None:
     batch = batch_of(graph([], 10))
     saliency = np.array([6, 8, 5, 10, 7, 1, 2, 3, 4, 9], np.float32)
     seen = Counter(cut(batch, 6000, ratio=0.2, saliency=saliency))
-    assert agrees(seen, alike(itertools.combinations([1, 3, 4, 9], 2)))
-    assert agrees(Counter(cut(batch, 9000, ratio=0.2)), alike(itertools.combinations(range(10), 2)))
+    agree(seen, uniform(itertools.combinations([1, 3, 4, 9], 2)))
+    agree(Counter(cut(batch, 9000, ratio=0.2)), uniform(itertools.combinations(range(10), 2)))
     # Where nothing is salient every node is as likely as any other.
     flat = np.zeros(10, np.float32)
     seen = Counter(cut(batch, 9000, ratio=0.2, saliency=flat))
-    assert agrees(seen, alike(itertools.combinations(range(10), 2)))
+    agree(seen, uniform(itertools.combinations(range(10), 2)))
 
 
 def test_hops_and_share_follow_their_distributions() -> None:
     batch, ones = batch_of(graph([], 1)), np.ones(1, np.float32)
     method, random = GraphTransplant("none"), np.random.default_rng(1)
     plans = [method.plan(batch, ones, np.zeros(1, np.int64), random) for _ in range(2000)]
-    assert agrees(Counter(plan.hops for plan in plans), alike([1, 2, 3]))
+    agree(Counter(plan.hops for plan in plans), uniform([1, 2, 3]))
     assert kstest([plan.share for plan in plans], beta(2, 2).cdf).pvalue > 1e-4
 
 
@@ -139,7 +125,7 @@ def test_pairs_of_degree_preservation_are_uniform() -> None:
     assert np.diff(pair_ptr).tolist() == [2] * times
     pairs = list(zip(first.tolist(), second.tolist(), strict=True))
     seen = Counter(zip(pairs[::2], pairs[1::2], strict=True))
-    assert agrees(seen, alike(itertools.combinations(itertools.product([4, 5, 9], [1, 2]), 2)))
+    agree(seen, uniform(itertools.combinations(itertools.product([4, 5, 9], [1, 2]), 2)))
 
 
 def test_attributes_are_drawn_from_both_ends_equally() -> None:
@@ -153,7 +139,7 @@ def test_attributes_are_drawn_from_both_ends_equally() -> None:
         np.zeros(times, np.int64), np.full(times, 4), ptr, *batch.near, np.random.default_rng(0),
     )  # fmt: skip
     seen = Counter(batch.edges["edge_attr"][like].tolist())
-    assert agrees(seen, {1.0: 1 / 6, 2.0: 1 / 6, 3.0: 1 / 6, 10.0: 1 / 4, 20.0: 1 / 4})
+    agree(seen, {1.0: 1 / 6, 2.0: 1 / 6, 3.0: 1 / 6, 10.0: 1 / 4, 20.0: 1 / 4})
 
 
 def test_new_directed_edges_point_either_way_equally_often() -> None:
@@ -178,7 +164,7 @@ def test_strangers_are_uniform_among_non_neighbours(undirected: bool) -> None:
         for node in whole:
             possible = set(whole) - neighbours(whole, {node}) - {node}
             seen = Counter(found[node * times : (node + 1) * times].tolist())
-            assert agrees(seen, alike(possible or {-1}))
+            agree(seen, uniform(possible or {-1}))
             lonely += not possible
     assert 0 < lonely < batch.num_nodes
 
@@ -212,57 +198,6 @@ def test_a_plan_carried_out_by_hand() -> None:
 
 
 # ------------------------------------------------------------------ valid batches
-
-
-def plain_batch(random: np.random.Generator) -> GraphBatch:
-    """A few small graphs of any kind, made without PyG, which would take most of the time."""
-    sizes = random.integers(1, 7, size=random.integers(1, 5))
-    ptr = np.concatenate(([0], np.cumsum(sizes)))
-    undirected, weighted = random.random(2) < 0.5
-    tail = random.integers(ptr[-1], size=random.integers(0, 3 * ptr[-1]))
-    graph_of = np.searchsorted(ptr, tail, side="right") - 1
-    head = ptr[graph_of] + (random.random(len(tail)) * sizes[graph_of]).astype(np.int64)
-    weight = random.random(len(tail)).astype(np.float32)
-    if undirected:
-        proper = tail != head
-        tail, head = np.append(tail, head[proper]), np.append(head, tail[proper])
-        weight = np.append(weight, weight[proper])
-    # Copies of an edge by weight, so that they meet their reverses.
-    order = np.lexsort((weight, tail, head))
-    edges = {"edge_weight": torch.from_numpy(weight[order])} if weighted else {}
-    if random.random() < 0.5:
-        edges["edge_attr"] = torch.from_numpy(weight[order]).view(-1, 1)
-    return GraphBatch(
-        ptr=ptr,
-        row_ptr=np.concatenate(([0], np.cumsum(np.bincount(head, minlength=ptr[-1])))),
-        column=tail[order],
-        symmetric=bool(undirected),
-        nodes={"x": torch.from_numpy(random.random((ptr[-1], 3), np.float32))},
-        edges=edges,
-        y=torch.arange(len(sizes)),
-    )
-
-
-def test_thousands_of_batches_become_valid_ones() -> None:
-    torch.manual_seed(0)
-    methods = [
-        GraphTransplant("degree"),
-        GraphTransplant("degree", cut="scattered", new_edge_attr="zero"),
-        GraphTransplant("predict", embedding_size=3, anchor_ratio=0.5),
-        GraphTransplant("none", anchors="random", importance="size", hops=(0, 4)),
-    ]
-    random, classes = np.random.default_rng(0), torch.eye(4)
-    for number in range(3000):
-        batch, method = plain_batch(random), methods[number % len(methods)]
-        graphs = batch.num_graphs
-        saliency = random.random(batch.num_nodes, np.float32)
-        sources = random.integers(graphs, size=graphs)
-        with torch.no_grad():
-            plan = method.plan(batch, saliency, sources, random, nodes=batch.nodes["x"])
-            mixed = method.carry_out(plan, batch, classes[:graphs], saliency)
-        assert_valid(mixed.batch)
-        assert mixed.batch.num_graphs == graphs
-        assert mixed.batch.symmetric == batch.symmetric
 
 
 def test_mixing_pyg_graphs() -> None:

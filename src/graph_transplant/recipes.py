@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,8 @@ class Recipe:
 
     def network(self) -> dict[str, Any]:
         """Keyword arguments of :class:`~graph_transplant.GraphClassifier`."""
-        return {name: getattr(self, name) for name in _NETWORK}
+        names = [field.name for field in fields(self)]
+        return {name: getattr(self, name) for name in names[names.index("hidden") :]}
 
     def fitting(
         self, epochs: int | None = None, learning_rate: float | None = None
@@ -96,19 +97,6 @@ class Recipe:
                 "patience_unit": "epochs",
             }
         return given
-
-
-_NETWORK = (
-    "hidden",
-    "readout",
-    "dropout",
-    "input_layers",
-    "norm",
-    "residual",
-    "layer_dropout",
-    "jumping",
-    "walk",
-)
 
 
 def warmup_cosine(optimizer: Optimizer, *, warmup: int, epochs: int) -> LambdaLR:

@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +20,9 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphBatch, as_batch
+from graph_transplant.graphs.pyg import Data
 from graph_transplant.nn import Convolution, GraphClassifier, LayerOutput, Prediction, evaluating
 from graph_transplant.segments import segment_max, segment_sum
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 KINDS = ("gradient", "gradient-x-activation")
 SIDES = ("before", "after")

@@ -69,11 +69,6 @@ def targets_of(batch: GraphBatch) -> Tensor:
     return batch.y
 
 
-def graph_losses(logits: Tensor, targets: Tensor, task: str = "multiclass") -> Tensor:
-    """Compute the loss of every graph; see :class:`Loss`."""
-    return Loss(task)(logits, targets)
-
-
 @dataclass(frozen=True)
 class Loss:
     """The loss of every graph.
@@ -165,12 +160,9 @@ class TargetScale:
     std: Tensor
 
     def __post_init__(self) -> None:
-        both = torch.stack((self.mean, self.std)) if self.mean.shape == self.std.shape else None
-        if (
-            both is None
-            or both.dim() != 2
-            or not bool(both.isfinite().all() and (both[1] > 0).all())
-        ):
+        same = self.mean.shape == self.std.shape and self.mean.dim() == 1
+        finite = same and bool(torch.stack((self.mean, self.std)).isfinite().all())
+        if not finite or not bool((self.std > 0).all()):
             raise DataError(
                 "`mean` and `std` of a target scale must be finite numbers, one each per output, "
                 f"and `std` positive; got {self.mean.tolist()} and {self.std.tolist()}"
@@ -196,22 +188,13 @@ class TargetScale:
 
     def apply(self, store: GraphStore) -> GraphStore:
         """Return the same graphs with standardised targets."""
-        self._check(store.y)
         scaled = (store.y.to(torch.double) - self.mean) / self.std
         return store.with_targets(scaled.to(store.y.dtype))
 
     def undo(self, outputs: Tensor) -> Tensor:
         """Return what a model says in the units of the data, of the type of ``outputs``."""
-        self._check(outputs)
         mean, std = self.mean.to(outputs.device), self.std.to(outputs.device)
         return (outputs.to(torch.double) * std + mean).to(outputs.dtype)
-
-    def _check(self, values: Tensor) -> None:
-        if values.dim() != 2 or values.shape[1] != len(self.mean):
-            raise DataError(
-                f"a scale of {len(self.mean)} outputs needs values of shape [graphs, "
-                f"{len(self.mean)}]; got {list(values.shape)}"
-            )
 
     def as_dict(self) -> dict[str, list[float]]:
         """Return the scale as JSON values."""
@@ -220,13 +203,10 @@ class TargetScale:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> TargetScale:
         """Read what :meth:`as_dict` gives, from a file that may be damaged."""
-        columns = [values.get("mean"), values.get("std")]
-        for column in columns:
-            if not isinstance(column, list) or any(
-                type(each) not in (int, float) for each in column
-            ):
-                raise DataError(f"a target scale must be two lists of numbers; got {values!r}")
         try:
-            return TargetScale(*(torch.tensor(column, dtype=torch.double) for column in columns))
-        except (OverflowError, RuntimeError):  # whole numbers without bounds
-            raise DataError(f"a target scale must be finite numbers; got {values!r}") from None
+            columns = [torch.tensor(values[name], dtype=torch.double) for name in ("mean", "std")]
+        except (KeyError, TypeError, ValueError, OverflowError, RuntimeError):
+            raise DataError(
+                f"a target scale must be two lists of numbers, `mean` and `std`; got {values!r}"
+            ) from None
+        return TargetScale(*columns)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,22 +31,14 @@ from graph_transplant.errors import (
     check_positive,
 )
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, check_stores
+from graph_transplant.graphs.pyg import Data
 from graph_transplant.metrics import METRICS, deciding
 from graph_transplant.nn import GraphClassifier, evaluating, keeping_statistics
 from graph_transplant.ranks import Ranks
 from graph_transplant.recipes import PATIENCE_UNITS, TIES
 from graph_transplant.saliency import ModuleAdapter, Predictor, as_predictor, module_of, unwrapped
-from graph_transplant.targets import (
-    Loss,
-    as_targets,
-    batch_targets,
-    graph_losses,
-    rarest_label,
-    targets_of,
-)
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
+from graph_transplant.scores import accuracy
+from graph_transplant.targets import Loss, as_targets, batch_targets, rarest_label, targets_of
 
 Augmentations = Augmentation | Sequence[Augmentation]
 LossFunction = Callable[[Tensor, Tensor], Tensor]
@@ -230,8 +222,7 @@ class Evaluation:
     @property
     def accuracy(self) -> float:
         """Share of the graphs whose largest logit is that of the largest target."""
-        right = self.logits.argmax(1).eq(self.targets.argmax(1))
-        return float(right.to(torch.double).mean())
+        return accuracy(self.logits, self.targets, "multiclass")
 
 
 def evaluate(
@@ -254,17 +245,22 @@ def evaluate(
     """
     check_stores(store=store)
     predictor, device = as_predictor(model, output=output), _device(model)
-    if batch_size is None:
-        items = int(store.node_counts.sum() + store.edge_counts.sum()) // len(store)
-        batch_size = max(1, min(EVALUATED_GRAPHS, EVALUATED_ITEMS // max(1, items)))
     with evaluating(model):
         parts = [
             predictor.run(batch.to(device), layers=False).logits.cpu()
-            for batch in store.batches(torch.arange(len(store)), batch_size)
+            for batch in store.batches(
+                torch.arange(len(store)), batch_size or evaluated_at_once(store)
+            )
         ]
     logits = torch.cat(parts)
     targets = as_targets(store.y, logits.shape[1])
-    return Evaluation(logits, targets, float(graph_losses(logits, targets, store.task).mean()))
+    return Evaluation(logits, targets, float(Loss(store.task)(logits, targets).mean()))
+
+
+def evaluated_at_once(store: GraphStore) -> int:
+    """How many graphs are predicted at a time: fewer where they are large."""
+    items = int(store.node_counts.sum() + store.edge_counts.sum()) // len(store)
+    return max(1, min(EVALUATED_GRAPHS, EVALUATED_ITEMS // max(1, items)))
 
 
 def _device(model: nn.Module) -> torch.device:

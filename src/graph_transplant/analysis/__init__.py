@@ -15,7 +15,6 @@ from graph_transplant.analysis.calibration import (
     TEMPERATURES,
     calibration,
     fit_temperature,
-    label_cases,
     reliability,
 )
 from graph_transplant.analysis.explanations import saliency_quality
@@ -28,7 +27,6 @@ __all__ = [
     "attack_edges",
     "calibration",
     "fit_temperature",
-    "label_cases",
     "mean_edges",
     "nested_attacks",
     "reliability",

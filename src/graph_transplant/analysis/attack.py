@@ -19,13 +19,14 @@ import torch
 from scipy.sparse import csr_array, eye_array
 from torch import Tensor, nn
 
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
+from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import structure
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import Predictor, as_predictor
+from graph_transplant.scores import accuracy
 from graph_transplant.segments import offsets, rank_in_segment
-from graph_transplant.targets import batch_targets, graph_losses
+from graph_transplant.targets import Loss, batch_targets
 from graph_transplant.training import evaluate
 
 PAIRS_AT_ONCE = 1 << 18
@@ -84,13 +85,8 @@ class Attacked:
 
     @property
     def accuracy(self) -> float:
-        """Share of the attacked graphs that the model still classifies rightly."""
-        if self.store.task != "multiclass":
-            raise DataError(
-                f"{self.store.name} is a {self.store.task} data set: it has no accuracy"
-            )
-        right = self.logits.argmax(1).eq(self.targets.argmax(1))
-        return float(right.to(torch.double).mean())
+        """Share of the attacked graphs, or of their labels, that are still predicted rightly."""
+        return accuracy(self.logits, self.targets, self.store.task)
 
 
 def attack(
@@ -388,7 +384,7 @@ def _pull(logits: Tensor, targets: Tensor, task: str) -> Tensor:
         return logits.detach().masked_fill(true, -torch.inf).softmax(1).masked_fill(true, -1.0)
     exact = logits.detach().to(torch.double).requires_grad_()
     # Graphs of a batch do not touch: the sum's gradient is that of each graph's own loss.
-    loss = graph_losses(exact, targets.to(torch.double), task).sum()
+    loss = Loss(task)(exact, targets.to(torch.double)).sum()
     (gradient,) = torch.autograd.grad(loss, exact)
     largest = gradient.abs().amax(1, keepdim=True)
     return (gradient / torch.where(largest > 0, largest, 1.0)).to(logits.dtype)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.metrics import TASKS, measure
-from graph_transplant.scores import CALIBRATION_BINS
+from graph_transplant.scores import CALIBRATION_BINS, probabilities_of
 
 TEMPERATURES: Final = (0.2, 20.0)
 """The lowest and the highest temperature. Where the held-out graphs are told apart without an
@@ -72,8 +72,7 @@ def reliability(
     """Compare confidence with accuracy, in intervals (lower, upper] of equal width.
 
     The means are NaN in an empty interval. The mean gap, weighted by the counts, is the
-    :func:`~graph_transplant.scores.expected_calibration_error`. For several labels per graph see
-    :func:`label_cases`.
+    :func:`~graph_transplant.scores.expected_calibration_error`.
     """
     confidence, predicted = probabilities.to(torch.double).max(1)
     right = predicted.eq(labels).to(torch.double)
@@ -88,16 +87,6 @@ def reliability(
         {"lower": n / bins, "upper": (n + 1) / bins, "count": c, "confidence": p, "accuracy": share}
         for n, (c, p, share) in enumerate(columns)
     ]
-
-
-def label_cases(probabilities: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Take every label of every graph as a case of two classes; missing entries are left out.
-
-    Returns probabilities, float ``[cases, 2]``, and classes, int64 ``[cases]``.
-    """
-    present = ~targets.isnan()
-    chosen = probabilities[present]
-    return torch.stack((1 - chosen, chosen), dim=1), targets[present].gt(0.5).to(torch.long)
 
 
 def calibration(
@@ -154,7 +143,7 @@ def _kinds(targets: Tensor, task: str) -> int:
 def _rows(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, int | float]]:
     """Give the bins of a reliability diagram that hold something."""
     if task == "multilabel":
-        probabilities, labels = label_cases(logits.sigmoid(), targets)
+        probabilities, labels = probabilities_of(logits, targets, task)
     else:
         # The same numbers as in `classification_metrics`: no rounding between two bins.
         probabilities, labels = logits.log_softmax(1).exp(), targets.argmax(1)

@@ -28,8 +28,8 @@ from graph_transplant.saliency import (
     read_saliency,
 )
 from graph_transplant.segments import rank_in_segment
-from graph_transplant.targets import batch_targets, graph_losses, targets_of
-from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
+from graph_transplant.targets import Loss, batch_targets, targets_of
+from graph_transplant.training import evaluated_at_once
 
 MOTIF_FIELD: Final = "motif_mask"
 """The node field of a store that marks the nodes which make the class."""
@@ -96,13 +96,11 @@ def saliency_quality(
     nodes = int(part.node_counts.sum())
     # Drawn for all graphs at once, so that the size of a batch decides nothing.
     keys = torch.rand(2, nodes, dtype=torch.double, generator=generator)
-    items = int(part.node_counts.sum() + part.edge_counts.sum()) // len(part)
-    size = max(1, min(EVALUATED_GRAPHS, EVALUATED_ITEMS // max(1, items)))
     total = torch.zeros(len(CURVES), STEPS + 1, dtype=torch.double)
     found: list[MotifScores] = []
     done, first = 0, 0
     with evaluating(model):
-        for batch in part.batches(torch.arange(len(part)), size):
+        for batch in part.batches(torch.arange(len(part)), evaluated_at_once(part)):
             batch = batch.to(device)
             prediction, saliency, followed = _read(predictor, batch, store.task, reading)
             ptr = torch.from_numpy(batch.ptr)
@@ -224,7 +222,7 @@ def _read(
         if task == "multiclass" and logits.shape[1] > 1:
             loss = -margins(logits, targets.argmax(1), task)
         else:
-            loss = graph_losses(logits, targets, task)
+            loss = Loss(task)(logits, targets)
         return prediction, reading.read(loss.sum(), prediction), followed
 
 

@@ -91,18 +91,12 @@ class Virtual(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class VirtualGraphs(Virtual):
-    """Virtual graphs: the whole model runs on them.
-
-    Where ``embedding`` has the graphs after the readout, only the model's head runs.
-    """
+    """Virtual graphs: the whole model runs on them."""
 
     batch: GraphBatch
-    embedding: Tensor | None = None
 
     def logits(self, model: Predictor) -> Tensor:
         """Let the model predict the graphs, float ``[graphs, outputs]``."""
-        if self.embedding is not None and isinstance(model, GraphClassifier):
-            return model.classify(self.embedding)
         return model.run(self.batch, layers=False).logits
 
 
@@ -122,11 +116,7 @@ class VirtualEmbeddings(Virtual):
 
     def logits(self, model: Predictor) -> Tensor:
         """Let the head of the model classify the embeddings, float ``[samples, outputs]``."""
-        if not isinstance(model, GraphClassifier):
-            raise GraphTransplantError(
-                "graph embeddings can be classified only by a graph_transplant.GraphClassifier: "
-                "where the head of another model begins is not known"
-            )
+        assert isinstance(model, GraphClassifier)  # where the head of another begins is not known
         return model.classify(self.graphs)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -15,6 +15,7 @@ from graph_transplant.augment.base import (
     CleanPass,
     Virtual,
     VirtualGraphs,
+    as_augmentations,
     merged_measurements,
     random_numbers,
 )
@@ -33,13 +34,9 @@ class _Composed(Augmentation):
         name = type(self).__name__
         if not augmentations:
             raise GraphTransplantError(f"{name} needs at least one augmentation, got none")
-        for place, augmentation in enumerate(augmentations, start=1):
-            if not isinstance(augmentation, Augmentation):
-                raise GraphTransplantError(
-                    f"{name} takes augmentations, but argument {place} is of type "
-                    f"{type(augmentation).__name__}"
-                )
-        self.augmentations = nn.ModuleList(augmentations)
+        self.augmentations = nn.ModuleList(
+            as_augmentations(augmentations, f"{name} takes augmentations")
+        )
 
     @property
     def parts(self) -> tuple[Augmentation, ...]:
@@ -82,19 +79,13 @@ class OneOf(_Composed):
     ) -> None:
         super().__init__(augmentations)
         count = len(augmentations)
-        if probabilities is None:
-            probabilities = [1 / count] * count
-        self.probabilities = tuple(float(value) for value in probabilities)
-        if len(self.probabilities) != count:
+        given = np.full(count, 1 / count) if probabilities is None else np.array(probabilities)
+        if given.shape != (count,) or not ((given >= 0).all() and abs(given.sum() - 1) < 1e-6):
             raise GraphTransplantError(
-                f"`probabilities` must be {count} number{'' if count == 1 else 's'}, one per "
-                f"augmentation, got {len(self.probabilities)}"
+                "`probabilities` must be one number per augmentation, not negative, adding up to "
+                f"1; got {probabilities}"
             )
-        if min(self.probabilities) < 0 or not abs(sum(self.probabilities) - 1) < 1e-6:
-            raise GraphTransplantError(
-                f"`probabilities` must not be negative and must add up to 1, got "
-                f"{self.probabilities}"
-            )
+        self.probabilities = tuple((given / given.sum()).tolist())
 
     @property
     def gives_graphs(self) -> bool:
@@ -105,10 +96,8 @@ class OneOf(_Composed):
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> Virtual:
         """Let one augmentation work."""
-        bounds = list(accumulate(self.probabilities))
-        drawn = random_numbers(generator).random() * bounds[-1]
-        part = self.parts[bisect_right(bounds, drawn)]
-        virtual: Virtual = part(clean, model=model, generator=generator)
+        drawn = random_numbers(generator).choice(len(self.parts), p=self.probabilities)
+        virtual: Virtual = self.parts[drawn](clean, model=model, generator=generator)
         return virtual
 
 

@@ -14,14 +14,13 @@ from graph_transplant.augment.base import (
     CleanPass,
     EditedGraphs,
     Virtual,
-    VirtualGraphs,
     merged_measurements,
 )
 from graph_transplant.augment.perturb import RatioPerturbation, replace_edges, reverse_of
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import edit as kernel
-from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.nn import evaluating
 from graph_transplant.saliency import Predictor, as_predictor, module_of
 
 
@@ -73,8 +72,7 @@ class ReliabilityFilter(Augmentation):
     class. A graph with probabilities p and class y has the *label reliability* r = p · q_y. The
     threshold θ best tells validation graphs classified right from those classified wrong; a virtual
     sample counts in the loss if r > θ. Both are found anew after each epoch; during the first one
-    every sample counts. The model judges in evaluation mode; of a
-    :class:`~graph_transplant.GraphClassifier` only the head runs for that.
+    every sample counts. The model judges in evaluation mode.
 
     Deviation: filter-every-step. The publication filters once, with a trained model, and trains
     again on what is left; as in the paper's comparison, virtual graphs are filtered in every step.
@@ -141,8 +139,6 @@ class ReliabilityFilter(Augmentation):
         """Make virtual samples and weigh them by 0 or 1."""
         _check_classes(clean.task, f"the task is {clean.task}")
         virtual: Virtual = self.augmentation(clean, model=model, generator=generator)
-        if self.prototypes.numel():
-            virtual = _with_embedding(virtual, model)
         keep = self.passes(virtual, model)
         self._seen += keep.numel()
         self._kept = self._kept + keep.sum()
@@ -160,7 +156,6 @@ class ReliabilityFilter(Augmentation):
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Find prototypes and threshold anew; measures θ and the share that counted."""
-        _check_classes(validation.task, f"{validation.name} is a {validation.task} data set")
         model = as_predictor(model)
         measured = self.augmentation.after_epoch(model, validation)
         device = self.threshold.device
@@ -214,15 +209,6 @@ def reliability_threshold(reliability: Tensor, right: Tensor) -> Tensor:
     cost = right_at.cumsum(0) - right_at + wrong_at.sum() - wrong_at.cumsum(0)
     best: Tensor = values[cost.argmin()]
     return best
-
-
-def _with_embedding(virtual: Virtual, model: Predictor) -> Virtual:
-    """Embed virtual graphs once, for the judgement and for the loss, where the model can."""
-    if not (isinstance(virtual, VirtualGraphs) and isinstance(model, GraphClassifier)):
-        return virtual
-    if virtual.embedding is not None or not model.embeds_alike:
-        return virtual
-    return replace(virtual, embedding=model.embed_graphs(virtual.batch))
 
 
 def _check_classes(task: str, reason: str) -> None:

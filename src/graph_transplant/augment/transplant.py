@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from graph_transplant.augment.edge_predictor import EdgePredictor
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, task_of
+from graph_transplant.graphs.pyg import Data
 from graph_transplant.kernels import structure
 from graph_transplant.kernels import transplant as kernel
 from graph_transplant.kernels.choice import shuffle_within
@@ -32,9 +32,6 @@ from graph_transplant.saliency import (
     varies_within_graphs,
 )  # fmt: skip
 from graph_transplant.targets import as_targets, batch_targets
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 CONNECTIONS = ("degree", "predict", "none")
 

@@ -6,20 +6,17 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graph_transplant.errors import DataError
-from graph_transplant.graphs.pyg import is_pyg
+from graph_transplant.graphs.pyg import Batch, Data, is_pyg
 from graph_transplant.kernels import structure
 from graph_transplant.kernels.compiling import Ints
 from graph_transplant.sparse import Adjacency
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Batch, Data
 
 CODE = "x:code"
 """Name of the node field that stands for one-hot features; no PyG field can be called so."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
@@ -12,13 +12,21 @@ from torch.utils.data import Dataset, IterableDataset
 
 from graph_transplant.errors import DataError
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Batch as Batch
+    from torch_geometric.data import Data as Data
+else:
+    # PyG takes longer to import than torch. Annotations can be evaluated without.
+    _PYG = sys.modules.get("torch_geometric.data")
+    Batch, Data = (getattr(_PYG, name, Any) for name in ("Batch", "Data"))
+
 _WHOLE_TYPES: Final = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def is_pyg(value: object, *names: str) -> bool:
     """Whether a value is of one of these classes of ``torch_geometric.data``.
 
-    PyG takes longer to import than torch: where nobody has imported it, nothing can be its object.
+    Where nobody has imported it, nothing can be its object.
     """
     known = sys.modules.get("torch_geometric.data")  # another thread may be importing it
     return isinstance(value, tuple(getattr(known, name, ()) for name in names))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,14 +29,11 @@ from graph_transplant.graphs.checks import (
     require,
 )
 from graph_transplant.graphs.featurizer import Featurizer
-from graph_transplant.graphs.pyg import flat_tensors
+from graph_transplant.graphs.pyg import Data, flat_tensors
 from graph_transplant.graphs.tensors import axis_of, bytes_of, moments, repeats, task_of
 from graph_transplant.kernels import structure
 from graph_transplant.metrics import TASKS
 from graph_transplant.segments import offsets, ranges
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 # Features of these types are kept as they are and become float32 in batches.
 _SMALL_TYPES: Final = (torch.uint8, torch.int8, torch.bool)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from graph_transplant.graphs import GraphBatch, as_batch
+from graph_transplant.graphs.pyg import Data
 from graph_transplant.nn import GraphClassifier, LayerOutput, Prediction
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 
 class Ensemble(GraphClassifier):

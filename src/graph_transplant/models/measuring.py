@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.analysis import label_cases, reliability
+from graph_transplant.analysis import reliability
 from graph_transplant.classical import fit_predict, refusal
 from graph_transplant.graphs import GraphStore
 from graph_transplant.graphs.tensors import repeats
@@ -23,6 +23,7 @@ from graph_transplant.models.uncertainty import (
     scores_of,
     uncertainty_figures,
 )
+from graph_transplant.scores import probabilities_of
 from graph_transplant.splits import Split
 from graph_transplant.targets import as_targets
 from graph_transplant.training import evaluate
@@ -167,10 +168,7 @@ def _baseline(wanted: Tensor, task: str) -> dict[str, float]:
 
 
 def _bins(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, Any]]:
-    exact = logits.to(torch.double)
-    if task == "multiclass":
-        return reliability(exact.softmax(1), targets.argmax(1))
-    return reliability(*label_cases(exact.sigmoid(), targets))
+    return reliability(*probabilities_of(logits, targets, task))
 
 
 def roc_points(scores: Tensor, targets: Tensor) -> list[list[float]]:

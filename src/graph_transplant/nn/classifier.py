@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch.nn.functional import batch_norm, dropout
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
+from graph_transplant.graphs.pyg import Data
 from graph_transplant.metrics import TASKS
 from graph_transplant.nn.convolutions import CONVOLUTIONS
 from graph_transplant.nn.inputs import (
@@ -24,9 +25,6 @@ from graph_transplant.nn.inputs import (
 )
 from graph_transplant.recipes import READOUTS
 from graph_transplant.segments import segment_max, segment_sum
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 NORMS = ("none", "batch", "layer")
 
@@ -343,11 +341,6 @@ class GraphClassifier(nn.Module):
         nothing, ones = torch.zeros(continuous), torch.ones(continuous)
         return cls(mean=nothing, std=ones, seed=0, **settings)
 
-    @property
-    def embeds_alike(self) -> bool:
-        """Whether graph embeddings are the same in training and evaluation mode."""
-        return self.norm != "batch" and not self.layer_dropout
-
     def _edge_attr(self, batch: GraphBatch) -> Tensor | None:
         """Return the batch's edge attributes, standardised, if the layers read them."""
         if not self.takes_edge_attr:
@@ -398,10 +391,6 @@ class GraphClassifier(nn.Module):
             return self.readout(outputs[-1].nodes, batch)
         return torch.cat([self.readout(output.nodes, batch) for output in outputs], dim=1)
 
-    def embed_graphs(self, batch: GraphBatch) -> Tensor:
-        """Run everything but the head: graph embeddings, float ``[graphs, width of the head]``."""
-        return self._read_out(self.embed_nodes(batch), batch)
-
     def classify(self, graphs: Tensor) -> Tensor:
         """Run the head on graph embeddings; returns the logits."""
         logits: Tensor = self.head(graphs)
@@ -430,9 +419,9 @@ class GraphClassifier(nn.Module):
         nodes = x if x is not None else batch
         if nodes is None:
             raise DataError("graphs without node features need `batch`, the graph of every node")
-        from torch_geometric.data import Data
+        from torch_geometric.data import Data as Graph
 
-        data = Data(
+        data = Graph(
             x=x,
             edge_index=edge_index,
             edge_weight=edge_weight,

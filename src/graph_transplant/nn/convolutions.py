@@ -28,13 +28,6 @@ class Operator:
     values: Tensor | None
     edge_attr: Tensor | None = None
 
-    @property
-    def attributes(self) -> Tensor:
-        """The edge attributes, which must be there."""
-        if self.edge_attr is None:
-            raise GraphTransplantError("this layer reads `edge_attr`; got an operator without")
-        return self.edge_attr
-
     def __matmul__(self, x: Tensor) -> Tensor:
         return spmm(self.adjacency, x, self.values)
 
@@ -210,7 +203,7 @@ class GINEConvolution(Convolution):
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages."""
         assert isinstance(x, Tensor)  # the model encodes its inputs first
-        edges = self.edge(operator.attributes)
+        edges = self.edge(operator.edge_attr)
         summed = rectified_sum(operator.adjacency, x, edges, operator.values)
         hidden = self.first(torch.addcmul(summed, x, 1.0 + self.epsilon))
         out: Tensor = self.second(hidden.relu())
@@ -315,7 +308,8 @@ class GATEdgeConvolution(_Attention):
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages."""
-        return self._attend(x, operator, operator.attributes @ self.attend_edge.t())
+        assert operator.edge_attr is not None  # the model has checked its batch
+        return self._attend(x, operator, operator.edge_attr @ self.attend_edge.t())
 
 
 def _mean_arriving(adjacency: Adjacency, values: Tensor) -> Tensor:
