@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
