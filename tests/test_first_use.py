@@ -298,7 +298,6 @@ WRONG = [
     ("attack nomodel motifs", "there is no folder nomodel"),
     ("attack {model} motifs --budget much", "--budget must be numbers separated by commas"),
     ("attack {model} motifs --budget 0.2,0", "--budget must be shares in (0, 1], got 0"),
-    ("show motifs --trained nomodel", "there is no folder nomodel"),
     ("show motifs --method drop-nodes", "--method must be one of transplant-dp"),
     ("report nodir", "there is no directory nodir"),
     ("report {folder}", "there are no records in"),

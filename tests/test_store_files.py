@@ -200,13 +200,6 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     make_store(graphs=4, official=None).save(tmp_path / "sound")
     content = (tmp_path / "sound").read_bytes()
     path = tmp_path / "damaged"
-    random = np.random.default_rng(0)
-    for place in random.choice(len(content), 100, replace=False).tolist():
-        flipped = bytearray(content)
-        flipped[place] ^= 1 << int(random.integers(8))
-        path.write_bytes(flipped)
-        with pytest.raises(DataError):
-            GraphStore.load(path, check=True)
     for size in (0, 8, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:size])
         with pytest.raises(DataError, match="cannot be read as a graph store"):
@@ -217,7 +210,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 
 def old_file(path: Path, store: GraphStore, changes: dict[str, Any]) -> None:
-    """Write a store as the first version did, which had no digest, with some contents changed."""
+    """Write a store as the first version did, with some contents changed."""
     tensors = {key: store.field(key).contiguous() for key in store.fields}
     keys = ("name", "task", "num_outputs", "label_names", "num_continuous", "undirected")
     described = {key: getattr(store, key) for key in keys}

@@ -397,7 +397,6 @@ def show(
     out: Path = Path("gallery.html"),
     count: int = 8,
     epochs: int = 20,
-    trained: Path | None = None,
     seed: int = 0,
     columns: DataOptions = NO_OPTIONS,
 ) -> None:
@@ -409,21 +408,19 @@ def show(
         out: The page to write.
         count: How many mixed graphs to draw.
         epochs: Number of epochs to train a model on the data before computing saliency.
-        trained: Folder of a trained model to compute saliency with instead.
         seed: Seed for all randomness.
         columns: How the data are read.
     """
     skipped = out.with_suffix(".skipped.csv")
     keep_inputs([data], [skipped])
 
-    from graph_transplant.models import TrainedModel, mixtures
+    from graph_transplant.models import mixtures
     from graph_transplant.report.explanations import render_gallery
 
-    network = TrainedModel.load(trained) if trained else None
     store = load_data(data, columns)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_skipped(store, skipped)
     tell_skipped(store, skipped)
-    gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed, model=network)
+    gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed)
     write_atomically(out, render_gallery(gallery))
     print_files(output(), {out: "the gallery"})

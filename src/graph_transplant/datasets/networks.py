@@ -146,52 +146,37 @@ def _encode(number: int, name: str, line: Line | str, targets: Sequence[str]) ->
         _cells(line, targets) if targets else (),
         len(nodes),
         np.array(pairs, dtype=np.int32).reshape(-1, 2),
-        _columns("x", nodes, lambda place: f"node {shown(names[place])}"),
-        _columns(key, edges, edge_name),
+        _columns("x", nodes, "node"),
+        _columns(key, edges, "edge"),
         directed and bool(alone),
     )
 
 
-def _columns(key: str, items: Sequence[Line], name: Callable[[int], str]) -> _Columns:
-    """Read numbers and labels of all nodes or all edges; ``name`` is for messages."""
-    found: dict[str, list[Any]] = {}
-    for attribute, read in ((key, _numbers), ("label", _label)):
-        values = [item.get(attribute) for item in items]
-        if all(value is None for value in values):
-            continue
-        for place, value in enumerate(values):
-            if value is None:
-                raise DataError(f"{name(place)} has no `{attribute}`, but others have one")
-            try:
-                found.setdefault(attribute, []).append(read(value, found.get(key, ())))
-            except DataError as error:
-                raise DataError(f"the `{attribute}` of {name(place)} must be {error}") from None
-    numbers = np.array(found.get(key, [()] * len(items)), dtype=np.float32)
-    return _Columns(numbers.reshape(len(items), -1 if items else 0), found.get("label"))
+def _columns(key: str, items: Sequence[Line], kind: str) -> _Columns:
+    """Read numbers and labels of all nodes or all edges, which ``kind`` names in messages."""
+    values, labels = (_given(items, attribute, kind) for attribute in (key, "label"))
+    numbers = np.empty((len(items), 0), dtype=np.float32)
+    if values:
+        try:
+            table = np.asarray(values).reshape(len(values), -1)
+        except ValueError:
+            raise DataError(f"the `{key}` of its {kind}s must be equally many numbers") from None
+        if table.dtype.kind not in "biuf" or not (np.abs(table) <= _LARGEST).all():
+            raise DataError(f"the `{key}` of its {kind}s must be finite numbers of 32 bits")
+        numbers = table.astype(np.float32)
+    for label in labels:
+        if isinstance(label, bool) or not isinstance(label, str | int | np.integer):
+            raise DataError(f"every `label` must be a text or a whole number; got {shown(label)}")
+    # The same few labels come again and again.
+    return _Columns(numbers, [sys.intern(str(label)) for label in labels] or None)
 
 
-def _numbers(value: Any, others: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    row = value.reshape(-1).tolist() if isinstance(value, np.ndarray | Tensor) else value
-    row = row if isinstance(row, list | tuple) else (row,)
-    wrong = [item for item in row if not _is_number(item)]
-    if wrong:
-        what = "a number or a list of numbers, finite and of 32 bits"
-        raise DataError(f"{what}; got {shown(wrong[0])}")
-    if others and len(row) != len(others[0]):
-        raise DataError(f"{len(others[0])} numbers, as before; got {len(row)}")
-    return row
-
-
-def _is_number(value: Any) -> bool:
-    number = type(value) in (float, int) or isinstance(value, np.integer | np.floating)
-    return number and -_LARGEST <= value <= _LARGEST
-
-
-def _label(value: Any, _: Any) -> str:
-    if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
-        # The same few labels come again and again.
-        return sys.intern(str(value))
-    raise DataError(f"a text or a whole number; got {shown(value)}")
+def _given(items: Sequence[Line], attribute: str, kind: str) -> list[Any]:
+    """An attribute of all nodes or edges; an empty list if none has it."""
+    values = [item[attribute] for item in items if item.get(attribute) is not None]
+    if values and len(values) < len(items):
+        raise DataError(f"some of its {kind}s have no `{attribute}`, but others have one")
+    return values
 
 
 def _cells(line: Line, targets: Sequence[str]) -> tuple[str, ...]:

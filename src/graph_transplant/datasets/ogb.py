@@ -39,7 +39,7 @@ import numpy.typing as npt
 import torch
 
 from graph_transplant.datasets import places
-from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES
+from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES, one_hot
 from graph_transplant.datasets.source import Numbers, Parts, files_in
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore, StoreWriter
@@ -270,10 +270,7 @@ def _one_hot(numbers: Numbers, lines: int, categories: tuple[int, ...]) -> npt.N
     table: Ints = numbers.take(lines, exactly=True)
     wrong = (table < 0) | (table >= np.asarray(categories))
     numbers.check(wrong, f"expected categories below {', '.join(map(str, categories))}")
-    columns = np.zeros((lines, sum(categories)), dtype=np.uint8)
-    first = np.cumsum((0, *categories[:-1]))
-    columns[np.arange(lines)[:, None], table + first] = 1
-    return columns
+    return one_hot(table, categories)
 
 
 def _mean_at_nodes(ends: Ints, features: Doubles, nodes: int) -> Doubles:

@@ -30,7 +30,6 @@ _MAX_LINE: Final = 1 << 24
 _SIP: Final = 1 << 16
 
 _GZIP: Final = b"\x1f\x8b"
-_BOM: Final = b"\xef\xbb\xbf"
 _SHOWN: Final = 60
 
 
@@ -239,28 +238,23 @@ class Numbers:
         """Raise an error that names the first bad line."""
         if isinstance(error, DataError):
             raise error
+        kind = "whole numbers" if self._whole else "numbers"
         with opened(self._parts.path, self._parts.files[self._part]) as file:
             for number, line in enumerate(file, 1):
-                text = (line.removeprefix(_BOM) if number == 1 else line).strip()
-                problem = self._problem(text) if text else None
-                if problem is not None:
-                    raise DataError(f"{self._label}, line {number}: {problem}")
+                text = line.decode("utf-8-sig", "replace").strip()
+                columns = self._columns = self._columns or text.count(",") + 1
+                if text and not self._fits(text.split(",")):
+                    raise DataError(
+                        f"{self._label}, line {number}: expected {columns} {kind} with commas "
+                        f"between, got {text[:_SHOWN]!r}"
+                    )
         raise DataError(f"{self._label}: cannot be read as numbers ({str(error).strip()})")
 
-    def _problem(self, line: bytes) -> str | None:
-        values = line.split(b",")
-        self._columns = self._columns or len(values)
-        if len(values) != self._columns:
-            return f"expected {self._columns} values with commas between, got {len(values)}"
-        for value in values:
-            text = value.decode("ascii", "replace").strip()
-            try:
-                number = math.nan if "_" in text else float(text)
-            except ValueError:
-                number = math.nan
-            if math.isnan(number) or (self._whole and not number.is_integer()):
-                shown = repr(text[:_SHOWN])
-                return f"expected a {'whole number' if self._whole else 'number'}, got {shown}"
-            if self._whole and abs(number) >= 2**63:
-                return "a number is too large"
-        return None
+    def _fits(self, cells: list[str]) -> bool:
+        try:
+            values = [float(cell) for cell in cells]
+        except ValueError:
+            return False
+        if self._whole and not all(value.is_integer() and abs(value) < 2**63 for value in values):
+            return False
+        return len(values) == self._columns and not any(map(math.isnan, values))

@@ -1,12 +1,11 @@
 """The file of a store: safetensors, mapped into memory, written whole or not at all.
 
 Every tensor of the store is in it under the name that :attr:`GraphStore.fields` gives it; the
-header has the rest, and a digest of the file.
+header has the rest.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -27,11 +26,8 @@ from graph_transplant.graphs.tensors import axis_of, bytes_of
 from graph_transplant.metrics import TASKS
 
 _FORMAT: Final = "graph-transplant store 2"
-# Had no digest, and the rows of directed graphs were senders.
+# The rows of directed graphs were senders.
 _FIRST_FORMAT: Final = "graph-transplant store 1"
-
-# What is hashed has this in the place of the digest.
-_NO_DIGEST: Final = "0" * 64
 
 _AT_ONCE: Final = 1 << 22
 
@@ -160,7 +156,7 @@ class StoreWriter:
         if self._official is not None:
             graphs = self._shapes["node_counts"][1][0]
             self._spool("official", checked_split(self.name, self._official, graphs))
-        metadata = {"format": _FORMAT, "store": json.dumps(described), "sha256": _NO_DIGEST}
+        metadata = {"format": _FORMAT, "store": json.dumps(described)}
         # Wide types first: every tensor then starts at a multiple of its item size.
         order = sorted(self._shapes, key=lambda key: (-self._shapes[key][0].itemsize, key))
         shapes = {key: self._shapes[key] for key in order}
@@ -170,9 +166,6 @@ class StoreWriter:
                 with spool.open("rb") as values:
                     shutil.copyfileobj(values, file, _AT_ONCE)
                 spool.unlink()
-        metadata["sha256"] = _digest(whole, _NO_DIGEST)
-        with whole.open("rb+") as again:
-            again.write(_header(metadata, shapes))
         # Opening it checks the arguments against the labels and the shapes.
         load(whole)
         whole.replace(self.path)
@@ -196,17 +189,6 @@ def _header(
     return len(text).to_bytes(8, "little") + text
 
 
-def _digest(path: Path, entered: str) -> str:
-    """SHA-256 of a file as it was before its digest was entered into the header."""
-    with path.open("rb") as file:
-        head = file.read(8)
-        head += file.read(int.from_bytes(head, "little"))
-        digest = hashlib.sha256(head.replace(entered.encode(), _NO_DIGEST.encode()))
-        while piece := file.read(_AT_ONCE):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
 def load(path: str | Path, *, check: bool = False) -> GraphStore:
     """Open a store; see :meth:`GraphStore.load`."""
     path = Path(path)
@@ -214,11 +196,8 @@ def load(path: str | Path, *, check: bool = False) -> GraphStore:
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        form, digest = metadata.get("format"), metadata.get("sha256", "")
+        form = metadata.get("format")
         _expect(form in (_FORMAT, _FIRST_FORMAT), "its format is not that of this version")
-        if check and form == _FORMAT:
-            fits = len(digest) == len(_NO_DIGEST) and digest == _digest(path, digest)
-            _expect(fits, "it is damaged: its digest is that of another content")
         store = _store_of(tensors, json.loads(metadata["store"]), by_receiver=form == _FORMAT)
         if check:
             for order, undirected in checked_pieces(store):
