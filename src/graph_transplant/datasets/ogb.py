@@ -235,13 +235,13 @@ def _next_graphs(
     edge_counts: Ints,
 ) -> GraphStore:
     nodes, edges = int(node_counts.sum()), int(edge_counts.sum())
-    pairs: Ints = tables["edge"].take(edges, exactly=True)
+    pairs: Ints = tables["edge"].take(edges)
     limit = np.repeat(node_counts, edge_counts)[:, None]
     tables["edge"].check((pairs < 0) | (pairs >= limit), "its graph has no such node")
     x: npt.NDArray[Any]
     edge_attr: torch.Tensor | None = None
     if recipe.edge_numbers:
-        features = tables["edge-feat"].take(edges, exactly=True)
+        features = tables["edge-feat"].take(edges)
         wrong = ~np.isfinite(features.astype(np.float32))
         tables["edge-feat"].check(wrong, "expected finite numbers")
         first = np.cumsum(node_counts) - node_counts
@@ -267,7 +267,7 @@ def _next_graphs(
 
 
 def _one_hot(numbers: Numbers, lines: int, categories: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-    table: Ints = numbers.take(lines, exactly=True)
+    table: Ints = numbers.take(lines)
     wrong = (table < 0) | (table >= np.asarray(categories))
     numbers.check(wrong, f"expected categories below {', '.join(map(str, categories))}")
     return one_hot(table, categories)

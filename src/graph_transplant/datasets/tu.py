@@ -144,19 +144,14 @@ def read(parts: Parts) -> GraphStore:
     else:
         y = _read_attributes(parts, "graph_attributes", len(node_counts))
     x, num_continuous = _read_features(parts, "node", len(graph))
-    pairs = _read_pairs(parts, graph)
-    edge_attr, _ = _read_features(parts, "edge", len(pairs))
-    # Of those that are equal the first line counts; what is sorted by node is sorted by graph.
-    line = np.flatnonzero(pairs[:, 0] != pairs[:, 1])
-    line = line[np.unique(pairs[line] @ (len(graph), 1), return_index=True)[1]]
-    ends, graph_of_edge = pairs[line].T, graph[pairs[line, 0]]
-    starts = np.cumsum(node_counts) - node_counts
+    ends, edge_counts, line, lines = _read_edges(parts, graph, node_counts)
+    edge_attr, _ = _read_features(parts, "edge", lines)
     return GraphStore(
         x=None if x is None else torch.from_numpy(x),
-        edge_index=torch.from_numpy(ends - starts[graph_of_edge]),
+        edge_index=torch.from_numpy(ends),
         y=torch.from_numpy(y),
         node_counts=torch.from_numpy(node_counts),
-        edge_counts=torch.from_numpy(np.bincount(graph_of_edge, minlength=len(node_counts))),
+        edge_counts=torch.from_numpy(edge_counts),
         edge_attr=None if edge_attr is None else torch.from_numpy(edge_attr[line]),
         name=parts.name,
         task="regression" if label_names is None else "multiclass",
@@ -215,11 +210,23 @@ def _read_graphs(parts: Parts) -> Ints:
     return number - 1
 
 
-def _read_pairs(parts: Parts, graph: Ints) -> Ints:
-    """The two nodes of every line of ``A``, from 0 over all graphs."""
+def _read_edges(
+    parts: Parts, graph: Ints, node_counts: Ints
+) -> tuple[npt.NDArray[np.int32], Ints, Ints, int]:
+    """Edges within their graphs, ``[2, edges]``, sorted; numbers of edges of the graphs.
+
+    Also where each edge stands in the file, the first of those that are equal, and how many lines
+    that has.
+    """
     pairs: Ints = parts.table("A", whole=True, columns=2)
     pairs -= 1
     beyond = (pairs < 0) | (pairs >= len(graph))
     parts.check("A", beyond, f"nodes are numbered from 1 to {len(graph)}")
     parts.check("A", graph[pairs[:, 0]] != graph[pairs[:, 1]], "the edge joins two graphs")
-    return pairs
+    proper = np.flatnonzero(pairs[:, 0] != pairs[:, 1])
+    key, first = np.unique((pairs @ (len(graph), 1))[proper], return_index=True)
+    row, column = np.divmod(key, len(graph))
+    counts = np.bincount(graph[row], minlength=len(node_counts))
+    start = np.repeat(np.cumsum(node_counts) - node_counts, counts)
+    ends = np.stack((row - start, column - start), dtype=np.int32, casting="same_kind")
+    return ends, counts, proper[first], len(pairs)
