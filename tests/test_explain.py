@@ -152,18 +152,6 @@ def test_signs_are_those_of_gradient_times_embedding(task: str) -> None:
         explain(model, store, output="d")
 
 
-def test_batches_do_not_matter() -> None:
-    store = graphs()
-    model = wrapped(network_for(store), ["a", "b", "c"])
-    whole, single = explain(model, store), explain(model, store, batch_size=1)
-    for one, two in zip(whole, single, strict=True):
-        assert one.structure == two.structure
-        assert one.views[0].label == two.views[0].label
-        assert one.views[0].share == pytest.approx(two.views[0].share, abs=1e-12)
-    with pytest.raises(GraphTransplantError, match="`batch_size` must be at least 1, got 0"):
-        explain(model, store, batch_size=0)
-
-
 def test_the_model_stays_as_it_was() -> None:
     store = graphs()
     network = network_for(store)

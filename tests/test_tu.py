@@ -253,7 +253,10 @@ def lines(table: Any) -> str:
         ({"graph_labels": None}, ": the file SMALL_graph_labels.txt is missing (there are SMALL_A"),
         ({"A": ""}, "SMALL_A.txt: is empty"),
         ({"edge_labels": "1\n" * 9}, "SMALL_edge_labels.txt: has 9 lines, expected 10"),
-        ({"A": "1, 2\n\n2, 1.5\n"}, "line 3: expected 2 whole numbers with commas between, got '2, 1.5'"),
+        (
+            {"A": "1, 2\n\n2, 1.5\n"},
+            "line 3: expected 2 whole numbers with commas between, got '2, 1.5'",
+        ),
         ({"A": "1, 2\n2, 1, 4\n"}, "SMALL_A.txt, line 2: expected 2 whole numbers with commas"),
         ({"A": "1, 2\n0, 1\n"}, "SMALL_A.txt, line 2: nodes are numbered from 1 to 6"),
         ({"A": "1, 2\n2, 1\n4, 5\n"}, "SMALL_A.txt, line 3: the edge joins two graphs"),

@@ -21,7 +21,7 @@ from graph_transplant.cli.common import (
     split_numbers,
 )
 from graph_transplant.cli.data import NO_INPUT_OPTIONS, InputOptions, tell_rows
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.format import count
 
 if TYPE_CHECKING:
@@ -83,11 +83,7 @@ def attack(
         raise GraphTransplantError(
             f"`model` must predict one class per graph, but the task of {model} is {loaded.task}"
         )
-    try:
-        store, skipped = labelled(loaded, data, target, columns)
-    except DataError as problem:
-        hint = " (an attack needs the true classes)" if "`target`" in str(problem) else ""
-        raise DataError(f"{problem}{hint}") from problem
+    store, skipped = labelled(loaded, data, target, columns)
     tell_rows(skipped, len(store))
     seen = store.fingerprint() == loaded.description["data"]["fingerprint"]
     if seen:
@@ -155,50 +151,38 @@ def labelled(
     model: TrainedModel, data: str, target: str | None, columns: InputOptions
 ) -> tuple[GraphStore, list[Skipped]]:
     """Read graphs as the model's training graphs were read; also give the rows left out."""
+    import torch
+
     from graph_transplant.datasets import stream
-    from graph_transplant.datasets.rows import TargetCodec, check_readable
+    from graph_transplant.datasets.rows import check_readable
     from graph_transplant.graphs import Skipped
 
-    options = columns.given()
-    named = list(model.featurizer.targets) if model.featurizer else []
-    if target is not None:
-        named = options["target"] = [target]
-    chunks = stream(
-        data,
-        featurizer=model.featurizer,
-        # One chunk, or none of an empty file: the mean number of edges is that of all graphs.
-        rows_per_chunk=sys.maxsize,
-        targets=True,
-        codec=TargetCodec("multiclass", tuple(named) or ("y",), model.label_names),
-        **options,
-    )
+    reading = model.reading(target)
+    # One chunk, or none of an empty file: the mean number of edges is that of all graphs.
+    chunks = stream(data, rows_per_chunk=sys.maxsize, **reading, **columns.given())
     chunk = next(chunks, None)
     if chunk is None:
         raise DataError(f"{data}: there are no graphs")
-    skipped = [
-        Skipped(row, chunk.ids[row - chunk.first], reason)
-        for row, reason in sorted(chunk.problems.items())
-    ]
+    values = {row: value for row, value in chunk.targets.items() if not isinstance(value, str)}
+    lacking = {row: str(value) for row, value in chunk.targets.items() if row not in values}
+    reasons = lacking | dict(chunk.problems)
+    skipped = [Skipped(row, chunk.ids[row - chunk.first], reasons[row]) for row in sorted(reasons)]
+    if chunk.store is not None:
+        model.check(chunk.store)
+    if not values:
+        column = reading["codec"].names[0]
+        raise DataError(
+            f"{data}: no row has both a graph and one of the model's classes; an attack needs the "
+            f"true ones, in the column {column!r} or in that which `target` names"
+        )
     check_readable(data, len(chunk), skipped)
     assert chunk.store is not None
-    model.check(chunk.store)
-    return as_model_names(model, chunk.store), skipped
-
-
-def as_model_names(model: TrainedModel, store: GraphStore) -> GraphStore:
-    """Number the classes of a store as the model does, by their names."""
-    import torch
-
-    classes, names = store.labels, store.output_names
-    if store.num_outputs < 2 and store.label_names is None:
-        raise DataError(f"{store.name} has no classes: an attack needs the true ones")
-    for number in torch.unique(classes).tolist():
-        check_choice(f"class of {store.name}", names[number], model.label_names)
-    places = {name: place for place, name in enumerate(model.label_names)}
-    numbers = torch.tensor([places.get(name, 0) for name in names])
-    return store.with_targets(
-        numbers[classes], num_outputs=len(model.label_names), label_names=model.label_names
-    )
+    assert chunk.store.rows is not None
+    there = [row in values for row in chunk.store.rows.number.tolist()]
+    store = chunk.store.subset(torch.tensor(there))
+    assert store.rows is not None
+    codec = reading["codec"]
+    return codec.apply(store, [values[row] for row in store.rows.number.tolist()]), skipped
 
 
 def print_attack(found: Mapping[str, Any]) -> None:
