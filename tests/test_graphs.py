@@ -149,11 +149,8 @@ def test_numbers_that_single_precision_cannot_tell_apart_are_refused() -> None:
     for fine in ([value - 1e6 for value in values], [1e9 + 1] * 60, [1e9, math.nan] * 30):
         assert gt.load(smiles, y=fine, task="regression").task == "regression"
     # A few rows may be alike where a model learnt from others.
-    (chunk,) = gt.stream(
-        smiles[:2], y=values[:2], targets=True, codec=TargetCodec("regression", ("y",))
-    )
-    assert chunk.store is not None
-    assert len(chunk.store) == 2
+    (chunk,) = gt.stream(smiles[:2], y=values[:2], codec=TargetCodec("regression", ("y",)))
+    assert chunk.targets == {1: (1e6,), 2: (1e6 + 0.001,)}
 
 
 def test_node_fields_travel_with_their_nodes() -> None:
@@ -265,9 +262,9 @@ def test_every_form_gives_the_same_store(batch: Batch, data: st.DataObject) -> N
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x": [[1.0], [2.0]]}, r"an `x` that is a tensor \[nodes, features\]; got list"),
-        ({"edge_attr": torch.ones(3, 1)}, "an `edge_attr` of 2 rows; got 3"),
-        ({"edge_index": EDGES.float()}, r"tensor \[2, edges\] of whole .* got float32 \[2, 2\]"),
+        ({"x": [[1.0], [2.0]]}, r"an `x` that is a tensor \[2, features\]"),
+        ({"edge_attr": torch.ones(3, 1)}, r"an `edge_attr` that is a tensor \[2, features\]"),
+        ({"edge_index": EDGES.float()}, r"tensor \[2, edges\] of whole numbers"),
         ({"y": "toxic"}, "a `y` of numbers; got str"),
     ],
 )

@@ -123,15 +123,6 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in self.get_params(deep=False).items()
         }
-        if isinstance(given["augment"], str):
-            try:
-                parse_method(given["augment"])
-            except GraphTransplantError as problem:
-                raise type(problem)(str(problem).replace("`method`", "`augment`")) from None
-        elif not isinstance(given["augment"], Augmentation | list | tuple):
-            raise GraphTransplantError(
-                f"`augment` must be a name or an augmentation, got {given['augment']!r}"
-            )
         fraction = given["validation_fraction"]
         if not 0 < fraction < 1:
             raise GraphTransplantError(f"`validation_fraction` must be in (0, 1), got {fraction}")
@@ -446,12 +437,6 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
     def predict_proba(self, X: Any) -> Array:  # noqa: N803
         """Return calibrated probabilities, float64 ``[graphs, classes]``."""
         return self._predict(X)
-
-    def predict_log_proba(self, X: Any) -> Array:  # noqa: N803
-        """Return the logarithms of :meth:`predict_proba`."""
-        with np.errstate(divide="ignore"):
-            logarithms: Array = np.log(self.predict_proba(X))
-        return logarithms
 
     def predict(self, X: Any) -> Array:  # noqa: N803
         """Return the most likely class of every graph; 0 or 1 for several labels."""
