@@ -329,7 +329,6 @@ WRONG = [
     ("paper table1 --out {folder}/t.csv/new", "--out must be in a folder, but {folder}/t.csv is a"),
     ("show motifs --out {folder}", "--out must be a file, but {folder} is a folder"),
     ("show {folder}/t.csv --out {folder}/../folder/t.csv", "--out would overwrite {folder}/t.csv"),
-    ("attack {model} {folder}/t.csv --out {link}", "--out would overwrite {folder}/t.csv"),
     ("explain {model} {folder}/t.csv --out {link}", "--out would overwrite {folder}/t.csv"),
     ("predict {model} {folder}/t.csv --out {link}", "--out would overwrite {folder}/t.csv"),
     ("predict {model} {folder}/t.csv --out {model}/model.json", "would overwrite {model}/model.js"),
