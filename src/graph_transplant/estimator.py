@@ -123,9 +123,6 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in self.get_params(deep=False).items()
         }
-        fraction = given["validation_fraction"]
-        if not 0 < fraction < 1:
-            raise GraphTransplantError(f"`validation_fraction` must be in (0, 1), got {fraction}")
         if given["random_state"] is None:
             # Global generators are not touched.
             given["random_state"] = np.random.RandomState(None)
@@ -424,13 +421,8 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
     def _config(self, store: GraphStore) -> TrainConfig:
         config = super()._config(store)
         if isinstance(self.class_weight, Mapping):
-            unknown = [label for label in self.class_weight if label not in self.classes_.tolist()]
-            if unknown:
-                raise GraphTransplantError(
-                    f"`class_weight` has {unknown[0]!r}, which is no class; the classes are "
-                    f"{', '.join(map(repr, self.classes_.tolist()))}"
-                )
-            weights = [self.class_weight.get(label, 1.0) for label in self.classes_.tolist()]
+            names = dict(zip(self.classes_.tolist(), store.output_names, strict=True))
+            weights = {names.get(label, label): w for label, w in self.class_weight.items()}
             config = replace(config, class_weight=weights)
         return config
 

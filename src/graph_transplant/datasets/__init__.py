@@ -99,11 +99,11 @@ FORMATS: Final = (
 
 
 def _first(data: Any) -> Any:
-    """The first item of a list or a column, or ``None``."""
+    """The first item of a list or a column that is not missing, or ``None``."""
     column = isinstance(data, np.ndarray) or hasattr(data, "to_list")
     if not (isinstance(data, list | tuple) or column) or getattr(data, "ndim", 1) != 1:
         return None
-    return next(iter(data), None)
+    return next((item for item in data if item is not None and not isinstance(item, float)), None)
 
 
 def _is_networkx(data: Any) -> bool:

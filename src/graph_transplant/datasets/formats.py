@@ -263,14 +263,15 @@ def frame_table(frame: pd.DataFrame, where: str, name: str) -> Table:
 
 
 def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
-    """Open a list of SMILES, or a data frame, with the targets in ``y``."""
+    """Open a list of SMILES, which also name its rows, or a data frame; targets are in ``y``."""
     import pandas as pd
 
+    ids = None
     if not isinstance(texts, pd.DataFrame):
-        texts = pd.DataFrame({"smiles": list(texts)}, dtype=object)
+        texts, ids = pd.DataFrame({"smiles": list(texts)}, dtype=object), "smiles"
     where = name or "`data`"
     if y is None:
-        return frame_table(texts, where, name or "molecules")
+        return replace(frame_table(texts, where, name or "molecules"), ids=ids)
     if isinstance(y, str):
         raise DataError(
             f"`y` must be the targets themselves; name a column with `target`, not {y!r}"
@@ -287,7 +288,8 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
         labels.columns = several if labels.shape[1] > 1 else [given or "y"]
     labels.columns = [f"{c} (y)" if c in texts.columns else str(c) for c in labels.columns]
     both = pd.concat([texts.reset_index(drop=True), labels.reset_index(drop=True)], axis=1)
-    return replace(frame_table(both, where, name or "molecules"), targets=tuple(labels.columns))
+    table = frame_table(both, where, name or "molecules")
+    return replace(table, ids=ids, targets=tuple(labels.columns))
 
 
 def _excel(path: Path) -> Table:

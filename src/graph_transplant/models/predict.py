@@ -5,7 +5,6 @@ What cannot be read stays in its place with the reason.
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -152,12 +151,6 @@ def prediction_frames(
             "again with this version"
         )
     check_at_least(1, rows_per_chunk=rows_per_chunk, workers=workers)
-    if _is_list_of_smiles(data):
-        if model.featurizer is None or model.featurizer.kind != "molecules":
-            raise DataError("these are SMILES strings, but the model was not trained on molecules")
-        # Each is called by its SMILES.
-        data = pd.DataFrame({"smiles": list(data), "id": list(data)})
-        options |= {"smiles": "smiles", "id": "id"}
     chunks = stream(
         data,
         featurizer=model.featurizer,
@@ -244,15 +237,6 @@ def _readable(chunks: Iterator[Chunk], data: Any) -> Iterator[Chunk]:
     except OSError as problem:
         what = str(data) if isinstance(data, str | Path) else "the graphs"
         raise DataError(f"cannot read {what}: {problem.strerror or problem}") from problem
-
-
-def _is_list_of_smiles(data: Any) -> bool:
-    column = isinstance(data, list | tuple | np.ndarray | pd.Series)
-    return column and isinstance(next((cell for cell in data if not _missing(cell)), None), str)
-
-
-def _missing(cell: Any) -> bool:
-    return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
 def _frame(
