@@ -211,7 +211,7 @@ def test_regression_speaks_in_the_units_of_the_data() -> None:
     assert one.views[0].confidence is None
     assert one.views[0].correct is None
     assert one.views[0].output == "mass"
-    assert one.truth == label_words(store, 0)
+    assert one.truth == "mass {:.4g}, length {:.4g}".format(*store.y[0].tolist())
 
 
 # -------------------------------------------------------------------- several models

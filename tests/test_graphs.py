@@ -262,8 +262,8 @@ def test_every_form_gives_the_same_store(batch: Batch, data: st.DataObject) -> N
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x": [[1.0], [2.0]]}, r"an `x` that is a tensor \[2, features\]"),
-        ({"edge_attr": torch.ones(3, 1)}, r"an `edge_attr` that is a tensor \[2, features\]"),
+        ({"x": [[1.0], [2.0]]}, "an `x` that is a tensor of numbers"),
+        ({"edge_attr": torch.ones(3, 1)}, "an `edge_attr` of 2 rows; got 3"),
         ({"edge_index": EDGES.float()}, r"tensor \[2, edges\] of whole numbers"),
         ({"y": "toxic"}, "a `y` of numbers; got str"),
     ],

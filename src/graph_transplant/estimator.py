@@ -422,7 +422,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         config = super()._config(store)
         if isinstance(self.class_weight, Mapping):
             names = dict(zip(self.classes_.tolist(), store.output_names, strict=True))
-            weights = {names.get(label, label): w for label, w in self.class_weight.items()}
+            weights = {str(names.get(k, k)): w for k, w in self.class_weight.items()}
             config = replace(config, class_weight=weights)
         return config
 

@@ -187,12 +187,12 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
     """
     form, source = _input(data, root, options)
     store = form.read(source, **options)
+    if form.own:
+        store.duplicates = find_duplicates(store)
     for note in store.notes:
         log.info("%s: %s", store.name, note)
     if form.read == GraphStore.from_pyg and "num_outputs" not in options:
         _warn_of_gaps(store)
-    if form.own:
-        store.find_duplicates = find_duplicates
     return store
 
 

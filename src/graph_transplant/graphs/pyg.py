@@ -85,18 +85,21 @@ def _problem(data: Any) -> str | None:
         return "has several types of nodes (HeteroData): convert it with `data.to_homogeneous()`"
     if not is_pyg(data, "Data"):
         return f"must be a PyG `Data`; got {type(data).__name__}"
-    edges, nodes = data.edge_index, data.num_nodes
+    edges = data.edge_index
     pairs = isinstance(edges, Tensor) and edges.dim() == 2 and len(edges) == 2
     # `torch.empty(2, 0)`, which is float, is a usual way to write that there are no edges.
     if not pairs or (edges.is_floating_point() and edges.numel()):
         return "must have an `edge_index` that is a tensor [2, edges] of whole numbers"
-    if not nodes:
+    tables = {name: data[name] for name in ("x", "edge_attr") if getattr(data, name) is not None}
+    for name, value in tables.items():
+        if not isinstance(value, Tensor) or value.dim() not in (1, 2):
+            return f"must have an `{name}` that is a tensor of numbers, one row each"
+    if not data.num_nodes:
         return "has no nodes"
-    for field, rows in (("x", nodes), ("edge_attr", edges.shape[1])):
-        value = getattr(data, field, None)
-        table = isinstance(value, Tensor) and value.dim() in (1, 2) and len(value) == rows
-        if value is not None and not table:
-            return f"must have an `{field}` that is a tensor [{rows}, features]"
+    for name, value in tables.items():
+        rows = data.num_nodes if name == "x" else edges.shape[1]
+        if len(value) != rows:
+            return f"must have an `{name}` of {rows} rows; got {len(value)}"
     if data.y is None:
         return "has no `y`"
     try:
