@@ -632,24 +632,6 @@ def test_parameters_that_cannot_be_used(changed: dict[str, Any], message: str) -
         classifier(epochs=1).set_params(**changed).fit(*given)
 
 
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        ([1.0] * 7 + [np.nan], "Input y contains NaN"),
-        ([[1.0, 2.0]] * 7 + [[np.nan, np.nan]], "all targets of graph 7 are missing"),
-        ([[1.0, 2.0]] * 7 + [[np.inf, 0.0]], "Input y contains infinity"),
-    ],
-)
-def test_numbers_that_cannot_be_fitted(y: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        regressor(epochs=1).fit(GRAPHS, y)
-
-
-def test_groups_must_be_several() -> None:
-    with pytest.raises(DataError, match="at least two groups"):
-        classifier(epochs=1).fit(GRAPHS, NAMES, groups=[0] * len(GRAPHS))
-
-
 def test_graphs_that_the_model_does_not_fit() -> None:
     data = [as_data(graph, x=torch.rand(len(graph), 2)) for graph in GRAPHS]
     fitted = classifier(epochs=1).fit(data, NAMES)

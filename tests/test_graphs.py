@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
 from collections.abc import Iterable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ import graph_transplant as gt
 from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphBatch, GraphStore
-from graph_transplant.graphs.pyg import is_pyg
 from oracles import assert_valid, is_undirected, same_content
 from strategies import batches, generator, random_batch
 
@@ -335,9 +332,3 @@ def test_bad_indices_are_named(indices: Any, message: str) -> None:
             take(indices)
     with pytest.raises(IndexError, match="has 2 graphs; there is no graph 2"):
         store[2]
-
-
-def test_pyg_is_looked_for_while_another_thread_imports_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module that is being imported has no classes yet."""
-    monkeypatch.setitem(sys.modules, "torch_geometric.data", ModuleType("torch_geometric.data"))
-    assert not is_pyg(object(), "Data", "Batch")

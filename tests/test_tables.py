@@ -50,12 +50,6 @@ def stream(data: Any, **arguments: Any) -> list[Chunk]:
 # ------------------------------------------------------------------ a data set
 
 
-def test_a_column_may_be_called_by_a_number() -> None:
-    frame = pd.DataFrame({"smiles": ["C", "CC", "CCC"], 1: [0, 1, 1], 0: ["a", "b", "a"]})
-    assert gt.load(frame, target=1).y.tolist() == [0, 1, 1]
-    assert gt.load(frame, target=0).label_names == ("a", "b")
-
-
 def test_a_table_becomes_molecules_with_targets(tmp_path: Path) -> None:
     store = gt.load(write(tmp_path, SMALL), target="active", id="name")
     assert store.name == "mine"

@@ -20,6 +20,7 @@ from graph_transplant.datasets import formats, jsonl, motifs, networks, ogb, tab
 from graph_transplant.datasets.duplicates import duplicate_groups, find_duplicates
 from graph_transplant.datasets.rows import Chunk, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
+from graph_transplant.format import listed
 from graph_transplant.graphs import Featurizer, GraphStore, Rows
 from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.known import KNOWN, DatasetInfo, existing, is_name, known_names, not_found
@@ -336,24 +337,16 @@ def _locate(
         # Before anything is downloaded: a misspelt option must not cost minutes.
         _check_options(f"data set {name!r}", options, ())
         path = (ogb.download if name in ogb.DATASETS else tu.download)(name, root)
-    try:
-        form = next((form for form in FORMATS if form.accepts(path)), None)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    form = next((form for form in FORMATS if form.accepts(path)), None)
     if form is None:
-        *others, last = (form.kind for form in FORMATS)
-        kinds = f"{', '.join(others)} or {last}"
+        kinds = listed([form.kind for form in FORMATS], "or")
         raise DataError(f"{path}: expected {kinds}; this is none of them")
     return path, form
 
 
 def _find(name: str, root: str | Path | None) -> Path | None:
     """Return where a named data set lies on this machine, if it does."""
-    try:
-        return (ogb.find if name in ogb.DATASETS else tu.find)(name, root)
-    except OSError as error:
-        # A folder below `root`, or the cache, that may not be looked into.
-        raise DataError(f"cannot look for {name} in {error.filename}: {error.strerror}") from error
+    return (ogb.find if name in ogb.DATASETS else tu.find)(name, root)
 
 
 def _check_options(what: str, options: dict[str, Any], allowed: Sequence[str]) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,15 +52,12 @@ class Table:
     structures: str | None = None
     ids: str | None = None
     targets: tuple[str, ...] = ()
-    further: Callable[[], Sequence[str]] | None = None  # gives all columns if there may be more
     # For the user; grows while rows are read. A dictionary, as a second pass notes the same.
     notes: dict[str, None] = field(default_factory=dict)
 
     def check(self, argument: str, name: str) -> None:
         """Raise an error unless a column is there, once."""
         columns = self.columns
-        if name not in columns and self.further is not None:
-            columns = self.further()
         times = list(columns).count(name)
         if times > 1:
             raise DataError(
@@ -212,12 +208,6 @@ def _sdf(path: Path) -> Table:
         if any(line.strip() for line in record):
             yield "".join(record)
 
-    def properties(most: int | None = None) -> list[str]:
-        names: dict[str, None] = {}
-        for record in islice(records(), most):
-            names.update(dict.fromkeys(name for name, _ in _PROPERTY.findall(record)))
-        return list(names)
-
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         for record in records():
             block, *rest = re.split(r"^(?=M  END)", record, flags=re.MULTILINE)
@@ -232,14 +222,14 @@ def _sdf(path: Path) -> Table:
 
     if next(records(), None) is None:
         raise DataError(f"{path}: is empty")
+    columns = dict.fromkeys(name for record in records() for name, _ in _PROPERTY.findall(record))
     return Table(
         str(path),
         name_of(path),
-        properties(100),
+        list(columns),
         rows,
         structures=_BLOCK,
         ids=_TITLE,
-        further=properties,
         notes=notes,
     )
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
+from graph_transplant.errors import GraphTransplantError, check_at_least
 from graph_transplant.files import keep_inputs, replacing
 from graph_transplant.models.ensemble import members_of
 from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, set_words
@@ -158,7 +158,7 @@ def prediction_frames(
         workers=workers,
         **options,
     )
-    for chunk in _readable(chunks, data):
+    for chunk in chunks:
         yield _frame(model, chunk, batch_size, coverage or COVERAGE)
 
 
@@ -228,15 +228,6 @@ def predict_table(
         except OSError as problem:
             raise GraphTransplantError(f"cannot write {target}: {problem.strerror}") from problem
     return PredictionSummary(rows, failed, larger, unlike, time.perf_counter() - begin)
-
-
-def _readable(chunks: Iterator[Chunk], data: Any) -> Iterator[Chunk]:
-    """Say that the input cannot be read when the disk refuses."""
-    try:
-        yield from chunks
-    except OSError as problem:
-        what = str(data) if isinstance(data, str | Path) else "the graphs"
-        raise DataError(f"cannot read {what}: {problem.strerror or problem}") from problem
 
 
 def _frame(
