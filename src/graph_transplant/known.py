@@ -134,7 +134,7 @@ def looked_for(stem: str, subfolders: Sequence[str], root: str | Path | None) ->
 def is_name(data: str | Path) -> bool:
     """Whether this may name a data set: only a plain word can, anything else is a path."""
     plain = isinstance(data, str) and data not in ("", ".", "..") and Path(data).name == data
-    return plain and str(data).isprintable()
+    return plain and str(data).isprintable() and len(str(data)) < 200
 
 
 def existing(name: str) -> Path | None:
