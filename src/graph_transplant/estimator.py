@@ -264,7 +264,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             (chunk,) = stream(items, rows_per_chunk=sys.maxsize, **like)
             store, problems = chunk.store, chunk.problems
         for row, reason in problems.items():
-            text = f", {items[row - 1][:60]!r}" if kind == "SMILES" else ""
+            text = f", {str(items[row - 1])[:60]!r}" if kind == "SMILES" else ""
             raise DataError(f"`X`: item {row - 1}{text}: {reason}")
         assert store is not None
         if kind == "PyG graphs" and store.x is not None:
@@ -550,27 +550,13 @@ def _items(graphs: Any) -> tuple[str, Any]:
     if getattr(cells, "shape", ())[1:] == (1,) and len(cells) and isinstance(cells[0, 0], str):
         cells = cells[:, 0]
     if getattr(cells, "ndim", 1) != 1 or not hasattr(cells, "__len__"):
-        texts = hasattr(graphs, "columns") and cells.dtype == object
-        if texts and any(isinstance(cell, str) for cell in cells.flat):
-            raise DataError(
-                f"`X` has {cells.shape[1]} columns, some of texts: give the column of SMILES alone"
-            )
         return "table", graphs
     if not len(cells):
         raise DataError("`X` holds no graphs: found 0 sample(s) where a minimum of 1 is required")
     items = [cells[place] for place in range(len(cells))]
-    kind = next((name for name, one in _KINDS.items() if isinstance(items[0], one)), None)
-    if kind is None and any(isinstance(item, str) for item in items):
-        kind = "SMILES"
-    if kind is None:
-        return "table", graphs
-    for number, item in enumerate(items):
-        if not isinstance(item, _KINDS[kind]):
-            raise DataError(
-                f"`X` must hold graphs of one kind: it holds {kind}, but item {number} is a "
-                f"{type(item).__name__}"
-            )
-    return kind, items
+    first = next((item for item in items if item is not None), None)
+    kind = next((name for name, one in _KINDS.items() if isinstance(first, one)), None)
+    return ("table", graphs) if kind is None else (kind, items)
 
 
 def _from_table(table: Array) -> GraphStore:

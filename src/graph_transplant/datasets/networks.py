@@ -423,7 +423,7 @@ def _networkx(
         for place in range(skip, len(graphs)):
             graph = graphs[place]
             if not isinstance(graph, nx.Graph):
-                yield None, f"expected is a networkx graph; got {type(graph).__name__}"
+                yield None, f"expected a networkx graph; got {type(graph).__name__}"
             elif graph.is_multigraph():
                 yield graph.name, "it is a MultiGraph; two nodes may have one edge only"
             else:
