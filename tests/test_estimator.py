@@ -621,7 +621,7 @@ def test_what_cannot_be_fitted(graphs: Any, y: Any, message: str) -> None:
         ({"class_weight": {"rng": 3}}, "`class_weight` has 'rng', which is none of ring, star"),
         ({"model": "gcm"}, "`model` must be one of .*did you mean 'gc"),
         ({"readout": "median"}, "`readout` must be one of"),
-        ({"validation_fraction": 0.0}, r"`validation` must be a share in \(0, 1\), got 0.0"),
+        ({"validation_fraction": 0.0}, "`validation` must be above 0, .*; got 0.0 and 0.0"),
         ({"epochs": 0}, "`epochs` must be at least 1"),
         ({"model": "gine"}, "needs edge features"),
         ({"device": "warp"}, "device"),
