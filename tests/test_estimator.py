@@ -201,7 +201,7 @@ def test_smiles(features: str) -> None:
     for column in (frame, np.array(MOLECULES)[:, None], np.array(MOLECULES, object)[:, None]):
         np.testing.assert_array_equal(fitted.predict_proba(column), expected)
     frame.loc[3, "smiles"] = None
-    with pytest.raises(DataError, match="item 3, .*there is no structure"):
+    with pytest.raises(DataError, match=r"item 3, .*there is no structure"):
         fitted.predict(frame)
 
 
