@@ -36,6 +36,7 @@ from typing import Any
 import torch
 
 from graph_transplant import GraphStore, TrainedModel, load, stream, train
+from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.models.predict import predict_table
 
@@ -115,7 +116,8 @@ def use_store(store: GraphStore) -> None:
 def read(options: dict[str, Any], path: Path) -> None:
     """Load and stream a file; every row is a graph or has a reason why it is none."""
     plain = {key: value for key, value in options.items() if key != "target"}
-    for given in (plain, {**options, "targets": True}):
+    codec = TargetCodec("multiclass", (options.get("target", "y"),), ("0", "1"))
+    for given in (plain, {**options, "codec": codec}):
         number = 1
         for chunk in stream(path, rows_per_chunk=4, **given):
             rows = set(range(number, number + len(chunk)))

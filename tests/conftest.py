@@ -1,11 +1,10 @@
-"""What tests share: one torch thread, Hypothesis settings, real data, a user without rights."""
+"""What tests share: one torch thread, Hypothesis settings, real data."""
 
 from __future__ import annotations
 
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,22 +43,3 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("GRAPH_TRANSPLANT_DATA", raising=False)
     monkeypatch.setattr(urllib.request, "urlopen", urlopen)
     return tmp_path / "cache"
-
-
-@pytest.fixture
-def nobody(tmp_path: Path) -> Iterator[None]:
-    """Run as a user whom permissions bind; root may do everything."""
-    if not hasattr(os, "geteuid"):
-        pytest.skip("needs the permissions of POSIX")
-    if os.geteuid() != 0:
-        yield
-        return
-    for folder in (tmp_path, *tmp_path.parents):
-        # Made by pytest, and by its plug-in that runs tests in several processes, for root alone.
-        if folder == tmp_path or folder.name.startswith(("pytest-", "popen-")):
-            folder.chmod(0o755)
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)

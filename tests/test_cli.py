@@ -26,7 +26,6 @@ from graph_transplant.errors import DataError
 from graph_transplant.experiments.engines import ENGINES
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.results import Results
-from graph_transplant.files import folder_name
 from graph_transplant.known import check_data
 from graph_transplant.paper.experiments import EXPERIMENTS
 from graph_transplant.saliency import KINDS
@@ -328,13 +327,6 @@ def test_a_narrow_terminal_shows_what_fits(
     assert " ".join(printed[80]) == "method model accuracy, % difference, points p time"
     assert printed[200][: len(printed[80])] == printed[80]
     assert printed[200][-2:] == ["ECE", "loss"]
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"), [("motifs", "motifs"), ("a b/c", "a-b-c"), ("..", "data"), ("é✓", "é")]
-)
-def test_directory_names_are_made_of_data_names(name: str, expected: str) -> None:
-    assert folder_name(name) == expected
 
 
 def test_data_sets_and_methods_are_listed(capfd: Captured) -> None:

@@ -341,12 +341,3 @@ def test_show_draws_a_gallery_and_tells_what_was_skipped(
     assert "2 of 26 rows skipped" in capfd.readouterr().err
     assert len((tmp_path / "pages" / "gallery.skipped.csv").read_text().splitlines()) == 3
     assert out.read_text(encoding="utf-8").count("new bond") >= 2
-
-
-def test_show_reads_saliency_from_a_model(
-    table: Path, model: Path, tmp_path: Path, capfd: Capture
-) -> None:
-    out = tmp_path / "gallery.html"
-    arguments = ["show", str(table), "--target", "fails", "--trained", str(model), "--count", "2"]
-    assert main([*arguments, "--method", "transplant-dp", "--out", str(out)]) == 0
-    assert "transplant-ep" in error_of([*arguments, "--out", str(out)], capfd)

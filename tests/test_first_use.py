@@ -249,8 +249,7 @@ def test_06_the_default_model_of_molecules_can_be_attacked(
     assert done.status == 0
     found = json.loads(done.out)
     (row,) = found["budgets"]
-    assert found["removals_only"] is True
-    assert row["removed"] > row["added"] == 0
+    assert found["removals_only"] is row["removals_only"] is True
     assert "edges are only removed: gine uses edge features" in done.err
     assert "2 of 32 rows skipped" in done.err
     assert "row 31: the SMILES cannot be parsed" in done.err
@@ -283,56 +282,38 @@ def test_07_python_takes_what_the_command_line_takes(table: Path) -> None:
 
 WRONG = [
     ("compare nosuch.csv", "DATA: there is no file or folder 'nosuch.csv'"),
-    ("train no/such", "DATA: there is no file or folder 'no/such'"),
     ("compare ENZIMES", "unknown data set 'ENZIMES' (did you mean 'ENZYMES'?)"),
-    ("paper table1 --data NCI2", "unknown data set 'NCI2' (did you mean 'NCI1'?)"),
     ("paper table9", "EXPERIMENT must be one of table1, table2"),
     ("paper table1 --budget huge", "--budget must be one of quick, full; got 'huge'"),
-    ("paper table1 --engine torchrun", "--engine must be one of local, ray; got 'torchrun'"),
     ("predict nomodel x.csv", "there is no folder nomodel: a model is a folder"),
     ("predict {folder} CCO", "holds no model: there is no file model.json"),
     ("predict {model} x.csv", "DATA: there is no file or folder 'x.csv'"),
-    ("explain {model} motifs --against nomodel", "there is no folder nomodel"),
     ("explain {model} CCO --count 0", "--count must be at least 1, got 0"),
     ("explain {model} CCO --saliency lime", "--saliency must be one of gradient-x-activation"),
-    ("attack nomodel motifs", "there is no folder nomodel"),
     ("attack {model} motifs --budget much", "--budget must be numbers separated by commas"),
-    ("attack {model} motifs --budget 0.2,0", "--budget must be shares in (0, 1], got 0"),
-    ("show motifs --trained nomodel", "there is no folder nomodel"),
     ("show motifs --method drop-nodes", "--method must be one of transplant-dp"),
     ("report nodir", "there is no directory nodir"),
     ("report {folder}", "there are no records in"),
-    ("report {folder} --format pdf", "there are no records in"),
-    ("across {folder} nodir", "there are no records in"),
     ("across", "at least two data sets"),
     ("compare --methods vanila", "--methods must be one of"),
     ("compare --methods vanilla,", "--methods must be names separated by single commas"),
     ("compare --models gcx", "--models must be one of auto, gcn, gcs, gin, gat"),
-    ("compare --split fold", "--split must be one of folds, scaffold-folds, official"),
     ("compare --metric auc", "got 'auc' (did you mean 'auroc'?)"),
-    ("compare --recipe weak", "--recipe must be one of paper, strong"),
     ("compare --engine spark", "--engine must be one of local, ray, torchrun; got 'spark'"),
     ("compare --engine torchrun", "run `torchrun --nproc-per-node 2 -m graph_transplant ...`"),
     ("compare --address HEAD:6379", "--address names a Ray cluster and needs the engine ray"),
     ("compare --folds 2", "--folds must be at least 3, got 2"),
     ("compare --layers 3,x", "--layers must be whole numbers separated by"),
-    ("compare --layers 3,0", "--layers must be at least 1, got 0"),
     ("compare --train-fraction 1,2", "--train-fraction must be shares in (0, 1], got 2"),
     ("compare --label-noise 1", "--label-noise must be in [0, 1), got 1"),
-    ("compare --task class", "--task must be one of multiclass"),
     ("train motifs --method forest", "--method must be one of vanilla"),
-    ("train motifs --model gcx", "--model must be one of auto, gcn"),
-    ("train motifs --readout median", "--readout must be one of mean, sum"),
     ("train motifs --validation 0.95", "--validation and --test must leave graphs"),
     ("train motifs --learning-rate -1", "--learning-rate must be above 0, got -1"),
-    ("train motifs --out {folder}/t.csv", "--out must be a folder, but {folder}/t.csv is a file"),
     ("compare --out {folder}/t.csv", "--out must be a folder, but {folder}/t.csv is a file"),
     ("paper table1 --out {folder}/t.csv/new", "--out must be in a folder, but {folder}/t.csv is a"),
     ("show motifs --out {folder}", "--out must be a file, but {folder} is a folder"),
     ("show {folder}/t.csv --out {folder}/../folder/t.csv", "--out would overwrite {folder}/t.csv"),
-    ("attack {model} {folder}/t.csv --out {link}", "--out would overwrite {folder}/t.csv"),
     ("explain {model} {folder}/t.csv --out {link}", "--out would overwrite {folder}/t.csv"),
-    ("predict {model} {folder}/t.csv --out {link}", "--out would overwrite {folder}/t.csv"),
     ("predict {model} {folder}/t.csv --out {model}/model.json", "would overwrite {model}/model.js"),
     ("show {folder}/g.skipped.csv --out {folder}/g.html", "overwrite {folder}/g.skipped.csv"),
     ("report {done} --format csv --out {done}/records.jsonl", "--out would overwrite {done}/rec"),

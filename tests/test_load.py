@@ -171,7 +171,7 @@ def test_pyg_graphs() -> None:
             "`y` does not apply to a list of PyG graphs, which takes name, task",
         ),
         ([pair(0), "CCO"], {}, "graphs: graph 1 must be a PyG `Data`; got str"),
-        ([nx.path_graph(2), 5], {"y": [0, 1]}, "graphs: graph 1: expected is a networkx graph"),
+        ([nx.path_graph(2), 5], {"y": [0, 1]}, "graphs: graph 1: expected a networkx graph"),
     ],
 )
 def test_objects_that_are_no_graphs(data: Any, options: dict[str, Any], message: str) -> None:

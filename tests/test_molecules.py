@@ -117,7 +117,7 @@ def test_later_molecules_are_read_with_the_elements_of_the_first() -> None:
         3: "the element Na does not occur in the data of the model",
         4: "the SMILES cannot be parsed: unclosed parenthesis",
     }
-    assert chunk.ids == ("1", "2", "3", "4")
+    assert chunk.ids == ("OCl", "NC", "[Na+].[Cl-]", "C(")
 
 
 def test_a_mol_block_is_read_like_the_smiles_it_was_written_from() -> None:

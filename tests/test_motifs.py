@@ -15,7 +15,6 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import cross_val_score
 
 from graph_transplant.datasets.motifs import MOTIFS, TYPED_MOTIFS, motifs, typed_motifs
-from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore
 
 # Of the default data set.
@@ -104,20 +103,6 @@ def test_a_smaller_data_set_is_the_beginning_of_a_larger_one() -> None:
     small, large = motifs(graphs=30, seed=3), motifs(graphs=60, seed=3)
     assert large.subset(range(30)).fingerprint() == small.fingerprint()
     assert motifs(graphs=30, seed=4).fingerprint() != small.fingerprint()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"graphs": 5}, "`graphs` must be at least 6, got 5"),
-        ({"graphs": 20.5}, "`graphs` must be a whole number, got 20.5"),
-        ({"seed": -1}, "`seed` must be at least 0, got -1"),
-        ({"seed": "a"}, "`seed` must be a whole number, got 'a'"),
-    ],
-)
-def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(GraphTransplantError, match=f"^{message}$"):
-        motifs(**options)
 
 
 def test_typed_motifs() -> None:

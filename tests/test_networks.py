@@ -99,7 +99,7 @@ def labelled(*labels: Any) -> Any:
     [
         (nx.MultiGraph([(0, 1), (0, 1)]), "mine: graph 1: it is a MultiGraph"),
         (nx.Graph(), "mine: graph 1: the graph has no nodes"),
-        (labelled("C", None), "mine: graph 1: node 1 has no `label`, but others have one"),
+        (labelled("C", None), "mine: graph 1: some of its nodes have no `label`, but others"),
         (nx.path_graph(3), "graph 1: its nodes have 0 numbers and no label; expected"),
     ],
 )

@@ -157,7 +157,7 @@ def lines(count: int, text: str = "0") -> str:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ({"num_edge_list": lines(3)}, r"num-edge-list\.csv\.gz: has 3 lines, expected at least 12"),
+        ({"num_edge_list": lines(3)}, r"num-edge-list\.csv\.gz: has 3 lines, expected 12"),
         (
             {"num_node_list": "0\n" + lines(11, "5")},
             "num-node-list.*line 1: expected a number from",

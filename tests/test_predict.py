@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import torch
 from torch_geometric.data import Data
 
 import graph_transplant as gt
-from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.models import TrainedModel, predict_table, train
@@ -224,7 +222,7 @@ def test_graphs_of_another_kind_are_refused(
 ) -> None:
     with pytest.raises(DataError):
         predict_table(molecule_model, motif_model[1], tmp_path / "out.csv")
-    with pytest.raises(DataError, match="not trained on molecules"):
+    with pytest.raises(DataError, match="174 node features, but the model was trained on motifs"):
         motif_model[0].predict(["CCO"])
     data = written(tmp_path / "new.csv", 5)
     with pytest.raises(DataError):
@@ -271,52 +269,3 @@ def test_a_table_is_written_whole_or_not_at_all(
         predict_table(molecule_model, tmp_path / "new.csv", out, progress=stop)
     assert out.read_text() == "an older table"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["new.csv", "new.csv.gz", "out.csv"]
-
-
-# -------------------------------------------------------------------- memory
-
-
-def test_a_chunk_is_let_go_before_the_next_but_one(
-    motif_model: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However long the input is, no more than two stretches of it are held at a time."""
-    import weakref
-
-    model, store = motif_model
-    alive: list[weakref.ref[GraphStore]] = []
-    most = 0
-
-    def endless(*_: object, **__: object) -> Iterator[Chunk]:
-        nonlocal most
-        for number in range(50):
-            part = store.subset(range(5))
-            alive.append(weakref.ref(part))
-            most = max(most, sum(each() is not None for each in alive))
-            ids = tuple(str(number * 5 + k + 1) for k in range(5))
-            yield Chunk(number * 5 + 1, ids, ("",) * 5, _numbered(part, number * 5 + 1), {})
-
-    monkeypatch.setattr("graph_transplant.models.predict.stream", endless)
-    done = predict_table(model, "anything", tmp_path / "out.csv")
-    assert done.rows == 250
-    assert most <= 3
-
-
-def _numbered(store: GraphStore, first: int) -> GraphStore:
-    from graph_transplant.graphs import Rows
-
-    store.rows = Rows(torch.arange(first, first + len(store)), ("",) * 5, ("",) * 5)
-    return store
-
-
-@pytest.mark.data
-def test_clintox_keeps_its_broken_rows(data_dir: Path, tmp_path: Path) -> None:
-    pytest.importorskip("rdkit")
-    path = data_dir / "molecules" / "clintox.csv.gz"
-    store = gt.load(path, target="CT_TOX")
-    model = train(store.subset(range(0, len(store), 8)), split="random", **QUICK)
-    done = predict_table(model, path, tmp_path / "out.csv")
-    assert done.rows == 1484
-    assert done.failed == len(store.skipped)
-    rows = table(tmp_path / "out.csv")
-    broken = [int(row["row"]) for row in rows if row["error"]]
-    assert broken == [problem.row for problem in store.skipped]

@@ -108,16 +108,16 @@ def test_every_row_exactly_once(kind: str, place: Path) -> None:
 def test_the_graphs_are_those_of_load(kind: str, place: Path) -> None:
     data, options, _ = inputs(place)[kind]
     whole = load(data, **options)
-    chunks = list(stream(data, rows_per_chunk=2, targets=True, **options))
+    codec = TargetCodec("multiclass", ("y",), whole.output_names)
+    chunks = list(stream(data, rows_per_chunk=2, codec=codec, **options))
     parts = [part for chunk in chunks if chunk.store is not None for part in chunk.store.to_pyg()]
     assert len(parts) == len(whole)
     for one, other in zip(parts, whole.to_pyg(), strict=True):
         assert torch.equal(one.edge_index, other.edge_index)
-        assert torch.equal(one.y, other.y)
         if whole.num_node_features:
             assert torch.equal(one.x, other.x)
-    assert {chunk.store.num_outputs for chunk in chunks if chunk.store} == {whole.num_outputs}
-    assert {chunk.store.task for chunk in chunks if chunk.store} == {whole.task}
+    found = [value for chunk in chunks for value in chunk.targets.values()]
+    assert found == [(float(y),) for y in whole.y]
 
 
 def test_pyg_graphs_need_no_targets_and_are_not_changed() -> None:
@@ -125,35 +125,30 @@ def test_pyg_graphs_need_no_targets_and_are_not_changed() -> None:
     (chunk,) = stream([data, data], num_continuous=1)
     assert chunk.store.num_continuous == 1
     assert "y" not in data
-    # Classes are counted over all graphs, not over a stretch.
-    chunks = stream([pyg(n) for n in range(4)], targets=True, rows_per_chunk=1)
-    assert [chunk.store.num_outputs for chunk in chunks if chunk.store] == [4] * 4
 
 
-def test_targets_of_one_class_are_read_with_a_codec(place: Path) -> None:
+def test_targets_are_read_with_a_codec(place: Path) -> None:
     pytest.importorskip("rdkit")
     codec = TargetCodec("multiclass", ("y",), ("0", "1"))
     reading = load(place / "mine.csv", target="y").featurizer
     (place / "new.csv").write_text("smiles,y\nC,1\nCC,1\nN,\nO,5\n")
     ones = [nx.Graph(nx.path_graph(2), y=1), nx.path_graph(2)]
-    for data, arguments, labels, problems in (
+    for data, arguments, targets in (
         (
             place / "new.csv",
             {"featurizer": reading},
-            [1, 1],
-            {3: "no target", 4: "`y` must be one of 0, 1; got '5'"},
+            [(1.0,), (1.0,), "no target", "`y` must be one of 0, 1; got '5'"],
         ),
-        (place / "new.csv", {"target": "y"}, [1, 1], {3: "no target", 4: "`y` must be one of 0"}),
-        (ones, {}, [1], {2: "no target"}),
-        ([pyg(1), pyg(1)], {}, [1, 1], {}),
+        (place / "new.csv", {}, [(1.0,), (1.0,), "no target", "`y` must be one of 0, 1; got '5'"]),
+        (ones, {}, [(1.0,), "no target"]),
+        ([pyg(1), pyg(1)], {}, [(1.0,), (1.0,)]),
+        ([Data(x=torch.ones(1, 1), edge_index=torch.empty(2, 0))], {}, []),
+        (["C", "CC"], {}, ["no target"] * 2),
     ):
-        (chunk,) = stream(data, targets=True, codec=codec, **arguments)
-        assert (chunk.store.y.tolist(), chunk.store.label_names) == (labels, ("0", "1"))
-        assert list(chunk.problems) == list(problems)
-        for row, reason in problems.items():
-            assert chunk.problems[row].startswith(reason)
-    with pytest.raises(GraphTransplantError, match=r"`codec` says how .* `targets` must be True"):
-        stream(ones, codec=codec)
+        (chunk,) = stream(data, codec=codec, **arguments)
+        assert list(chunk.targets.values()) == targets
+        # A row without a target is a graph nevertheless.
+        assert not chunk.problems
 
 
 # ------------------------------------------------------------------ what does not fit a model

@@ -23,6 +23,7 @@ from rdkit import Chem
 import graph_transplant as gt
 from graph_transplant.datasets import Chunk, formats, tables
 from graph_transplant.datasets.molecules import from_smiles
+from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore
 
@@ -47,12 +48,6 @@ def stream(data: Any, **arguments: Any) -> list[Chunk]:
 
 
 # ------------------------------------------------------------------ a data set
-
-
-def test_a_column_may_be_called_by_a_number() -> None:
-    frame = pd.DataFrame({"smiles": ["C", "CC", "CCC"], 1: [0, 1, 1], 0: ["a", "b", "a"]})
-    assert gt.load(frame, target=1).y.tolist() == [0, 1, 1]
-    assert gt.load(frame, target=0).label_names == ("a", "b")
 
 
 def test_a_table_becomes_molecules_with_targets(tmp_path: Path) -> None:
@@ -395,9 +390,10 @@ def test_the_columns_of_a_model_are_the_default(tmp_path: Path) -> None:
         write(tmp_path, SMALL.replace("smiles", "drug")), smiles="drug", target="active", id="name"
     ).featurizer
     path = write(tmp_path, "smiles,drug,name,active\nx,C,a,1\ny,N,b,0\n")
-    (chunk,) = stream(path, featurizer=reading, targets=True)
+    codec = TargetCodec("multiclass", ("active",), ("0", "1"))
+    (chunk,) = stream(path, featurizer=reading, codec=codec)
     assert (chunk.texts, chunk.ids) == (("C", "N"), ("a", "b"))
-    assert chunk.store.labels.tolist() == [1, 0]
+    assert chunk.targets == {1: (1.0,), 2: (0.0,)}
     # What the file does not have is found as without a model, or done without.
     (chunk,) = stream(write(tmp_path, "smiles\nC\nN\n"), featurizer=reading)
     assert (chunk.texts, chunk.ids) == (("C", "N"), ("1", "2"))
@@ -438,12 +434,13 @@ def test_workers_give_what_one_process_gives(
     monkeypatch.setattr(tables, "ProcessPoolExecutor", lambda workers, **more: pool(**more))
     smiles = ["C" * (n % 9 + 1) + ("(" if n % 10 == 3 else "O") for n in range(50)]
     path = write(tmp_path, "smiles,y\n" + "".join(f"{s},{n % 2}\n" for n, s in enumerate(smiles)))
-    arguments: dict[str, Any] = {"rows_per_chunk": 7, "targets": True, "skip_rows": 3}
-    alone = stream(path, target="y", **arguments)
-    spread = stream(path, target="y", workers=2, **arguments)
-    assert len(alone) == len(spread)
+    codec = TargetCodec("multiclass", ("y",), ("0", "1"))
+    arguments: dict[str, Any] = {"rows_per_chunk": 7, "codec": codec, "skip_rows": 3}
+    alone = stream(path, **arguments)
+    spread = stream(path, workers=2, **arguments)
     for one, other in zip(alone, spread, strict=True):
         assert (one.ids, one.texts, one.problems) == (other.ids, other.texts, other.problems)
+        assert one.targets == other.targets
         assert one.store.fingerprint() == other.store.fingerprint()
 
 

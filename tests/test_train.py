@@ -24,7 +24,6 @@ from graph_transplant.metrics import measure
 from graph_transplant.models import TrainedModel, train
 from graph_transplant.models.description import check_description
 from graph_transplant.models.intervals import bootstrap_intervals, weighted_measures
-from graph_transplant.models.measuring import roc_points
 from graph_transplant.report.card import render_card
 from graph_transplant.splits import Split, random_split
 from graph_transplant.training import EpochLog
@@ -289,11 +288,10 @@ def test_tables_of_molecules_with_two_classes_are_judged_by_auroc(molecules: Pat
         ({"method": "vanila"}, "did you mean 'vanilla'"),
         ({"metric": "f1"}, "`metric` must be one of accuracy"),
         ({"metric": "r2"}, "`metric` is 'r2', which needs numbers"),
-        ({"validation": 0.0}, r"`validation` must be a share in \(0, 1\), got 0.0"),
-        ({"validation": 1.5}, r"`validation` must be a share in \(0, 1\), got 1.5"),
-        ({"test": -0.1}, r"`test` must be a share in \[0, 1\), got -0.1"),
-        ({"validation": 0.5, "test": 0.5}, "together they must be below 1, got 0.5 and 0.5"),
-        ({"validation": math.nan}, "`validation` must be a share"),
+        ({"validation": 0.0}, "`validation` must be above 0, .*; got 0.0 and 0.1"),
+        ({"test": -0.1}, "`test` at least 0, .*; got 0.1 and -0.1"),
+        ({"validation": 0.5, "test": 0.5}, "both together below 1, .*; got 0.5 and 0.5"),
+        ({"validation": math.nan}, "`validation` must be above 0"),
         ({"seed": -1}, "`seed` must be at least 0, got -1"),
         ({"epochs": 0}, "`epochs` must be at least 1, got 0"),
         ({"layers": 0}, "`layers` must be at least 1, got 0"),
@@ -330,9 +328,6 @@ def test_a_class_without_any_graph_is_no_hindrance() -> None:
 
 def test_what_makes_figures_rough_is_told() -> None:
     told: list[str] = []
-    train(classes(95, 15), note=told.append, **QUICK)
-    assert any("the test set is small" in text for text in told)
-    told.clear()
     train(classes(400, 400), balance=True, note=told.append, **{**QUICK, "epochs": 1})
     assert [text.partition(" the model")[0] for text in told] == ["with balance or class weights,"]
     y = torch.zeros(40, 2)
@@ -577,29 +572,7 @@ def test_intervals_are_quantiles_of_resamples() -> None:
     assert "ece" not in found
 
 
-def test_intervals_leave_out_what_is_not_defined() -> None:
-    targets = torch.tensor([[1.0, 0.0]] * 6)
-    found = bootstrap_intervals(torch.randn(6, 2), targets, "multiclass")
-    assert set(found) == {"accuracy", "nll"}
-    lone = torch.tensor([[1.0, 0.0]] * 9 + [[0.0, 1.0]])
-    # A third of the resamples has no positive graph; the others count.
-    found = bootstrap_intervals(torch.arange(20.0).view(10, 2), lone, "multiclass")
-    assert found["auroc"] == (0.5, 0.5)
-
-
 # -------------------------------------------------------------------- curves
-
-
-def test_roc_points_are_thinned_out_with_both_ends() -> None:
-    generator = torch.Generator().manual_seed(0)
-    positive = torch.rand(5000, generator=generator) < 0.3
-    scores = torch.randn(5000, generator=generator) + positive
-    points = roc_points(scores, positive.float())
-    assert len(points) == 100
-    assert (points[0], points[-1]) == ([0.0, 0.0], [1.0, 1.0])
-    area = sk.auc(*zip(*points, strict=True))
-    assert area == pytest.approx(sk.roc_auc_score(positive, scores), abs=1e-3)
-    assert roc_points(scores, torch.ones(5000)) == []
 
 
 def test_the_strong_recipe_is_trained_kept_and_loaded(tmp_path: Path) -> None:

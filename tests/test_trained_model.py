@@ -345,18 +345,6 @@ def test_what_is_no_folder_of_a_model_is_refused(folder: Path, tmp_path: Path) -
     assert "there is no file model.json" in refused(tmp_path / "empty")
 
 
-def test_a_huge_description_is_not_read(folder: Path) -> None:
-    with (folder / "model.json").open("r+b") as file:
-        file.truncate(1 << 36)
-    assert "is larger than 64 MiB" in refused(folder)
-
-
-def test_saving_names_what_the_disk_refuses(models: Models, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(GraphTransplantError, match=r"cannot write the model into .*file"):
-        models["multiclass"][0].save(tmp_path / "file")
-
-
 def test_names_of_every_kind_survive(tmp_path: Path) -> None:
     names = ["<script>alert(1)</script>", "Ж🙂", "a\nb", "q\"'", "x" * 10_000, "\ud800"]
     store = gt.load("motifs", graphs=36)

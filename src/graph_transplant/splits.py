@@ -247,14 +247,10 @@ def scaffold_split(store: GraphStore, validation: float = SHARE, test: float = S
 
 
 def _check_shares(validation: float, test: float) -> None:
-    if not 0 < validation < 1:
-        raise GraphTransplantError(f"`validation` must be a share in (0, 1), got {validation}")
-    if not 0 <= test < 1:
-        raise GraphTransplantError(f"`test` must be a share in [0, 1), got {test}")
-    if not validation + test < 1:
+    if not (validation > 0 and test >= 0 and validation + test < 1):
         raise GraphTransplantError(
-            "`validation` and `test` must leave graphs to train on: together they must be below 1, "
-            f"got {validation} and {test}"
+            "`validation` must be above 0, `test` at least 0, and both together below 1, to leave "
+            f"graphs to train on; got {validation} and {test}"
         )
 
 

@@ -5,29 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.text import Text
 
-from graph_transplant.cli.common import (
-    cell,
-    note,
-    output,
-    plain_table,
-    print_files,
-    split_numbers,
-)
+from graph_transplant.cli.common import cell, note, output, plain_table, split_numbers
 from graph_transplant.cli.data import NO_INPUT_OPTIONS, InputOptions, tell_rows
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.format import count
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from graph_transplant.analysis.attack import Attacked
     from graph_transplant.graphs import GraphStore, Skipped
     from graph_transplant.models import TrainedModel
 
@@ -39,19 +29,18 @@ def attack(
     *,
     budget: str = "0.2",
     hops: int = 4,
-    as_stated: bool = False,
     seed: int = 0,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
-    out: Path | None = None,
     target: str | None = None,
     device: str = "cpu",
     columns: InputOptions = NO_INPUT_OPTIONS,
 ) -> None:
     """Measure a model's accuracy under adversarial changes to the edges of labelled graphs.
 
-    The attack is GradArgmax; the same number of random changes serves as a control. Use graphs that
-    the model was not trained on. For a model that uses edge features, such as the default for
-    molecules, edges are only removed, because a new edge would have no features.
+    The attack is GradArgmax, made stronger and as the paper states it, where it spends part of its
+    budget without changing anything; the same number of random changes serves as a control. Use
+    graphs that the model was not trained on. For a model that uses edge features, such as the
+    default for molecules, edges are only removed, because a new edge would have no features.
 
     Args:
         model: Folder of a model written by `graph-transplant train` that predicts one class per
@@ -60,21 +49,13 @@ def attack(
         budget: How many pairs of nodes to change in every graph, as a share of the mean number of
             edges of these graphs; or several shares, separated by commas.
         hops: How far apart the two nodes of a changed pair may be.
-        as_stated: Also run the attack as the paper states it, which spends part of its budget
-            without changing anything.
         seed: Seed for the random changes.
         as_json: Print one JSON object instead of the table.
-        out: CSV file to write, with the result for every graph.
         target: Column with the true classes. [default: as in the training data]
         device: cpu, cuda, cuda:1, mps ...
         columns: How the data are read.
     """
-    from graph_transplant.analysis.attack import (
-        attack_edges,
-        mean_edges,
-        nested_attacks,
-        removals_only,
-    )
+    from graph_transplant.analysis.attack import attack_edges, mean_edges, removals_only, robustness
     from graph_transplant.models import TrainedModel
     from graph_transplant.training import evaluate
 
@@ -83,18 +64,13 @@ def attack(
         raise GraphTransplantError(
             f"`model` must predict one class per graph, but the task of {model} is {loaded.task}"
         )
-    try:
-        store, skipped = labelled(loaded, data, target, columns)
-    except DataError as problem:
-        hint = " (an attack needs the true classes)" if "`target`" in str(problem) else ""
-        raise DataError(f"{problem}{hint}") from problem
+    store, skipped = labelled(loaded, data, target, columns)
     tell_rows(skipped, len(store))
     seen = store.fingerprint() == loaded.description["data"]["fingerprint"]
     if seen:
         note("the model was trained on most of these graphs: results on others would say more")
     budgets = list(dict.fromkeys(split_numbers("budget", budget, float)))
-    edges = [attack_edges(store, share) for share in budgets]
-    changes = count(max(edges), "change")
+    changes = count(attack_edges(store, max(budgets)), "change")
     note(f"attacking {count(len(store), 'graph')}, at most {changes} in each")
     only_removed = removals_only(loaded.network, store)
     if only_removed:
@@ -108,12 +84,8 @@ def attack(
     clean = evaluate(loaded.network, store)
     if len(set(clean.logits.argmax(1).tolist())) == 1:
         note("the model predicts the same class for every graph: an attack can show little")
-    found: dict[str, Sequence[Attacked]] = {}
-    seconds: dict[str, float] = {}
-    for kind in ("strong", "random", *(["as-stated"] if as_stated else [])):
-        begin = time.perf_counter()
-        found[kind] = nested_attacks(loaded.network, store, edges, kind=kind, hops=hops, seed=seed)
-        seconds[kind.replace("-", "_")] = time.perf_counter() - begin
+    begin = time.perf_counter()
+    found = robustness(loaded.network, store, budgets, data=store, hops=hops, seed=seed)
     document = {
         "model": str(model),
         "trained_on": loaded.name,
@@ -126,130 +98,68 @@ def attack(
         "removals_only": only_removed,
         "seed": seed,
         "clean": clean.accuracy,
-        "budgets": [
-            {
-                "budget": share,
-                "edges": strong.edges,
-                "accuracy": strong.accuracy,
-                "as_stated": found["as-stated"][place].accuracy if as_stated else None,
-                "random": found["random"][place].accuracy,
-                "added": int(strong.added.sum()),
-                "removed": int(strong.removed.sum()),
-            }
-            for place, (share, strong) in enumerate(zip(budgets, found["strong"], strict=True))
-        ],
-        "seconds": seconds,
+        "budgets": found,
+        "seconds": time.perf_counter() - begin,
     }
-    # What was found is told first: a table that cannot be written does not take it away.
     if as_json:
         print(json.dumps(document, indent=1, allow_nan=False))
     else:
         print_attack(document)
-    if out is not None:
-        write_graphs(out, loaded.label_names, store, clean.logits, found["strong"], budgets)
-        if not as_json:
-            print_files(output(), {out: "what became of every graph"})
 
 
 def labelled(
     model: TrainedModel, data: str, target: str | None, columns: InputOptions
 ) -> tuple[GraphStore, list[Skipped]]:
     """Read graphs as the model's training graphs were read; also give the rows left out."""
+    import torch
+
     from graph_transplant.datasets import stream
-    from graph_transplant.datasets.rows import TargetCodec, check_readable
+    from graph_transplant.datasets.rows import check_readable
     from graph_transplant.graphs import Skipped
 
-    options = columns.given()
-    named = list(model.featurizer.targets) if model.featurizer else []
-    if target is not None:
-        named = options["target"] = [target]
-    chunks = stream(
-        data,
-        featurizer=model.featurizer,
-        # One chunk, or none of an empty file: the mean number of edges is that of all graphs.
-        rows_per_chunk=sys.maxsize,
-        targets=True,
-        codec=TargetCodec("multiclass", tuple(named) or ("y",), model.label_names),
-        **options,
-    )
+    reading = model.reading(target)
+    # One chunk, or none of an empty file: the mean number of edges is that of all graphs.
+    chunks = stream(data, rows_per_chunk=sys.maxsize, **reading, **columns.given())
     chunk = next(chunks, None)
     if chunk is None:
         raise DataError(f"{data}: there are no graphs")
-    skipped = [
-        Skipped(row, chunk.ids[row - chunk.first], reason)
-        for row, reason in sorted(chunk.problems.items())
-    ]
+    reasons = {row: why for row, why in chunk.targets.items() if isinstance(why, str)}
+    reasons |= chunk.problems
+    values = {row: value for row, value in chunk.targets.items() if row not in reasons}
+    skipped = [Skipped(row, chunk.ids[row - chunk.first], reasons[row]) for row in sorted(reasons)]
+    if chunk.store is not None:
+        model.check(chunk.store)
+    if not values:
+        column = reading["codec"].names[0]
+        raise DataError(
+            f"{data}: no row has both a graph and one of the model's classes; an attack needs the "
+            f"true ones, in the column {column!r} or in that which `target` names"
+        )
     check_readable(data, len(chunk), skipped)
     assert chunk.store is not None
-    model.check(chunk.store)
-    return as_model_names(model, chunk.store), skipped
-
-
-def as_model_names(model: TrainedModel, store: GraphStore) -> GraphStore:
-    """Number the classes of a store as the model does, by their names."""
-    import torch
-
-    classes, names = store.labels, store.output_names
-    if store.num_outputs < 2 and store.label_names is None:
-        raise DataError(f"{store.name} has no classes: an attack needs the true ones")
-    for number in torch.unique(classes).tolist():
-        check_choice(f"class of {store.name}", names[number], model.label_names)
-    places = {name: place for place, name in enumerate(model.label_names)}
-    numbers = torch.tensor([places.get(name, 0) for name in names])
-    return store.with_targets(
-        numbers[classes], num_outputs=len(model.label_names), label_names=model.label_names
-    )
+    assert chunk.store.rows is not None
+    there = [row in values for row in chunk.store.rows.number.tolist()]
+    store = chunk.store.subset(torch.tensor(there))
+    assert store.rows is not None
+    codec = reading["codec"]
+    return codec.apply(store, [values[row] for row in store.rows.number.tolist()]), skipped
 
 
 def print_attack(found: Mapping[str, Any]) -> None:
     """Print the accuracies by budget."""
-    columns = {"budget": "g", "edges": "d", "added": "d", "removed": "d", "clean": ".3f"}
-    columns |= {"random": ".3f", "accuracy": ".3f", "as_stated": ".3f"}
-    if found["budgets"][0]["as_stated"] is None:
-        del columns["as_stated"]
-    heads = {"edges": "changes", "accuracy": "attacked", "as_stated": "as stated"}
-    table = plain_table(numbers=[heads.get(name, name) for name in columns])
+    columns = {"budget": "budget", "edges": "changes", "clean": "clean", "random": "random"}
+    columns |= {"accuracy": "attacked", "as_stated": "as stated"}
+    table = plain_table(numbers=list(columns.values()))
     for row in found["budgets"]:
         row = {**row, "clean": found["clean"]}
-        table.add_row(*(cell(row[name], form) for name, form in columns.items()))
+        forms = {"budget": "g", "edges": "d"}
+        table.add_row(*(cell(row[name], forms.get(name, ".3f")) for name in columns))
     how = f"pairs at most {found['hops']} steps apart"
     text = (
         f"{count(found['graphs'], 'graph')} of {found['mean_edges']:.1f} edges on average; "
         f"{'edges only removed' if found['removals_only'] else how}; "
-        f"the attack took {found['seconds']['strong']:.1f} s"
+        f"the attacks took {found['seconds']:.1f} s"
     )
     console = output()
     console.print()
     console.print(table, Text(text, style="dim"), "", sep="\n")
-
-
-def write_graphs(
-    path: Path,
-    names: Sequence[str],
-    store: GraphStore,
-    clean: Tensor,
-    attacked: Sequence[Attacked],
-    budgets: Sequence[float],
-) -> None:
-    """Write what became of every graph at every budget; ``names`` are those of the classes."""
-    import numpy as np
-    import pandas as pd
-
-    from graph_transplant.files import write_atomically
-    from graph_transplant.structures import graph_id
-
-    named = np.asarray(names, dtype=object)
-    parts = [
-        pd.DataFrame({
-            "budget": f"{share:g}",
-            "id": [graph_id(store, number) for number in range(len(store))],
-            "class": named[store.labels],
-            "clean": named[clean.argmax(1)],
-            "attacked": named[one.logits.argmax(1)],
-            "added": one.added.tolist(),
-            "removed": one.removed.tolist(),
-        })
-        for share, one in zip(budgets, attacked, strict=True)
-    ]  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, pd.concat(parts).to_csv(index=False, lineterminator="\n"))

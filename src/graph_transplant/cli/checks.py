@@ -72,7 +72,7 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
                 # What these are given may also be a SMILES.
                 if command not in ("predict", "explain") or data.lower().endswith(SUFFIXES):
                     check_data(data, given.get("root"))
-        elif name in ("model", "against", "trained") and isinstance(value, Path):
+        elif name in ("model", "against") and isinstance(value, Path):
             check_model(value)
         elif name in ("directory", "directories"):
             for directory in [value] if name == "directory" else value:
@@ -144,7 +144,7 @@ def check_out(out: Path, given: Mapping[str, Any], *, folder: bool) -> None:
         raise GraphTransplantError(f"`out` must be {what}, but {there} is a file")
     if not folder and out.is_dir():
         raise GraphTransplantError(f"`out` must be a file, but {out} is a folder")
-    folders = [given.get(name) for name in ("model", "against", "trained", "directory")]
+    folders = [given.get(name) for name in ("model", "against", "directory")]
     folders += given.get("directories", ())
     names = ("model.json", "weights.safetensors", "records.jsonl")
     kept = [one / name for one in folders if isinstance(one, Path) for name in names]

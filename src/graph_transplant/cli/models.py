@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.control import Control
-from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
@@ -51,9 +48,6 @@ if TYPE_CHECKING:
 
 CHECKPOINT = ".checkpoint.pt"
 """Where a training that is under way keeps its state, in the folder of the model."""
-
-SECONDS_BETWEEN_LINES = 10.0
-"""How often a prediction that nobody watches on a terminal says how far it is."""
 
 STANDARD = "-"
 """Stands for the standard input or output."""
@@ -245,9 +239,12 @@ def predict(
             print_predictions(frame)
             return status_of(predicted=int((frame["error"] == "").sum()), rows=len(frame))
     target = out or "predictions.csv"
-    with prediction_progress() as progress:
-        done = predict_table(loaded, given, target, progress=progress, **options)
-    console = Console(stderr=True, highlight=False) if target == STANDARD else output()
+    errors = Console(stderr=True, highlight=False)
+    with errors.status("reading") as status:
+        done = predict_table(
+            loaded, given, target, progress=lambda n: status.update(f"{n:,} rows"), **options
+        )
+    console = errors if target == STANDARD else output()
     rate = f", {done.rows / done.seconds:,.0f} rows a second" if done.seconds > 0 else ""
     console.print(f"{done.predicted:,} of {count(done.rows, 'row')} predicted{rate}")
     if done.failed:
@@ -310,27 +307,6 @@ def print_predictions(frame: pd.DataFrame) -> None:
     table = frame[shown].fillna({"prediction": ""})
     # Never wrapped, and as it stands: reasons hold brackets that rich would take for markup.
     print(table.to_string(index=False, float_format="{:.3g}".format, na_rep=""))
-
-
-@contextmanager
-def prediction_progress() -> Iterator[Callable[[int], None]]:
-    """Show how many rows are done: in place on a terminal, a line now and then elsewhere."""
-    errors = Console(stderr=True, highlight=False)
-    begin = last = time.monotonic()
-
-    def say(rows: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        pace = f"{rows:,} rows, {rows / max(now - begin, 1e-9):,.0f} a second"
-        if errors.is_interactive:
-            errors.print(pace, end="\r")
-        elif now - last > SECONDS_BETWEEN_LINES:
-            errors.print(pace)
-            last = now
-
-    yield say
-    if errors.is_interactive:
-        errors.control(Control.move_to_column(0), Control((ControlType.ERASE_IN_LINE, 2)))
 
 
 def explain(
@@ -397,7 +373,6 @@ def show(
     out: Path = Path("gallery.html"),
     count: int = 8,
     epochs: int = 20,
-    trained: Path | None = None,
     seed: int = 0,
     columns: DataOptions = NO_OPTIONS,
 ) -> None:
@@ -409,21 +384,19 @@ def show(
         out: The page to write.
         count: How many mixed graphs to draw.
         epochs: Number of epochs to train a model on the data before computing saliency.
-        trained: Folder of a trained model to compute saliency with instead.
         seed: Seed for all randomness.
         columns: How the data are read.
     """
     skipped = out.with_suffix(".skipped.csv")
     keep_inputs([data], [skipped])
 
-    from graph_transplant.models import TrainedModel, mixtures
+    from graph_transplant.models import mixtures
     from graph_transplant.report.explanations import render_gallery
 
-    network = TrainedModel.load(trained) if trained else None
     store = load_data(data, columns)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_skipped(store, skipped)
     tell_skipped(store, skipped)
-    gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed, model=network)
+    gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed)
     write_atomically(out, render_gallery(gallery))
     print_files(output(), {out: "the gallery"})

@@ -20,6 +20,7 @@ from graph_transplant.datasets import formats, jsonl, motifs, networks, ogb, tab
 from graph_transplant.datasets.duplicates import duplicate_groups, find_duplicates
 from graph_transplant.datasets.rows import Chunk, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
+from graph_transplant.format import listed
 from graph_transplant.graphs import Featurizer, GraphStore, Rows
 from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.known import KNOWN, DatasetInfo, existing, is_name, known_names, not_found
@@ -99,11 +100,11 @@ FORMATS: Final = (
 
 
 def _first(data: Any) -> Any:
-    """The first item of a list or a column, or ``None``."""
+    """The first item of a list or a column that is not missing, or ``None``."""
     column = isinstance(data, np.ndarray) or hasattr(data, "to_list")
     if not (isinstance(data, list | tuple) or column) or getattr(data, "ndim", 1) != 1:
         return None
-    return next(iter(data), None)
+    return next((item for item in data if item is not None and not isinstance(item, float)), None)
 
 
 def _is_networkx(data: Any) -> bool:
@@ -187,12 +188,12 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
     """
     form, source = _input(data, root, options)
     store = form.read(source, **options)
+    if form.own:
+        store.duplicates = find_duplicates(store)
     for note in store.notes:
         log.info("%s: %s", store.name, note)
     if form.read == GraphStore.from_pyg and "num_outputs" not in options:
         _warn_of_gaps(store)
-    if form.own:
-        store.find_duplicates = find_duplicates
     return store
 
 
@@ -215,7 +216,6 @@ def stream(
     featurizer: Featurizer | None = None,
     root: str | Path | None = None,
     rows_per_chunk: int = formats.ROWS,
-    targets: bool = False,
     codec: TargetCodec | None = None,
     skip_rows: int = 0,
     workers: int = 1,
@@ -223,8 +223,9 @@ def stream(
 ) -> Iterator[Chunk]:
     """Read a data set in chunks: in order, every row exactly once.
 
-    A row is a graph or has the reason why it could not be read. Tables and JSON Lines of any length
-    need a bounded amount of memory; other inputs are loaded first and then divided.
+    A row is a graph, without its target, or has the reason why it could not be read. Tables and
+    JSON Lines of any length need a bounded amount of memory; other inputs are loaded first and then
+    divided.
 
     Args:
         data: As for :func:`load`.
@@ -233,10 +234,7 @@ def stream(
             problem. Inferred from the data by default, which takes another pass.
         root: As for :func:`load`.
         rows_per_chunk: Rows per chunk.
-        targets: Whether to read targets. Without them, all graphs have the same class.
-        codec: How to read targets, such as that of a model: a row whose target does not fit is a
-            problem. Inferred from the data by default, which takes another pass. Stores and data
-            sets that are loaded first keep their own targets.
+        codec: How to read targets, such as that of a model, into ``chunk.targets``.
         skip_rows: Number of rows to skip without reading their content.
         workers: Processes that read molecules.
         **options: As for :func:`load`.
@@ -247,28 +245,29 @@ def stream(
     """
     check_at_least(1, rows_per_chunk=rows_per_chunk, workers=workers)
     check_at_least(0, skip_rows=skip_rows)
-    if codec is not None and not targets:
-        raise GraphTransplantError("`codec` says how targets are read; `targets` must be True")
-    cut: dict[str, Any] = {"rows_per_chunk": rows_per_chunk, "skip_rows": skip_rows}
-    cut["targets"] = targets
     form, source = _input(data, root, options)
     if form.stream is not None:
         shown = source if isinstance(source, Path) else f"the {type(source).__name__}"
         _check_kind(featurizer, form.holds, shown)
-        arguments = {**cut, "featurizer": featurizer, "codec": codec}
-        # Lines of JSON are read here: sending them to other processes costs as much as reading.
-        extra = {"workers": workers} if form.holds == "molecules" else {}
-        return form.stream(source, arguments | extra, **options)
-    if form.read == GraphStore.from_pyg and not targets:
+        arguments = {
+            "featurizer": featurizer,
+            "rows_per_chunk": rows_per_chunk,
+            "codec": codec,
+            "skip_rows": skip_rows,
+            "workers": workers,
+        }
+        return form.stream(source, arguments, **options)
+    if form.read == GraphStore.from_pyg:
         # Theirs may be missing; the graphs given stay as they are.
         source = [copy.copy(source[place]) for place in range(len(source))]
-        for graph in source:
-            if is_pyg(graph, "Data"):
+        graphs = [graph for graph in source if is_pyg(graph, "Data")]
+        if codec is not None and all(graph.y is not None for graph in graphs):
+            options["task"] = codec.task
+        else:
+            codec = None
+            for graph in graphs:
                 graph.y = torch.zeros(1, dtype=torch.long)
-        options |= {"task": "multiclass", "num_outputs": 1, "label_names": None}
-    elif form.read == GraphStore.from_pyg and codec is not None:
-        options |= {"task": codec.task, "num_outputs": codec.num_outputs}
-        options["label_names"] = codec.label_names
+            options |= {"task": "multiclass", "num_outputs": 1, "label_names": None}
     store = form.read(source, **options)
     if featurizer is not None and store.featurizer is not None:
         _check_kind(featurizer, store.featurizer.kind, store.name)
@@ -277,24 +276,24 @@ def stream(
                 f"{store.name}: the graphs were read with other features ({store.featurizer}) than "
                 f"those of the model ({featurizer})"
             )
-    return _stream_store(store, **cut)
+    return _stream_store(store, rows_per_chunk, codec, skip_rows)
 
 
 def _stream_store(
-    store: GraphStore, *, rows_per_chunk: int, targets: bool, skip_rows: int
+    store: GraphStore, rows_per_chunk: int, codec: TargetCodec | None, skip_rows: int
 ) -> Iterator[Chunk]:
     for start in range(skip_rows, len(store), rows_per_chunk):
         index = torch.arange(start, min(start + rows_per_chunk, len(store)))
         part = store.subset(index)
-        if not targets:
-            nothing = torch.zeros(len(index), dtype=torch.long)
-            part = part.with_targets(nothing, task="multiclass", num_outputs=1)
+        targets = {} if codec is None else dict(enumerate(codec.of_store(part), start + 1))
+        nothing = torch.zeros(len(index), dtype=torch.long)
+        part = part.with_targets(nothing, task="multiclass", num_outputs=1)
         ids = tuple(str(number + 1) for number in index.tolist())
         texts = ("",) * len(ids)
         if part.rows is not None:
             ids, texts = part.rows.ids, part.rows.texts
         part.rows = Rows(index + 1, ids, texts)
-        yield Chunk(start + 1, ids, texts, part, {})
+        yield Chunk(start + 1, ids, texts, part, {}, targets)
 
 
 def _check_kind(featurizer: Featurizer | None, kind: str | None, given: object) -> None:
@@ -338,24 +337,16 @@ def _locate(
         # Before anything is downloaded: a misspelt option must not cost minutes.
         _check_options(f"data set {name!r}", options, ())
         path = (ogb.download if name in ogb.DATASETS else tu.download)(name, root)
-    try:
-        form = next((form for form in FORMATS if form.accepts(path)), None)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    form = next((form for form in FORMATS if form.accepts(path)), None)
     if form is None:
-        *others, last = (form.kind for form in FORMATS)
-        kinds = f"{', '.join(others)} or {last}"
+        kinds = listed([form.kind for form in FORMATS], "or")
         raise DataError(f"{path}: expected {kinds}; this is none of them")
     return path, form
 
 
 def _find(name: str, root: str | Path | None) -> Path | None:
     """Return where a named data set lies on this machine, if it does."""
-    try:
-        return (ogb.find if name in ogb.DATASETS else tu.find)(name, root)
-    except OSError as error:
-        # A folder below `root`, or the cache, that may not be looked into.
-        raise DataError(f"cannot look for {name} in {error.filename}: {error.strerror}") from error
+    return (ogb.find if name in ogb.DATASETS else tu.find)(name, root)
 
 
 def _check_options(what: str, options: dict[str, Any], allowed: Sequence[str]) -> None:

@@ -27,10 +27,9 @@ def duplicate_groups(store: GraphStore) -> Tensor | None:
         >>> duplicate_groups(from_smiles(["CCO", "C", "OCC"]))
         tensor([0, 1, 0])
     """
-    store.find_duplicates = find_duplicates
-    found = store.duplicates
-    assert found is not None
-    return None if len(torch.unique(found)) == len(store) else found
+    if store.duplicates is None:
+        store.duplicates = find_duplicates(store)
+    return None if len(torch.unique(store.duplicates)) == len(store) else store.duplicates
 
 
 def find_duplicates(store: GraphStore) -> Tensor:
@@ -59,18 +58,16 @@ def _same_molecules(store: GraphStore) -> Tensor:
 
 
 def _identical_graphs(store: GraphStore) -> Tensor:
-    """Number graphs by a hash of features and edges, node for node."""
-    of_nodes, of_edges, of_ends = _weights(store.num_node_features, store.num_edge_features, 2)
-    keys: list[int] = []
+    """Number graphs by the bytes of their features and edges, node for node."""
+    keys = []
     for piece in store.pieces():
-        place = torch.arange(int(piece.node_counts.sum()))
-        place -= torch.repeat_interleave(piece.node_ptr[:-1], piece.node_counts)
-        ends = piece.field("edge_index").long()
-        node = _weighted(piece, "x", of_nodes, len(place)) + _mixed(place + 1)
-        edge = _weighted(piece, "edge_attr", of_edges, ends.shape[1])
-        edge = edge + ends[0] * of_ends[0] + ends[1] * of_ends[1]
-        key = _summed(_mixed(node), piece.node_counts) + _summed(_mixed(edge), piece.edge_counts)
-        keys += key.tolist()
+        tables = [(piece.edge_index.T, piece.edge_ptr), (piece.edge_attr, piece.edge_ptr)]
+        tables.append((piece.x, piece.node_ptr))
+        parts = [np.split(t.numpy(), ptr[1:-1].tolist()) for t, ptr in tables if t is not None]
+        keys += [
+            hash((nodes, *(part.tobytes() for part in graph)))
+            for nodes, *graph in zip(piece.node_counts.tolist(), *parts, strict=True)
+        ]
     return _numbered(keys)
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,15 +52,12 @@ class Table:
     structures: str | None = None
     ids: str | None = None
     targets: tuple[str, ...] = ()
-    further: Callable[[], Sequence[str]] | None = None  # gives all columns if there may be more
     # For the user; grows while rows are read. A dictionary, as a second pass notes the same.
     notes: dict[str, None] = field(default_factory=dict)
 
     def check(self, argument: str, name: str) -> None:
         """Raise an error unless a column is there, once."""
         columns = self.columns
-        if name not in columns and self.further is not None:
-            columns = self.further()
         times = list(columns).count(name)
         if times > 1:
             raise DataError(
@@ -212,12 +208,6 @@ def _sdf(path: Path) -> Table:
         if any(line.strip() for line in record):
             yield "".join(record)
 
-    def properties(most: int | None = None) -> list[str]:
-        names: dict[str, None] = {}
-        for record in islice(records(), most):
-            names.update(dict.fromkeys(name for name, _ in _PROPERTY.findall(record)))
-        return list(names)
-
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         for record in records():
             block, *rest = re.split(r"^(?=M  END)", record, flags=re.MULTILINE)
@@ -232,14 +222,14 @@ def _sdf(path: Path) -> Table:
 
     if next(records(), None) is None:
         raise DataError(f"{path}: is empty")
+    columns = dict.fromkeys(name for record in records() for name, _ in _PROPERTY.findall(record))
     return Table(
         str(path),
         name_of(path),
-        properties(100),
+        list(columns),
         rows,
         structures=_BLOCK,
         ids=_TITLE,
-        further=properties,
         notes=notes,
     )
 
@@ -263,14 +253,15 @@ def frame_table(frame: pd.DataFrame, where: str, name: str) -> Table:
 
 
 def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
-    """Open a list of SMILES, or a data frame, with the targets in ``y``."""
+    """Open a list of SMILES, which also name its rows, or a data frame; targets are in ``y``."""
     import pandas as pd
 
+    ids = None
     if not isinstance(texts, pd.DataFrame):
-        texts = pd.DataFrame({"smiles": list(texts)}, dtype=object)
+        texts, ids = pd.DataFrame({"smiles": list(texts)}, dtype=object), "smiles"
     where = name or "`data`"
     if y is None:
-        return frame_table(texts, where, name or "molecules")
+        return replace(frame_table(texts, where, name or "molecules"), ids=ids)
     if isinstance(y, str):
         raise DataError(
             f"`y` must be the targets themselves; name a column with `target`, not {y!r}"
@@ -287,7 +278,8 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
         labels.columns = several if labels.shape[1] > 1 else [given or "y"]
     labels.columns = [f"{c} (y)" if c in texts.columns else str(c) for c in labels.columns]
     both = pd.concat([texts.reset_index(drop=True), labels.reset_index(drop=True)], axis=1)
-    return replace(frame_table(both, where, name or "molecules"), targets=tuple(labels.columns))
+    table = frame_table(both, where, name or "molecules")
+    return replace(table, ids=ids, targets=tuple(labels.columns))
 
 
 def _excel(path: Path) -> Table:

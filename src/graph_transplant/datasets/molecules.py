@@ -252,7 +252,7 @@ def molecule_arrays(
 # ------------------------------------------------------------------ features
 
 
-def _one_hot(categories: Bytes, widths: Sequence[int]) -> Bytes:
+def one_hot(categories: npt.NDArray[Any], widths: Sequence[int]) -> Bytes:
     """Return categories as one-hot columns, uint8 ``[rows, sum(widths)]``."""
     columns = np.zeros((len(categories), sum(widths)), dtype=np.uint8)
     first = np.cumsum((0, *widths[:-1]), dtype=np.int64)
@@ -311,9 +311,9 @@ def chunk_of(
     bonds = arrays.bonds[order % max(len(base), 1)]
     places = arrays.places.tolist()
     store = GraphStore(
-        x=torch.from_numpy(_one_hot(arrays.atom_kinds, node_widths)[arrays.atoms]),
+        x=torch.from_numpy(one_hot(arrays.atom_kinds, node_widths)[arrays.atoms]),
         edge_index=SortedEdges(ends, True),
-        edge_attr=torch.from_numpy(_one_hot(arrays.bond_kinds, edge_widths)[bonds]),
+        edge_attr=torch.from_numpy(one_hot(arrays.bond_kinds, edge_widths)[bonds]),
         y=torch.zeros(len(arrays), dtype=torch.long),
         node_counts=torch.from_numpy(arrays.atom_counts),
         edge_counts=torch.from_numpy(2 * arrays.bond_counts),

@@ -16,6 +16,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from reprlib import repr as shown
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -27,6 +28,7 @@ from torch import Tensor
 
 from graph_transplant.datasets.rows import (
     Chunk,
+    Target,
     TargetCodec,
     check_readable,
     find_codec,
@@ -146,52 +148,37 @@ def _encode(number: int, name: str, line: Line | str, targets: Sequence[str]) ->
         _cells(line, targets) if targets else (),
         len(nodes),
         np.array(pairs, dtype=np.int32).reshape(-1, 2),
-        _columns("x", nodes, lambda place: f"node {shown(names[place])}"),
-        _columns(key, edges, edge_name),
+        _columns("x", nodes, "node"),
+        _columns(key, edges, "edge"),
         directed and bool(alone),
     )
 
 
-def _columns(key: str, items: Sequence[Line], name: Callable[[int], str]) -> _Columns:
-    """Read numbers and labels of all nodes or all edges; ``name`` is for messages."""
-    found: dict[str, list[Any]] = {}
-    for attribute, read in ((key, _numbers), ("label", _label)):
-        values = [item.get(attribute) for item in items]
-        if all(value is None for value in values):
-            continue
-        for place, value in enumerate(values):
-            if value is None:
-                raise DataError(f"{name(place)} has no `{attribute}`, but others have one")
-            try:
-                found.setdefault(attribute, []).append(read(value, found.get(key, ())))
-            except DataError as error:
-                raise DataError(f"the `{attribute}` of {name(place)} must be {error}") from None
-    numbers = np.array(found.get(key, [()] * len(items)), dtype=np.float32)
-    return _Columns(numbers.reshape(len(items), -1 if items else 0), found.get("label"))
+def _columns(key: str, items: Sequence[Line], kind: str) -> _Columns:
+    """Read numbers and labels of all nodes or all edges, which ``kind`` names in messages."""
+    values, labels = (_given(items, attribute, kind) for attribute in (key, "label"))
+    numbers = np.empty((len(items), 0), dtype=np.float32)
+    if values:
+        try:
+            table = np.asarray(values).reshape(len(values), -1)
+        except ValueError:
+            raise DataError(f"the `{key}` of its {kind}s must be equally many numbers") from None
+        if table.dtype.kind not in "biuf" or not (np.abs(table) <= _LARGEST).all():
+            raise DataError(f"the `{key}` of its {kind}s must be finite numbers of 32 bits")
+        numbers = table.astype(np.float32)
+    for label in labels:
+        if isinstance(label, bool) or not isinstance(label, str | int | np.integer):
+            raise DataError(f"every `label` must be a text or a whole number; got {shown(label)}")
+    # The same few labels come again and again.
+    return _Columns(numbers, [sys.intern(str(label)) for label in labels] or None)
 
 
-def _numbers(value: Any, others: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    row = value.reshape(-1).tolist() if isinstance(value, np.ndarray | Tensor) else value
-    row = row if isinstance(row, list | tuple) else (row,)
-    wrong = [item for item in row if not _is_number(item)]
-    if wrong:
-        what = "a number or a list of numbers, finite and of 32 bits"
-        raise DataError(f"{what}; got {shown(wrong[0])}")
-    if others and len(row) != len(others[0]):
-        raise DataError(f"{len(others[0])} numbers, as before; got {len(row)}")
-    return row
-
-
-def _is_number(value: Any) -> bool:
-    number = type(value) in (float, int) or isinstance(value, np.integer | np.floating)
-    return number and -_LARGEST <= value <= _LARGEST
-
-
-def _label(value: Any, _: Any) -> str:
-    if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
-        # The same few labels come again and again.
-        return sys.intern(str(value))
-    raise DataError(f"a text or a whole number; got {shown(value)}")
+def _given(items: Sequence[Line], attribute: str, kind: str) -> list[Any]:
+    """An attribute of all nodes or edges; an empty list if none has it."""
+    values = [item[attribute] for item in items if item.get(attribute) is not None]
+    if values and len(values) < len(items):
+        raise DataError(f"some of its {kind}s have no `{attribute}`, but others have one")
+    return values
 
 
 def _cells(line: Line, targets: Sequence[str]) -> tuple[str, ...]:
@@ -217,55 +204,6 @@ def _cell(value: Any) -> str:
 
 
 # ------------------------------------------------------------------ all graphs
-
-
-class _Learned(NamedTuple):
-    """What was found in all graphs of an input."""
-
-    graphs: list[_Graph]  # those with the columns that most have
-    skipped: list[Skipped]
-    rows: int
-    featurizer: Featurizer
-    codec: TargetCodec | None  # of the targets, if they were asked for
-
-
-def _learn(
-    source: Source, featurizer: Featurizer | None, *, targets: bool, strict: bool = False
-) -> _Learned:
-    """Read all graphs and find their columns and task.
-
-    With ``strict``, the first graph that cannot be used is an error.
-    """
-    read: list[_Graph] = []
-    graphs: list[_Graph] = []
-    skipped: list[Skipped] = []
-    entries: set[str] = set()  # of the last graph, for a message
-    rows = 0
-    for rows, name, line in source.rows():
-        try:
-            read.append(_encode(rows, name, line, source.targets if targets else ()))
-            entries = set(map(str, line)) - {"nodes", "edges", "directed", source.id}
-        except DataError as error:
-            skipped.append(Skipped(rows, name, str(error)))
-    featurizer = featurizer or _majority(source, read)
-    for graph in read:
-        try:
-            _check_fit(graph, featurizer)
-            graphs.append(graph)
-        except DataError as error:
-            skipped.append(Skipped(graph.number, graph.id, str(error)))
-    if strict:
-        _refuse(source, skipped)
-    codec = None
-    if targets:
-        check_readable(source.where, rows, skipped)
-        codec = _codec(source, graphs, sorted(entries))
-    return _Learned(graphs, skipped, rows, featurizer, codec)
-
-
-def _refuse(source: Source, skipped: Sequence[Skipped]) -> None:
-    for row, _, reason in sorted(skipped)[:1]:
-        raise DataError(f"{source.where}: graph {row - 1}: {reason}")
 
 
 def _majority(source: Source, graphs: Sequence[_Graph]) -> Featurizer:
@@ -321,7 +259,8 @@ def _codec(source: Source, graphs: Sequence[_Graph], others: Sequence[str]) -> T
     return find_codec(source.where, names, rows, source.task)[0]
 
 
-def _check_fit(graph: _Graph, featurizer: Featurizer) -> None:
+def _unfit(graph: _Graph, featurizer: Featurizer) -> str:
+    """Say why a graph does not have the columns of others; nothing if it does."""
     for kind, given, numbers, known in (
         ("node", graph.node, featurizer.node_numbers, featurizer.node_labels),
         ("edge", graph.edge, featurizer.edge_numbers, featurizer.edge_labels),
@@ -333,25 +272,20 @@ def _check_fit(graph: _Graph, featurizer: Featurizer) -> None:
             for width, labels in (given.shape, (numbers, known is not None))
         )
         if has != expected:
-            raise DataError(f"its {kind}s have {has}; expected {expected}")
+            return f"its {kind}s have {has}; expected {expected}"
         unknown = set(given.labels or ()).difference(known or ())
         if unknown:
-            raise DataError(
-                f"the {kind} label {quoted(min(unknown))} is not among those known: "
-                f"{', '.join(map(quoted, islice(known or (), 10)))}"
-            )
+            among = ", ".join(map(quoted, islice(known or (), 10)))
+            return f"the {kind} label {quoted(min(unknown))} is not among those known: {among}"
     if graph.directed and not featurizer.directed:
-        raise DataError("it is directed; expected undirected graphs")
+        return "it is directed; expected undirected graphs"
+    return ""
 
 
-def _target(codec: TargetCodec, cells: tuple[str, ...]) -> tuple[float, ...]:
+def _target(codec: TargetCodec, cells: tuple[str, ...]) -> Target:
     if len(cells) != len(codec.names) and not all(map(is_missing, cells)):
-        given = count(len(cells), "target")
-        raise DataError(f"it has {given}; expected {len(codec.names)}")
-    value = codec.encode(cells)
-    if isinstance(value, str):
-        raise DataError(value)
-    return value
+        return f"it has {count(len(cells), 'target')}; expected {len(codec.names)}"
+    return codec.encode(cells)
 
 
 def _features(
@@ -371,88 +305,96 @@ def _features(
     return torch.from_numpy(np.concatenate([table, one_hot.astype(np.float32)], axis=1))
 
 
-def _store(
-    graphs: Sequence[_Graph], featurizer: Featurizer, codec: TargetCodec | None, name: str
-) -> tuple[GraphStore | None, list[Skipped]]:
-    """Put together the graphs with a target, and list the others; all graphs without a codec."""
-    kept: list[_Graph] = []
-    values: list[tuple[float, ...]] = []
-    skipped: list[Skipped] = []
-    for graph in graphs:
-        try:
-            if codec is not None:
-                values.append(_target(codec, graph.cells))
-        except DataError as error:
-            skipped.append(Skipped(graph.number, graph.id, str(error)))
-            continue
-        kept.append(graph)
-    if not kept:
-        return None, skipped
+def _store(graphs: Sequence[_Graph], featurizer: Featurizer, name: str) -> GraphStore:
+    """Put graphs together, without their targets."""
     # Graphs without edges have no columns at all.
-    edges = [graph.edge for graph in kept if len(graph.edge_index)]
-    store = GraphStore(
-        x=_features([g.node for g in kept], featurizer.node_numbers, featurizer.node_labels),
-        edge_index=torch.from_numpy(np.concatenate([graph.edge_index for graph in kept]).T),
-        y=torch.zeros(len(kept), dtype=torch.long),
-        node_counts=torch.tensor([graph.nodes for graph in kept]),
-        edge_counts=torch.tensor([len(graph.edge_index) for graph in kept]),
+    edges = [graph.edge for graph in graphs if len(graph.edge_index)]
+    return GraphStore(
+        x=_features([g.node for g in graphs], featurizer.node_numbers, featurizer.node_labels),
+        edge_index=torch.from_numpy(np.concatenate([graph.edge_index for graph in graphs]).T),
+        y=torch.zeros(len(graphs), dtype=torch.long),
+        node_counts=torch.tensor([graph.nodes for graph in graphs]),
+        edge_counts=torch.tensor([len(graph.edge_index) for graph in graphs]),
         edge_attr=_features(edges, featurizer.edge_numbers, featurizer.edge_labels),
         name=name,
         num_outputs=1,
         num_continuous=featurizer.node_numbers,
         rows=Rows(
-            torch.tensor([graph.number for graph in kept]),
-            tuple(graph.id for graph in kept),
-            ("",) * len(kept),
+            torch.tensor([graph.number for graph in graphs]),
+            tuple(graph.id for graph in graphs),
+            ("",) * len(graphs),
         ),
         featurizer=featurizer,
     )
-    return (store if codec is None else codec.apply(store, values)), skipped
 
 
 def read_networks(
     source: Source, featurizer: Featurizer | None = None, *, strict: bool = False
 ) -> GraphStore:
     """Read all graphs of an input; with ``strict``, the first that cannot be used is an error."""
-    found = _learn(source, featurizer, targets=True, strict=strict)
-    store, others = _store(found.graphs, found.featurizer, found.codec, source.name)
-    if strict:
-        _refuse(source, others)
-    skipped = sorted(found.skipped + others)
-    check_readable(source.where, found.rows, skipped)
-    assert store is not None
-    store.skipped = tuple(skipped)
+    graphs: list[_Graph] = []
+    skipped: list[Skipped] = []
+    entries: set[str] = set()  # of the last graph, for a message
+    rows = 0
+
+    def check() -> None:
+        for row, _, reason in sorted(skipped)[:1] if strict else ():
+            raise DataError(f"{source.where}: graph {row - 1}: {reason}")
+        check_readable(source.where, rows, skipped)
+
+    for rows, name, line in source.rows():
+        try:
+            graphs.append(_encode(rows, name, line, source.targets))
+            entries = set(map(str, line)) - {"nodes", "edges", "directed", source.id}
+        except DataError as error:
+            skipped.append(Skipped(rows, name, str(error)))
+    featurizer = featurizer or _majority(source, graphs)
+    unfit = {graph.number: _unfit(graph, featurizer) for graph in graphs}
+    skipped += [Skipped(g.number, g.id, why) for g in graphs if (why := unfit[g.number])]
+    graphs = [graph for graph in graphs if not unfit[graph.number]]
+    check()
+    codec = _codec(source, graphs, sorted(entries))
+    targets = [(graph, _target(codec, graph.cells)) for graph in graphs]
+    skipped += [Skipped(g.number, g.id, why) for g, why in targets if isinstance(why, str)]
+    check()
+    kept = [(graph, target) for graph, target in targets if not isinstance(target, str)]
+    store = _store([graph for graph, _ in kept], featurizer, source.name)
+    store = codec.apply(store, [target for _, target in kept])
+    store.skipped = tuple(sorted(skipped))
     return store
 
 
 def stream_networks(source: Source, arguments: Mapping[str, Any]) -> Iterator[Chunk]:
     """Read graphs a stretch at a time; ``arguments`` are those of ``stream``.
 
-    Without a ``featurizer``, or with ``targets`` and without a ``codec``, all of it is read first.
+    Without a ``featurizer``, all of it is read first.
     """
-    featurizer, codec, targets = (arguments[key] for key in ("featurizer", "codec", "targets"))
+    featurizer, codec = arguments["featurizer"], arguments["codec"]
+    if featurizer is None:
+        read = []
+        for row in source.rows():
+            with suppress(DataError):
+                read.append(_encode(*row, ()))
+        featurizer = _majority(source, read)
     first = arguments["skip_rows"] + 1
-    if featurizer is None or (targets and codec is None):
-        *_, featurizer, found = _learn(source, featurizer, targets=targets and codec is None)
-        codec = codec or found
     rows = source.rows(first - 1)
-    while True:
-        ids: list[str] = []
+    while part := list(islice(rows, arguments["rows_per_chunk"])):
         graphs: list[_Graph] = []
-        skipped: list[Skipped] = []
-        for number, name, line in islice(rows, arguments["rows_per_chunk"]):
-            ids.append(name)
+        problems: dict[int, str] = {}
+        for number, name, line in part:
             try:
-                graph = _encode(number, name, line, source.targets if targets else ())
-                _check_fit(graph, featurizer)
-                graphs.append(graph)
+                graph = _encode(number, name, line, source.targets if codec else ())
+                problem = _unfit(graph, featurizer)
             except DataError as error:
-                skipped.append(Skipped(number, name, str(error)))
-        if not ids:
-            return
-        store, others = _store(graphs, featurizer, codec, source.name)
-        problems = {skip.row: skip.reason for skip in sorted(skipped + others)}
-        yield Chunk(first, tuple(ids), ("",) * len(ids), store, problems)
+                problem = str(error)
+            if problem:
+                problems[number] = problem
+            else:
+                graphs.append(graph)
+        store = _store(graphs, featurizer, source.name) if graphs else None
+        targets = {graph.number: _target(codec, graph.cells) for graph in graphs if codec}
+        ids = tuple(name for _, name, _ in part)
+        yield Chunk(first, ids, ("",) * len(ids), store, problems, targets)
         first += len(ids)
 
 
@@ -481,7 +423,7 @@ def _networkx(
         for place in range(skip, len(graphs)):
             graph = graphs[place]
             if not isinstance(graph, nx.Graph):
-                yield None, f"expected is a networkx graph; got {type(graph).__name__}"
+                yield None, f"expected a networkx graph; got {type(graph).__name__}"
             elif graph.is_multigraph():
                 yield graph.name, "it is a MultiGraph; two nodes may have one edge only"
             else:

@@ -39,7 +39,7 @@ import numpy.typing as npt
 import torch
 
 from graph_transplant.datasets import places
-from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES
+from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES, one_hot
 from graph_transplant.datasets.source import Numbers, Parts, files_in
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore, StoreWriter
@@ -235,13 +235,13 @@ def _next_graphs(
     edge_counts: Ints,
 ) -> GraphStore:
     nodes, edges = int(node_counts.sum()), int(edge_counts.sum())
-    pairs: Ints = tables["edge"].take(edges, exactly=True)
+    pairs: Ints = tables["edge"].take(edges)
     limit = np.repeat(node_counts, edge_counts)[:, None]
     tables["edge"].check((pairs < 0) | (pairs >= limit), "its graph has no such node")
     x: npt.NDArray[Any]
     edge_attr: torch.Tensor | None = None
     if recipe.edge_numbers:
-        features = tables["edge-feat"].take(edges, exactly=True)
+        features = tables["edge-feat"].take(edges)
         wrong = ~np.isfinite(features.astype(np.float32))
         tables["edge-feat"].check(wrong, "expected finite numbers")
         first = np.cumsum(node_counts) - node_counts
@@ -267,13 +267,10 @@ def _next_graphs(
 
 
 def _one_hot(numbers: Numbers, lines: int, categories: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-    table: Ints = numbers.take(lines, exactly=True)
+    table: Ints = numbers.take(lines)
     wrong = (table < 0) | (table >= np.asarray(categories))
     numbers.check(wrong, f"expected categories below {', '.join(map(str, categories))}")
-    columns = np.zeros((lines, sum(categories)), dtype=np.uint8)
-    first = np.cumsum((0, *categories[:-1]))
-    columns[np.arange(lines)[:, None], table + first] = 1
-    return columns
+    return one_hot(table, categories)
 
 
 def _mean_at_nodes(ends: Ints, features: Doubles, nodes: int) -> Doubles:

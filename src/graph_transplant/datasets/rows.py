@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -43,6 +43,9 @@ _THOUSANDS: Final = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
 # Values are quoted in messages up to so many characters.
 _QUOTED: Final = 40
 
+Target = tuple[float, ...] | str
+"""The class, labels or values of a graph (NaN if missing), or why it has none."""
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -55,6 +58,8 @@ class Chunk:
         store: The graphs of the rows that could be read, in order; ``store.rows.number`` says which
             rows these are. ``None`` where there are none.
         problems: Why each of the other rows is no graph, by row number.
+        targets: What a codec made of the target of each row, or why it has none, by row number;
+            empty where targets were not asked for.
     """
 
     first: int
@@ -62,6 +67,7 @@ class Chunk:
     texts: tuple[str, ...]
     store: GraphStore | None
     problems: Mapping[int, str]
+    targets: Mapping[int, Target] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -190,7 +196,7 @@ class TargetCodec:
         """Number of classes, labels or values."""
         return len(self.label_names)
 
-    def encode(self, cells: Sequence[str]) -> tuple[float, ...] | str:
+    def encode(self, cells: Sequence[str]) -> Target:
         """The class, labels or values (NaN if missing) of one row, or why it has none."""
         if all(is_missing(cell) for cell in cells):
             return no_target(cells)
@@ -227,6 +233,23 @@ class TargetCodec:
         if math.isnan(number) or abs(number) > _LARGEST:
             return f"a number between -{_LARGEST:.1e} and {_LARGEST:.1e}"
         return number
+
+    def of_store(self, store: GraphStore) -> list[Target]:
+        """What all graphs of a store have as their targets, if these are what is read here."""
+        unknown: list[Target] = [NO_TARGET] * len(store)
+        if store.task != self.task:
+            return unknown
+        if self.task != "multiclass":
+            rows = [tuple(row) for row in store.y.tolist()]
+            known = [not all(map(math.isnan, row)) for row in rows]
+            found = [row if there else NO_TARGET for row, there in zip(rows, known, strict=True)]
+            return found if store.num_outputs == self.num_outputs else unknown
+        if store.num_outputs < 2:
+            return unknown
+        # Classes without names are numbered as those that are read here.
+        names = store.label_names or self.classes[: store.num_outputs]
+        classes = [self.encode([name]) for name in names]
+        return [classes[n] if n < len(classes) else NO_TARGET for n in store.y.tolist()]
 
     def tensor(self, values: Sequence[tuple[float, ...]]) -> Tensor:
         """What :meth:`encode` gave for all graphs, as the ``y`` of a store."""

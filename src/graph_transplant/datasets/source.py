@@ -30,7 +30,6 @@ _MAX_LINE: Final = 1 << 24
 _SIP: Final = 1 << 16
 
 _GZIP: Final = b"\x1f\x8b"
-_BOM: Final = b"\xef\xbb\xbf"
 _SHOWN: Final = 60
 
 
@@ -150,13 +149,15 @@ class Parts:
         self, part: str, *, whole: bool, columns: int | None = None, lines: int | None = None
     ) -> npt.NDArray[Any]:
         """All numbers in a file, ``[lines, columns]``, at least one line."""
+        # In pieces, as pandas takes several times the memory of what it reads.
         with Numbers(self, part, whole=whole, columns=columns) as numbers:
-            values = numbers.take(lines, exactly=lines is not None)
-            numbers.finish()
-        if not len(values):
+            pieces = list(numbers.pieces())
+        if not pieces:
             raise DataError(f"{self.label(part)}: is empty")
-        # Arrays of pandas cannot be written to.
-        return values.copy()
+        values = np.concatenate(pieces)
+        if lines not in (None, len(values)):
+            raise DataError(f"{self.label(part)}: has {len(values)} lines, expected {lines}")
+        return values
 
     def check(self, part: str, wrong: npt.NDArray[np.bool_], problem: str, before: int = 0) -> None:
         """Raise an error that names the first wrong line, of which there are some ``before``."""
@@ -176,7 +177,7 @@ class Numbers:
         self._whole, self._columns = whole, columns
         self._taken = self._last = 0
         self._stack = ExitStack()
-        self._frames: Any = None
+        self._frames: Any = None  # of a file that is empty
 
     def __enter__(self) -> Self:
         # Only those who read text need it.
@@ -205,25 +206,36 @@ class Numbers:
             self._frames.close()
         self._stack.close()
 
-    def take(self, lines: int | None = None, *, exactly: bool = False) -> npt.NDArray[Any]:
-        """The next so many lines, or fewer at the end, ``[lines, columns]``; by default all."""
-        values = np.empty((0, self._columns or 0), np.int64 if self._whole else np.float64)
-        if self._frames is not None and lines != 0:
-            try:
-                values = self._frames.read(lines).to_numpy()
-            except StopIteration:
-                self._frames = None
-            except (ValueError, OverflowError) as error:
-                self._fail(error)
+    def pieces(self) -> Iterator[npt.NDArray[Any]]:
+        """All lines, a piece at a time."""
+        while (values := self._read(1 << 18)) is not None:
+            yield values
+
+    def _read(self, lines: int) -> npt.NDArray[Any] | None:
+        """The next so many lines, or fewer at the end, ``[lines, columns]``; ``None`` behind it."""
+        if self._frames is None:
+            return None
+        try:
+            values: npt.NDArray[Any] = self._frames.read(lines).to_numpy()
+        except StopIteration:
+            return None
+        except (ValueError, OverflowError) as error:
+            self._fail(error)
         if self._columns not in (None, values.shape[1]):
             raise DataError(
                 f"{self._label}, line 1: expected {self._columns} values, got {values.shape[1]}"
             )
         self._taken, self._last = self._taken + len(values), len(values)
-        if exactly and len(values) < (lines or 0):
-            needed = self._taken - self._last + (lines or 0)
-            raise DataError(f"{self._label}: has {self._taken} lines, expected at least {needed}")
         return values
+
+    def take(self, lines: int) -> npt.NDArray[Any]:
+        """Exactly the next so many lines."""
+        needed = self._taken + lines
+        values = self._read(lines) if lines else None
+        if self._taken < needed:
+            raise DataError(f"{self._label}: has {self._taken} lines, expected at least {needed}")
+        kind = np.int64 if self._whole else np.float64
+        return np.empty((0, self._columns or 0), kind) if values is None else values
 
     def check(self, wrong: npt.NDArray[np.bool_], problem: str) -> None:
         """Raise an error that names the first of the lines just taken that is wrong, if any is."""
@@ -232,35 +244,30 @@ class Numbers:
     def finish(self) -> None:
         """Raise an error if there are further lines."""
         lines = self._taken
-        if len(self.take(1)):
+        if self._read(1) is not None:
             raise DataError(f"{self._label}: has more than the expected {lines} lines")
 
     def _fail(self, error: Exception) -> NoReturn:
         """Raise an error that names the first bad line."""
         if isinstance(error, DataError):
             raise error
+        kind = "whole numbers" if self._whole else "numbers"
         with opened(self._parts.path, self._parts.files[self._part]) as file:
             for number, line in enumerate(file, 1):
-                text = (line.removeprefix(_BOM) if number == 1 else line).strip()
-                problem = self._problem(text) if text else None
-                if problem is not None:
-                    raise DataError(f"{self._label}, line {number}: {problem}")
+                text = line.decode("utf-8-sig", "replace").strip()
+                self._columns = self._columns or (text.count(",") + 1 if text else None)
+                if text and not self._fits(text.split(",")):
+                    raise DataError(
+                        f"{self._label}, line {number}: expected {self._columns} {kind} with "
+                        f"commas between, got {text[:_SHOWN]!r}"
+                    )
         raise DataError(f"{self._label}: cannot be read as numbers ({str(error).strip()})")
 
-    def _problem(self, line: bytes) -> str | None:
-        values = line.split(b",")
-        self._columns = self._columns or len(values)
-        if len(values) != self._columns:
-            return f"expected {self._columns} values with commas between, got {len(values)}"
-        for value in values:
-            text = value.decode("ascii", "replace").strip()
-            try:
-                number = math.nan if "_" in text else float(text)
-            except ValueError:
-                number = math.nan
-            if math.isnan(number) or (self._whole and not number.is_integer()):
-                shown = repr(text[:_SHOWN])
-                return f"expected a {'whole number' if self._whole else 'number'}, got {shown}"
-            if self._whole and abs(number) >= 2**63:
-                return "a number is too large"
-        return None
+    def _fits(self, cells: list[str]) -> bool:
+        try:
+            values = [float(cell) for cell in cells]
+        except ValueError:
+            return False
+        if self._whole and not all(value.is_integer() and abs(value) < 2**63 for value in values):
+            return False
+        return len(values) == self._columns and not any(map(math.isnan, values))

@@ -150,7 +150,7 @@ def stream_table(
 ) -> Iterator[Chunk]:
     """Read molecules chunk by chunk in bounded memory; ``arguments`` are those of ``stream``."""
     table, options = open_table(data, y, name), TableOptions.of(**given)
-    featurizer, codec, targets = (arguments[key] for key in ("featurizer", "codec", "targets"))
+    featurizer, codec = arguments["featurizer"], arguments["codec"]
     if featurizer is None and options.features == "elements":
         raise GraphTransplantError(
             "`features` is elements, which are those of the training data: `featurizer` of a "
@@ -161,19 +161,14 @@ def stream_table(
         raise GraphTransplantError(
             f"`features` is {options.features}, but the model was made for {how.features}"
         )
-    if not targets:
+    if codec is None:
         options = replace(options, targets=(), whole=None)
         table = replace(table, targets=())
         featurizer = featurizer and replace(featurizer, targets=())
     options = _chosen(table, options, featurizer)
-    if codec is not None and not options.targets:
-        options = _chosen(table, replace(options, targets=codec.names), None)
-    if targets and not options.targets:
-        raise DataError(
-            f"{table.where}: name the columns of the targets with `target`; the columns are "
-            f"{listed(table.columns)}"
-        )
-    if codec is not None and len(options.targets) != len(codec.names):
+    if codec is not None and not options.targets and set(codec.names) <= set(table.columns):
+        options = replace(options, targets=codec.names)
+    if options.targets and len(options.targets) != len(codec.names):
         raise DataError(
             f"{table.where}: `target` must be {count(len(codec.names), 'column')} "
             f"({listed(codec.names)}); got {listed(options.targets)}"
@@ -186,71 +181,46 @@ def _stream(
     table: Table, options: TableOptions, featurizer: Featurizer, arguments: Mapping[str, Any]
 ) -> Iterator[Chunk]:
     codec: TargetCodec | None = arguments["codec"]
-    if arguments["targets"] and codec is None:
-        numbered = enumerate(_rows(table, options), start=1)
-        cells = ((number, row.cells) for number, row in numbered if not row.reason)
-        codec, _ = find_codec(table.where, options.targets, cells, options.task)
     rows = _rows(table, options, arguments["skip_rows"])
     parts = iter(lambda: list(islice(rows, arguments["rows_per_chunk"])), [])
     first = arguments["skip_rows"] + 1
-    jobs = (_job(part, codec) for part in parts)
-    for job, arrays in _in_order(jobs, featurizer, arguments["workers"]):
-        ids, texts = [row.id for row in job.rows], [row.text for row in job.rows]
+    for part, arrays in _in_order(parts, featurizer, arguments["workers"]):
+        ids, texts = [row.id for row in part], [row.text for row in part]
         chunk = chunk_of(arrays, featurizer, ids=ids, texts=texts, first=first, name=table.name)
-        store = chunk.store
-        if store is not None:
-            assert store.rows is not None
-            if codec is not None:
-                places = (store.rows.number - first).tolist()
-                store = codec.apply(store, [job.values[place] for place in places])
-            store.notes = tuple(table.notes)
-        yield replace(chunk, store=store)
-        first += len(job.rows)
-
-
-class _Job(NamedTuple):
-    """A stretch of rows, why some are not to be read, and the targets of others, by place."""
-
-    rows: list[_Row]
-    problems: dict[int, str]
-    values: dict[int, tuple[float, ...]]
-
-
-def _job(rows: list[_Row], codec: TargetCodec | None) -> _Job:
-    job = _Job(rows, {}, {})
-    for place, row in enumerate(rows):
-        value = row.reason or (() if codec is None else codec.encode(row.cells))
-        if isinstance(value, str):
-            job.problems[place] = value
-        else:
-            job.values[place] = value
-    return job
+        if chunk.store is not None:
+            chunk.store.notes = tuple(table.notes)
+        if codec is not None:
+            targets = {first + place: codec.encode(row.cells) for place, row in enumerate(part)}
+            chunk = replace(chunk, targets=targets)
+        yield chunk
+        first += len(part)
 
 
 def _in_order(
-    jobs: Iterator[_Job], how: Featurizer, workers: int
-) -> Iterator[tuple[_Job, MoleculeArrays]]:
-    """Read the molecules of jobs, here or in processes, and give them back in order."""
-    tasks = (
-        (job, ([row.text for row in job.rows], how.features, job.problems, how.largest_fragment))
-        for job in jobs
-    )
+    parts: Iterator[list[_Row]], how: Featurizer, workers: int
+) -> Iterator[tuple[list[_Row], MoleculeArrays]]:
+    """Read the molecules of stretches of rows, here or in processes, and give them in order."""
+
+    def task(rows: list[_Row]) -> tuple[Any, ...]:
+        reasons = {place: row.reason for place, row in enumerate(rows) if row.reason}
+        return [row.text for row in rows], how.features, reasons, how.largest_fragment
+
     if workers == 1:
-        for job, arguments in tasks:
-            yield job, molecule_arrays(*arguments)
+        for part in parts:
+            yield part, molecule_arrays(*task(part))
         return
     # Spawned: a fork of a process with threads, such as those of torch, may hang.
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    waiting: deque[tuple[_Job, Future[MoleculeArrays]]] = deque()
+    waiting: deque[tuple[list[_Row], Future[MoleculeArrays]]] = deque()
     try:
         while True:
             # Two for each worker, so that none waits while the oldest is being used.
-            for job, arguments in islice(tasks, max(0, 2 * workers - len(waiting))):
-                waiting.append((job, pool.submit(molecule_arrays, *arguments)))
+            for part in islice(parts, max(0, 2 * workers - len(waiting))):
+                waiting.append((part, pool.submit(molecule_arrays, *task(part))))
             if not waiting:
                 return
-            job, future = waiting.popleft()
-            yield job, future.result()
+            part, future = waiting.popleft()
+            yield part, future.result()
     except BrokenExecutor:
         raise GraphTransplantError(
             f"a process that reads molecules ended abruptly; `workers` is {workers}, with 1 no "

@@ -30,7 +30,7 @@ from __future__ import annotations
 import logging
 import re
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,8 @@ import torch
 from safetensors import SafetensorError
 
 from graph_transplant.datasets import places
-from graph_transplant.datasets.source import Numbers, Parts, files_in
+from graph_transplant.datasets.molecules import one_hot
+from graph_transplant.datasets.source import Parts, files_in
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 
@@ -49,7 +50,6 @@ Floats = npt.NDArray[np.float32]
 
 # Raise it whenever the same files would be read into a different store.
 _READER_VERSION: Final = 1
-_EDGES_AT_ONCE: Final = 1 << 18
 # One-hot columns take memory in proportion to the largest label: refuse what no machine would hold.
 _MAX_ONE_HOT: Final = 1 << 30
 _SUBFOLDERS: Final = ("tu",)
@@ -133,26 +133,26 @@ def parts_of(path: Path) -> Parts:
 
 def read(parts: Parts) -> GraphStore:
     """Read a data set from its text files."""
-    nodes = _read_nodes(parts)
-    total, graphs = len(nodes.graph), len(nodes.counts)
+    graph = _read_graphs(parts)
+    node_counts = np.bincount(graph)
     label_names: list[str] | None = None
     y: npt.NDArray[Any]
     if "graph_labels" in parts:
-        table = parts.table("graph_labels", whole=True, columns=1, lines=graphs)
+        table = parts.table("graph_labels", whole=True, columns=1, lines=len(node_counts))
         values, y = np.unique(table[:, 0], return_inverse=True)
         label_names = [str(value) for value in values]
     else:
-        y = _read_attributes(parts, "graph_attributes", graphs)
-    x, num_continuous = _read_features(parts, "node", total)
-    edges = _read_edges(parts, nodes)
-    edge_attr, _ = _read_features(parts, "edge", edges.lines)
+        y = _read_attributes(parts, "graph_attributes", len(node_counts))
+    x, num_continuous = _read_features(parts, "node", len(graph))
+    ends, edge_counts, line, lines = _read_edges(parts, graph, node_counts)
+    edge_attr, _ = _read_features(parts, "edge", lines)
     return GraphStore(
         x=None if x is None else torch.from_numpy(x),
-        edge_index=torch.from_numpy(edges.ends),
+        edge_index=torch.from_numpy(ends),
         y=torch.from_numpy(y),
-        node_counts=torch.from_numpy(nodes.counts),
-        edge_counts=torch.from_numpy(edges.counts),
-        edge_attr=None if edge_attr is None else torch.from_numpy(edge_attr[edges.line]),
+        node_counts=torch.from_numpy(node_counts),
+        edge_counts=torch.from_numpy(edge_counts),
+        edge_attr=None if edge_attr is None else torch.from_numpy(edge_attr[line]),
         name=parts.name,
         task="regression" if label_names is None else "multiclass",
         label_names=label_names,
@@ -196,80 +196,37 @@ def _read_one_hot(parts: Parts, part: str, lines: int) -> Floats:
             f"{sum(widths) * lines * 4 / 2**30:.0f} GiB as one-hot columns; number the labels "
             "without gaps, or leave this file out"
         )
-    one_hot = np.zeros((lines, sum(widths)), dtype=np.float32)
-    first = np.cumsum([0, *widths[:-1]])
-    one_hot[np.arange(lines)[:, None], table - low + first] = 1.0
-    return one_hot
+    return one_hot(table - low, widths).astype(np.float32)
 
 
-class _Nodes(NamedTuple):
-    graph: npt.NDArray[np.int32]  # of every node, from 0
-    counts: Ints  # [graphs]
-    start: npt.NDArray[np.int32]  # [graphs], number of the first node
-
-
-def _read_nodes(parts: Parts) -> _Nodes:
-    number = parts.table("graph_indicator", whole=True, columns=1)[:, 0]
+def _read_graphs(parts: Parts) -> Ints:
+    """The graph of every node, from 0."""
+    number: Ints = parts.table("graph_indicator", whole=True, columns=1)[:, 0]
     step = np.diff(number, prepend=0)
     wrong = (step != 0) & (step != 1)
     wrong[0] = number[0] != 1
     problem = "graphs must be numbered from 1, sorted and without gaps"
     parts.check("graph_indicator", wrong, f"{problem}; got {number[wrong.argmax()]}")
-    counts = np.bincount(number - 1)
-    start = np.cumsum(counts) - counts
-    return _Nodes((number - 1).astype(np.int32), counts, start.astype(np.int32))
+    return number - 1
 
 
-class _Edges(NamedTuple):
-    ends: npt.NDArray[np.int32]  # [2, edges], within their graphs; no self-loops, no repeats
-    counts: Ints  # [graphs]
-    lines: int  # of the file
-    line: Any  # [edges], where each edge stands in the file; all of them if nobody asks
+def _read_edges(
+    parts: Parts, graph: Ints, node_counts: Ints
+) -> tuple[npt.NDArray[np.int32], Ints, Ints, int]:
+    """Edges within their graphs, ``[2, edges]``, sorted; numbers of edges of the graphs.
 
-
-def _read_edges(parts: Parts, nodes: _Nodes) -> _Edges:
-    """Read, check and sort the edges.
-
-    An edge is the one number ``row · (size of the largest graph) + (column within its graph)``: for
-    nearly all data sets it fits in 32 bits, so that the 24.6 million edges of COLLAB take 100 MB.
+    Also where each edge stands in the file, the first of those that are equal, and how many lines
+    that has.
     """
-    total, width = len(nodes.graph), int(nodes.counts.max())
-    dtype: Any = np.int32 if total * width <= np.iinfo(np.int32).max else np.int64
-    # Key of a row's first column, in the graph; the last is behind the last row.
-    first_key = np.arange(total + 1, dtype=dtype) * dtype(width)
-    base = first_key[:-1] - nodes.start[nodes.graph]
-    attributed = "edge_labels" in parts or "edge_attributes" in parts
-    keys, kept, lines = [], [], 0
-    with Numbers(parts, "A", whole=True, columns=2) as numbers:
-        while len(pairs := numbers.take(_EDGES_AT_ONCE)):
-            if pairs.min() < 1 or pairs.max() > total:
-                beyond = (pairs < 1) | (pairs > total)
-                numbers.check(beyond, f"nodes are numbered from 1 to {total}")
-            row, column = pairs.T.astype(dtype) - dtype(1)
-            crossing = nodes.graph[row] != nodes.graph[column]
-            numbers.check(crossing, "the edge joins two graphs")
-            proper = row != column
-            keys.append((base[row] + column)[proper])
-            if attributed:
-                kept.append(np.flatnonzero(proper) + lines)
-            lines += len(pairs)
-    if not lines:
-        raise DataError(f"{parts.label('A')}: is empty")
-    line: Any = slice(None)
-    key = np.concatenate(keys)
-    keys.clear()
-    if attributed:
-        # The first of those that are equal.
-        key, first = np.unique(key, return_index=True)
-        line = np.concatenate(kept)[first]
-    else:
-        key.sort(kind="stable")  # twice as fast as the default here
-        repeated = np.flatnonzero(key[1:] == key[:-1])
-        key = np.delete(key, repeated) if len(repeated) else key
-    row_ptr = np.searchsorted(key, first_key)
-    degree = np.diff(row_ptr)
-    ends = np.empty((2, len(key)), dtype=np.int32)
-    ends[0] = np.repeat(np.arange(total, dtype=np.int32) - nodes.start[nodes.graph], degree)
-    ends[1] = key - np.repeat(first_key[:-1], degree)
-    counts = np.diff(row_ptr[np.append(nodes.start, total)])
-    return _Edges(ends, counts, lines, line)
+    pairs: Ints = parts.table("A", whole=True, columns=2)
+    pairs -= 1
+    beyond = (pairs < 0) | (pairs >= len(graph))
+    parts.check("A", beyond, f"nodes are numbered from 1 to {len(graph)}")
+    parts.check("A", graph[pairs[:, 0]] != graph[pairs[:, 1]], "the edge joins two graphs")
+    proper = np.flatnonzero(pairs[:, 0] != pairs[:, 1])
+    key, first = np.unique((pairs @ (len(graph), 1))[proper], return_index=True)
+    row, column = np.divmod(key, len(graph))
+    counts = np.bincount(graph[row], minlength=len(node_counts))
+    start = np.repeat(np.cumsum(node_counts) - node_counts, counts)
+    ends = np.stack((row - start, column - start), dtype=np.int32, casting="same_kind")
+    return ends, counts, proper[first], len(pairs)

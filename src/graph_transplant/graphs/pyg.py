@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,8 +19,6 @@ else:
     # PyG takes longer to import than torch. Annotations can be evaluated without.
     _PYG = sys.modules.get("torch_geometric.data")
     Batch, Data = (getattr(_PYG, name, Any) for name in ("Batch", "Data"))
-
-_WHOLE_TYPES: Final = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def is_pyg(value: object, *names: str) -> bool:
@@ -95,55 +93,25 @@ def _problem(data: Any) -> str | None:
         return "has several types of nodes (HeteroData): convert it with `data.to_homogeneous()`"
     if not is_pyg(data, "Data"):
         return f"must be a PyG `Data`; got {type(data).__name__}"
-    fields: dict[str, Any] = {
-        field: getattr(data, field, None) for field in ("edge_index", "y", "x", "edge_attr")
-    }
-    edges = fields["edge_index"]
-    if edges is None:
-        return "has no `edge_index`"
+    edges = data.edge_index
+    pairs = isinstance(edges, Tensor) and edges.dim() == 2 and len(edges) == 2
     # `torch.empty(2, 0)`, which is float, is a usual way to write that there are no edges.
-    whole = _is_dense(edges, (2,)) and (edges.dtype in _WHOLE_TYPES or not edges.shape[1])
-    if not whole or edges.shape[0] != 2:
-        return (
-            "must have an `edge_index` that is a tensor [2, edges] of whole numbers; "
-            f"got {_what(edges)}"
-        )
-    for field, rows in (("x", "nodes"), ("edge_attr", "edges")):
-        if fields[field] is not None and not _is_dense(fields[field], (1, 2)):
-            return (
-                f"must have an `{field}` that is a tensor [{rows}, features]; "
-                f"got {_what(fields[field])}"
-            )
-    nodes = data.num_nodes
-    if not nodes:
+    if not pairs or (edges.is_floating_point() and edges.numel()):
+        return "must have an `edge_index` that is a tensor [2, edges] of whole numbers"
+    tables = {name: data[name] for name in ("x", "edge_attr") if getattr(data, name) is not None}
+    for name, value in tables.items():
+        if not isinstance(value, Tensor) or value.dim() not in (1, 2):
+            return f"must have an `{name}` that is a tensor of numbers, one row each"
+    if not data.num_nodes:
         return "has no nodes"
-    if not isinstance(nodes, int):
-        return f"must have a `num_nodes` that is a whole number; got {_what(nodes)}"
-    for field, count in (("x", nodes), ("edge_attr", edges.shape[1])):
-        if fields[field] is not None and len(fields[field]) != count:
-            return f"must have an `{field}` of {count} rows; got {len(fields[field])}"
-    y = fields["y"]
-    if y is None:
+    for name, value in tables.items():
+        rows = data.num_nodes if name == "x" else edges.shape[1]
+        if len(value) != rows:
+            return f"must have an `{name}` of {rows} rows; got {len(value)}"
+    if data.y is None:
         return "has no `y`"
     try:
-        numbers = _is_dense(torch.as_tensor(y), range(9)) and torch.as_tensor(y).numel() > 0
+        numbers = torch.as_tensor(data.y).numel() > 0
     except (TypeError, ValueError, RuntimeError, OverflowError):
         numbers = False
-    return None if numbers else f"must have a `y` of numbers; got {_what(y)}"
-
-
-def _is_dense(value: Any, dimensions: Iterable[int]) -> bool:
-    """Whether this is a tensor of real numbers with so many dimensions."""
-    return (
-        isinstance(value, Tensor)
-        and value.layout == torch.strided
-        and not value.is_complex()
-        and value.dim() in dimensions
-    )
-
-
-def _what(value: Any) -> str:
-    """Say what a value is: a tensor by its type and shape."""
-    if not isinstance(value, Tensor):
-        return type(value).__name__
-    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    return None if numbers else f"must have a `y` of numbers; got {type(data.y).__name__}"

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -118,7 +118,8 @@ class GraphStore:
 
     Attributes:
         skipped: The rows of the file that are not among the graphs.
-        find_duplicates: Finds identical graphs; ``None`` if they do not matter.
+        duplicates: The same number for identical graphs, int64 ``[graphs]``; ``None`` if they were
+            not looked for, as in named data sets.
         path: The file that the store was loaded from and still reads from, or ``None``.
         undirected: Whether every edge has its reverse with equal features.
 
@@ -157,8 +158,7 @@ class GraphStore:
     ) -> None:
         self.name = name
         self._notes: tuple[str, ...] = ()
-        self._duplicates: Tensor | None = None
-        self.find_duplicates: Callable[[GraphStore], Tensor] | None = None
+        self.duplicates: Tensor | None = None
         self.path: Path | None = None
         self.rows, self.featurizer = rows, featurizer
         self.skipped: tuple[Skipped, ...] = ()
@@ -390,16 +390,6 @@ class GraphStore:
         return molecules and self.rows is not None and all(self.rows.texts)
 
     @property
-    def duplicates(self) -> Tensor | None:
-        """The same number for identical graphs, int64 ``[graphs]``; computed on first use.
-
-        ``None`` if they do not matter, as for named data sets.
-        """
-        if self._duplicates is None and self.find_duplicates is not None:
-            self._duplicates = self.find_duplicates(self)
-        return self._duplicates
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about the data for the user, including duplicates."""
         if self.duplicates is None:
@@ -456,7 +446,7 @@ class GraphStore:
             **{name: getattr(self, name).index_select(0, index) for name in per_graph},
             official=None if self.official is None else self.official.index_select(0, index),
             groups=None if self.groups is None else self.groups.index_select(0, index),
-            _duplicates=None if self._duplicates is None else self._duplicates[index],
+            duplicates=None if self.duplicates is None else self.duplicates[index],
             rows=None if self.rows is None else self.rows.take(index),
             _loops=None,
         )
@@ -612,8 +602,8 @@ no edge features)
     def load(path: str | Path, *, check: bool = False) -> GraphStore:
         """Open the file of a store.
 
-        The file is memory-mapped and must not change while the store is in use. With ``check``, its
-        digest and all values are verified; use this for files from untrusted sources.
+        The file is memory-mapped and must not change while the store is in use. With ``check``, all
+        values are verified; use this for files from untrusted sources.
         """
         from graph_transplant.graphs.file import load
 

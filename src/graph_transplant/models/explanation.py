@@ -6,7 +6,7 @@ Only numbers and names are found here, as plain Python; ``graph_transplant.repor
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Final
@@ -14,11 +14,10 @@ from typing import Any, Final
 import torch
 
 from graph_transplant.datasets import stream
-from graph_transplant.datasets.rows import Chunk, TableOptions, TargetCodec
+from graph_transplant.datasets.rows import Target
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.format import count as counted
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped, check_stores
-from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.metrics import no_better_than_random
 from graph_transplant.models.model import LABEL_THRESHOLD, Predictions, TrainedModel
 from graph_transplant.models.similarity import seen
@@ -33,7 +32,6 @@ from graph_transplant.shown import Structure as Structure
 from graph_transplant.structures import (
     class_column,
     graph_id,
-    label_words,
     output_words,
     structures,
 )
@@ -93,9 +91,6 @@ class Explanation:
     target: str = ""
 
 
-# The store that has the target of a graph, and its place there.
-_Known = tuple[GraphStore, int] | None
-
 Models = TrainedModel | Sequence[TrainedModel] | Mapping[str, TrainedModel]
 
 
@@ -105,7 +100,6 @@ def explain(
     *,
     saliency: NodeSaliency | None = None,
     output: str | None = None,
-    batch_size: int = _AT_ONCE,
 ) -> list[Explanation]:
     """Find out which nodes influence a model's predictions, and in which direction.
 
@@ -120,7 +114,6 @@ def explain(
             :data:`~graph_transplant.saliency.EXPLAINING`)
         output: Name of the class, label or value to explain. (default: the predicted class; the
             label with the highest probability; the first value)
-        batch_size: Graphs per batch.
 
     Example:
         >>> import graph_transplant as gt
@@ -134,8 +127,8 @@ def explain(
     named = _named(models)
     if output is not None:
         check_choice("output", output, next(iter(named.values())).label_names)
-    known = [(store, place) for place in range(len(store))]
-    return _explain(named, store, saliency or EXPLAINING, output, known, batch_size)
+    targets = next(iter(named.values())).reading()["codec"].of_store(store)
+    return _explain(named, store, saliency or EXPLAINING, output, targets)
 
 
 @dataclass(frozen=True)
@@ -155,6 +148,7 @@ def explain_rows(
     count: int = 12,
     label: str | None = None,
     saliency: str | NodeSaliency = "gradient-x-activation",
+    target: Any = None,
     **options: Any,
 ) -> ExplainedRows:
     """Explain some rows of anything that :func:`graph_transplant.load` takes.
@@ -171,6 +165,7 @@ def explain_rows(
         label: Name of the class, label or value to explain.
         saliency: ``"gradient"``, ``"gradient-x-activation"``, or a
             :class:`~graph_transplant.NodeSaliency`.
+        target: Columns of the true labels or values.
         **options: How the data are read; see :func:`~graph_transplant.load`.
 
     Example:
@@ -190,106 +185,45 @@ def explain_rows(
     if label is not None:
         check_choice("label", label, first.label_names)
     wanted = sorted(set(rows)) if rows is not None else list(range(1, count + 1))
-    parts: list[tuple[GraphStore, list[int]]] = []
+    explained: dict[int, Explanation] = {}
     skipped: list[Skipped] = []
-    last = 0
-    for chunk in _chunks(first, data, wanted, **options):
+    last, skip = 0, wanted[0] - 1
+    for chunk in stream(
+        data,
+        skip_rows=skip,
+        # Small files and small numbers of rows are the rule; no more is read than is looked at.
+        rows_per_chunk=min(wanted[-1] - skip, _AT_ONCE),
+        **first.reading(target),
+        **options,
+    ):
         last = chunk.first + len(chunk) - 1
         skipped += [
             Skipped(row, chunk.ids[row - chunk.first], reason)
             for row, reason in sorted(chunk.problems.items())
             if row in wanted
         ]
-        parts += _taken(chunk, wanted)
+        if chunk.store is not None:
+            assert chunk.store.rows is not None
+            there = enumerate(chunk.store.rows.number.tolist())
+            here = {row: place for place, row in there if row in wanted}
+            if here:
+                part, targets = (
+                    chunk.store.subset(list(here.values())),
+                    map(chunk.targets.get, here),
+                )
+                found = _explain(named, part, saliency, label, list(targets))
+                explained.update(zip(here, found, strict=True))
+        if last >= wanted[-1]:
+            break
     path = isinstance(data, str | PathLike)
     source = data.name if isinstance(data, GraphStore) else str(data) if path else "graphs"
     if rows is not None and wanted[-1] > last:
         # Rows of a file that were passed over were not counted.
-        there = last or (0 if path else len(data))
-        known = f": it has {counted(there, 'row')}" if there else ""
+        count = last or (0 if path else len(data))
+        known = f": it has {counted(count, 'row')}" if count else ""
         raise DataError(f"{source} has no row {next(r for r in wanted if r > last)}{known}")
-    explained: dict[int, Explanation] = {}
-    if parts:
-        truths = _truths(first, data, [row for _, here in parts for row in here], **options)
-        for part, here in parts:
-            found = _explain(named, part, saliency, label, [truths.get(row) for row in here])
-            explained.update(zip(here, found, strict=True))
     shown = tuple(explained[row] for row in dict.fromkeys(rows or wanted) if row in explained)
     return ExplainedRows(shown, tuple(skipped), source)
-
-
-# -------------------------------------------------------------------- rows
-
-
-def _chunks(
-    model: TrainedModel, data: Any, wanted: Sequence[int], **arguments: Any
-) -> Iterator[Chunk]:
-    """Read from the first to the last wanted row, as the model's training data were read."""
-    skip = wanted[0] - 1
-    chunks = stream(
-        data,
-        featurizer=model.featurizer,
-        skip_rows=skip,
-        # Small files and small numbers of rows are the rule; no more is read than is looked at.
-        rows_per_chunk=min(wanted[-1] - skip, _AT_ONCE),
-        **arguments,
-    )
-
-    def until_last() -> Iterator[Chunk]:
-        for chunk in chunks:
-            yield chunk
-            if chunk.first + len(chunk) > wanted[-1]:
-                return
-
-    # A generator of its own: what `stream` refuses, it refuses here.
-    return until_last()
-
-
-def _taken(chunk: Chunk, wanted: Collection[int]) -> list[tuple[GraphStore, list[int]]]:
-    """Take the graphs of some rows out of a chunk, with the numbers of the rows."""
-    if chunk.store is None:
-        return []
-    rows = chunk.store.rows
-    numbers = range(chunk.first, chunk.first + len(chunk)) if rows is None else rows.number.tolist()
-    places = [place for place, row in enumerate(numbers) if row in wanted]
-    return [(chunk.store.subset(places), [numbers[p] for p in places])] if places else []
-
-
-def _truths(
-    model: TrainedModel, data: Any, wanted: Sequence[int], **options: Any
-) -> dict[int, _Known]:
-    """Read the targets of some rows, where the data have any.
-
-    Graphs are read without their targets first: a row that lacks a target is still a graph.
-    """
-    if not isinstance(data, str | PathLike) and isinstance(data, Sequence):
-        graphs = [data[row - 1] for row in wanted]
-        if all(isinstance(g, str) or (is_pyg(g, "Data") and g.y is None) for g in graphs):
-            return {}
-    # What the model learned from says which classes there are, and how targets are written.
-    if model.task == "multiclass" and isinstance(options.get("target"), str):
-        options["target"] = [options["target"]]  # one column, whatever its name
-    names = TableOptions.of(target=options.get("target")).targets
-    names = names or (model.featurizer.targets if model.featurizer else ())
-    if model.task == "multiclass" and len(names) > 1:
-        raise GraphTransplantError(
-            f"`target` must be one column, that of the classes; got {', '.join(names)}"
-        )
-    if model.task == "multiclass":
-        codec = TargetCodec(model.task, names or ("y",), model.label_names)
-    else:  # several values may stand in one entry
-        each = len(names) == len(model.label_names)
-        codec = TargetCodec(model.task, names if each else model.label_names)
-    try:
-        chunks = _chunks(model, data, wanted, targets=True, codec=codec, **options)
-    except DataError:
-        # The graphs could be read and nothing is read yet: the columns that the model learned from
-        # are not there. Columns that somebody has named must be.
-        if options.get("target"):
-            raise
-        return {}
-    taken = [part for chunk in chunks for part in _taken(chunk, wanted)]
-    return {row: (store, place) for store, rows in taken for place, row in enumerate(rows)}
 
 
 # -------------------------------------------------------------------- models
@@ -330,10 +264,8 @@ def _explain(
     store: GraphStore,
     reading: NodeSaliency,
     output: str | None,
-    known: Sequence[_Known],
-    batch_size: int = _AT_ONCE,
+    targets: Sequence[Target | None],
 ) -> list[Explanation]:
-    check_at_least(1, batch_size=batch_size)
     for name, model in named.items():
         model.check(store)
         if not same_features(model.featurizer, store.featurizer):
@@ -342,24 +274,23 @@ def _explain(
                 f"{name} was trained on: {store.featurizer} instead of {model.featurizer}"
             )
     views = [
-        list(_views(name, model, store, known, reading, output, batch_size))
-        for name, model in named.items()
+        list(_views(name, model, store, targets, reading, output)) for name, model in named.items()
     ]
     first = next(iter(named.values()))
-    target = class_column(first.task, first.featurizer)
+    column = class_column(first.task, first.featurizer)
     graphs = (
         graph
-        for batch in store.batches(torch.arange(len(store)), batch_size)
+        for batch in store.batches(torch.arange(len(store)), _AT_ONCE)
         for graph in structures(batch, store)
     )
     return [
         Explanation(
             id=graph_id(store, number),
             text="" if store.rows is None else store.rows.texts[number],
-            truth=_truth(known[number], first.task),
+            truth=_truth(first, targets[number]),
             structure=graph,
             views=tuple(own[number] for own in views),
-            target=target,
+            target=column,
         )
         for number, graph in enumerate(graphs)
     ]
@@ -369,10 +300,9 @@ def _views(
     name: str,
     model: TrainedModel,
     store: GraphStore,
-    known: Sequence[_Known],
+    targets: Sequence[Target | None],
     reading: NodeSaliency,
     output: str | None,
-    batch_size: int,
 ) -> Iterator[ModelView]:
     """Say what a model sees in every graph; one pass per batch."""
     chosen = None if output is None else model.label_names.index(output)
@@ -380,7 +310,7 @@ def _views(
     doubtful = reading == EXPLAINING and no_better_than_random(quality)
     trained_on = seen(model.description.get("training_graphs"), store, model.widths[1])
     start = 0
-    for batch in store.batches(torch.arange(len(store)), batch_size):
+    for batch in store.batches(torch.arange(len(store)), _AT_ONCE):
         prediction, outputs, saliency = read_saliency(
             model.network, batch.to(model.device), model.task, reading, chosen, signed=True
         )
@@ -394,7 +324,7 @@ def _views(
                 model=name,
                 label=output_words(model.task, model.label_names, row),
                 confidence=None if math.isnan(confidence[number]) else confidence[number],
-                correct=_correct(known[start + number], predicted, number),
+                correct=_correct(model.task, row, targets[start + number]),
                 output=model.label_names[int(outputs[number])],
                 saliency=tuple(scaled[number].tolist()),
                 share=tuple(share[number].tolist()),
@@ -405,20 +335,23 @@ def _views(
         start += len(counts)
 
 
-def _truth(known: _Known, task: str) -> str | None:
-    return None if known is None or known[0].task != task else label_words(*known)
+def _truth(model: TrainedModel, target: Target | None) -> str | None:
+    if target is None or isinstance(target, str):
+        return None
+    if model.task == "multiclass":
+        return model.label_names[int(target[0])]
+    return output_words(model.task, model.label_names, target)
 
 
-def _correct(known: _Known, predicted: Predictions, number: int) -> bool | None:
+def _correct(task: str, outputs: Sequence[float], target: Target | None) -> bool | None:
     """Whether a prediction is right; labels that were not measured do not count."""
-    truth = _truth(known, predicted.task)
-    if known is None or truth is None or predicted.task == "regression":
+    if target is None or isinstance(target, str) or task == "regression":
         return None
-    if predicted.task == "multiclass":
-        return truth == predicted.labels[number]
-    store, place = known
-    if store.num_outputs != len(predicted.label_names):
-        return None
-    wanted = store.y[place]
-    given = predicted.outputs[number] >= LABEL_THRESHOLD
-    return bool((given == (wanted > LABEL_THRESHOLD))[~wanted.isnan()].all())
+    if task == "multiclass":
+        return max(range(len(outputs)), key=outputs.__getitem__) == target[0]
+    pairs = zip(outputs, target, strict=True)
+    return all(
+        (given >= LABEL_THRESHOLD) == (wanted > LABEL_THRESHOLD)
+        for given, wanted in pairs
+        if not math.isnan(wanted)
+    )

@@ -54,9 +54,6 @@ from graph_transplant.targets import TargetScale, as_targets
 from graph_transplant.tensorboard import TensorBoard
 from graph_transplant.training import EpochLog, evaluate, fit
 
-FEW_POSITIVES: Final = 30
-"""With fewer positive test graphs than this, a person is told that the figures are rough."""
-
 BALANCED: Final = (
     "with balance or class weights, the model overestimates the probabilities of rare classes, and "
     "calibration by a temperature does not correct that"
@@ -340,21 +337,6 @@ def _check_parts(store: GraphStore, parts: Split, tell: Note) -> None:
         positives = (store.y[parts.train] == 1).any(0)
         for number in (~positives).nonzero().flatten().tolist():
             tell(f"no training graph has the label {store.output_names[number]!r}")
-    if len(parts.test) and _positives(store, parts.test) < FEW_POSITIVES:
-        kinds = {"multiclass": "of its rarest class", "multilabel": "with its rarest label"}
-        tell(
-            f"the test set is small ({_positives(store, parts.test)} "
-            f"{kinds.get(store.task, 'graphs')}): its figures are rough, see their intervals"
-        )
-
-
-def _positives(store: GraphStore, index: Tensor) -> int:
-    """Count the test graphs of the rarest class or label, which limit what can be measured."""
-    if store.task == "multiclass":
-        return int(torch.bincount(store.labels[index], minlength=store.num_outputs).min())
-    if store.task == "multilabel":
-        return int((store.y[index] == 1).sum(0).min())
-    return len(index)
 
 
 def _defined_metric(validation: GraphStore, metric: str, tell: Note) -> str:

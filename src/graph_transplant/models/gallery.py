@@ -18,8 +18,6 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_at_le
 from graph_transplant.format import count as counted
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.methods import parse_method
-from graph_transplant.models.explanation import same_features
-from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.settings import automatic_model
 from graph_transplant.shown import Mixture as Mixture
@@ -44,13 +42,11 @@ def mixtures(
     epochs: int = 20,
     hidden: int = 64,
     seed: int = 0,
-    model: TrainedModel | None = None,
 ) -> list[Mixture]:
     """Mix some graphs of a data set to look at, ``count`` of them where the data have so many.
 
     Saliency, and the edge predictor ψ of EP, come from a model that is trained for a few epochs on
-    the data. With a trained ``model`` saliency is read from it instead; ψ is not kept with a model,
-    so that only methods without it can be shown then. ``method`` is one of ``transplant-…``.
+    the data. ``method`` is one of ``transplant-…``.
 
     Example:
         >>> import graph_transplant as gt
@@ -69,10 +65,7 @@ def mixtures(
     if len(store) < 2:
         raise DataError(f"{store.name} has {len(store)} graph; a mixed graph needs two")
     generator = torch.Generator().manual_seed(seed)
-    if model is None:
-        network, transplant, targets, how = _train(store, method, epochs, hidden, seed, generator)
-    else:
-        network, transplant, targets, how = _given(model, store, method, seed)
+    network, transplant, targets, how = _train(store, method, epochs, hidden, seed, generator)
     shown, which = _choose(store, count, generator)
     batch = targets.batch(shown)
     mixed = _mix(network, transplant, batch, store.task, generator)
@@ -120,35 +113,6 @@ def _train(
     return network, transplant, targets, how
 
 
-def _given(
-    model: TrainedModel, store: GraphStore, method: str, seed: int
-) -> tuple[GraphClassifier, GraphTransplant, GraphStore, str]:
-    """Take the network of a trained model."""
-    model.check(store)
-    if not same_features(model.featurizer, store.featurizer):
-        raise DataError(
-            f"the graphs of {store.name} were read in another way than those the model was trained "
-            "on: read them with the model's own options"
-        )
-    if (store.task, store.num_outputs) != (model.task, len(model.label_names)):
-        raise DataError(
-            f"{store.name} has the task {store.task} with {store.num_outputs} outputs, but the "
-            f"model was trained for {model.task} with {len(model.label_names)}"
-        )
-    (transplant,) = build_method(method, model.network, seed=seed)
-    assert isinstance(transplant, GraphTransplant)
-    if transplant.edge_predictor is not None:
-        raise GraphTransplantError(
-            f"{method} connects parts with the edge predictor ψ, which is not saved with a trained "
-            "model: use transplant-dp or transplant-disconnected, or give no model"
-        )
-    transplant.check(model.network, store)
-    targets = store if model.scale is None else model.scale.apply(store)
-    training = model.description["training"]
-    how = f"Saliency comes from the model trained on {model.name} with {training['method']}."
-    return model.network, transplant, targets, how
-
-
 def _choose(store: GraphStore, count: int, generator: torch.Generator) -> tuple[Tensor, str]:
     """Draw the graphs to mix, and say which could be drawn."""
     order = torch.randperm(len(store), generator=generator)
@@ -171,11 +135,10 @@ def _mix(
     generator: torch.Generator,
 ) -> MixedGraphs:
     """Mix a batch as a training step does, without dropout and with drawn edges."""
-    device = next(network.parameters()).device
-    batch, rng = batch.to(device), random_numbers(generator)
+    rng = random_numbers(generator)
     with evaluating(network), torch.enable_grad():
         clean = CleanPass(batch, batch_targets(batch), network.run(batch), Loss(task))
-        saliency = clean.saliency(transplant.saliency).cpu().numpy()
+        saliency = clean.saliency(transplant.saliency).numpy()
         nodes = clean.prediction.nodes.detach()
     if transplant.pairing.policy == "random":
         # A graph mixed with itself shows nothing: a ring through all graphs in random order.
@@ -185,7 +148,7 @@ def _mix(
     else:
         source_of = transplant.pairing.sources(clean.targets, task, rng)
     with torch.no_grad():
-        plan = transplant.to(device).plan(batch, saliency, source_of, rng, nodes=nodes)
+        plan = transplant.plan(batch, saliency, source_of, rng, nodes=nodes)
         return transplant.carry_out(plan, batch, clean.targets, saliency)
 
 
@@ -194,5 +157,5 @@ def _mixed_targets(store: GraphStore, shown: Tensor, mixed: MixedGraphs) -> Tens
     if store.task != "regression":
         return mixed.targets
     own = store.y.index_select(0, shown).to(torch.double)
-    weight = mixed.label_weight.cpu().to(torch.double).unsqueeze(1)
+    weight = mixed.label_weight.to(torch.double).unsqueeze(1)
     return weight * own[torch.from_numpy(mixed.source_of)] + (1 - weight) * own

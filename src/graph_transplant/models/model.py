@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from graph_transplant import __version__
+from graph_transplant.datasets.rows import TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.files import replace_file, write_atomically
 from graph_transplant.graphs import Featurizer, GraphStore
@@ -103,6 +104,28 @@ class TrainedModel:
         """How the training graphs were read; further graphs are to be read alike."""
         found = self.description["featurizer"]
         return None if found is None else Featurizer.from_dict(found)
+
+    def reading(self, target: Any = None) -> dict[str, Any]:
+        """Arguments of ``stream`` to read labelled graphs as the training graphs were read.
+
+        ``target`` names the columns of the targets; by default they are those of the training data.
+        """
+        if self.task == "multiclass" and isinstance(target, str):
+            target = [target]  # one column, whatever its name
+        names = TableOptions.of(target=target).targets
+        names = names or (self.featurizer.targets if self.featurizer else ())
+        classes: tuple[str, ...] = ()
+        if self.task == "multiclass":
+            classes = self.label_names
+            if len(names) > 1:
+                raise GraphTransplantError(
+                    f"`target` must be one column, that of the classes; got {', '.join(names)}"
+                )
+        elif len(names) != len(self.label_names):  # several values may stand in one entry
+            names = self.label_names
+        codec = TargetCodec(self.task, names or ("y",), classes)
+        given = {"featurizer": self.featurizer, "codec": codec}
+        return given if target is None else {**given, "target": target}
 
     @property
     def widths(self) -> tuple[int, int]:

@@ -5,7 +5,6 @@ What cannot be read stays in its place with the reason.
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
+from graph_transplant.errors import GraphTransplantError, check_at_least
 from graph_transplant.files import keep_inputs, replacing
 from graph_transplant.models.ensemble import members_of
 from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, set_words
@@ -152,12 +151,6 @@ def prediction_frames(
             "again with this version"
         )
     check_at_least(1, rows_per_chunk=rows_per_chunk, workers=workers)
-    if _is_list_of_smiles(data):
-        if model.featurizer is None or model.featurizer.kind != "molecules":
-            raise DataError("these are SMILES strings, but the model was not trained on molecules")
-        # Each is called by its SMILES.
-        data = pd.DataFrame({"smiles": list(data), "id": list(data)})
-        options |= {"smiles": "smiles", "id": "id"}
     chunks = stream(
         data,
         featurizer=model.featurizer,
@@ -165,7 +158,7 @@ def prediction_frames(
         workers=workers,
         **options,
     )
-    for chunk in _readable(chunks, data):
+    for chunk in chunks:
         yield _frame(model, chunk, batch_size, coverage or COVERAGE)
 
 
@@ -235,24 +228,6 @@ def predict_table(
         except OSError as problem:
             raise GraphTransplantError(f"cannot write {target}: {problem.strerror}") from problem
     return PredictionSummary(rows, failed, larger, unlike, time.perf_counter() - begin)
-
-
-def _readable(chunks: Iterator[Chunk], data: Any) -> Iterator[Chunk]:
-    """Say that the input cannot be read when the disk refuses."""
-    try:
-        yield from chunks
-    except OSError as problem:
-        what = str(data) if isinstance(data, str | Path) else "the graphs"
-        raise DataError(f"cannot read {what}: {problem.strerror or problem}") from problem
-
-
-def _is_list_of_smiles(data: Any) -> bool:
-    column = isinstance(data, list | tuple | np.ndarray | pd.Series)
-    return column and isinstance(next((cell for cell in data if not _missing(cell)), None), str)
-
-
-def _missing(cell: Any) -> bool:
-    return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
 def _frame(

@@ -102,7 +102,7 @@ def _card(one: Explanation) -> dict[str, object]:
     return {
         "id": one.id,
         # The block of an SDF record is no line to read.
-        "text": one.text if "\n" not in one.text else "",
+        "text": one.text if "\n" not in one.text and one.text != one.id else "",
         "truth": None if one.truth is None else class_word(one.truth, one.target),
         "size": f"{count(nodes, node)}, {count(len(structure.edges), edge)}"
         + (f", of which the first {MOST_NODES} {node}s are drawn" if nodes > MOST_NODES else ""),
