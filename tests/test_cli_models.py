@@ -275,7 +275,8 @@ def test_smiles_are_predicted_on_the_screen(
     assert not (tmp_path / "predictions.csv").exists()
     assert main(["predict", str(model), "CCO", "CCN", "--out", "two.csv"]) == 0
     assert len((tmp_path / "two.csv").read_text().splitlines()) == 3
-    assert "unknown data set 'nosuch'" in error_of(["predict", str(model), "nosuch"], capfd)
+    error = error_of(["predict", str(model), "c1ccccc"], capfd)
+    assert "'c1ccccc' is neither the name or path of data nor a molecule: the SMILES" in error
 
 
 @pytest.mark.parametrize(

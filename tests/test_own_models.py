@@ -220,6 +220,23 @@ def test_both_directions_of_a_new_edge_have_attributes_of_their_own() -> None:
     assert new > 20  # new edges have attributes of lost ones
 
 
+def test_a_store_refuses_edge_weights_that_it_would_lose() -> None:
+    data = graphs()
+    for each in data:
+        each.edge_weight = torch.rand(each.num_edges)
+    with pytest.raises(DataError, match="`edge_weight`, which is not kept"):
+        gt.load(data, name="weighted")
+
+
+@pytest.mark.parametrize("name", ["optimizer", "scheduler"])
+def test_an_optimizer_that_is_made_already_is_refused(name: str) -> None:
+    store = gt.load("motifs", graphs=60)
+    made = torch.optim.SGD(Foreign().parameters(), lr=0.1)
+    model = gt.GraphClassifier.for_data(store, hidden=8)
+    with pytest.raises(GraphTransplantError, match=f"`{name}` must be a function"):
+        gt.fit(model, store, store, seed=0, epochs=1, **{name: made})  # type: ignore[arg-type]
+
+
 def test_a_graph_without_nodes_is_refused() -> None:
     nothing = Data(x=torch.zeros(0, 3), edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=0)
     nothing.y = torch.tensor([0])

@@ -115,7 +115,7 @@ def test_the_task_is_found_from_the_values(
         (
             column(*map(str, range(60)), ">60"),
             None,
-            "the target 'a' holds both numbers and text, such as '>60' in row 61; correct or empty",
+            "the target 'a' holds numbers with signs, such as '>60' in row 61; write plain",
         ),
         # A slip among classes that are numbers is no class of its own.
         (
@@ -123,6 +123,13 @@ def test_the_task_is_found_from_the_values(
             None,
             r"such as '\?' in row 11; correct or .* `task` as multiclass if they are classes$",
         ),
+        # Percentages and censored measurements are not classes.
+        (
+            column("14.3%", "15%", "20 %"),
+            None,
+            "numbers with signs, such as '14.3%' in row 1; write",
+        ),
+        (column("100", "200", ">10000"), None, "numbers with signs, such as '>10000' in row 3"),
         # A comma may separate thousands: one with three digits behind it, or beside a point.
         (column("1,500", "2,000"), None, "such as '1,500', which may be decimal or separate"),
         (column("1,5", "2.5"), None, "holds numbers with a comma, such as '1,5'"),
@@ -151,6 +158,8 @@ def test_a_given_task_settles_what_is_mixed() -> None:
     # Texts that merely contain commas, and infinite numbers, are classes like others.
     assert scan(column("1,2-diol", "other")).task == "multiclass"
     assert scan(column("inf", "non")).classes == ("inf", "non")
+    assert scan(column("<5", "5-10", ">10")).classes == ("5-10", "<5", ">10")
+    assert scan(column("<5", ">=5")).classes == ("<5", ">=5")
 
 
 @pytest.mark.parametrize(

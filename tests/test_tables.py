@@ -528,3 +528,11 @@ def test_tox21(data_dir: Path) -> None:
     np.testing.assert_array_equal(store.y.numpy(), np.array(cells, dtype=np.float32))
     positives = (store.y == 1).sum(0)
     assert (int(positives.min()), int(positives.max())) == (186, 942)
+
+
+def test_columns_of_a_frame_may_be_called_by_numbers() -> None:
+    pytest.importorskip("rdkit")
+    frame = pd.DataFrame({0: ["CCO", "CCN", "CCC"], 1: ["a", "b", "c"], 2: [0, 1, 0]})
+    store = gt.load(frame, smiles=0, id=1, target=2)
+    assert store.rows is not None
+    assert list(store.rows.ids) == ["a", "b", "c"]

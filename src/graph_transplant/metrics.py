@@ -139,7 +139,7 @@ METRICS: dict[str, Metric] = {
     "rmse": _metric(
         "rmse",
         "RMSE",
-        "Root of the mean squared error, in the units of the data.",
+        "Root of the mean squared error, in the units of the data; of several targets together.",
         "regression",
         higher=False,
         form=units,
@@ -147,7 +147,7 @@ METRICS: dict[str, Metric] = {
     "mae": _metric(
         "mae",
         "MAE",
-        "Mean absolute error, in the units of the data.",
+        "Mean absolute error, in the units of the data; of several targets together.",
         "regression",
         higher=False,
         form=units,

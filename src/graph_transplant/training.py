@@ -406,6 +406,12 @@ def fit(
         augmentation.prepare(train, _generator(seed, _AUGMENT, 0, ranks.rank))
     modules = [module_of(predictor), *augmentations]
     parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
+    for name, given in (("optimizer", optimizer), ("scheduler", scheduler)):
+        if given is not None and not callable(given):
+            raise GraphTransplantError(
+                f"`{name}` must be a function that makes one, such as a class or a partial of it; "
+                f"got {given!r}"
+            )
     if optimizer is None:
         steps: Optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
     else:

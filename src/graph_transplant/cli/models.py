@@ -36,9 +36,10 @@ from graph_transplant.cli.data import (
     write_skipped,
 )
 from graph_transplant.config import TrainConfig
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.files import folder_name, keep_inputs, write_atomically
 from graph_transplant.format import count
+from graph_transplant.known import check_data
 from graph_transplant.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -279,9 +280,16 @@ def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
         return None
     from graph_transplant.datasets import stream
 
-    # What is no SMILES may be the name of a data set.
     (chunk,) = stream(words, featurizer=model.featurizer)
-    return words if chunk.store is not None else None
+    if chunk.store is not None:
+        return words
+    try:
+        check_data(words[0])
+    except DataError:
+        raise DataError(
+            f"{words[0]!r} is neither the name or path of data nor a molecule: {chunk.problems[1]}"
+        ) from None
+    return None
 
 
 def standard_input(model: TrainedModel) -> Any:

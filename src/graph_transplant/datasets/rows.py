@@ -41,6 +41,9 @@ _COMMA_NUMBER: Final = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 # With three digits behind it a comma may as well separate thousands.
 _THOUSANDS: Final = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
 # Values are quoted in messages up to so many characters.
+# A percentage, or a number that says what the value is above, below or about.
+_AMOUNT: Final = re.compile(r"\s*[<>≤≥=~≈]*\s*[+-]?[0-9]+([.,][0-9]+)?\s*%?\s*")
+
 _QUOTED: Final = 40
 
 Target = tuple[float, ...] | str
@@ -105,6 +108,9 @@ class TableOptions:
         if len(set(names)) < len(names):
             raise GraphTransplantError(f"`target` names a column twice; got {', '.join(names)}")
         whole = target.strip() if isinstance(target, str) and len(names) > 1 else None
+        for name in {"smiles", "id"} & options.keys():
+            if options[name] is not None:
+                options[name] = str(options[name])
         return cls(targets=names, whole=whole, **options)
 
     def columns(self) -> dict[str, Any]:
@@ -291,6 +297,8 @@ class _Column:
         self.texts = [cell for cell in others if cell not in set(self.commas)]
         # At least nine of ten cells are numbers: a text is more likely a slip than a class.
         self.slips = 10 * sum(cells[c] for c in others) <= sum(cells[c] for c in self.values)
+        # Percentages, or measurements beyond a limit.
+        self.amounts = bool(self.texts) and all(map(_AMOUNT.fullmatch, self.texts))
         self.odd = f"{quoted(self.texts[0])} in row {first[self.texts[0]]}" if self.texts else ""
         numbers = [number for number in self.values.values() if number is not None]
         self.whole = all(number.is_integer() for number in numbers)
@@ -406,6 +414,11 @@ def _find_task(where: str, columns: Mapping[str, _Column]) -> str:
     few = len(column.classes) <= _MOST_CLASSES and not column.commas
     if not column.texts:
         return "multiclass" if few and column.whole else "regression"
+    if column.amounts and len(column.classes) > 2:
+        raise DataError(
+            f"{where}: the target {quoted(name)} holds numbers with signs, such as {column.odd}; "
+            f"write plain numbers and empty other cells, or {ask}"
+        )
     if few and not column.fraction and not column.slips:
         return "multiclass"
     if len(column.texts) == len(column.values):

@@ -102,6 +102,8 @@ def _problem(data: Any) -> str | None:
     for name, value in tables.items():
         if not isinstance(value, Tensor) or value.dim() not in (1, 2):
             return f"must have an `{name}` that is a tensor of numbers, one row each"
+    if getattr(data, "edge_weight", None) is not None:
+        return "has an `edge_weight`, which is not kept: put it into `edge_attr`, or remove it"
     if not data.num_nodes:
         return "has no nodes"
     for name, value in tables.items():

@@ -131,7 +131,7 @@ def model_figures(
     )
     metrics["test"] = measure(outputs, wanted, task)
     metrics["test_uncalibrated"] = measure(ready(logits, 1.0), wanted, task)
-    metrics["baseline"] = _baseline(wanted, task)
+    metrics["baseline"] = _baseline(targets[parts.train], wanted, task)
     metrics["intervals"] = bootstrap_intervals(outputs, wanted, task, seed=seed)
     problems = len(train) * (1 if task == "multiclass" else len(names))
     if forest and problems <= MOST_FOREST and refusal("forest", store) is None:
@@ -158,9 +158,9 @@ def model_figures(
     return found, reference
 
 
-def _baseline(wanted: Tensor, task: str) -> dict[str, float]:
-    """Measure the best single answer for all graphs: their class frequencies, or their mean."""
-    guess = wanted.nanmean(0)
+def _baseline(train: Tensor, wanted: Tensor, task: str) -> dict[str, float]:
+    """Measure one answer for all graphs: class frequencies or mean of the training part."""
+    guess = train.nanmean(0)
     if task != "regression":
         share = guess.nan_to_num(0.5).clamp(1e-6, 1 - 1e-6)
         guess = share.log() if task == "multiclass" else share.logit()
