@@ -270,13 +270,7 @@ class Results:
     def verdicts(self) -> dict[Group, Verdict]:
         """What each group says, in words."""
         return {
-            group: verdict_of(
-                group,
-                plain_rows(part.summary()),
-                self.reference,
-                self._rivals(part),
-                self.equal_within,
-            )
+            group: verdict_of(group, plain_rows(part.summary()), self.reference, self._rivals(part))
             for group, part in self.groups.items()
         }
 

@@ -160,17 +160,19 @@ def _render(
     colours = colour_classes(results.methods, results.reference)
     compared = {one.group: one.verdict for one in sections}
     plain = {group: one for group, one in compared.items() if group.condition == Condition()}
+    said, verdict = headline(plain or compared, results.reference), lead.verdict
     commands = _commands(results)
     return render(
         "report.html",
         data=first["data"],
-        headline=headline(plain or compared, results.reference),
+        headline=said,
+        # Of several groups the headline speaks of all, and the lead for itself.
+        sentence=verdict.evidence if said == verdict.headline else verdict.sentence,
         lead=lead,
-        sentence=_beyond(lead.verdict),
         sections=sections,
         axes=axes,
         facts=_facts(results),
-        notes=[*_unfinished(results), *_skipped(results), *results.notes],
+        notes=[*_skipped(results), *results.notes],
         next=_next(results, lead, commands),
         commands=commands,
         settings=_settings(first["settings"]),
@@ -185,22 +187,6 @@ def _render(
     )
 
 
-def _unfinished(results: Results) -> Iterator[str]:
-    """Folds without any trial: a comparison that was interrupted."""
-    for group, part in results.groups.items():
-        settings, frame = part.chosen[0]["settings"], part.frame
-        if one_split(settings):
-            continue
-        begun = len(frame[["repeat", "fold"]].drop_duplicates())
-        planned = settings["folds"] * (int(frame["repeat"].max()) + 1)
-        if begun < planned:
-            what = group.condition.sentence(f"{group.network or group.data} is not finished")
-            yield (
-                f"{what}: only {begun} of {planned} folds {'has' if begun == 1 else 'have'} "
-                "trials. Methods that were not begun are not listed."
-            )
-
-
 def _skipped(results: Results) -> Iterator[str]:
     """Rows of the data that could not be read, which the command listed beside the records."""
     path = None if results.directory is None else results.directory / SKIPPED
@@ -208,12 +194,6 @@ def _skipped(results: Results) -> Iterator[str]:
         with path.open(encoding="utf-8", newline="") as file:
             rows = sum(1 for _ in csv.reader(file)) - 1
         yield f"{count(rows, 'row')} of the data could not be used; {SKIPPED} lists them."
-
-
-def _beyond(verdict: Verdict) -> str:
-    """What the sentence of a verdict says beyond its headline."""
-    rest = verdict.sentence.removeprefix(verdict.headline.partition("; ")[0])
-    return verdict.sentence if rest == verdict.sentence else capital(rest.lstrip(" :;,"))
 
 
 def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tuple[str, str]]:
