@@ -227,7 +227,7 @@ def test_no_name_breaks_a_page(kind: str, usual: Page, tmp_path: Path) -> None:
     for path in drawings:
         assert not [e for e in ElementTree.parse(path).iter() if "script" in str(e.tag)]
     for path in (tmp_path / "figures").iterdir():
-        assert re.fullmatch(r"[a-z0-9-]{1,120}\.(svg|csv|txt)", path.name)
+        assert re.fullmatch(r"[a-z0-9-]{1,120}\.(svg|csv)", path.name)
 
 
 def test_names_are_shown_as_they_are() -> None:
@@ -245,26 +245,11 @@ def test_the_same_records_in_any_order_give_the_same_page(rich_page: str) -> Non
 # -------------------------------------------------------------------- files
 
 
-def test_figures_lie_beside_the_page_and_stale_ones_go(tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    write_report(Results(rich("vanilla", "transplant-dp")), page)
-    folder = tmp_path / "figures"
-    names = (folder / "report.txt").read_text().split()
-    assert {path.name for path in folder.iterdir()} == {"report.txt"} | {
-        f"{name}.{ending}" for name in names for ending in ("svg", "csv")
-    }
-    assert {"gcs-3-forest", "gcs-3-scores", "gcs-3-robustness"} <= set(names)
-    # Another page leaves its own, and files of other people stay.
-    (folder / "mine.svg").write_text("mine")
-    with (folder / "report.txt").open("a") as manifest:
-        manifest.write("../outside\n")
-    (tmp_path / "outside.svg").write_text("mine")
-    write_report(Results(two()), page)
-    left = (folder / "report.txt").read_text().split()
-    assert "gcs-3-robustness" not in left
-    assert not (folder / "gcs-3-robustness.svg").exists()
-    assert (folder / "mine.svg").exists()
-    assert (tmp_path / "outside.svg").exists()
+def test_figures_lie_beside_the_page(tmp_path: Path) -> None:
+    write_report(Results(rich("vanilla", "transplant-dp")), tmp_path / "report.html")
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names == {f"{name[:-4]}.{ending}" for name in names for ending in ("svg", "csv")}
+    assert {"gcs-3-forest.svg", "gcs-3-scores.csv", "gcs-3-robustness.svg"} <= names
 
 
 def test_two_pages_side_by_side(tmp_path: Path) -> None:
@@ -275,8 +260,6 @@ def test_two_pages_side_by_side(tmp_path: Path) -> None:
     assert (tmp_path / "other-figures" / "gcs-3-forest.svg").is_file()
     # The same page under another name differs in that alone.
     assert text.replace("other-figures", "figures") == (tmp_path / "report.html").read_text("utf-8")
-    write_report(Results(two()), tmp_path / "bare.html", figures=False)
-    assert not (tmp_path / "bare-figures").exists()
 
 
 def test_a_figure_from_outside_is_on_the_page_and_in_the_folder(
@@ -306,7 +289,7 @@ def test_a_page_that_cannot_be_made_replaces_none(tmp_path: Path) -> None:
     with pytest.raises(GraphTransplantError, match="validation selection has all it asks for"):
         write_report(Results(apart, "validation"), tmp_path / "report.html")
     with pytest.raises(GraphTransplantError, match="cannot write"):
-        write_report(Results(two()), tmp_path / "missing" / "report.html", figures=False)
+        write_report(Results(two()), tmp_path / "missing" / "report.html")
     assert (tmp_path / "report.html").read_text() == "good"
 
 

@@ -33,7 +33,7 @@ from graph_transplant.cli.data import (
 )
 from graph_transplant.errors import check_choice
 from graph_transplant.experiments.progress import Reporter, Reporters
-from graph_transplant.files import write_atomically
+from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
 from graph_transplant.format import capital, listed, p_value
 from graph_transplant.metrics import deciding
 
@@ -196,8 +196,6 @@ def compare(
 # The registry knows which metrics methods can be judged by.
 compare.__doc__ = (compare.__doc__ or "").replace("METRIC_NAMES", listed(deciding(), "or"))
 
-SKIPPED = "skipped.csv"
-
 
 class Files(Reporter):
     """Writes what a comparison leaves beside its records: skipped rows, commands, event files."""
@@ -212,8 +210,6 @@ class Files(Reporter):
 
     def begin(self) -> None:
         """Write the skipped rows, and the command for the page."""
-        from graph_transplant.report.comparison import COMMANDS
-
         write_skipped(self._store, self._directory / SKIPPED)
         path, command = self._directory / COMMANDS, repeated_command()
         known = path.read_text("utf-8").splitlines() if path.is_file() else []

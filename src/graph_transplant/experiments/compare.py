@@ -48,7 +48,7 @@ from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import SELECTIONS
 from graph_transplant.experiments.trial import Job, Own
 from graph_transplant.experiments.verdict import EQUAL_WITHIN
-from graph_transplant.files import keep_inputs, write_atomically
+from graph_transplant.files import COMMANDS, SKIPPED, keep_inputs, write_atomically
 from graph_transplant.graphs import GraphStore
 from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
@@ -76,7 +76,7 @@ DEFAULT_METHODS = ("vanilla", "transplant-dp", "transplant-ep")
 
 MOLECULE_RIVALS = ("forest", "majority")
 
-WRITTEN = ("skipped.csv", "summary.csv", "commands.txt", "report.html")
+WRITTEN = (SKIPPED, "summary.csv", COMMANDS, "report.html")
 """Files that a comparison replaces in its directory."""
 
 CLASSICAL_GROUP = "classical"

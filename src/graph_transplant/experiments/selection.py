@@ -15,7 +15,6 @@ from typing import Any
 
 from graph_transplant.errors import check_choice
 from graph_transplant.experiments.protocol import Condition, Record, one_split, score
-from graph_transplant.format import count, listed
 
 SELECTIONS = ("none", "validation")
 """How one candidate per method is chosen: not at all, or once for all folds."""
@@ -167,26 +166,13 @@ class _Family:
         places = {place for own in self.trials.values() for place in own}
         repeats = len({repeat for repeat, _ in places})
         settings = next(iter(self.trials[self.entrants[0]].values()))["settings"]
-        official = one_split(settings)
-        unit = "run" if official else "fold"
-        expected = repeats if official else repeats * settings["folds"]
-        who = f"{self.method} with {self.model}" if self.model else self.method
-        short = [
-            name if layers is None else f"{name} with {count(layers, 'layer')}"
-            for layers, name in self.trials
-            if (layers, name) not in self.entrants
-        ]
-        if short:
-            yield (
-                f"{self.model + ': ' if self.model else ''}{listed(short)} "
-                f"{'takes' if len(short) == 1 else 'take'} no part in the selection: fewer {unit}s "
-                "are finished than of other candidates."
-            )
+        expected = repeats * (1 if one_split(settings) else settings["folds"])
         voted = len(self.votes[self.entrants[0]])
+        who = f"{self.method} with {self.model}" if self.model else self.method
         if not voted:
+            yield f"{who} is left out: its candidates have no fold in common."
+        elif len(self.trials) > 1 and (len(self.entrants), voted) != (len(self.trials), expected):
             yield (
-                f"{who} is left out: there is no {unit} that all of its {len(self.entrants)} "
-                "candidates have finished."
+                f"{who} is chosen on {voted} of {expected} folds among {len(self.entrants)} of "
+                f"{len(self.trials)} candidates; the rest is not finished."
             )
-        elif len(self.trials) > 1 and voted < expected:
-            yield f"{who} is chosen on {voted} of {expected} {unit}s."

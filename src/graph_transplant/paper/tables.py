@@ -19,7 +19,7 @@ from graph_transplant.experiments.selection import method_key
 from graph_transplant.experiments.statistics import Paired, holm
 from graph_transplant.experiments.verdict import SIGNIFICANT
 from graph_transplant.files import write_atomically
-from graph_transplant.format import NOTHING, capital, count, number, p_value, p_words, points
+from graph_transplant.format import NOTHING, capital, count, number, p_value, points
 from graph_transplant.metrics import METRICS
 from graph_transplant.paper.experiments import (
     ATTACK,
@@ -361,23 +361,13 @@ def _remarks(request: Request, runs: Sequence[Run], frame: pd.DataFrame) -> list
 
 
 def _verdict(request: Request, frame: pd.DataFrame) -> str:
-    """What the table says."""
+    """What the table says beyond its rows: what is missing, and how much was found again."""
     wanted = frame[(frame["reason"] == "") & ~frame.apply(_dash, axis=1).astype(bool)]
     planned, finished = int(wanted["planned"].sum()), int(frame["finished"].sum())
-    if not finished:
-        return f"Nothing is measured yet: {planned:,} of {count(planned, 'trial')} are missing."
-    sentences = []
-    if finished < planned:
-        sentences.append(f"{planned - finished:,} of {count(planned, 'trial')} are missing.")
+    sentences = [f"{finished:,} of {count(planned, 'trial')} are finished."]
     if request.budget == "full":
         sentences += _judged(request, frame)
-    sentences += [_gained(request, row) for row in frame.to_dict("records")
-                  if row["method"] == "transplant-ep" and not math.isnan(row["gain"])]  # fmt: skip
-    if (frame["published_status"] == "chart").all():
-        sentences.append("Published as a chart only: there is no number to compare with.")
-    elif (frame["published_status"] == "").all():
-        sentences.append("The paper has no numbers for these data.")
-    return " ".join(sentences) or f"All {count(planned, 'trial')} are finished."
+    return " ".join(sentences)
 
 
 def _judged(request: Request, frame: pd.DataFrame) -> Iterator[str]:
@@ -392,16 +382,3 @@ def _judged(request: Request, frame: pd.DataFrame) -> Iterator[str]:
         parts = [f"{outcomes[kind]} {words}" for kind, words in _OUTCOMES.items() if outcomes[kind]]
         baseline = EXPERIMENTS[request.experiment].baseline
         yield f"Of {gains} published differences to {baseline}: {', '.join(parts)}."
-
-
-def _gained(request: Request, row: Mapping[str, Any]) -> str:
-    experiment = EXPERIMENTS[request.experiment]
-    readout = f" and {row['readout']} readout" if len(experiment.readouts) > 1 else ""
-    unit = " points" if _higher(experiment) else ""
-    test = "not tested" if math.isnan(row["p_holm"]) else f"{p_words(row['p_holm'])} after Holm"
-    theirs = _gain(experiment, row["published_gain"])
-    return (
-        f"transplant-ep on {row['data']} with {row['model']}{readout}: "
-        f"{_gain(experiment, row['gain'])}{unit} over {experiment.baseline} "
-        f"({test}{'' if theirs == NOTHING else f'; published {theirs}'})."
-    )

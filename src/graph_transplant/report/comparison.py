@@ -21,7 +21,7 @@ from graph_transplant.experiments.selection import Candidate, method_key, select
 from graph_transplant.experiments.verdict import Verdict, headline, is_classical
 from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.figures.style import style
-from graph_transplant.files import write_atomically
+from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
 from graph_transplant.format import capital, count, duration
 from graph_transplant.recipes import MODELS
 from graph_transplant.report.gallery import gallery
@@ -30,8 +30,6 @@ from graph_transplant.report.tables import Ranking, ranking
 from graph_transplant.settings import Settings
 
 FOLDER = "figures"  # name of the folder beside a page that holds the files of its figures
-SKIPPED = "skipped.csv"
-COMMANDS = "commands.txt"  # the file beside the records that lists the commands which made them
 
 
 class FigureGroup(NamedTuple):
@@ -56,32 +54,16 @@ class Section(NamedTuple):
     candidates: list[Candidate]
 
 
-def write_report(results: Results, path: Path, *, figures: bool = True) -> Path:
+def write_report(results: Results, path: Path) -> Path:
     """Write the page of a comparison, and its figures as SVG and CSV in a folder beside it."""
     sections, axes = _sections(results)
     folder = figures_folder(path)
-    write_atomically(path, _render(results, sections, axes, folder.name if figures else ""))
-    if figures:
-        groups = [*axes, *(group for section in sections for group in section.folded)]
-        every = [section.forest for section in sections if section.forest]
-        every += [one for group in groups for one in group.figures]
-        _remove_stale(folder, path.stem, {one.name for one in every})
-        for one in every:
-            write(one, folder)
+    write_atomically(path, _render(results, sections, axes, folder.name))
+    groups = [*axes, *(group for section in sections for group in section.folded)]
+    every = [section.forest for section in sections if section.forest]
+    for one in [*every, *(one for group in groups for one in group.figures)]:
+        write(one, folder)
     return path
-
-
-def _remove_stale(folder: Path, page: str, names: set[str]) -> None:
-    """Remove figures that an earlier page of this name had and this one has not."""
-    manifest = folder / f"{page}.txt"
-    if manifest.is_file():
-        for name in manifest.read_text("utf-8", errors="replace").split("\n"):
-            # The list may have been changed: no name of it leads out of the folder.
-            if re.fullmatch(r"[a-z0-9-]+", name) and name not in names:
-                for ending in ("svg", "csv"):
-                    (folder / f"{name}.{ending}").unlink(missing_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(manifest, "".join(f"{name}\n" for name in sorted(names)))
 
 
 def render_report(results: Results) -> str:
