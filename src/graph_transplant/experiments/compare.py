@@ -52,10 +52,8 @@ from graph_transplant.files import COMMANDS, SKIPPED, keep_inputs, write_atomica
 from graph_transplant.graphs import GraphStore
 from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
-from graph_transplant.recipes import RECIPES
 from graph_transplant.settings import (
     FOLD_SPLITS,
-    SCALES,
     Settings,
     automatic_model,
     metric_for,
@@ -209,11 +207,9 @@ def compare(
     for name in models:
         if name not in own.models:
             check_choice("model", name, CONVOLUTIONS)
-    check_choice("recipe", recipe, RECIPES)
     check_choice("readout", readout or READOUTS[0], READOUTS)
     check_choice("select", select, SELECTIONS)
     check_engine(engine, address)
-    check_choice("scale", scale, ["auto", *SCALES])
     if not depths:
         raise GraphTransplantError("`layers` must be at least one number, got none")
     for depth in depths:

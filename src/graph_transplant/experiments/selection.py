@@ -106,7 +106,6 @@ def left_out(records: Iterable[Record], how: str) -> list[str]:
 
 def _families(records: Iterable[Record], how: str) -> list[_Family]:
     """Sort records by family and candidate, candidates in the order in which ties are broken."""
-    check_choice("select", how, SELECTIONS)
     found: dict[Any, dict[Setup, dict[Place, Record]]] = {}
     for record in records if how != "none" else ():
         key = (record["data"], record.get("model"), Condition.of(record))

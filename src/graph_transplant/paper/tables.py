@@ -7,7 +7,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +98,9 @@ class PaperTable:
         """The table in LaTeX; needs the package ``booktabs``."""
         heads, rows = self._cells()
         cells = [[latex_text(cell) for cell in row] for row in rows]
-        groups = [list(own) for _, own in groupby(cells, key=lambda row: row[:2])]
         label = slug(self.experiment, self.budget)
         caption = f"{self.title}. {' '.join(self.remarks)}"
-        return latex_table(caption, label, heads, groups, heads.index("ours"))
+        return latex_table(caption, label, heads, cells, heads.index("ours"))
 
     def to_csv(self) -> str:
         """The frame as CSV; a number that is not defined is an empty cell."""

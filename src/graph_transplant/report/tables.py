@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from graph_transplant.experiments.results import Group, Results, plain_rows
 from graph_transplant.format import duration, number, p_value, percent, points
 from graph_transplant.metrics import METRICS
@@ -197,7 +199,7 @@ def latex(results: Results) -> str:
         caption = f"{one.group.data}: mean test {one.word}, {one.group.title}. {_reading(one)}"
         label = re.sub(r"[^a-z0-9]+", "-", f"{one.group.data} {one.group.title}".lower()).strip("-")
         rows = [_cells(row, one.few, latex_text, r"\textbf{{{}}}".format) for row in one.rows]
-        texts.append(latex_table(caption.strip(), label, heads, [rows]))
+        texts.append(latex_table(caption.strip(), label, heads, rows))
     return "\n".join(texts)
 
 
@@ -239,29 +241,19 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: in
 
 
 def latex_table(
-    caption: str, label: str, heads: Sequence[str], groups: Iterable[Sequence[Sequence[str]]],
-    left: int = 1,
-) -> str:  # fmt: skip
-    """A whole table in LaTeX; the cells of groups of rows are escaped already."""
-    rows = [" & ".join(map(latex_text, heads)) + r" \\"]
-    for group in groups:
-        rows += [r"\midrule", *(" & ".join(cells) + r" \\" for cells in group)]
-    return "\n".join(
-        [
-            r"\begin{table}[tb]",
-            r"\centering",
-            r"\small",
-            rf"\caption{{{latex_text(caption)}}}",
-            rf"\label{{tab:{label}}}",
-            rf"\begin{{tabular}}{{{'l' * left}{'r' * (len(heads) - left)}}}",
-            r"\toprule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
+    caption: str, label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
+) -> str:
+    """A whole table in LaTeX of escaped cells; needs ``booktabs``."""
+    table = pd.DataFrame(rows, columns=[latex_text(head) for head in heads])
+    text: str = table.style.hide(axis="index").to_latex(
+        caption=latex_text(caption),
+        label=f"tab:{label}",
+        column_format="l" * left + "r" * (len(heads) - left),
+        position="tb",
+        position_float="centering",
+        hrules=True,
     )
+    return text
 
 
 def markdown_text(text: str) -> str:
