@@ -121,7 +121,7 @@ def test_models_and_conditions_are_sections_and_the_plain_one_leads(conditions: 
     assert "better beats vanilla on toy by 10.4 points" in harder.text.partition("What next")[0]
 
 
-def test_candidates_say_what_was_chosen_among_what() -> None:
+def test_selected_rows_say_what_was_chosen() -> None:
     records = [
         *made_up("vanilla", PLAIN),
         *made_up("vanilla", WORSE, layers=2),
@@ -129,9 +129,7 @@ def test_candidates_say_what_was_chosen_among_what() -> None:
         *made_up("mixed:alpha=2.0", UNSURE),
     ]
     page = page_of(records, "validation")
-    assert "What was chosen, and among what" in page.text
-    assert "mixed:alpha=1.0 3 68.4 yes" in page.text
-    assert "vanilla 2 47.6" in page.text
+    assert "mixed 3 layers, alpha=1.0 " in page.text
     assert "GCS, chosen by validation" in page.text
 
 

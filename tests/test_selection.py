@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 from graph_transplant.experiments.protocol import Condition, Record
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.selection import (
-    left_out,
-    select,
-    selection_table,
-)
+from graph_transplant.experiments.selection import left_out, select
 from made_up import made_up
 
 FOLDS = 4
@@ -53,7 +49,6 @@ def chosen(records: Iterable[Record]) -> list[tuple[int, int, int, str]]:
 def test_none_leaves_everything_as_it_is() -> None:
     records = [trial("a", 3, 0, 0.5), trial("a:x=1", 4, 0, 0.6)]
     assert select(records, "none") == records
-    assert selection_table(records, "none") == []
     assert left_out(records, "none") == []
 
 
@@ -117,8 +112,6 @@ def test_only_folds_that_all_entrants_have_finished_have_a_say() -> None:
     assert left_out(apart, "validation") == [
         "a with gcs is left out: its candidates have no fold in common."
     ]
-    found = [(item.validation, item.chosen) for item in selection_table(apart, "validation")]
-    assert found == [(None, False), (None, False), (0.5, True)]
 
 
 def test_stray_trials_of_other_candidates_change_no_choice() -> None:
@@ -130,9 +123,6 @@ def test_stray_trials_of_other_candidates_change_no_choice() -> None:
     stray = [trial("a", 5, 0, 1.0)]
     assert chosen(select(records + stray, "validation")) == before
     assert left_out(records + stray, "validation") == [told_of("a with gcs", "4 of 4", "2 of 3")]
-    *table, left = selection_table(records + stray, "validation")
-    assert table == selection_table(records, "validation")
-    assert (left.layers, left.validation, left.chosen) == (5, None, False)
     more = [*stray, trial("a:x=1", 1, 2, 1.0), trial("a", 6, 3, 1.0)]
     assert chosen(select(records + more, "validation")) == before
     assert left_out(records + more, "validation") == [told_of("a with gcs", "4 of 4", "2 of 5")]
@@ -201,23 +191,10 @@ def test_selection_against_a_plain_search_whatever_the_test_scores(seed: int) ->
         name, layers = candidates[int(np.argmax([values[item].sum() for item in candidates]))]
         expected += [(*place, layers, name) for place in np.ndindex(2, FOLDS)]
     assert chosen(select(records, "validation")) == expected
-    table = selection_table(records, "validation")
     for record in records:
         # A choice that peeked would now take another candidate or fail.
         record["test"] = {"accuracy": generator.random()} if generator.random() < 0.5 else {}
     assert chosen(select(records, "validation")) == expected
-    assert selection_table(records, "validation") == table
-
-
-def test_the_table_tells_means_and_choices() -> None:
-    low, high = [0.25, 1.0, 0.25, 0.25], [0.5, 0.5, 0.75, 0.5]
-    records = candidate("a", 3, low) + candidate("a:x=1", 4, high) + candidate("b", 3, low)
-    shallow, deep, alone = selection_table(records, "validation")
-    assert (shallow.method, shallow.layers, shallow.name, shallow.chosen) == ("a", 3, "a", False)
-    assert (deep.method, deep.layers, deep.name, deep.chosen) == ("a", 4, "a:x=1", True)
-    assert (alone.method, alone.chosen) == ("b", True)
-    assert shallow.validation == pytest.approx(np.mean(low))
-    assert deep.validation == pytest.approx(np.mean(high))
 
 
 def test_an_official_split_is_selected_by_validation() -> None:

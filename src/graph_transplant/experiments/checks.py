@@ -89,19 +89,19 @@ def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:
             f"test graphs {place}": split.test,
         }
     else:
-        classes = strata(store, settings.folds)
-        how = {"folds": settings.folds, "seed": settings.seed, "groups": store.groups}
-        # Each part is tested on in its own fold and validated on in another.
+        classes, folds, seed = strata(store, settings.folds), settings.folds, settings.seed
         for repeat in range(repeats):
-            for fold, part in enumerate(fold_parts(classes, repeat=repeat, **how)):
+            found = fold_parts(classes, folds=folds, repeat=repeat, seed=seed, groups=store.groups)
+            # Each part is tested on in its own fold and validated on in another.
+            for fold, part in enumerate(found):
                 parts[f"graphs of fold {fold} of repeat {repeat} of {store.name}"] = part
     measured, reason = auroc, "no class or label is both there and absent"
     if settings.metric == "r2":
         measured, reason = r2, "their targets do not differ"
     for place, graphs in parts.items():
         targets = as_targets(store.y[graphs], store.num_outputs)
-        found = measured(torch.zeros_like(targets), targets, store.task)
-        if found is not None and math.isnan(found):
+        value = measured(torch.zeros_like(targets), targets, store.task)
+        if value is not None and math.isnan(value):
             raise GraphTransplantError(
                 f"`metric` {settings.metric} is not defined on the {len(graphs)} {place}: {reason}"
             )

@@ -26,21 +26,6 @@ Place = tuple[int, int]
 """Where a trial is tested: repeat and fold."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One candidate of a family; ``validation`` is the mean score that the choice looks at."""
-
-    data: str
-    model: str | None
-    method: str
-    layers: int | None
-    name: str
-    validation: float | None
-    chosen: bool
-    label_noise: float = 0.0
-    train_fraction: float = 1.0
-
-
 def method_key(name: str) -> str:
     """The method without its parameters."""
     return name.partition(":")[0]
@@ -75,23 +60,6 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
         for family in _families(records, how)
         if family.choice is not None
         for _, record in sorted(family.trials[family.choice].items())
-    ]
-
-
-def selection_table(records: Iterable[Record], how: str) -> list[Candidate]:
-    """Every candidate, from the fewest layers up; none for ``"none"``."""
-    return [
-        Candidate(
-            family.data,
-            family.model,
-            family.method,
-            *setup,
-            fmean(family.votes[setup]) if family.votes.get(setup) else None,
-            setup == family.choice,
-            *family.condition,
-        )
-        for family in _families(records, how)
-        for setup in family.trials
     ]
 
 

@@ -17,7 +17,7 @@ from graph_transplant.classical import CLASSICAL
 from graph_transplant.config import TrainConfig
 from graph_transplant.experiments.protocol import Condition, one_split
 from graph_transplant.experiments.results import Group, Results, plain_rows
-from graph_transplant.experiments.selection import Candidate, method_key, selection_table
+from graph_transplant.experiments.selection import method_key
 from graph_transplant.experiments.verdict import Verdict, headline, is_classical
 from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.figures.style import style
@@ -51,7 +51,6 @@ class Section(NamedTuple):
     folded: list[FigureGroup]
     gallery: dict[str, Any]
     pairs: list[dict[str, Any]]
-    candidates: list[Candidate]
 
 
 def write_report(results: Results, path: Path) -> Path:
@@ -104,7 +103,6 @@ def _section(results: Results, group: Group, names: set[str]) -> Section:
         folded=_folded(part, names, stem, "group", results.methods) if plain else [],
         gallery=gallery(part) if plain else {},
         pairs=plain_rows(part.pairs) if len(part.methods) > 2 else [],
-        candidates=_candidates(results, group),
     )
 
 
@@ -121,17 +119,6 @@ def _folded(
     return [
         FigureGroup(claim(f"{stem}--{slug(title)}", names), title, own)
         for title, own in groups.items()
-    ]
-
-
-def _candidates(results: Results, group: Group) -> list[Candidate]:
-    """What selection chose among, for one group."""
-    if group.layers is not None:
-        return []
-    return [
-        one
-        for one in selection_table(results.records, results.selection)
-        if Group(one.data, one.model, None, one.label_noise, one.train_fraction) == group
     ]
 
 
