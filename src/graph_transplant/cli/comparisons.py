@@ -30,7 +30,6 @@ from graph_transplant.cli.data import (
     tell_skipped,
     write_skipped,
 )
-from graph_transplant.errors import check_choice
 from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
 from graph_transplant.format import capital, listed, p_value
 from graph_transplant.metrics import deciding
@@ -216,8 +215,6 @@ def report(
             lies within this distance of zero; 0.01 is one point.
         out: File to write. [default: report.html in the directory for html, else the terminal]
     """
-    check_choice("format", format, ("html", "markdown", "latex", "csv"))
-
     from graph_transplant.experiments.results import read_results
     from graph_transplant.report.comparison import figures_folder
 
