@@ -28,6 +28,8 @@ class Described:
         self.task: str = description["task"]
         self.data, self.training = description["data"], description["training"]
         self.metrics: Mapping[str, Any] = description["metrics"]
+        # Test values without a model, which older descriptions lack.
+        self.baseline: Mapping[str, float | None] = self.metrics.get("baseline", {})
         self.featurizer = description["featurizer"] or {}
         self.names: list[str] = description["label_names"]
         self.targets = [str(name) for name in self.featurizer.get("targets") or ()]
@@ -48,16 +50,6 @@ class Described:
         plainly = ("auroc", "r2", "accuracy", "average_precision")
         wanted = [self.training["metric"], *plainly]
         return next((n for n in wanted if n in plainly and test.get(n) is not None), None)
-
-    @cached_property
-    def baseline(self) -> Mapping[str, float | None]:
-        """Test values without a model. Of older models the confusion matrix tells the accuracy."""
-        if "baseline" in self.metrics:
-            found: Mapping[str, float | None] = self.metrics["baseline"]
-            return found
-        table = self.all["confusion"]
-        total = sum(map(sum, table)) if table else 0
-        return {"accuracy": max(map(sum, table)) / total} if total else {}
 
     @property
     def baseline_name(self) -> str:
