@@ -12,7 +12,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -151,12 +151,15 @@ def difference(value: float | None, measure: str = "accuracy") -> str:
     return number(value, sign=True) if measure == "ece" else number(100 * value, 1, sign=True)
 
 
+def table(heads: str, rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown below a line of heads."""
+    lines = [heads, "|---" * (heads.count("|") - 1) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(cells) + " |" for cells in rows)])
+
+
 def claims_table() -> str:
     """One row per claim."""
-    lines = [
-        "| claim | data | published | measured | 95 % interval | p | folds | |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for claim in claims():
         _, _, paired = measured(claim)
         said = difference(claim.published, claim.measure) or (
@@ -175,63 +178,48 @@ def claims_table() -> str:
                 str(paired.pairs),
             ]
         # A row per line, also where the page is narrow.
-        unbroken = [cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in (*cells, verdict)]
-        lines.append("| " + " | ".join(unbroken) + " |")
-    return "\n".join(lines)
+        rows.append([cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in (*cells, verdict)])
+    return table("| claim | data | published | measured | 95 % interval | p | folds | |", rows)
 
 
 def methods_table(*directories: str) -> str:
     """Every method of some directories: mean and deviation, and the difference to the first."""
-    lines = [
-        "| data | method | score | difference to `vanilla` | p | ECE | folds |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for directory in directories:
         found = results(directory)
-        if found is None:
-            continue
-        names = [name for name in found.methods if len(scores(directory, name, "score"))]
-        base = scores(directory, "vanilla", "score")
-        for name in sorted(names, key=lambda one: -scores(directory, one, "score").mean()):
-            mine, ece = scores(directory, name, "score"), scores(directory, name, "ece")
-            if len(base):  # of the same folds, so that means and differences agree
-                mine, ece = (one[one.index.isin(base.index)] for one in (mine, ece))
-            paired = compared(mine, base)
+        own = {name: scores(directory, name, "score") for name in found.methods} if found else {}
+        own = {name: values for name, values in own.items() if len(values)}
+        base = own.get("vanilla", pd.Series(dtype=float))
+        if len(base):  # the same folds, so that means and differences agree
+            own = {name: values[values.index.isin(base.index)] for name, values in own.items()}
+        for name, mine in sorted(own.items(), key=lambda item: -item[1].mean()):
+            ece, paired = scores(directory, name, "ece"), compared(mine, base)
+            ece = ece[ece.index.isin(mine.index)]
             tested = name != "vanilla" and paired.pairs >= LEAST
             gap = difference(paired.difference) if tested else ""
             p = p_value(paired.p_value) if tested and name != "majority" else ""
-            spread = (
-                f"{mine.mean():.3f} ± {mine.std():.3f}" if len(mine) > 1 else f"{mine.mean():.3f}"
-            )
-            cells = [directory, f"`{name}`", spread, gap, p]
-            lines.append(
-                "| "
-                + " | ".join([*cells, f"{ece.mean():.3f}" if len(ece) else "", str(len(mine))])
-                + " |"
-            )
-    return "\n".join(lines)
+            spread = f" ± {mine.std():.3f}" if len(mine) > 1 else ""
+            score, error = f"{mine.mean():.3f}{spread}", f"{ece.mean():.3f}" if len(ece) else ""
+            rows.append([directory, f"`{name}`", score, gap, p, error, str(len(mine))])
+    return table("| data | method | score | difference to `vanilla` | p | ECE | folds |", rows)
 
 
 def ensembles_table() -> str:
     """Trained models of several networks, with a random forest on the same split."""
-    lines = [
-        "| data | model | test AUROC | 95 % interval | ECE | random forest |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for path in sorted(ENSEMBLES.glob("*.json")):
         found = json.loads(path.read_text(encoding="utf-8"))
         training, metrics = found["training"], found["metrics"]
         low, high = metrics["intervals"]["auroc"]
-        cells = [
+        rows.append([
             f"{found['data']}, {training['split']} split",
             f"`{training['method']}`, {training['ensemble']} networks",
             f"{metrics['test']['auroc']:.3f}",
             f"{low:.3f} to {high:.3f}",
             f"{metrics['test']['ece']:.3f}",
             f"{metrics['forest']['auroc']:.3f}",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        ])  # fmt: skip
+    return table("| data | model | test AUROC | 95 % interval | ECE | random forest |", rows)
 
 
 PARTS: dict[str, Callable[[], str]] = {

@@ -205,12 +205,12 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
         (
             rings(torch.arange(30) // 15, official=torch.arange(30) % 3 * (torch.arange(30) < 15)),
             {"split": "official", "metric": "average_precision"},
-            "average_precision is not defined on the 5 validation graphs .*: they are all of one",
+            "average_precision is not defined on the 5 validation graphs .*: no class or label is",
         ),
         (
             rings(torch.arange(30) // 15, official=official_without_the_second()),
             {"split": "official", "metric": "average_precision"},
-            "is not defined on the 5 test graphs of the official .*: none is of the second class",
+            "is not defined on the 5 test graphs of the official .*: no class or label is both",
         ),
         (many, {"split": "official"}, "rings comes without a split of its own"),
         (many, {"select": "best"}, "`select` must be one of none, validation;"),
@@ -236,12 +236,16 @@ def mostly(value: float, other: float, rare: int, gaps: bool = False) -> Tensor:
         # Folds are stratified by quantiles, which cannot part equal numbers.
         (rings(mostly(0.0, 7.5, 2), task="regression"), "r2", "their targets do not differ"),
         # A label that too few graphs have cannot be in every fold.
-        (rings(mostly(0.0, 1.0, 2), task="multilabel"), "auroc", "no label has both values there"),
+        (
+            rings(mostly(0.0, 1.0, 2), task="multilabel"),
+            "auroc",
+            "no class or label is both there and absent",
+        ),
         # All that is known there is positive: every model has an average precision of 1.
         (
             rings(mostly(1.0, 0.0, 2, gaps=True), task="multilabel"),
             "average_precision",
-            "no label has both values there",
+            "no class or label is both there and absent",
         ),
     ],
 )

@@ -323,7 +323,7 @@ def test_hostile_names_are_drawn_literally(enzymes, name, tmp_path):
     for text in (found.wide, found.narrow):
         assert "<script" not in text
         told = "".join(ElementTree.fromstring(text).itertext())
-        assert "$x$ <script>&\"'�" in told or "<script>&\"'�" in told
+        assert ">&\"'�" in told  # its end, where there is no room for all of it
     image, _ = write(found, tmp_path)
     ElementTree.parse(image)
 

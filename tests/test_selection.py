@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 from graph_transplant.experiments.protocol import Condition, Record
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.selection import (
-    left_out,
-    select,
-    selection_table,
-)
+from graph_transplant.experiments.selection import left_out, select
 from made_up import made_up
 
 FOLDS = 4
@@ -53,7 +49,6 @@ def chosen(records: Iterable[Record]) -> list[tuple[int, int, int, str]]:
 def test_none_leaves_everything_as_it_is() -> None:
     records = [trial("a", 3, 0, 0.5), trial("a:x=1", 4, 0, 0.6)]
     assert select(records, "none") == records
-    assert selection_table(records, "none") == []
     assert left_out(records, "none") == []
 
 
@@ -97,7 +92,12 @@ def test_models_data_sets_and_conditions_choose_for_themselves() -> None:
         ("toy", "gcs", "noise 20 %"): 4,
     }
     (passed_over,) = left_out(records[:-1], "validation")
-    assert passed_over.startswith("With 20 % of the training labels wrong, gcs: a with 4 layers")
+    assert passed_over.startswith("With 20 % of the training labels wrong, a with gcs is chosen on")
+
+
+def told_of(who: str, folds: str, candidates: str) -> str:
+    rest = "candidates; the rest is not finished."
+    return f"{who} is chosen on {folds} folds among {candidates} {rest}"
 
 
 def test_only_folds_that_all_entrants_have_finished_have_a_say() -> None:
@@ -106,14 +106,12 @@ def test_only_folds_that_all_entrants_have_finished_have_a_say() -> None:
     second = [trial("a", 4, 0, 0.5), trial("a", 4, 1, 0.5), trial("a", 4, 3, 0.9)]
     # All folds of the one that is chosen are returned, those without a say too.
     assert chosen(select(first + second, "validation")) == [(0, fold, 3, "a") for fold in range(3)]
-    assert left_out(first + second, "validation") == ["a with gcs is chosen on 2 of 4 folds."]
+    assert left_out(first + second, "validation") == [told_of("a with gcs", "2 of 4", "2 of 2")]
     apart = [trial("a", 3, 0, 0.5), trial("a", 4, 1, 0.5), trial("b", 3, 0, 0.5)]
     assert chosen(select(apart, "validation")) == [(0, 0, 3, "b")]
     assert left_out(apart, "validation") == [
-        "a with gcs is left out: there is no fold that all of its 2 candidates have finished."
+        "a with gcs is left out: its candidates have no fold in common."
     ]
-    found = [(item.validation, item.chosen) for item in selection_table(apart, "validation")]
-    assert found == [(None, False), (None, False), (0.5, True)]
 
 
 def test_stray_trials_of_other_candidates_change_no_choice() -> None:
@@ -124,17 +122,10 @@ def test_stray_trials_of_other_candidates_change_no_choice() -> None:
     assert left_out(records, "validation") == []
     stray = [trial("a", 5, 0, 1.0)]
     assert chosen(select(records + stray, "validation")) == before
-    (told,) = left_out(records + stray, "validation")
-    assert told.startswith("gcs: a with 5 layers takes no part in the selection: fewer folds")
-    *table, left = selection_table(records + stray, "validation")
-    assert table == selection_table(records, "validation")
-    assert (left.layers, left.validation, left.chosen) == (5, None, False)
+    assert left_out(records + stray, "validation") == [told_of("a with gcs", "4 of 4", "2 of 3")]
     more = [*stray, trial("a:x=1", 1, 2, 1.0), trial("a", 6, 3, 1.0)]
     assert chosen(select(records + more, "validation")) == before
-    (told,) = left_out(records + more, "validation")
-    assert told.startswith(
-        "gcs: a:x=1 with 1 layer, a with 5 layers and a with 6 layers take no part"
-    )
+    assert left_out(records + more, "validation") == [told_of("a with gcs", "4 of 4", "2 of 5")]
 
 
 def test_an_incomplete_vote_is_told_with_the_folds_of_all_repeats() -> None:
@@ -144,18 +135,11 @@ def test_an_incomplete_vote_is_told_with_the_folds_of_all_repeats() -> None:
         *candidate("a", 3, [0.5] * 2, repeat=1),
         *candidate("a", 4, [0.6] * 2, repeat=1),
     ]
-    assert left_out(records, "validation") == ["a with gcs is chosen on 6 of 8 folds."]
-    assert "a with gcs is chosen on 6 of 8 folds." in Results(records, "validation").notes
-    assert Results(records).notes == [], "nothing is chosen"
+    told = told_of("a with gcs", "6 of 8", "2 of 2")
+    assert left_out(records, "validation") == [told]
+    assert told in Results(records, "validation").notes
     # A family of one has nothing to choose.
     assert left_out(records[:3], "validation") == []
-    # Of those that do take part none shares a fold.
-    apart = [trial("a", layers, fold, 0.5) for layers, fold in ((3, 0), (3, 1), (4, 2), (4, 3))]
-    first, second = left_out([*apart, trial("a", 5, 0, 0.5)], "validation")
-    assert first.startswith("gcs: a with 5 layers takes no part in the selection")
-    assert second == (
-        "a with gcs is left out: there is no fold that all of its 2 candidates have finished."
-    )
 
 
 def test_a_fold_without_a_validation_score_has_no_say() -> None:
@@ -207,23 +191,10 @@ def test_selection_against_a_plain_search_whatever_the_test_scores(seed: int) ->
         name, layers = candidates[int(np.argmax([values[item].sum() for item in candidates]))]
         expected += [(*place, layers, name) for place in np.ndindex(2, FOLDS)]
     assert chosen(select(records, "validation")) == expected
-    table = selection_table(records, "validation")
     for record in records:
         # A choice that peeked would now take another candidate or fail.
         record["test"] = {"accuracy": generator.random()} if generator.random() < 0.5 else {}
     assert chosen(select(records, "validation")) == expected
-    assert selection_table(records, "validation") == table
-
-
-def test_the_table_tells_means_and_choices() -> None:
-    low, high = [0.25, 1.0, 0.25, 0.25], [0.5, 0.5, 0.75, 0.5]
-    records = candidate("a", 3, low) + candidate("a:x=1", 4, high) + candidate("b", 3, low)
-    shallow, deep, alone = selection_table(records, "validation")
-    assert (shallow.method, shallow.layers, shallow.name, shallow.chosen) == ("a", 3, "a", False)
-    assert (deep.method, deep.layers, deep.name, deep.chosen) == ("a", 4, "a:x=1", True)
-    assert (alone.method, alone.chosen) == ("b", True)
-    assert shallow.validation == pytest.approx(np.mean(low))
-    assert deep.validation == pytest.approx(np.mean(high))
 
 
 def test_an_official_split_is_selected_by_validation() -> None:
@@ -236,4 +207,4 @@ def test_an_official_split_is_selected_by_validation() -> None:
     assert chosen(select(records, "validation")) == [(repeat, 0, 4, "a") for repeat in range(3)]
     assert left_out(records, "validation") == []
     (told,) = left_out([*records, trial("a", 5, 0, 0.9, settings=settings)], "validation")
-    assert "fewer runs are finished" in told
+    assert told == told_of("a with gcs", "3 of 3", "2 of 3")

@@ -412,7 +412,7 @@ def test_the_card_says_what_uncertainty_is_worth() -> None:
     page = render_card(model.description)
     forest = model.description["metrics"]["forest"]["accuracy"]
     assert f"accuracy {forest:.3f}" in page
-    assert "A random forest on simple statistics of the same training graphs is" in page
+    assert "A random forest on simple statistics of the same training graphs reaches" in page
     held = model.description["uncertainty"]["held"]
     assert f"on the test part it was {percent(held, 0, unit=True)}." in page
     assert "like the validation ones only" not in page

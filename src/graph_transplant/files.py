@@ -14,6 +14,12 @@ from typing import IO, Any
 
 from graph_transplant.errors import GraphTransplantError
 
+SKIPPED = "skipped.csv"
+"""File that lists the rows of the data which could not be used."""
+
+COMMANDS = "commands.txt"
+"""File beside the records that lists the commands which made them."""
+
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a text file in one step.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,16 +30,12 @@ from graph_transplant.cli.data import (
     tell_skipped,
     write_skipped,
 )
-from graph_transplant.errors import check_choice
-from graph_transplant.experiments.progress import Reporter, Reporters
-from graph_transplant.files import write_atomically
+from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
 from graph_transplant.format import capital, listed, p_value
 from graph_transplant.metrics import deciding
 
 if TYPE_CHECKING:
-    from graph_transplant.experiments.protocol import Record, Trial
     from graph_transplant.experiments.results import Results
-    from graph_transplant.graphs import GraphStore
 
 
 def compare(
@@ -154,7 +149,7 @@ def compare(
     from graph_transplant.experiments.compare import compare as run
     from graph_transplant.experiments.engines import TrialError, join_group, lead_or_serve
     from graph_transplant.files import folder_name
-    from graph_transplant.tensorboard import check_directory
+    from graph_transplant.tensorboard import check_directory, write_record
 
     directories: list[Path] = []
 
@@ -165,14 +160,16 @@ def compare(
         directory = out or Path("comparisons") / folder_name(store.name)
         directories.append(directory)
         tell_skipped(store, directory / SKIPPED)
-        files = Files(store, directory, tensorboard)
-        results = run(
-            store, **asked | {"out": directory, "reporter": Reporters(files, progress_display())}
-        )
-        files.begin()
-        # Those too that were there before.
-        for record in results.records:
-            files.trial_finished(record)
+        results = run(store, **asked | {"out": directory, "reporter": progress_display()})
+        # Not before: a refused comparison leaves the files of another one alone.
+        write_skipped(store, directory / SKIPPED)
+        path, command = directory / COMMANDS, repeated_command()
+        known = path.read_text("utf-8").splitlines() if path.is_file() else []
+        if command not in known:
+            write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
+        if tensorboard is not None:
+            for record in results.records:
+                write_record(record, tensorboard)
         results.report()
         print_results(results)
         return 0
@@ -196,40 +193,6 @@ def compare(
 # The registry knows which metrics methods can be judged by.
 compare.__doc__ = (compare.__doc__ or "").replace("METRIC_NAMES", listed(deciding(), "or"))
 
-SKIPPED = "skipped.csv"
-
-
-class Files(Reporter):
-    """Writes what a comparison leaves beside its records: skipped rows, commands, event files."""
-
-    def __init__(self, store: GraphStore, directory: Path, tensorboard: Path | None) -> None:
-        self._store, self._directory, self._tensorboard = store, directory, tensorboard
-        self._logged: set[Trial] = set()
-
-    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
-        """Write nothing before it is clear that this is the comparison that the directory holds."""
-        self.begin()
-
-    def begin(self) -> None:
-        """Write the skipped rows, and the command for the page."""
-        from graph_transplant.report.comparison import COMMANDS
-
-        write_skipped(self._store, self._directory / SKIPPED)
-        path, command = self._directory / COMMANDS, repeated_command()
-        known = path.read_text("utf-8").splitlines() if path.is_file() else []
-        if command not in known:
-            write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
-
-    def trial_finished(self, record: Record) -> None:
-        """Log a finished trial to TensorBoard, once."""
-        from graph_transplant.experiments.protocol import Trial
-        from graph_transplant.tensorboard import write_record
-
-        trial = Trial.of_record(record)
-        if self._tensorboard is not None and trial not in self._logged:
-            write_record(record, self._tensorboard)
-            self._logged.add(trial)
-
 
 def report(
     directory: Path,
@@ -252,8 +215,6 @@ def report(
             lies within this distance of zero; 0.01 is one point.
         out: File to write. [default: report.html in the directory for html, else the terminal]
     """
-    check_choice("format", format, ("html", "markdown", "latex", "csv"))
-
     from graph_transplant.experiments.results import read_results
     from graph_transplant.report.comparison import figures_folder
 

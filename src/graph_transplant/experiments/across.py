@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from statistics import median
 from typing import Any
@@ -60,7 +60,7 @@ class Across:
     critical_difference: float  # ranks at least this far apart differ significantly
     wilcoxon: tuple[AgainstBaseline, ...]  # every other method against vanilla, if that is there
     left_out: tuple[str, ...]  # methods that some data set lacks or has not finished
-    sentence: str
+    sentence: str = ""
 
 
 def across(every: Iterable[Results]) -> list[Across]:
@@ -124,36 +124,28 @@ def _across(model: str, blocks: dict[str, dict[str, Row]], harder: int) -> Acros
     }
     every = {method for block in blocks.values() for method in block}
     common = sorted(method for method in every if all(method in table[name] for name in data))
-    unfinished = [
-        f"{method} is not finished on {name} ({row['trials']} of {most[name]} trials)"
-        for name in data
-        for method, row in sorted(blocks[name].items())
-        if row["trials"] < most[name]
-    ]
     if len(common) < 2:
         raise GraphTransplantError(
-            f"{model}: the data sets {', '.join(data)} must have at least 2 methods in common, got "
-            + "; ".join([", ".join(common) or "none", *unfinished])
+            f"{model}: the data sets {', '.join(data)} must have at least 2 methods in common that "
+            f"are finished, got {', '.join(common) or 'none'}"
         )
     mean_ranks = average_ranks([[table[name][method] for method in common] for name in data])
     ranked = sorted(zip(mean_ranks, common, strict=True))
     methods = [method for _, method in ranked]
-    ranks = [rank for rank, _ in ranked]
     scores = [[table[name][method] for method in methods] for name in data]
     tested = friedman(scores)
-    against = _against_baseline(methods, scores)
-    return Across(
+    found = Across(
         model=model,
         methods=tuple(methods),
         data=tuple(data),
         scores=tuple(tuple(row) for row in scores),
-        ranks=tuple(ranks),
+        ranks=tuple(rank for rank, _ in ranked),
         friedman_p=None if tested is None else tested[1],
         critical_difference=critical_difference(len(methods), len(data)),
-        wilcoxon=against,
+        wilcoxon=_against_baseline(methods, scores),
         left_out=tuple(sorted(every - set(common))),
-        sentence=_sentence(model, methods, ranks, tested, len(data), against, unfinished, harder),
     )
+    return replace(found, sentence=_sentence(found, harder))
 
 
 def _against_baseline(
@@ -182,29 +174,33 @@ def _against_baseline(
     )
 
 
-def _sentence(
-    model: str,
-    methods: Sequence[str],
-    ranks: Sequence[float],
-    tested: tuple[float, float] | None,
-    blocks: int,
-    against: Sequence[AgainstBaseline],
-    unfinished: Sequence[str],
-    harder: int,
-) -> str:
-    best = [method for method, rank in zip(methods, ranks, strict=True) if rank - ranks[0] < 1e-9]
-    names = listed(best)
-    verb = "has" if len(best) == 1 else "share"
-    among = f"{ranks[0]:.2f} among {len(methods)} methods"
+def _sentence(found: Across, harder: int) -> str:
+    blocks, first = len(found.data), found.ranks[0]
+    best = [m for m, rank in zip(found.methods, found.ranks, strict=True) if rank - first < 1e-9]
+    differ = found.friedman_p is not None and found.friedman_p < SIGNIFICANT
+    share = "has" if len(best) == 1 else "share"
     parts = [
-        f"Over {blocks} data sets with {model}, {names} {verb} the best average rank, {among}."
+        (
+            f"Over {blocks} data sets with {found.model}, {listed(best)} {share} the best average "
+            f"rank, {first:.2f} among {len(found.methods)} methods."
+        ),
+        (
+            f"The methods {'differ' if differ else 'do not differ significantly'} (Friedman's "
+            f"test, {p_words(found.friedman_p)})."
+        ),
     ]
-    if tested is None:
-        parts.append("All methods tie everywhere.")
-    else:
-        differ = "differ" if tested[1] < SIGNIFICANT else "do not differ significantly"
-        parts.append(f"The methods {differ} (Friedman's test, {p_words(tested[1])}).")
-    parts += _words_against(blocks, against)
+    significant = [
+        row for row in found.wilcoxon if row.p_holm is not None and row.p_holm < SIGNIFICANT
+    ]
+    if not found.wilcoxon:
+        parts.append(f"Without {BASELINE} among the methods no gain is tested.")
+    elif not significant:
+        parts.append(f"No method differs significantly from {BASELINE}.")
+    parts += [
+        f"{row.method} is better than {BASELINE} on {row.wins} and worse on {row.losses} of "
+        f"{blocks} (Wilcoxon's test, {p_words(row.p_holm)} after Holm)."
+        for row in significant or found.wilcoxon[:1]
+    ]
     # The most extreme outcome, one method ahead everywhere, has this p-value.
     smallest = 0.5 ** (blocks - 1)
     if smallest > SIGNIFICANT:
@@ -212,36 +208,9 @@ def _sentence(
             f"With {blocks} data sets such a test can hardly find anything: even a win on each of "
             f"them has p = {smallest:.2g}. Take this as a hint."
         )
-    if unfinished:
-        parts.append(f"Left out of the ranking: {'; '.join(unfinished)}.")
+    if found.left_out:
+        parts.append(f"Left out, not finished on every data set: {listed(found.left_out)}.")
     if harder:
-        parts.append(
-            f"{count(harder, 'row')} with wrong labels or fewer training graphs "
-            f"{'is' if harder == 1 else 'are'} not ranked."
-        )
+        rows = count(harder, "row")
+        parts.append(f"Not ranked: {rows} with wrong labels or fewer training graphs.")
     return " ".join(parts)
-
-
-def _words_against(blocks: int, against: Sequence[AgainstBaseline]) -> list[str]:
-    if not against:
-        return [f"Without {BASELINE} among the methods no gain is tested."]
-    family = sum(row.p_value is not None for row in against)
-    correction = f" after Holm's correction over {family} methods" if family > 1 else ""
-    significant = [row for row in against if row.p_holm is not None and row.p_holm < SIGNIFICANT]
-    sentences = []
-    for row in significant:
-        gains = (row.difference, row.wins - row.losses) > (0.0, 0)
-        verb, number = ("beats", row.wins) if gains else ("is worse than", row.losses)
-        sentences.append(
-            f"{row.method} {verb} {BASELINE} on {number} of {blocks} data sets (Wilcoxon's test, "
-            f"{p_words(row.p_holm)}{correction})."
-        )
-    if not significant:
-        first = against[0]
-        subject = "No method differs" if against[1:] else f"{first.method} does not differ"
-        sentences.append(
-            f"{subject} significantly from {BASELINE} across data sets; {first.method} is better "
-            f"on {first.wins} and worse on {first.losses} of {blocks} (Wilcoxon's test, "
-            f"{p_words(first.p_holm)}{correction})."
-        )
-    return sentences

@@ -15,7 +15,7 @@ from graph_transplant.experiments.trial import split_of, training_labels
 from graph_transplant.format import listed
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import deciding
-from graph_transplant.scores import auroc, average_precision, r2
+from graph_transplant.scores import auroc, r2
 from graph_transplant.settings import FOLD_SPLITS, Settings, check_edge_features
 from graph_transplant.splits import fold_parts, official_split, strata
 from graph_transplant.targets import as_targets
@@ -34,32 +34,32 @@ def check_protocol(
     repeats: int = 1,
 ) -> None:
     """Raise if a data set cannot be compared on in this way, saying why."""
-
-    def refuse(problem: str) -> None:
-        raise GraphTransplantError(problem)
-
     if settings.split in FOLD_SPLITS:
         strata(store, settings.folds)
     else:
         official_split(store)
     choices = deciding(store.task)
     if settings.metric not in choices:
-        refuse(
+        raise GraphTransplantError(
             f"`metric` must be {listed(choices, 'or')} for {store.name}, whose "
             f"{_KINDS[store.task]}; got {settings.metric!r}"
         )
     if settings.metric != "accuracy":
         if store.task == "multiclass" and store.num_outputs != 2:
-            refuse(
+            raise GraphTransplantError(
                 f"`metric` {settings.metric} needs two classes, but {store.name} has "
                 f"{store.num_outputs}"
             )
         _check_defined(store, settings, repeats)
     if settings.balance and store.task == "regression":
-        refuse(f"`balance` needs classes or labels, but the targets of {store.name} are numbers")
+        raise GraphTransplantError(
+            f"`balance` needs classes or labels, but the targets of {store.name} are numbers"
+        )
     check_edge_features(store, models)
     if settings.attack and store.task != "multiclass":
-        refuse(f"`attack` needs one class per graph, but the task of {store.name} is {store.task}")
+        raise GraphTransplantError(
+            f"`attack` needs one class per graph, but the task of {store.name} is {store.task}"
+        )
 
 
 def check_training(
@@ -81,40 +81,27 @@ def check_training(
 
 def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:
     """Raise if the metric is not defined on graphs that will be validated or tested on."""
+    parts: dict[str, Tensor] = {}
     if settings.split not in FOLD_SPLITS:
-        split = official_split(store)
-        place = f"of the {settings.split} split of {store.name}"
-        _check_part(store, split.validation, settings.metric, f"validation graphs {place}")
-        _check_part(store, split.test, settings.metric, f"test graphs {place}", decides=False)
-        return
-    classes = strata(store, settings.folds)
-    for repeat in range(repeats):
-        parts = fold_parts(
-            classes, folds=settings.folds, repeat=repeat, seed=settings.seed, groups=store.groups
-        )
-        # Each part is tested on in its own fold and validated on in another.
-        for fold, part in enumerate(parts):
-            place = f"graphs of fold {fold} of repeat {repeat} of {store.name}"
-            _check_part(store, part, settings.metric, place)
-
-
-def _check_part(
-    store: GraphStore, graphs: Tensor, metric: str, place: str, *, decides: bool = True
-) -> None:
-    """Raise if the metric is not defined on some graphs."""
-    targets = as_targets(store.y[graphs], store.num_outputs)
-    measured, reason = auroc, "they are all of one class"
-    if store.task == "multilabel":
-        reason = "no label has both values there"
-    # Where all is positive, average precision is 1 for every model: nothing to choose by.
-    if metric == "average_precision" and not decides:
-        measured, reason = average_precision, "none is of the second class"
-        if store.task == "multilabel":
-            reason = "no label is positive there"
-    elif metric == "r2":
+        split, place = official_split(store), f"of the {settings.split} split of {store.name}"
+        parts = {
+            f"validation graphs {place}": split.validation,
+            f"test graphs {place}": split.test,
+        }
+    else:
+        classes, folds, seed = strata(store, settings.folds), settings.folds, settings.seed
+        for repeat in range(repeats):
+            found = fold_parts(classes, folds=folds, repeat=repeat, seed=seed, groups=store.groups)
+            # Each part is tested on in its own fold and validated on in another.
+            for fold, part in enumerate(found):
+                parts[f"graphs of fold {fold} of repeat {repeat} of {store.name}"] = part
+    measured, reason = auroc, "no class or label is both there and absent"
+    if settings.metric == "r2":
         measured, reason = r2, "their targets do not differ"
-    found = measured(torch.zeros_like(targets), targets, store.task)
-    if found is not None and math.isnan(found):
-        raise GraphTransplantError(
-            f"`metric` {metric} is not defined on the {len(graphs)} {place}: {reason}"
-        )
+    for place, graphs in parts.items():
+        targets = as_targets(store.y[graphs], store.num_outputs)
+        value = measured(torch.zeros_like(targets), targets, store.task)
+        if value is not None and math.isnan(value):
+            raise GraphTransplantError(
+                f"`metric` {settings.metric} is not defined on the {len(graphs)} {place}: {reason}"
+            )

@@ -48,14 +48,12 @@ from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import SELECTIONS
 from graph_transplant.experiments.trial import Job, Own
 from graph_transplant.experiments.verdict import EQUAL_WITHIN
-from graph_transplant.files import keep_inputs, write_atomically
+from graph_transplant.files import COMMANDS, SKIPPED, keep_inputs, write_atomically
 from graph_transplant.graphs import GraphStore
 from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
-from graph_transplant.recipes import RECIPES
 from graph_transplant.settings import (
     FOLD_SPLITS,
-    SCALES,
     Settings,
     automatic_model,
     metric_for,
@@ -76,7 +74,7 @@ DEFAULT_METHODS = ("vanilla", "transplant-dp", "transplant-ep")
 
 MOLECULE_RIVALS = ("forest", "majority")
 
-WRITTEN = ("skipped.csv", "summary.csv", "commands.txt", "report.html")
+WRITTEN = (SKIPPED, "summary.csv", COMMANDS, "report.html")
 """Files that a comparison replaces in its directory."""
 
 CLASSICAL_GROUP = "classical"
@@ -209,11 +207,9 @@ def compare(
     for name in models:
         if name not in own.models:
             check_choice("model", name, CONVOLUTIONS)
-    check_choice("recipe", recipe, RECIPES)
     check_choice("readout", readout or READOUTS[0], READOUTS)
     check_choice("select", select, SELECTIONS)
     check_engine(engine, address)
-    check_choice("scale", scale, ["auto", *SCALES])
     if not depths:
         raise GraphTransplantError("`layers` must be at least one number, got none")
     for depth in depths:

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from graph_transplant.analysis.samples import edges_there
 from graph_transplant.augment import Augmentation, CleanPass, MixedGraphs, Sequential, VirtualGraphs
-from graph_transplant.experiments.codec import write_example
 from graph_transplant.graphs import GraphStore
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import (
@@ -23,7 +22,7 @@ from graph_transplant.saliency import (
     read_saliency,
     within_graphs,
 )
-from graph_transplant.shown import Example, Made, Mixture, Salient
+from graph_transplant.shown import Example, Made, Mixture, Salient, write_example
 from graph_transplant.structures import (
     LABELLED,
     graph_id,

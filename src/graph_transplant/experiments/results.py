@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -271,13 +270,7 @@ class Results:
     def verdicts(self) -> dict[Group, Verdict]:
         """What each group says, in words."""
         return {
-            group: verdict_of(
-                group,
-                plain_rows(part.summary()),
-                self.reference,
-                self._rivals(part),
-                self.equal_within,
-            )
+            group: verdict_of(group, plain_rows(part.summary()), self.reference, self._rivals(part))
             for group, part in self.groups.items()
         }
 
@@ -423,23 +416,23 @@ _COMPARED = (
 )
 
 
-def _summarised(group: Group, part: Results) -> Iterator[dict[str, Any]]:
+def _summarised(group: Group, part: Results) -> list[dict[str, Any]]:
     """The rows of one group, ranked by mean score, with tests against the reference.
 
     Classical rivals are a family of tests of their own; the majority is a floor and not tested.
     """
     frame = part.frame
-    ranked = sorted(part.methods, key=lambda m: (-_whole_mean(frame, m), m))
     tests: dict[str, dict[str, Any]] = {}
     for classical in (False, True):
-        names = [n for n in ranked if is_classical(n) == classical]
+        names = [n for n in part.methods if is_classical(n) == classical]
         names = [name for name in names if name not in (part.reference, MAJORITY)]
         found = part._tested(part, [(name, part.reference) for name in names])
         tests |= dict(zip(names, found, strict=True))
     # Processor time hardly depends on what else the machine does; like is compared with like.
     network = frame[frame["epochs"].notna()]
     timed = network["processor_seconds"].notna().all()
-    for name in ranked:
+    rows = []
+    for name in part.methods:
         own = frame[frame["method"] == name]
         first = own.iloc[0]
         scores = own["score"].tolist() if own["score"].notna().all() else []
@@ -465,18 +458,12 @@ def _summarised(group: Group, part: Results) -> Iterator[dict[str, Any]]:
         }
         for metric in METRICS:
             if metric in own and own[metric].notna().all():
-                row[f"{metric}_mean"] = _mean(own[metric].tolist())
-        yield row
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
-
-
-def _whole_mean(frame: pd.DataFrame, method: str) -> float:
-    """Mean score, or minus infinity unless all trials have one."""
-    values = frame.loc[frame["method"] == method, "score"]
-    return (_mean(values.tolist()) or 0.0) if values.notna().all() else -math.inf
+                row[f"{metric}_mean"] = own[metric].mean()
+        rows.append(row)
+    # The best first; what has no mean comes last.
+    return sorted(
+        rows, key=lambda r: (r["score_mean"] is None, -(r["score_mean"] or 0), r["method"])
+    )
 
 
 def _overlap(trials: pd.DataFrame) -> float:

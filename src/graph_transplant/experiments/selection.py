@@ -15,7 +15,6 @@ from typing import Any
 
 from graph_transplant.errors import check_choice
 from graph_transplant.experiments.protocol import Condition, Record, one_split, score
-from graph_transplant.format import count, listed
 
 SELECTIONS = ("none", "validation")
 """How one candidate per method is chosen: not at all, or once for all folds."""
@@ -25,21 +24,6 @@ Setup = tuple[int | None, str]
 
 Place = tuple[int, int]
 """Where a trial is tested: repeat and fold."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One candidate of a family; ``validation`` is the mean score that the choice looks at."""
-
-    data: str
-    model: str | None
-    method: str
-    layers: int | None
-    name: str
-    validation: float | None
-    chosen: bool
-    label_noise: float = 0.0
-    train_fraction: float = 1.0
 
 
 def method_key(name: str) -> str:
@@ -79,23 +63,6 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
     ]
 
 
-def selection_table(records: Iterable[Record], how: str) -> list[Candidate]:
-    """Every candidate, from the fewest layers up; none for ``"none"``."""
-    return [
-        Candidate(
-            family.data,
-            family.model,
-            family.method,
-            *setup,
-            fmean(family.votes[setup]) if family.votes.get(setup) else None,
-            setup == family.choice,
-            *family.condition,
-        )
-        for family in _families(records, how)
-        for setup in family.trials
-    ]
-
-
 def left_out(records: Iterable[Record], how: str) -> list[str]:
     """Say which families and candidates selection passes over as yet, in sentences."""
     return [
@@ -107,7 +74,6 @@ def left_out(records: Iterable[Record], how: str) -> list[str]:
 
 def _families(records: Iterable[Record], how: str) -> list[_Family]:
     """Sort records by family and candidate, candidates in the order in which ties are broken."""
-    check_choice("select", how, SELECTIONS)
     found: dict[Any, dict[Setup, dict[Place, Record]]] = {}
     for record in records if how != "none" else ():
         key = (record["data"], record.get("model"), Condition.of(record))
@@ -167,26 +133,13 @@ class _Family:
         places = {place for own in self.trials.values() for place in own}
         repeats = len({repeat for repeat, _ in places})
         settings = next(iter(self.trials[self.entrants[0]].values()))["settings"]
-        official = one_split(settings)
-        unit = "run" if official else "fold"
-        expected = repeats if official else repeats * settings["folds"]
-        who = f"{self.method} with {self.model}" if self.model else self.method
-        short = [
-            name if layers is None else f"{name} with {count(layers, 'layer')}"
-            for layers, name in self.trials
-            if (layers, name) not in self.entrants
-        ]
-        if short:
-            yield (
-                f"{self.model + ': ' if self.model else ''}{listed(short)} "
-                f"{'takes' if len(short) == 1 else 'take'} no part in the selection: fewer {unit}s "
-                "are finished than of other candidates."
-            )
+        expected = repeats * (1 if one_split(settings) else settings["folds"])
         voted = len(self.votes[self.entrants[0]])
+        who = f"{self.method} with {self.model}" if self.model else self.method
         if not voted:
+            yield f"{who} is left out: its candidates have no fold in common."
+        elif len(self.trials) > 1 and (len(self.entrants), voted) != (len(self.trials), expected):
             yield (
-                f"{who} is left out: there is no {unit} that all of its {len(self.entrants)} "
-                "candidates have finished."
+                f"{who} is chosen on {voted} of {expected} folds among {len(self.entrants)} of "
+                f"{len(self.trials)} candidates; the rest is not finished."
             )
-        elif len(self.trials) > 1 and voted < expected:
-            yield f"{who} is chosen on {voted} of {expected} {unit}s."

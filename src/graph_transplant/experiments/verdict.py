@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from graph_transplant.classical import CLASSICAL
-from graph_transplant.experiments.protocol import Condition, Record, Trial, score
+from graph_transplant.experiments.protocol import Condition, Record, Trial, one_split, score
 from graph_transplant.experiments.selection import left_out, method_key
 from graph_transplant.experiments.statistics import Paired
-from graph_transplant.format import count, listed, p_words, percent, points
+from graph_transplant.format import capital, count, listed, p_words, percent, points
 from graph_transplant.metrics import METRICS, no_better_than_random
 from graph_transplant.recipes import RECIPES
 
@@ -62,8 +62,7 @@ class Verdict:
             better, ``"equal"`` when all are practically equal to it, ``"none"`` when that cannot be
             told, ``"open"`` when nothing was tested.
         headline: The finding in a few words.
-        sentence: The finding with its evidence.
-        clause: The finding as a part of a longer sentence.
+        evidence: The numbers behind it.
         best: The method that beats the reference, if any.
         winner: The best classical rival if its mean is above that of every network, beyond what is
             practically equal; else ``best``.
@@ -74,281 +73,193 @@ class Verdict:
 
     kind: Literal["better", "worse", "equal", "none", "open"]
     headline: str
-    sentence: str
-    clause: str
+    evidence: str
     best: str | None = None
     winner: str | None = None
     compared: bool = True
     next: str = ""
     repeats: int | None = None
 
+    @property
+    def sentence(self) -> str:
+        """The finding with its evidence."""
+        return f"{self.headline}. {self.evidence}"
 
-def verdict_of(
-    group: Group, rows: Sequence[Row], reference: str, rivals: Sequence[Row], equal_within: float
-) -> Verdict:
+
+def verdict_of(group: Group, rows: Sequence[Row], reference: str, rivals: Sequence[Row]) -> Verdict:
     """Word the finding of one group.
 
     A method is said to beat the reference only when the p-value after Holm's correction is below
-    0.05 and the difference is not within ``equal_within``. Whether a network beats the best
-    classical rival is said right after the first finding, before any further evidence.
+    0.05 and the difference is not practically zero. Whether a network beats the best classical
+    rival is said right after that.
 
     Args:
         group: What is compared.
         rows: The methods, the best first.
         reference: The method that the others are compared with.
         rivals: The methods with a network against the best classical rival.
-        equal_within: How far apart practically equal methods may be.
     """
-    own = [row for row in rows if not is_classical(row["method"])] or rows
-    unit = METRICS[rows[0]["metric"]].word
-    unit = "points" if unit == "accuracy" else f"points of {unit}"
-    beside = bool(rivals) and rivals[0]["difference"] is not None
-    # With a rival in between, it must be said what the difference is from.
-    gap = f"difference from {reference}" if beside else "difference"
-    verdict, details = _verdict(group.data, own, reference, unit, gap, equal_within)
-    if beside:
-        verdict = _beside_rivals(group.data, verdict, rows, rivals, reference, unit)
-        details = [] if len(rivals) == 1 else details
-    mark = "; " if beside or verdict.kind in ("better", "worse", "open") else ": "
-    sentence = mark.join([verdict.sentence, "; ".join(details)]) if details else verdict.sentence
-    tested = [row for row in (*own, *rivals) if row.get("finding")]
-    sentence += f".{_few(tested, _unit(rows[0])) if tested else ''}"
-    condition = group.condition
-    return replace(
-        verdict,
-        headline=condition.sentence(verdict.headline),
-        sentence=condition.sentence(sentence),
-        clause=f"{condition.words}, {verdict.clause}" if condition.words else verdict.clause,
-    )
+    networks = [row for row in rows if not is_classical(row["method"])] or rows
+    verdict, told = _against_reference(group.data, networks, reference)
+    if rivals and rivals[0]["difference"] is not None:
+        best = next(row for row in rows if row["method"] == rivals[0]["rival"])
+        verdict, more = _beside_rival(group.data, verdict, best, rivals, reference)
+        told = [*told, *more]
+    if told:
+        verdict = replace(verdict, evidence=_evidence(told, rows[0]))
+    return replace(verdict, headline=group.condition.sentence(verdict.headline))
 
 
-def _verdict(
-    data: str, rows: Sequence[Row], reference: str, unit: str, gap: str, equal_within: float
-) -> tuple[Verdict, list[str]]:
-    """The first finding, and the details that follow it."""
-    metric = METRICS[rows[0]["metric"]].word
-    best, name = rows[0], rows[0]["method"]
-    reached, trials = percent(best["score_mean"], unit=True), count(best["trials"], "trial")
-
-    def open_(headline: str, text: str, *details: str, **more: Any) -> tuple[Verdict, list[str]]:
-        clause = more.pop("clause", f"{headline[0].lower()}{headline[1:]}")
-        return Verdict("open", headline, text, clause, **more), [*details]
-
+def _against_reference(
+    data: str, rows: Sequence[Row], reference: str
+) -> tuple[Verdict, list[tuple[str, Row]]]:
+    """The first finding, and the tests that show it, each with its name."""
+    first, unit = rows[0], _unit(rows[0])
     if len(rows) == 1 or reference not in [row["method"] for row in rows]:
-        tied = [row["method"] for row in rows if row["score_mean"] == best["score_mean"]]
-        share = "has" if len(tied) == 1 else "share"
-        most = f"{listed(tied)} {share} the highest {metric} on {data}"
-        headline = f"{name} reaches {reached} on {data}" if len(rows) == 1 else most
-        text = f"{name} reaches a mean {metric} of {reached} on {data} over {trials}"
-        detail = f"differences are taken from {reference}, which was not run"
-        if name == reference:
-            detail = "there is no other method to compare it with"
-        return open_(headline, text, detail, clause=headline, compared=False)
+        headline = (
+            f"{first['method']} reaches a mean {METRICS[first['metric']].word} of "
+            f"{percent(first['score_mean'], unit=True)} on {data}"
+        )
+        why = f"Differences are taken from {reference}, which was not run."
+        if first["method"] == reference:
+            why = "There is no other method to compare it with."
+        return Verdict("open", headline, why, compared=False), []
     compared = [row for row in rows if row["difference"] is not None]
     if not compared:
-        text = f"No method shares a finished {_unit(best)} with {reference} on {data} yet"
-        clause = f"there is nothing to compare yet on {data}"
-        return open_(f"Nothing to compare yet on {data}", text, clause=clause)
-    family = sum(bool(row["finding"]) for row in compared)
+        why = f"No method shares a finished {_place(first)} with {reference}."
+        return Verdict("open", f"Nothing to compare yet on {data}", why), []
     largest = max(compared, key=lambda row: abs(row["difference"]))
-    name = largest["method"]
-    if not family:
-        text = f"{name} and {reference} are {points(largest['difference'])} {unit} apart on {data}"
-        if largest["difference"] == 0:
-            text = f"{name} and {reference} have the same {metric} on {data}"
-        same = f"all {largest['pairs']} {_unit(largest)}s show the same difference, so there is"
-        alone = largest["pairs"] == 1
-        why = f"{'one pair of trials shows' if alone else same} no spread to judge it by"
-        return open_(f"No difference can be tested on {data}", text, why)
     found = {
-        kind: sorted((row for row in compared if row["finding"] == kind), key=_gain)
+        kind: [row for row in compared if row["finding"] == kind]
         for kind in ("better", "worse", "equal", "unclear")
     }
-    after = " after Holm" if family > 1 else ""
+    if not any(found.values()):
+        gap = f"{largest['method']}: {points(largest['difference'])} {unit}"
+        why = f"{gap}; {count(largest['pairs'], 'pair')} of trials without a spread to judge it by."
+        return Verdict("open", f"No difference can be tested on {data}", why), []
+    name = largest["method"] if len(compared) == 1 else ""
     if found["better"]:
-        top, *others = reversed(found["better"])
-        won = top["method"]
-        headline = f"{won} beats {reference} on {data} by {_gain(top):.1f} {unit}"
-        lead = f"{headline} ({_evidence(top, family)})"
-        clause = f"{headline}, {p_words(top['p_holm'])}{after}"
-        details = [
-            f"so does {row['method']}, by {_gain(row):.1f} ({p_words(row['p_holm'])})"
-            for row in others
-        ] + [
-            f"{row['method']} is worse than {reference} by {-_gain(row):.1f} "
-            f"({p_words(row['p_holm'])})"
-            for row in found["worse"]
-        ]
-        return Verdict("better", headline, lead, clause, best=won, winner=won), details
-    if found["worse"]:
-        last = found["worse"][0]
-        headline = f"No method beats {reference} on {data}"
-        clause = (
-            f"no method helps on {data}, {last['method']} is worse by {-_gain(last):.1f} {unit}, "
-            f"{p_words(last['p_holm'])}{after}"
-        )
-        details = [
-            f"{row['method']} is worse than {reference} by {-_gain(row):.1f} {unit} "
-            f"({_evidence(row, family)})"
-            for row in found["worse"]
-        ]
-        return Verdict("worse", headline, headline, clause), details
-    alone = len(compared) == 1
-    if len(found["equal"]) == len(compared):
-        clause = f"{f'{name} is' if alone else 'all methods are'} practically equal to {reference}"
-        clause += f" on {data}"
-        headline = clause if alone else f"A{clause[1:]}"
-        which = f"the {gap} is" if alone else f"the largest {gap}, {name}’s, is"
-        margin = f"{100 * equal_within:g} {'point' if equal_within == 0.01 else 'points'}"
-        detail = (
-            f"{which} {points(largest['difference'])} {unit}, and its whole 95 % interval, "
-            f"{points(largest['ci_low'])} to {points(largest['ci_high'])}, lies within ±{margin}"
-        )
-        return Verdict("equal", headline, headline, clause), [detail]
-    unsure = [row for row in compared if row["finding"] != "equal"]
-    largest = max(unsure, key=lambda row: abs(row["difference"]))
-    name = largest["method"]
-    headline = f"{f'{name} does not differ' if alone else 'No method differs'} significantly from"
-    headline += f" {reference} on {data}"
-    which = f"the {gap} is" if alone else f"the largest {gap}, that of {name}, is"
-    detail = f"{which} {points(largest['difference'])} {unit}"
-    if largest["p_value"] is not None and largest["p_value"] < SIGNIFICANT:
-        # The interval, which is for one method alone, would seem to say the opposite.
-        detail += (
-            f", which taken alone would be significant ({p_words(largest['p_value'])}) but not as "
-            f"the largest of {family} ({_evidence(largest, family)})"
-        )
-    elif largest["ci_low"] is not None:
-        detail += (
-            f", with anything from {points(largest['ci_low'])} to {points(largest['ci_high'])} "
-            f"plausible ({_evidence(largest, family)})"
-        )
-    details = [detail]
-    if found["equal"]:
-        names = listed([row["method"] for row in compared if row["finding"] == "equal"])
-        verb = "is" if len(found["equal"]) == 1 else "are"
-        details.append(f"{names} {verb} practically equal to {reference}")
-    clause = f"{f'{name} does not help' if alone else 'no method helps'} significantly on {data}"
-    following, repeats = _what_next(largest, unit)
-    return Verdict("none", headline, headline, clause, next=following, repeats=repeats), details
-
-
-def _beside_rivals(
-    data: str,
-    verdict: Verdict,
-    rows: Sequence[Row],
-    against: Sequence[Row],
-    reference: str,
-    unit: str,
-) -> Verdict:
-    """Add whether a network beats the best classical rival."""
-    better = [row for row in against if row["finding"] == "better"]
-    top = (better or against)[0]
-    name, rival = top["method"], CLASSICAL[method_key(top["rival"])].words
-    own = next(row for row in rows if row["method"] == top["rival"])
-    beaten = own["finding"] == "better"
-    numbers = f"({points(top['difference'])} {unit}, {p_words(top['p_holm'])})"
-    if top["finding"] == "better":
-        text = f"{name}{' also' if name == verdict.best else ''} beats {rival}"
-    elif top["finding"] == "worse":
-        none = {1: f"{name} does not beat", 2: "neither beats"}
-        text = f"{none.get(len(against), 'none of them beats')} {rival}"
-    elif top["finding"] == "equal":
-        text = f"{name} is practically equal to {rival}"
-    elif beaten:
-        text = f"{rival} beats {reference} by {_gain(own):.1f} {unit}"
-        gap = f"({points(-top['difference'])} {unit}, {p_words(top['p_holm'])})"
-        other = f", and whether it beats {name} is unclear {gap}" if name != reference else ""
-        numbers = f"({p_words(own['p_holm'])}){other}"
-    elif top["finding"] == "unclear" and top["difference"] < 0:
-        text = f"{name} is insignificantly below {rival}"
+        top = max(found["better"], key=lambda row: row["difference"])
+        best, by = top["method"], f"{100 * top['difference']:.1f} {unit}"
+        headline = f"{best} beats {reference} on {data} by {by}"
+        verdict = Verdict("better", headline, "", best=best, winner=best)
+        told = [*found["better"], *found["worse"]]
+    elif found["worse"]:
+        verdict = Verdict("worse", f"No method beats {reference} on {data}", "")
+        told = found["worse"]
+    elif found["unclear"]:
+        who = f"{name} does not differ" if name else "No method differs"
+        told = [max(found["unclear"], key=lambda row: abs(row["difference"]))]
+        following, repeats = _what_next(told[0])
+        headline = f"{who} significantly from {reference} on {data}"
+        verdict = Verdict("none", headline, "", next=following, repeats=repeats)
     else:
-        text = f"it is unclear whether {name} beats {rival}"
-    lost = top["finding"] in ("worse", "unclear") and top["difference"] < 0
-    winner = top["rival"] if lost else verdict.winner
+        who = f"{name} is" if name else "All methods are"
+        verdict = Verdict("equal", f"{who} practically equal to {reference} on {data}", "")
+        told = [largest]
+    return verdict, [(row["method"], row) for row in told]
+
+
+def _beside_rival(
+    data: str, verdict: Verdict, rival: Row, against: Sequence[Row], reference: str
+) -> tuple[Verdict, list[tuple[str, Row]]]:
+    """Add whether a network beats the best classical rival."""
+    top = next((row for row in against if row["finding"] == "better"), against[0])
+    name, words = top["method"], CLASSICAL[method_key(rival["method"])].words
+    told = [(f"{name} against {words}", top)]
+    if top["finding"] == "better":
+        text = f"{name} beats {words}"
+    elif top["finding"] == "worse":
+        text = f"no network beats {words}"
+    elif top["finding"] == "equal":
+        text = f"{name} is practically equal to {words}"
+    elif rival["finding"] == "better":
+        text = f"{words} beats {reference} by {100 * rival['difference']:.1f} {_unit(rival)}"
+        told.append((f"{words} against {reference}", rival))
+    else:
+        text = f"it is unclear whether {name} beats {words}"
+    if top["finding"] in ("worse", "unclear") and top["difference"] < 0:
+        verdict = replace(verdict, winner=rival["method"])
     if len(against) == 1:
-        place = f"{text} on {data}"
-        return Verdict("open", place, f"{place} {numbers}", place, winner=winner)
-    return replace(
-        verdict,
-        headline=f"{verdict.headline}; {text}",
-        sentence=f"{verdict.sentence}; {text} {numbers}",
-        clause=f"{verdict.clause}; {text}",
-        winner=winner,
-    )
+        text = text if text.startswith(name) else capital(text)
+        return Verdict("open", f"{text} on {data}", "", winner=verdict.winner), told
+    return replace(verdict, headline=f"{verdict.headline}; {text}"), told
 
 
-def _what_next(row: Row, unit: str) -> tuple[str, int | None]:
+def _evidence(told: Sequence[tuple[str, Row]], any_row: Row) -> str:
+    """Differences with their intervals, and what they rest on."""
+    texts = []
+    for name, row in told:
+        gap = f"{name}: {points(row['difference'])} {_unit(any_row)}"
+        if row["ci_low"] is None:
+            texts.append(gap)
+            continue
+        interval = f"{points(row['ci_low'])} to {points(row['ci_high'])}"
+        texts.append(f"{gap} (95 % interval {interval}, {p_words(row['p_holm'])} after Holm)")
+    pairs = min(row["pairs"] for _, row in told)
+    place = _place(any_row)
+    runs = count(pairs, place)
+    if any_row["folds"] == 1:
+        runs += f" of one {any_row['split']} split"
+    elif pairs == any_row["folds"] * any_row["repeats"] and any_row["repeats"] > 1:
+        runs = f"{any_row['folds']} folds × {any_row['repeats']} repeats"
+    hint = f" So few {place}s give no more than a hint." if pairs < FEW_PAIRS else ""
+    return f"{'; '.join(texts)}; {runs}.{hint}"
+
+
+def _what_next(row: Row) -> tuple[str, int | None]:
     """How small a difference would have been found, and how many repeats would settle this one."""
     if row["detectable"] is None:
         return "", None
     found = (
-        f"With {count(row['pairs'], _unit(row))} a difference of {100 * row['detectable']:.1f} "
-        f"{unit} would have been found with a probability of 80 %."
+        f"With {count(row['pairs'], _place(row))} a difference of {100 * row['detectable']:.1f} "
+        f"{_unit(row)} would have been found with a probability of 80 %."
     )
     needed = row["pairs_needed"]
     if needed is None or not row["difference"]:
         return found, None
-    gap = f"{points(row['difference'])} {unit}"
+    gap = f"{points(row['difference'])} {_unit(row)}"
     if math.isinf(needed):
         return (
             f"{found} No number of repeats would settle {gap}: the training sets overlap too much. "
             "Only more graphs would."
         ), None
-    folds = max(1, int(row["folds"]))
-    repeats = math.ceil(needed / folds)
-    what = "runs" if folds == 1 else "repeats"
+    repeats = math.ceil(needed / row["folds"])
+    what = "runs" if row["folds"] == 1 else "repeats"
     return f"{found} About {repeats} {what} would settle a difference of {gap}.", repeats
 
 
 def join_verdicts(found: Mapping[Group, Verdict]) -> str:
-    """Join verdicts to one line without a full stop; what is the same is said once."""
+    """The headlines in one line without a full stop, what was found first."""
     networks = Counter(data for data, _ in {(g.data, g.network) for g in found})
-    places: dict[str, list[str]] = {}
+    texts = []
     for group, verdict in sorted(found.items(), key=lambda item: item[1].kind != "better"):
-        text, place = verdict.clause, group.data
-        if networks[group.data] > 1:
-            place += f" ({group.network or 'without a network'})"
-            text = text.replace(f" on {group.data}", f" on {place}", 1)
-        shared = text.removesuffix(f" on {place}")
-        # Only what ends with the place can be said of several at once.
-        places.setdefault(shared, []).extend([place] if shared != text else [])
-    return "; ".join(
-        f"{text} on {listed(names)}" if names else text for text, names in places.items()
-    )
+        place = f" on {group.data}"
+        network = f" ({group.network or 'without a network'})" if networks[group.data] > 1 else ""
+        texts.append(verdict.headline.replace(place, place + network, 1))
+    return "; ".join(texts)
 
 
 def headline(found: Mapping[Group, Verdict], reference: str) -> str:
     """Sum up the verdicts of all models and conditions in a few words."""
-    found = {group: one for group, one in found.items() if one.compared} or dict(found)
-    if len(found) == 1:
-        return next(iter(found.values())).headline
-    data, networks, conditions = (
-        {group.data for group in found},
-        {group.network for group in found},
-        {group.condition for group in found},
-    )
-    counts = {"data set": len(data), "model": len(networks), "condition": len(conditions)}
-    parts = [count(number, what) for what, number in counts.items() if number > 1]
-    on = f" on {data.pop()}" if len(data) == 1 else ""
-    over = f"({', '.join(parts)})"
-    rivals = [one.winner for one in found.values() if one.winner and is_classical(one.winner)]
-    who = list(dict.fromkeys(CLASSICAL[method_key(name)].words for name in rivals))
-    lost = f"; no network beats {listed(who, 'or')} in {len(rivals)} of {len(found)}" if who else ""
-    better = [one.best for one in found.values() if one.kind == "better" and one.best]
+    verdicts = [one for one in found.values() if one.compared] or list(found.values())
+    if len(verdicts) == 1:
+        return verdicts[0].headline
+    total = len(verdicts)
+    better = [one.best for one in verdicts if one.best]
     if better:
         who = list(dict.fromkeys(better))
         verb = "beats" if len(who) == 1 else "beat"
-        where = "everywhere" if len(better) == len(found) else f"in {len(better)} of {len(found)}"
-        return f"{listed(who)} {verb} {reference}{on} {where} {over}{lost}"
-    kinds = {one.kind for one in found.values()}
-    if "worse" in kinds:
-        return f"No method beats {reference}{on} {over}{lost}"
-    if kinds == {"equal"}:
-        return f"All methods are practically equal to {reference}{on} {over}{lost}"
-    if kinds <= {"equal", "none"}:
-        return f"No method differs significantly from {reference}{on} {over}{lost}"
-    return f"{listed(parts)} compared{on}{lost}"
+        text = f"{listed(who)} {verb} {reference} in {len(better)} of {total} comparisons"
+    elif any(one.kind != "open" for one in verdicts):
+        text = f"No method beats {reference} in {total} comparisons"
+    else:
+        text = f"{total} comparisons"
+    rivals = [one.winner for one in verdicts if one.winner and is_classical(one.winner)]
+    if rivals:
+        who = list(dict.fromkeys(CLASSICAL[method_key(name)].words for name in rivals))
+        text += f"; no network beats {listed(who, 'or')} in {len(rivals)} of {total}"
+    return text
 
 
 # -------------------------------------------------------------------- bad news and caveats
@@ -359,7 +270,7 @@ def notes(results: Results) -> list[str]:
     records = results.records
     return [
         *_still_improving(records),
-        *_incomplete(results),
+        *_unfinished(results),
         *left_out(records, results.selection),
         *_near_majority(results),
         *_worse_calibration(results),
@@ -399,14 +310,17 @@ def _still_improving(records: Sequence[Record]) -> Iterator[str]:
         )
 
 
-def _incomplete(results: Results) -> Iterator[str]:
+def _unfinished(results: Results) -> Iterator[str]:
+    """Methods without a trial in every fold of every repeat that was begun."""
     for group, part in results.groups.items():
+        settings = part.chosen[0]["settings"]
+        repeats = 1 + max(record["repeat"] for record in part.chosen)
+        planned = repeats * (1 if one_split(settings) else settings["folds"])
         trials = Counter(record["method"] for record in part.chosen)
-        most = max(trials.values())
-        short = [f"{name} has {number}" for name, number in trials.items() if number < most]
+        short = [f"{name} has {number}" for name, number in trials.items() if number < planned]
         if short:
-            what = group.condition.sentence(f"{group.network or group.data} is not complete")
-            yield f"{what}: {', '.join(short)} of {most} trials."
+            what = group.condition.sentence(f"{group.network or group.data} is not finished")
+            yield f"{what}: {', '.join(short)} of {planned} trials."
 
 
 def _near_majority(results: Results) -> Iterator[str]:
@@ -420,13 +334,9 @@ def _near_majority(results: Results) -> Iterator[str]:
         means = part.frame.groupby("method")["accuracy"].mean()
         near = [n for n, value in means.items() if value < share + NEAR_MAJORITY and n != MAJORITY]
         if near:
-            above = max(means[n] for n in near) > share
-            verb = "exceeds" if len(near) == 1 else "exceed"
-            verb = f"hardly {verb}" if above else f"do{'es' * (len(near) == 1)} not exceed"
             yield (
-                f"{_place(results, group)}{listed(sorted(near))} {verb} "
-                f"{percent(share, unit=True)}, which always predicting the largest class would "
-                "reach."
+                f"{_named(results, group)}Always predicting the largest class would reach "
+                f"{percent(share, unit=True)}; hardly more or less: {listed(sorted(near))}."
             )
 
 
@@ -445,7 +355,7 @@ def _worse_calibration(results: Results) -> Iterator[str]:
             worse = (test.difference or 0) > 0
             if worse and test.p_value is not None and test.p_value < SIGNIFICANT:
                 yield (
-                    f"{_place(results, group)}Calibration gets worse with {name}: ECE "
+                    f"{_named(results, group)}Calibration gets worse with {name}: ECE "
                     f"{means[name]:.3f} instead of {means[part.reference]:.3f} "
                     f"({p_words(test.p_value)})."
                 )
@@ -485,36 +395,15 @@ def _undefined(records: Sequence[Record]) -> Iterator[str]:
 # -------------------------------------------------------------------- parts of sentences
 
 
-def _place(results: Results, group: Group) -> str:
+def _named(results: Results, group: Group) -> str:
     """Name the group that a note is about, where there are several."""
-    if len(results.groups) == 1:
-        return ""
-    several = len({each.data for each in results.groups}) > 1
-    return f"{group.data}, {group.title}: " if several else f"{group.title}: "
+    return f"{group.data}, {group.title}: " if len(results.groups) > 1 else ""
 
 
-def _gain(row: Row) -> float:
-    return float(100 * row["difference"])
-
-
-def _unit(row: Row) -> str:
+def _place(row: Row) -> str:
     return "run" if row["folds"] == 1 else "fold"
 
 
-def _evidence(row: Row, family: int) -> str:
-    correction = f" after Holm's correction over {family} methods" if family > 1 else ""
-    runs = count(row["pairs"], _unit(row))
-    if row["folds"] == 1:
-        runs += f" of one {row['split']} split"
-    elif row["pairs"] == row["folds"] * row["repeats"] and row["repeats"] > 1:
-        runs = f"{row['folds']} folds × {row['repeats']} repeats"
-    return f"{p_words(row['p_holm'])}{correction}, {runs}"
-
-
-def _few(rows: Sequence[Row], unit: str) -> str:
-    pairs = min(row["pairs"] for row in rows)
-    if pairs >= FEW_PAIRS:
-        return ""
-    return (
-        f" {f'One {unit} is' if pairs == 1 else f'{pairs} {unit}s are'} few: take this as a hint."
-    )
+def _unit(row: Row) -> str:
+    word = METRICS[row["metric"]].word
+    return "points" if word == "accuracy" else f"points of {word}"

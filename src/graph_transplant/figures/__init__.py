@@ -22,7 +22,7 @@ from graph_transplant.figures import charts, studies
 from graph_transplant.figures.charts import Drawing, fold_word, word
 from graph_transplant.figures.style import NARROW, WIDE, standalone, style, svg
 from graph_transplant.files import write_atomically
-from graph_transplant.format import capital, listed, plain, units
+from graph_transplant.format import plain
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.across import Across
@@ -34,15 +34,16 @@ __all__ = ["FIGURES", "Chart", "Drawn", "Plots", "drawn", "elements", "networks"
 class Chart:
     """A kind of chart.
 
-    ``caption`` says how to read it, or is a function of the results and the numbers that does.
-    ``draw`` takes results, the numbers and axes (``None`` for a new figure); it returns the axes,
-    or ``None`` where there is too little to draw. ``data`` gives the numbers, ``group`` is the
-    heading under which it stands on a page. It is drawn for ``every`` group of results (data,
-    model, layers and condition), every network (all conditions of one), or all data sets.
+    ``caption`` says how to read it; ``{reference}``, ``{metric}`` and ``{fold}`` in it are the
+    reference, the deciding metric, and what a trial is. ``draw`` takes results, the numbers and
+    axes (``None`` for a new figure); it returns the axes, or ``None`` where there is too little to
+    draw. ``data`` gives the numbers, ``group`` is the heading under which it stands on a page. It
+    is drawn for ``every`` group of results (data, model, layers and condition), every network (all
+    conditions of one), or all data sets.
     """
 
     title: str
-    caption: str | Callable[[Any, pd.DataFrame], str]
+    caption: str
     draw: Callable[..., Drawing]
     data: Callable[[Any], pd.DataFrame]
     group: str = ""
@@ -55,74 +56,15 @@ class Chart:
 
 
 _BAND = "Mean over trials, the band is one standard deviation."
-
-
-def _forest_caption(results: Results, table: pd.DataFrame) -> str:
-    text = (
-        f"Large dots are mean differences to {results.reference}, bars their 95 % intervals, small "
-        f"dots single {fold_word(results)}s. A filled dot differs significantly, a hollow one does "
-        "not."
-    )
-    if results.equal_within:
-        text += f" Bars within the grey band, ±{100 * results.equal_within:g}, are practically "
-        text += f"equal to {results.reference}."
-    return text
-
-
-def _scores_caption(results: Results, table: pd.DataFrame) -> str:
-    place = fold_word(results)
-    there = results.reference in results.methods
-    mean = f" The dashed line is {results.reference}’s mean." if there else ""
-    return (
-        f"One dot per {place}; the thick stroke is the mean. Thin lines connect the same {place}: "
-        f"look at whether they slope the same way.{mean}"
-    )
-
-
-def _reliability_caption(results: Results, table: pd.DataFrame) -> str:
-    what = "test graphs that are classified correctly"
-    if any(record.get("task") == "multilabel" for record in results.chosen):
-        what = "labels that are predicted correctly, each label of a test graph by itself,"
-    ece = "ECE is the calibration error, mean over trials."
-    if table["stage"].nunique() > 1:
-        ece = (
-            "Hollow dots: after temperature scaling on the validation graphs. ECE is the "
-            "calibration error before → after, mean over trials."
-        )
-    return (
-        f"Share of {what} against the confidence stated, in 15 bins pooled over trials; on the "
-        "dashed diagonal confidence is honest, below it the model is too sure. Larger dots are "
-        f"more predictions, the columns below count them. {ece}"
-    )
-
-
-def _robustness_caption(results: Results, table: pd.DataFrame) -> str:
-    rows = results.long("attacked")
-    models = set(rows["model"][rows["removals_only"].eq(True)] if "removals_only" in rows else ())
-    text = (
-        "Test accuracy after GradArgmax, which here spends its whole budget on changes (stronger "
-        "than the paper’s wording), against its budget, the share of the mean number of edges "
-        f"that it may change. {_BAND}"
-    )
-    if "random" in set(table["series"]):
-        text += " Dashed: after as many random changes."
-    if "as stated" in set(table["series"]):
-        text += " Dotted: the attack to the letter of the paper."
-    if models:
-        text += f" With {listed(sorted(models))} edges are only removed: new ones would lack the "
-        text += "features that it reads."
-    return text + charts.grey(results, table)
+_GREY = "Where each method has a panel, grey is {reference}."
 
 
 def _saliency(title: str, kind: str, done: str, moves: str) -> Chart:
     return Chart(
         title,
-        lambda results, table: (
-            f"Probability of the predicted class as nodes are {done}, the most salient first, "
-            f"ordered by the norm of the gradient of the predicted class: the faster it {moves}, "
-            "the better saliency finds what the model looks at. Dashed: in random order. "
-            f"{_BAND}{charts.grey(results, table)}"
-        ),
+        f"Probability of the predicted class as nodes are {done}, the most salient first, ordered "
+        f"by the norm of the gradient of the predicted class: the faster it {moves}, the better "
+        f"saliency finds what the model looks at. Dashed: in random order. {_BAND} {_GREY}",
         partial(charts.lines, x="share", title=f"Share of nodes {done}",
                 value="Probability of the predicted class"),
         partial(studies.saliency_data, kind=kind),
@@ -133,7 +75,7 @@ def _saliency(title: str, kind: str, done: str, moves: str) -> Chart:
 def _condition(title: str, caption: str, axis: str, column: str, other: str, usual: float) -> Chart:
     return Chart(
         title,
-        lambda results, table: f"Test {word(results)} against the share of {caption}. {_BAND}",
+        f"Test {{metric}} against the share of {caption}. {_BAND}",
         partial(charts.lines, x=column, title=axis, value="Test {}"),
         partial(studies.condition_data, column=column, other=other, usual=usual),
         "Conditions",
@@ -141,43 +83,47 @@ def _condition(title: str, caption: str, axis: str, column: str, other: str, usu
     )
 
 
-def _cost_caption(results: Results, table: pd.DataFrame) -> str:
-    plain_ = table.loc[table["method"] == results.reference, "epoch_seconds"].iloc[0]
-    return (
-        f"Time of training as ratio to {results.reference}: bars per epoch, with one standard "
-        "deviation over trials, hollow dots until the best checkpoint. An epoch of "
-        f"{results.reference} takes {units(plain_)} s."
-    )
-
-
 FIGURES: dict[str, Chart] = {
     "forest": Chart(
         "Who beats plain training?",
-        _forest_caption,
+        "Large dots are mean differences to {reference}, bars their 95 % intervals, small dots "
+        "single {fold}s. A filled dot differs significantly, a hollow one does not. Bars within "
+        "the grey band are practically equal to {reference}.",
         charts.forest,
         charts.forest_data,
     ),
-    "scores": Chart("Every trial", _scores_caption, charts.scores, charts.scores_data),
+    "scores": Chart(
+        "Every trial",
+        "One dot per {fold}; the thick stroke is the mean. Thin lines connect the same {fold}: "
+        "look at whether they slope the same way. The dashed line is the mean of {reference}.",
+        charts.scores,
+        charts.scores_data,
+    ),
     "learning": Chart(
         "Learning",
-        lambda results, table: (
-            f"{capital(word(results))} on the validation graphs by epoch: the mean over the trials "
-            "still running at that epoch, as long as these are at least half of all."
-            + charts.grey(results, table)
-        ),
+        "Validation {metric} by epoch: the mean over the trials still running at that epoch, as "
+        f"long as these are at least half of all. {_GREY}",
         partial(charts.lines, x="epoch", title="Epoch", value="Validation {}"),
         charts.learning_data,
     ),
     "reliability": Chart(
         "Is it as sure as it is right?",
-        _reliability_caption,
+        "Share of test graphs (of several labels, of single labels) that are predicted correctly "
+        "against the confidence stated, in 15 bins pooled over trials; on the dashed diagonal "
+        "confidence is honest, below it the model is too sure. Larger dots are more predictions, "
+        "the columns below count them. Hollow dots: after temperature scaling on the validation "
+        "graphs. ECE is the calibration error before → after, mean over trials.",
         studies.reliability,
         studies.reliability_data,
         "Calibration",
     ),
     "robustness": Chart(
         "Under attack",
-        _robustness_caption,
+        "Test accuracy after GradArgmax, which here spends its whole budget on changes (stronger "
+        "than the paper’s wording), against its budget, the share of the mean number of edges "
+        "that it may change; for networks that read edge features it only removes edges. Dashed: "
+        f"after as many random changes. Dotted: the attack to the letter of the paper. {_BAND} "
+        f"{_GREY}",
         partial(charts.lines, x="budget", title="Budget of the attack", value="Test accuracy"),
         studies.robustness_data,
         "Robustness",
@@ -205,7 +151,8 @@ FIGURES: dict[str, Chart] = {
     ),
     "cost": Chart(
         "What does it cost?",
-        _cost_caption,
+        "Time of training as ratio to {reference}: bars per epoch, with one standard deviation "
+        "over trials, hollow dots until the best checkpoint.",
         studies.cost,
         studies.cost_data,
         "Cost",
@@ -236,11 +183,9 @@ FIGURES: dict[str, Chart] = {
     ),
     "sensitivity": Chart(
         "How much do parameters matter?",
-        lambda results, table: (
-            f"Test {word(results)} for each value of a parameter, the others at their defaults: "
-            "mean over trials with one standard deviation. A filled dot is the default, the dashed "
-            "line its mean."
-        ),
+        "Test {metric} for each value of a parameter, the others at their defaults: mean over "
+        "trials with one standard deviation. A filled dot is the default, the dashed line its "
+        "mean.",
         studies.sensitivity,
         studies.sensitivity_data,
         "Sensitivity",
@@ -287,7 +232,10 @@ def drawn(
     drawings = elements(lambda: chart.draw(results, data, None), stem, chart.title, methods)
     if not drawings:
         return None
-    caption = chart.caption if isinstance(chart.caption, str) else chart.caption(results, data)
+    caption = chart.caption
+    if isinstance(results, Results):
+        words = {"metric": word(results), "fold": fold_word(results)}
+        caption = caption.format(reference=results.reference, **words)
     return Drawn(stem, chart.title, caption, chart.group, data, *drawings)
 
 
@@ -357,8 +305,7 @@ class Plots:
                 raise GraphTransplantError(f"these results have no numbers for the chart {name!r}")
             return axes
 
-        caption = "" if callable(chart.caption) else f"\n\n{chart.caption}"
-        draw.__name__, draw.__doc__ = name, f"{chart.title}{caption}"
+        draw.__name__, draw.__doc__ = name, f"{chart.title}\n\n{chart.caption}"
         return draw
 
     def _check_one(self, name: str, chart: Chart) -> None:

@@ -13,7 +13,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant.figures.parts import (
-    crowded,
     exact_share,
     line_chart,
     point,
@@ -43,12 +42,6 @@ def word(results: Results) -> str:
 def fold_word(results: Results) -> str:
     """What a trial is: runs of one split share their test graphs and are no folds."""
     return "run" if (results.frame["folds"] == 1).all() else "fold"
-
-
-def grey(results: Results, table: pd.DataFrame) -> str:
-    """What grey is, where each method has a panel."""
-    there = results.reference in set(table["method"])
-    return f" Grey is {results.reference}." if there and crowded(table) else ""
 
 
 def ranked(results: Results, table: pd.DataFrame, *, reference_first: bool = True) -> pd.DataFrame:

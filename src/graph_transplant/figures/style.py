@@ -154,14 +154,13 @@ def short(names: Sequence[str], most: float) -> dict[str, str]:
 
 def _cut(text: str, most: float, number: int) -> str:
     tail = f" ({number})" if number > 1 else ""
-    # The end holds the value of a parameter: whole words of it are best, then most of it.
-    last = text[-200:]
-    ends = (f"…{last[word.end() :]}" for word in re.finditer(r"[-:_,= ]", last[:-2]))
-    sizes = range(min(len(text), 200) - 1, 2, -1)
-    cuts = (f"{text[: kept // 3]}…{text[len(text) - kept + kept // 3 :]}" for kept in sizes)
-    for shown in (*([text] if len(text) <= 200 else []), *ends, *cuts):
-        if text_width(shown + tail, weight=700) <= most:
-            return shown + tail
+    if len(text) <= 200 and text_width(text + tail, weight=700) <= most:
+        return text + tail
+    # Two thirds of what is kept are the end, which holds the value of a parameter.
+    for kept in range(min(len(text), 200) - 1, 2, -1):
+        shown = f"{text[: kept // 3]}…{text[len(text) - kept + kept // 3 :]}{tail}"
+        if text_width(shown, weight=700) <= most:
+            return shown
     return f"{text[:1]}…{text[-2:]}{tail}"
 
 

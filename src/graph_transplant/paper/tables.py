@@ -7,7 +7,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from graph_transplant.experiments.selection import method_key
 from graph_transplant.experiments.statistics import Paired, holm
 from graph_transplant.experiments.verdict import SIGNIFICANT
 from graph_transplant.files import write_atomically
-from graph_transplant.format import NOTHING, capital, count, number, p_value, p_words, points
+from graph_transplant.format import NOTHING, capital, count, number, p_value, points
 from graph_transplant.metrics import METRICS
 from graph_transplant.paper.experiments import (
     ATTACK,
@@ -99,10 +98,9 @@ class PaperTable:
         """The table in LaTeX; needs the package ``booktabs``."""
         heads, rows = self._cells()
         cells = [[latex_text(cell) for cell in row] for row in rows]
-        groups = [list(own) for _, own in groupby(cells, key=lambda row: row[:2])]
         label = slug(self.experiment, self.budget)
         caption = f"{self.title}. {' '.join(self.remarks)}"
-        return latex_table(caption, label, heads, groups, heads.index("ours"))
+        return latex_table(caption, label, heads, cells, heads.index("ours"))
 
     def to_csv(self) -> str:
         """The frame as CSV; a number that is not defined is an empty cell."""
@@ -361,23 +359,13 @@ def _remarks(request: Request, runs: Sequence[Run], frame: pd.DataFrame) -> list
 
 
 def _verdict(request: Request, frame: pd.DataFrame) -> str:
-    """What the table says."""
+    """What the table says beyond its rows: what is missing, and how much was found again."""
     wanted = frame[(frame["reason"] == "") & ~frame.apply(_dash, axis=1).astype(bool)]
     planned, finished = int(wanted["planned"].sum()), int(frame["finished"].sum())
-    if not finished:
-        return f"Nothing is measured yet: {planned:,} of {count(planned, 'trial')} are missing."
-    sentences = []
-    if finished < planned:
-        sentences.append(f"{planned - finished:,} of {count(planned, 'trial')} are missing.")
+    sentences = [f"{finished:,} of {count(planned, 'trial')} are finished."]
     if request.budget == "full":
         sentences += _judged(request, frame)
-    sentences += [_gained(request, row) for row in frame.to_dict("records")
-                  if row["method"] == "transplant-ep" and not math.isnan(row["gain"])]  # fmt: skip
-    if (frame["published_status"] == "chart").all():
-        sentences.append("Published as a chart only: there is no number to compare with.")
-    elif (frame["published_status"] == "").all():
-        sentences.append("The paper has no numbers for these data.")
-    return " ".join(sentences) or f"All {count(planned, 'trial')} are finished."
+    return " ".join(sentences)
 
 
 def _judged(request: Request, frame: pd.DataFrame) -> Iterator[str]:
@@ -392,16 +380,3 @@ def _judged(request: Request, frame: pd.DataFrame) -> Iterator[str]:
         parts = [f"{outcomes[kind]} {words}" for kind, words in _OUTCOMES.items() if outcomes[kind]]
         baseline = EXPERIMENTS[request.experiment].baseline
         yield f"Of {gains} published differences to {baseline}: {', '.join(parts)}."
-
-
-def _gained(request: Request, row: Mapping[str, Any]) -> str:
-    experiment = EXPERIMENTS[request.experiment]
-    readout = f" and {row['readout']} readout" if len(experiment.readouts) > 1 else ""
-    unit = " points" if _higher(experiment) else ""
-    test = "not tested" if math.isnan(row["p_holm"]) else f"{p_words(row['p_holm'])} after Holm"
-    theirs = _gain(experiment, row["published_gain"])
-    return (
-        f"transplant-ep on {row['data']} with {row['model']}{readout}: "
-        f"{_gain(experiment, row['gain'])}{unit} over {experiment.baseline} "
-        f"({test}{'' if theirs == NOTHING else f'; published {theirs}'})."
-    )

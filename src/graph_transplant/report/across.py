@@ -74,5 +74,4 @@ def _section(one: Across, number: int, methods: Sequence[str]) -> dict[str, Any]
         ],
         "diagram": drawn(one, "ranks", prefix=f"model-{number}-", methods=methods),
         "scores": scores,
-        "left_out": listed(one.left_out) if one.left_out else "",
     }

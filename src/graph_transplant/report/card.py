@@ -126,18 +126,14 @@ def _measures(m: Described) -> list[tuple[str, str, list[tuple[str, str]]]]:
 # -------------------------------------------------------------------- figures
 
 
-def _sketch(
-    name: str, title: str, caption: str, label: str, draw: Callable[[], Axes], data: pd.DataFrame
-) -> Drawn:
-    return Drawn(name, title, caption, "", data, *elements(draw, name, label))
+def _sketch(name: str, title: str, caption: str, draw: Callable[[], Axes]) -> Drawn:
+    return Drawn(name, title, caption, "", pd.DataFrame(), *elements(draw, name, title))
 
 
 def _roc(m: Described) -> Drawn | None:
     if not m.all["roc"]:
         return None
-    # A table of pandas may refuse halves of surrogate pairs.
     curves = {plain(m.named(name)): curve for name, curve in m.all["roc"].items()}
-    area = m.metrics["test"].get("auroc")
     what = f"labelled {shortened(next(iter(curves)), 40)}" if len(curves) == 1 else "with the label"
     return _sketch(
         "roc",
@@ -145,13 +141,7 @@ def _roc(m: Described) -> Drawn | None:
         f"Going down the ranking, how many of those {what} are found and how many false alarms "
         "come with them. The dashed line is guessing."
         + (f" One curve for each of {len(curves)} labels." if len(curves) > MANY else ""),
-        f"ROC curve of {count(len(curves), 'label')} on the test {m.noun}."
-        + (f" Area under the curve {area:.3f}." if area is not None else ""),
         lambda: charts.roc(curves),
-        pd.DataFrame(
-            [(name, *point) for name, curve in curves.items() for point in curve],
-            columns=["label", "false_positive_rate", "true_positive_rate"],
-        ),
     )
 
 
@@ -174,9 +164,7 @@ def _scatter(m: Described) -> Drawn | None:
         "predicted-measured",
         "Predicted and measured",
         caption,
-        f"Predicted against measured {shortened(m.names[0], 60)} of {len(points)} test {m.noun}.",
         lambda: charts.scatter(true, predicted, m.names[0]),
-        pd.DataFrame({"measured": true, "predicted": predicted}),
     )
 
 
@@ -194,9 +182,7 @@ def _reliability(m: Described) -> Drawn | None:
         f"Filled dots are after its logits were divided by {m.all['temperature']:.2f}, the "
         f"temperature chosen on the validation {m.noun}; hollow dots are before. The area of a "
         "dot is the number of predictions.",
-        f"Reliability on the test {m.noun}.",
         lambda: charts.reliability_bins(table),
-        table,
     )
 
 
@@ -205,10 +191,6 @@ def _learning_figures(m: Described) -> list[Drawn]:
     found: list[Drawn] = []
     best = m.training["best_epoch"]
     if metric in METRICS and "validation_score" in curve and curve["validation_score"].count() > 1:
-        # Before training has begun R² may be anywhere below zero: it would hide all the rest.
-        scores = curve["validation_score"].clip(lower=_FLOOR)
-        deep = bool((curve["validation_score"] < _FLOOR).any())
-        word = METRICS[metric].word
         found.append(
             _sketch(
                 "learning",
@@ -216,16 +198,18 @@ def _learning_figures(m: Described) -> list[Drawn]:
                 f"{METRICS[metric].title} on the validation {m.noun} by epoch"
                 + (", of the first network" if m.members > 1 else "")
                 + ". The weights of the best epoch were kept."
-                + (" Values below −1 are drawn there." if deep else ""),
-                f"Validation {word} by epoch. At epoch {curve['epoch'].iloc[-1]:g} it is "
-                f"{scores.iloc[-1]:.3f}.",
+                + (" Values below −1 are drawn there." if metric == "r2" else ""),
                 lambda: charts.learning_curve(
-                    curve["epoch"], None, scores, best, title=f"Validation {word}",
+                    curve["epoch"],
+                    None,
+                    # Before training R² may be anywhere below zero: it would hide all the rest.
+                    curve["validation_score"].clip(lower=_FLOOR),
+                    best,
+                    title=f"Validation {METRICS[metric].word}",
                     form=lambda value: number(value, 2),
                 ),
-                curve[["epoch", "validation_score"]],
             )
-        )  # fmt: skip
+        )
     losses = [name for name in ("train_loss", "validation_loss") if name in curve]
     if losses and curve[losses].count().sum() > 2:
         found.append(
@@ -234,11 +218,9 @@ def _learning_figures(m: Described) -> list[Drawn]:
                 "Loss",
                 "What training minimises. With augmentation, the training loss includes the mixed "
                 "graphs and is higher.",
-                "Training and validation loss by epoch.",
                 lambda: charts.learning_curve(
                     curve["epoch"], curve.get("train_loss"), curve.get("validation_loss"), best
                 ),
-                curve[["epoch", *losses]],
             )
         )
     return found

@@ -7,13 +7,14 @@ from functools import cached_property
 from typing import Any
 
 from graph_transplant.experiments.verdict import NEAR_MAJORITY
+from graph_transplant.files import SKIPPED
 from graph_transplant.format import count, duration, listed, number, percent, units
 from graph_transplant.metrics import METRICS, no_better_than_random
 from graph_transplant.report.page import class_word, shortened
 
 SMALL_TEST = 200  # with fewer test graphs than this, the card says that its figures are rough
 FAR_APART = 0.1  # a test value, or a share of a class, that differs by more than this is a warning
-ALIKE = 0.03  # a test value that differs from the validation value by less than this agrees with it
+ALIKE = 0.03  # a forest that is better by less than this is about as good
 FAR_BELOW = 0.05  # sets and intervals that hold for so much less than they should are a warning
 SURE = 0.05  # a difference that is likelier by chance than this is none
 SAME_ECE = 0.01  # a calibration error that changes by less than this is unchanged
@@ -27,6 +28,8 @@ class Described:
         self.task: str = description["task"]
         self.data, self.training = description["data"], description["training"]
         self.metrics: Mapping[str, Any] = description["metrics"]
+        # Test values without a model, which older descriptions lack.
+        self.baseline: Mapping[str, float | None] = self.metrics.get("baseline", {})
         self.featurizer = description["featurizer"] or {}
         self.names: list[str] = description["label_names"]
         self.targets = [str(name) for name in self.featurizer.get("targets") or ()]
@@ -47,16 +50,6 @@ class Described:
         plainly = ("auroc", "r2", "accuracy", "average_precision")
         wanted = [self.training["metric"], *plainly]
         return next((n for n in wanted if n in plainly and test.get(n) is not None), None)
-
-    @cached_property
-    def baseline(self) -> Mapping[str, float | None]:
-        """Test values without a model. Of older models the confusion matrix tells the accuracy."""
-        if "baseline" in self.metrics:
-            found: Mapping[str, float | None] = self.metrics["baseline"]
-            return found
-        table = self.all["confusion"]
-        total = sum(map(sum, table)) if table else 0
-        return {"accuracy": max(map(sum, table)) / total} if total else {}
 
     @property
     def baseline_name(self) -> str:
@@ -148,21 +141,16 @@ def _small(m: Described) -> Finding:
 
 
 def _gap(m: Described) -> Finding:
-    """Compare test with validation."""
+    """Warn where the test value is far below the validation value."""
     validation = None if m.main is None else m.metrics["validation"].get(m.main)
-    if m.main is None or validation is None:
+    if m.main is None or validation is None or validation - m.metrics["test"][m.main] <= FAR_APART:
         return None
-    test, word = m.metrics["test"][m.main], METRICS[m.main].word
-    low, high = value_text(test, m.main), value_text(validation, m.main)
-    if abs(validation - test) < ALIKE:
-        return False, f"Validation and test agree: {word} {high} and {low}."
-    how = "worse" if validation - test > FAR_APART else "a little worse"
-    how = how if test < validation else "better"
-    text = f"It does {how} on the test {m.noun} than on the validation ones: {word} {low} instead "
-    text += f"of {high}."
-    if how == "worse":
-        return True, f"{text} On new ones expect the lower value, or less."
-    return False, text
+    test = m.metrics["test"][m.main]
+    return True, (
+        f"It does worse on the test {m.noun} than on the validation ones: {METRICS[m.main].word} "
+        f"{value_text(test, m.main)} instead of {value_text(validation, m.main)}. On new ones "
+        "expect the lower value, or less."
+    )
 
 
 def _forest(m: Described) -> Finding:
@@ -170,11 +158,9 @@ def _forest(m: Described) -> Finding:
     rival = (m.metrics.get("forest") or {}).get(m.main or "")
     if m.main is None or rival is None:
         return None
-    lead = m.metrics["test"][m.main] - rival
     what = "fingerprints" if m.one == "molecule" else "simple statistics"
-    judged = "about as good" if abs(lead) < ALIKE else "worse" if lead > 0 else "better"
-    return lead <= -ALIKE, (
-        f"A random forest on {what} of the same training {m.noun} is {judged}: "
+    return rival - m.metrics["test"][m.main] >= ALIKE, (
+        f"A random forest on {what} of the same training {m.noun} reaches "
         f"{METRICS[m.main].word} {value_text(rival, m.main)}."
     )
 
@@ -184,13 +170,8 @@ def _calibration(m: Described) -> Finding:
     after, before = (m.metrics[part].get("ece") for part in ("test", "test_uncalibrated"))
     if after is None or before is None or m.all["temperature"] == 1:
         return None
-    how, moved = "Calibration changed little", "went"
-    if abs(after - before) >= SAME_ECE:
-        worse = after > before
-        how = "Calibration made confidence worse" if worse else "Calibration held"
-        moved = "rose" if worse else "fell"
-    return moved == "rose", (
-        f"{how} on the test {m.noun}: the calibration error {moved} from "
+    return after - before >= SAME_ECE, (
+        f"Calibration changed the calibration error on the test {m.noun} from "
         f"{value_text(before, 'ece')} to {value_text(after, 'ece')}."
     )
 
@@ -269,13 +250,12 @@ def _chance(m: Described) -> Finding:
     interval, guess = m.metrics["intervals"].get(m.main), m.baseline.get(m.main or "")
     if m.main is None or m.main == "accuracy" or guess is None or not interval:
         return None
-    low, high = interval
-    if low > guess:
+    if interval[0] > guess:
         return None
-    guessed = f"guessing, which has {METRICS[m.main].word} {value_text(guess, m.main)}"
-    if high < guess:
-        return True, f"It is worse than {guessed}."
-    return True, f"It may be no better than {guessed}: the interval includes that."
+    return True, (
+        f"It may be no better than guessing, which has {METRICS[m.main].word} "
+        f"{value_text(guess, m.main)}: the interval goes down to {value_text(interval[0], m.main)}."
+    )
 
 
 def _class_mix(m: Described) -> Finding:
@@ -371,25 +351,22 @@ def split_words(m: Described) -> str:
 def training_words(m: Described) -> str:
     """How training went."""
     training = m.training
-    ended = (
-        "training stopped early because nothing improved"
-        if training["stopped_early"]
-        else "training ran to its last epoch"
-    )
     metric = training["metric"]
     chosen = METRICS[metric].word if metric in METRICS else "the lowest loss"
-    text = (
-        f"Out of {count(training['epochs_run'], 'epoch')}, the weights of epoch "
-        f"{training['best_epoch']} were kept, the best by {chosen} on the validation {m.noun}; "
-        f"{ended}."
-    )
+    best = f"the best by {chosen} on the validation {m.noun}"
     if m.members > 1:
         epochs = [str(epoch) for epoch in training.get("best_epochs", ())]
         text = (
             f"{m.members} networks were trained on the same {m.noun} with different seeds; their "
-            f"mean is the prediction. Of each, the best epoch by {chosen} on the validation "
-            f"{m.noun} was kept: {listed(epochs)}."
+            f"mean is the prediction. Of each, one epoch was kept, {best}: {listed(epochs)}."
         )
+    else:
+        text = (
+            f"Out of {count(training['epochs_run'], 'epoch')}, the weights of epoch "
+            f"{training['best_epoch']} were kept, {best}."
+        )
+    if training["stopped_early"]:
+        text += " Training stopped early because nothing improved."
     text += f" It took {duration(training['seconds'])}."
     return text + (" Every class was drawn equally often." if training["balance"] else "")
 
@@ -421,7 +398,7 @@ def limits(m: Described) -> list[str]:
         found.append(text)
     if m.data["skipped"]:
         rows = count(m.data["skipped"], "row")
-        found.append(f"{rows} of the data could not be used; skipped.csv lists them.")
+        found.append(f"{rows} of the data could not be used; {SKIPPED} lists them.")
     found.append(
         "Saliency, as the command explain draws it, shows what the model relies on. It does not "
         "show what causes the property."

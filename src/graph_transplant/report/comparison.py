@@ -17,11 +17,11 @@ from graph_transplant.classical import CLASSICAL
 from graph_transplant.config import TrainConfig
 from graph_transplant.experiments.protocol import Condition, one_split
 from graph_transplant.experiments.results import Group, Results, plain_rows
-from graph_transplant.experiments.selection import Candidate, method_key, selection_table
+from graph_transplant.experiments.selection import method_key
 from graph_transplant.experiments.verdict import Verdict, headline, is_classical
 from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.figures.style import style
-from graph_transplant.files import write_atomically
+from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
 from graph_transplant.format import capital, count, duration
 from graph_transplant.recipes import MODELS
 from graph_transplant.report.gallery import gallery
@@ -30,8 +30,6 @@ from graph_transplant.report.tables import Ranking, ranking
 from graph_transplant.settings import Settings
 
 FOLDER = "figures"  # name of the folder beside a page that holds the files of its figures
-SKIPPED = "skipped.csv"
-COMMANDS = "commands.txt"  # the file beside the records that lists the commands which made them
 
 
 class FigureGroup(NamedTuple):
@@ -53,35 +51,18 @@ class Section(NamedTuple):
     folded: list[FigureGroup]
     gallery: dict[str, Any]
     pairs: list[dict[str, Any]]
-    candidates: list[Candidate]
 
 
-def write_report(results: Results, path: Path, *, figures: bool = True) -> Path:
+def write_report(results: Results, path: Path) -> Path:
     """Write the page of a comparison, and its figures as SVG and CSV in a folder beside it."""
     sections, axes = _sections(results)
     folder = figures_folder(path)
-    write_atomically(path, _render(results, sections, axes, folder.name if figures else ""))
-    if figures:
-        groups = [*axes, *(group for section in sections for group in section.folded)]
-        every = [section.forest for section in sections if section.forest]
-        every += [one for group in groups for one in group.figures]
-        _remove_stale(folder, path.stem, {one.name for one in every})
-        for one in every:
-            write(one, folder)
+    write_atomically(path, _render(results, sections, axes, folder.name))
+    groups = [*axes, *(group for section in sections for group in section.folded)]
+    every = [section.forest for section in sections if section.forest]
+    for one in [*every, *(one for group in groups for one in group.figures)]:
+        write(one, folder)
     return path
-
-
-def _remove_stale(folder: Path, page: str, names: set[str]) -> None:
-    """Remove figures that an earlier page of this name had and this one has not."""
-    manifest = folder / f"{page}.txt"
-    if manifest.is_file():
-        for name in manifest.read_text("utf-8", errors="replace").split("\n"):
-            # The list may have been changed: no name of it leads out of the folder.
-            if re.fullmatch(r"[a-z0-9-]+", name) and name not in names:
-                for ending in ("svg", "csv"):
-                    (folder / f"{name}.{ending}").unlink(missing_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(manifest, "".join(f"{name}\n" for name in sorted(names)))
 
 
 def render_report(results: Results) -> str:
@@ -122,7 +103,6 @@ def _section(results: Results, group: Group, names: set[str]) -> Section:
         folded=_folded(part, names, stem, "group", results.methods) if plain else [],
         gallery=gallery(part) if plain else {},
         pairs=plain_rows(part.pairs) if len(part.methods) > 2 else [],
-        candidates=_candidates(results, group),
     )
 
 
@@ -142,17 +122,6 @@ def _folded(
     ]
 
 
-def _candidates(results: Results, group: Group) -> list[Candidate]:
-    """What selection chose among, for one group."""
-    if group.layers is not None:
-        return []
-    return [
-        one
-        for one in selection_table(results.records, results.selection)
-        if Group(one.data, one.model, None, one.label_noise, one.train_fraction) == group
-    ]
-
-
 def _render(
     results: Results, sections: Sequence[Section], axes: Sequence[FigureGroup], folder: str
 ) -> str:
@@ -160,17 +129,19 @@ def _render(
     colours = colour_classes(results.methods, results.reference)
     compared = {one.group: one.verdict for one in sections}
     plain = {group: one for group, one in compared.items() if group.condition == Condition()}
+    said, verdict = headline(plain or compared, results.reference), lead.verdict
     commands = _commands(results)
     return render(
         "report.html",
         data=first["data"],
-        headline=headline(plain or compared, results.reference),
+        headline=said,
+        # Of several groups the headline speaks of all, and the lead for itself.
+        sentence=verdict.evidence if said == verdict.headline else verdict.sentence,
         lead=lead,
-        sentence=_beyond(lead.verdict),
         sections=sections,
         axes=axes,
         facts=_facts(results),
-        notes=[*_unfinished(results), *_skipped(results), *results.notes],
+        notes=[*_skipped(results), *results.notes],
         next=_next(results, lead, commands),
         commands=commands,
         settings=_settings(first["settings"]),
@@ -185,22 +156,6 @@ def _render(
     )
 
 
-def _unfinished(results: Results) -> Iterator[str]:
-    """Folds without any trial: a comparison that was interrupted."""
-    for group, part in results.groups.items():
-        settings, frame = part.chosen[0]["settings"], part.frame
-        if one_split(settings):
-            continue
-        begun = len(frame[["repeat", "fold"]].drop_duplicates())
-        planned = settings["folds"] * (int(frame["repeat"].max()) + 1)
-        if begun < planned:
-            what = group.condition.sentence(f"{group.network or group.data} is not finished")
-            yield (
-                f"{what}: only {begun} of {planned} folds {'has' if begun == 1 else 'have'} "
-                "trials. Methods that were not begun are not listed."
-            )
-
-
 def _skipped(results: Results) -> Iterator[str]:
     """Rows of the data that could not be read, which the command listed beside the records."""
     path = None if results.directory is None else results.directory / SKIPPED
@@ -208,12 +163,6 @@ def _skipped(results: Results) -> Iterator[str]:
         with path.open(encoding="utf-8", newline="") as file:
             rows = sum(1 for _ in csv.reader(file)) - 1
         yield f"{count(rows, 'row')} of the data could not be used; {SKIPPED} lists them."
-
-
-def _beyond(verdict: Verdict) -> str:
-    """What the sentence of a verdict says beyond its headline."""
-    rest = verdict.sentence.removeprefix(verdict.headline.partition("; ")[0])
-    return verdict.sentence if rest == verdict.sentence else capital(rest.lstrip(" :;,"))
 
 
 def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tuple[str, str]]:

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.codec import read_example
 from graph_transplant.experiments.results import Results
 from graph_transplant.figures.graphs import graph_svg
 from graph_transplant.format import count, percent
 from graph_transplant.report.explanations import draw_mixture
 from graph_transplant.report.page import class_word, shortened
-from graph_transplant.shown import Made, Mixture, Salient
+from graph_transplant.shown import Made, Mixture, Salient, read_example
 
 MOST_MAPS = 4
 """So many maps of a graph stand in a row: what is known, the reference and the best others."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+import pandas as pd
 
 from graph_transplant.experiments.results import Group, Results, plain_rows
 from graph_transplant.format import duration, number, p_value, percent, points
@@ -29,7 +32,8 @@ class Column:
     """A column of a table; ``low``: less is better, ``more``: shown only when asked for."""
 
     title: str
-    definition: str = ""
+    definition: str
+    cell: Callable[[Row], Cell]
     low: bool = False
     more: bool = False
 
@@ -74,48 +78,41 @@ def rankings(results: Results) -> list[Ranking]:
 def ranking(group: Group, part: Results) -> Ranking:
     """Lay out one group: score, difference, p and time, and behind these what else was measured."""
     rows = plain_rows(part.summary())
-    main = METRICS[part.metric]
-    others = [
-        name
-        for name in METRICS
-        if name != part.metric and any(row.get(f"{name}_mean") is not None for row in rows)
-    ]
-    plain = next((row for row in rows if row["method"] == part.reference), None)
+    columns = _columns(part, rows)
     top = max((row["score_mean"] for row in rows if row["score_mean"] is not None), default=None)
-    ranked = []
-    for row in rows:
-        cells = [
-            _score(row),
-            Cell(points(row["difference"]), row["difference"], below=_range(row)),
-            Cell(p_value(row["p_holm"]), row["p_holm"]),
-            Cell(duration(row["seconds_mean"]), row["seconds_mean"], below=_ratio(row, plain)),
-            Cell(number(row["effect"], 2, sign=True), row["effect"]),
-            Cell(p_value(row["p_value"]), row["p_value"]),
-        ]
-        for name in others:
-            value = row.get(f"{name}_mean")
-            cells.append(Cell(METRICS[name].form(value), value))
-        best = row["finding"] == "better" and row["score_mean"] == top
-        ranked.append(
-            Ranked(row["method"], row["chosen"] or "", row["finding"], best, tuple(cells))
+    ranked = (
+        Ranked(
+            row["method"],
+            row["chosen"] or "",
+            row["finding"],
+            row["finding"] == "better" and row["score_mean"] == top,
+            tuple(column.cell(row) for column in columns),
         )
-    columns = (*_columns(part), *map(_metric_column, others))
-    return Ranking(group, main.word, part.reference, columns, tuple(ranked))
+        for row in rows
+    )
+    return Ranking(group, METRICS[part.metric].word, part.reference, columns, tuple(ranked))
 
 
-def _columns(part: Results) -> list[Column]:
+def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
     main = METRICS[part.metric]
-    return [
+    plain = next((row for row in rows if row["method"] == part.reference), None)
+
+    def value(name: str, form: Callable[[float | None], str]) -> Callable[[Row], Cell]:
+        return lambda row: Cell(form(row.get(name)), row.get(name))
+
+    return (
         Column(
             f"{main.title}, %",
             f"{main.definition} Mean over trials ± standard deviation; below it the 95 % "
             "confidence interval of the mean.",
+            _score,
         ),
         Column(
             "Difference, points",
             f"Mean over folds of the score minus that of {part.reference} on the same fold, in "
             "percentage points; below it the 95 % confidence interval. Methods are practically "
             f"equal when it lies within ±{100 * part.equal_within:g}.",
+            lambda row: Cell(points(row["difference"]), row["difference"], below=_range(row)),
         ),
         Column(
             "p",
@@ -123,28 +120,44 @@ def _columns(part: Results) -> list[Column]:
             "a paired t-test corrected for overlapping training sets (Nadeau and Bengio), then "
             "Holm’s correction for several methods, separately for networks and for classical "
             "rivals. Below 0.05 a difference is called significant.",
+            value("p_holm", p_value),
             low=True,
         ),
         Column(
             "Time",
             f"Mean processor time of one training, and its ratio to {part.reference}; the duration "
             "of a trial where records have no processor time.",
+            lambda row: Cell(
+                duration(row["seconds_mean"]), row["seconds_mean"], below=_ratio(row, plain)
+            ),
             low=True,
         ),
         Column(
             "Effect",
             "The difference divided by how much it varies from fold to fold (Cohen’s d with "
             "Hedges’ correction). 0.8 and more is called large.",
+            value("effect", partial(number, digits=2, sign=True)),
             more=True,
         ),
-        Column("p alone", "The p-value before Holm’s correction.", low=True, more=True),
-    ]
-
-
-def _metric_column(name: str) -> Column:
-    metric = METRICS[name]
-    unit = ", %" if metric.form is percent else ""
-    return Column(f"{metric.title}{unit}", metric.definition, low=not metric.higher, more=True)
+        Column(
+            "p alone",
+            "The p-value before Holm’s correction.",
+            value("p_value", p_value),
+            low=True,
+            more=True,
+        ),
+        *(
+            Column(
+                f"{metric.title}{', %' if metric.form is percent else ''}",
+                metric.definition,
+                value(f"{name}_mean", metric.form),
+                low=not metric.higher,
+                more=True,
+            )
+            for name, metric in METRICS.items()
+            if metric is not main and any(row.get(f"{name}_mean") is not None for row in rows)
+        ),
+    )
 
 
 def _score(row: Row) -> Cell:
@@ -197,7 +210,7 @@ def latex(results: Results) -> str:
         caption = f"{one.group.data}: mean test {one.word}, {one.group.title}. {_reading(one)}"
         label = re.sub(r"[^a-z0-9]+", "-", f"{one.group.data} {one.group.title}".lower()).strip("-")
         rows = [_cells(row, one.few, latex_text, r"\textbf{{{}}}".format) for row in one.rows]
-        texts.append(latex_table(caption.strip(), label, heads, [rows]))
+        texts.append(latex_table(caption.strip(), label, heads, rows))
     return "\n".join(texts)
 
 
@@ -239,29 +252,19 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: in
 
 
 def latex_table(
-    caption: str, label: str, heads: Sequence[str], groups: Iterable[Sequence[Sequence[str]]],
-    left: int = 1,
-) -> str:  # fmt: skip
-    """A whole table in LaTeX; the cells of groups of rows are escaped already."""
-    rows = [" & ".join(map(latex_text, heads)) + r" \\"]
-    for group in groups:
-        rows += [r"\midrule", *(" & ".join(cells) + r" \\" for cells in group)]
-    return "\n".join(
-        [
-            r"\begin{table}[tb]",
-            r"\centering",
-            r"\small",
-            rf"\caption{{{latex_text(caption)}}}",
-            rf"\label{{tab:{label}}}",
-            rf"\begin{{tabular}}{{{'l' * left}{'r' * (len(heads) - left)}}}",
-            r"\toprule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
+    caption: str, label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
+) -> str:
+    """A whole table in LaTeX of escaped cells; needs ``booktabs``."""
+    table = pd.DataFrame(rows, columns=[latex_text(head) for head in heads])
+    text: str = table.style.hide(axis="index").to_latex(
+        caption=latex_text(caption),
+        label=f"tab:{label}",
+        column_format="l" * left + "r" * (len(heads) - left),
+        position="tb",
+        position_float="centering",
+        hrules=True,
     )
+    return text
 
 
 def markdown_text(text: str) -> str:
