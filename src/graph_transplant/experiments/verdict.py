@@ -224,7 +224,7 @@ def _what_next(row: Row) -> tuple[str, int | None]:
             f"{found} No number of repeats would settle {gap}: the training sets overlap too much. "
             "Only more graphs would."
         ), None
-    repeats = math.ceil(needed / row["folds"])
+    repeats = max(math.ceil(needed / row["folds"]), int(row["repeats"]) + 1)
     what = "runs" if row["folds"] == 1 else "repeats"
     return f"{found} About {repeats} {what} would settle a difference of {gap}.", repeats
 

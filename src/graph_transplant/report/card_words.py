@@ -324,7 +324,8 @@ def split_words(m: Described) -> str:
     """How the data were shared out, and where duplicates are."""
     split = {
         "random": (
-            f"Validation and test {m.noun} were drawn at random, with every class in proportion. "
+            f"Validation and test {m.noun} were drawn at random, with every "
+            f"{'range of values' if m.task == 'regression' else 'class'} in proportion. "
             f"They resemble the training {m.noun}: expect worse results on {m.noun} of a new kind."
         ),
         "scaffold": (
