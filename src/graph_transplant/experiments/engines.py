@@ -86,6 +86,7 @@ def run_trials(run: Run, engine: str = "local") -> None:
     worker was killed runs again from its checkpoint, twice at most; when a trial fails, the others
     are stopped.
     """
+    check_engine(engine, run.address)
     folder = (run.scratch / CHECKPOINTS).absolute()
     folder.mkdir(parents=True, exist_ok=True)
 
