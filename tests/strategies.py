@@ -190,3 +190,11 @@ def rings_and_stars(
         official=official,
         name=name,
     )
+
+
+def graphs_of(batch: Batch) -> list[Data]:
+    """The graphs of a batch, without weights, which stores do not keep."""
+    graphs = batch.to_data_list()
+    for graph in graphs:
+        graph.pop("edge_weight", None)
+    return graphs

@@ -415,7 +415,7 @@ def test_degrees_of_graphs_without_features_follow_the_change() -> None:
 @given(batch=strategies.batches(), m=st.integers(0, 4), hops=st.integers(1, 3))
 @settings(max_examples=25)
 def test_any_graphs_survive(batch: Data, m: int, hops: int) -> None:
-    graphs = batch.to_data_list()
+    graphs = strategies.graphs_of(batch)
     store = gt.GraphStore.from_pyg(graphs, num_outputs=4)
     model = gt.GraphClassifier.for_data(store, hidden=8, layers=2, seed=0, conv="gcs")
     for attacked in (

@@ -33,7 +33,7 @@ from graph_transplant.recipes import RECIPES
 from graph_transplant.saliency import as_predictor
 from graph_transplant.targets import Loss
 from oracles import assert_valid, check_valid_batch, same_content
-from strategies import generator, random_batch
+from strategies import generator, graphs_of, random_batch
 
 GRAPHS = 6
 AUGMENTING = sorted(set(METHODS) - {"vanilla"})
@@ -90,7 +90,7 @@ def batch_named(kind: str) -> Batch:
 
 
 def store_of(batch: Batch, task: str | None = None) -> GraphStore:
-    return GraphStore.from_pyg(batch.to_data_list(), name="examples", task=task)
+    return GraphStore.from_pyg(graphs_of(batch), name="examples", task=task)
 
 
 def attributed(batch: Batch) -> Batch:

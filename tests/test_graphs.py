@@ -20,7 +20,7 @@ from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphBatch, GraphStore
 from oracles import assert_valid, is_undirected, same_content
-from strategies import batches, generator, random_batch
+from strategies import batches, generator, graphs_of, random_batch
 
 EDGES = torch.tensor([[0, 1], [1, 0]])
 
@@ -45,14 +45,6 @@ def by_receiver(data: Data) -> Data:
         if name in data:
             data[name] = data[name][order]
     return data
-
-
-def graphs_of(batch: Batch) -> list[Data]:
-    """The graphs of a batch, without weights, which stores do not keep."""
-    graphs = batch.to_data_list()
-    for graph in graphs:
-        graph.pop("edge_weight", None)
-    return graphs
 
 
 # ------------------------------------------------------------------ batches

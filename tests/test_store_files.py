@@ -25,7 +25,7 @@ from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore, StoreWriter
 from graph_transplant.graphs import store as module
 from oracles import same_content
-from strategies import batches, generator, random_batch
+from strategies import batches, generator, graphs_of, random_batch
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "models" / "numbers" / "inputs.safetensors"
@@ -100,7 +100,7 @@ def test_fingerprints_tell_contents_apart() -> None:
 @settings(max_examples=40)
 @given(batches(), st.integers(1, 80), st.data())
 def test_pieces_of_any_size_find_the_same(batch: Batch, piece: int, data: st.DataObject) -> None:
-    graphs = batch.to_data_list()
+    graphs = graphs_of(batch)
     chosen = data.draw(st.lists(st.integers(0, len(graphs) - 1), min_size=1, max_size=6))
     at_once = [GraphStore.from_pyg(items) for items in (graphs, [graphs[i] for i in chosen])]
     fingerprints = [store.fingerprint() for store in at_once]
@@ -296,7 +296,7 @@ def write(path: Path, *pieces: GraphStore, **options: Any) -> GraphStore:
 def test_pieces_make_the_file_of_the_whole(
     tmp_path: Path, batch: Batch, data: st.DataObject
 ) -> None:
-    graphs = batch.to_data_list()
+    graphs = graphs_of(batch)
     whole = GraphStore.from_pyg(graphs, name="all")
     cuts = data.draw(st.lists(st.integers(1, len(graphs) - 1), unique=True)) if graphs[1:] else []
     # One piece is a store of its own, the next a part of the whole.

@@ -61,6 +61,7 @@ class _Edit(BaseTransform):  # type: ignore[misc]
         if isinstance(data, Batch):
             return Batch.from_data_list([self(graph) for graph in data.to_data_list()])
         graph = GraphBatch.from_pyg(data)
+        graph.check_nodes()
         self.generator = _for_worker(self.generator)
         rng = random_numbers(self.generator)
         result = self.augmentation.edit(graph, torch.empty(1, 0), rng)

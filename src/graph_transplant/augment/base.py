@@ -40,6 +40,7 @@ class CleanPass:
         prediction: Prediction | Callable[[], Prediction],
         loss_of: Loss | None = None,
     ) -> None:
+        batch.check_nodes()
         self.batch = batch
         self.targets = targets
         self.loss_of = Loss() if loss_of is None else loss_of

@@ -397,6 +397,7 @@ class GraphTransplant(Augmentation):
             nodes: Node embeddings, float ``[nodes, width]``, for ``connect="predict"``.
         """
         graphs = as_batch(batch)
+        graphs.check_nodes()
         if targets is None:
             targets = batch_targets(graphs, num_outputs)
         elif not targets.is_floating_point():

@@ -88,9 +88,6 @@ class GraphBatch:
                 "the batch has no edges: `batch.edge_index` must be a tensor [2, edges]"
             )
         ptr = _ptr_of(data, num_graphs)
-        empty = np.flatnonzero(np.diff(ptr) < 1)
-        if empty.size:
-            raise DataError(f"graph {empty[0]} of the batch has no nodes: leave it out")
         # Contiguous: kernels would be compiled anew for the rows of a transposed edge list.
         ends = edge_index.detach().cpu().to(torch.long).contiguous().numpy()
         wrong = structure.misplaced_edge(ptr, ends[0], ends[1])
@@ -142,6 +139,12 @@ class GraphBatch:
             source=data,
         )
         return replace(batch, symmetric=batch._is_symmetric())
+
+    def check_nodes(self) -> None:
+        """Raise if a graph has no nodes: augmentations need one to begin with."""
+        empty = np.flatnonzero(np.diff(self.ptr) < 1)
+        if empty.size:
+            raise DataError(f"graph {empty[0]} of the batch has no nodes: leave it out")
 
     def _is_symmetric(self) -> bool:
         reverse = self.reverse
