@@ -105,6 +105,14 @@ def test_what_next_reads_the_data_as_the_comparison_did(tmp_path: Path) -> None:
     assert f"train t.csv {every} --recipe paper --model gcs --layers 4 --method better" in carried
 
 
+def test_one_harder_condition_is_told_in_whole() -> None:
+    records = [record for record in golden("motifs-conditions") if record.get("train_fraction")]
+    one = min(record["train_fraction"] for record in records)
+    page = Page(render_report(Results([r for r in records if r["train_fraction"] == one])))
+    assert "What the models look at" in page.text
+    assert "Learning" in page.text
+
+
 def test_models_and_conditions_are_sections_and_the_plain_one_leads(conditions: str) -> None:
     page = Page(conditions)
     titles = re.findall(r"<h2>(GCS[^<]*)</h2>", conditions)

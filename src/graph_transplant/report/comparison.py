@@ -79,8 +79,9 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     results.check()
     names = {"axes", "repeat", "words"}
     found = [_section(results, group, names) for group in results.groups]
-    # The plain condition first, and what is compared before what stands alone.
-    found.sort(key=lambda one: (one.group.condition != Condition(), not one.verdict.compared))
+    # The easiest condition first, and what is compared before what stands alone.
+    easiest = _easiest(results)
+    found.sort(key=lambda one: (one.group.condition != easiest, not one.verdict.compared))
     axes = [
         group
         for place, part in enumerate(networks(results).values(), 1)
@@ -89,10 +90,16 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     return found, axes
 
 
+def _easiest(results: Results) -> Condition:
+    """The condition nearest to plain training: the fewest wrong labels, then the most graphs."""
+    conditions = (group.condition for group in results.groups)
+    return min(conditions, key=lambda one: (one.label_noise, -one.train_fraction))
+
+
 def _section(results: Results, group: Group, names: set[str]) -> Section:
     part = results.groups[group]
     stem = claim(slug(group.network or "no network", group.condition.short, most=40), names)
-    plain = group.condition == Condition()
+    whole = group.condition == _easiest(results)
     return Section(
         id=stem,
         group=group,
@@ -100,8 +107,8 @@ def _section(results: Results, group: Group, names: set[str]) -> Section:
         ranking=ranking(group, part),
         forest=drawn(part, "forest", prefix=f"{stem}-", methods=results.methods),
         # Harder conditions are told in short: table and differences.
-        folded=_folded(part, names, stem, "group", results.methods) if plain else [],
-        gallery=gallery(part) if plain else {},
+        folded=_folded(part, names, stem, "group", results.methods) if whole else [],
+        gallery=gallery(part) if whole else {},
         pairs=plain_rows(part.pairs) if len(part.methods) > 2 else [],
     )
 
@@ -128,8 +135,9 @@ def _render(
     first, lead = results.chosen[0], sections[0]
     colours = colour_classes(results.methods, results.reference)
     compared = {one.group: one.verdict for one in sections}
-    plain = {group: one for group, one in compared.items() if group.condition == Condition()}
-    said, verdict = headline(plain or compared, results.reference), lead.verdict
+    easiest = _easiest(results)
+    first_of = {group: one for group, one in compared.items() if group.condition == easiest}
+    said, verdict = headline(first_of, results.reference), lead.verdict
     commands = _commands(results)
     return render(
         "report.html",
