@@ -37,7 +37,7 @@ from graph_transplant.cli.data import (
 )
 from graph_transplant.config import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.files import folder_name, keep_inputs, write_atomically
+from graph_transplant.files import SKIPPED, folder_name, keep_inputs, write_atomically
 from graph_transplant.format import count
 from graph_transplant.known import check_data
 from graph_transplant.metrics import METRICS
@@ -98,10 +98,10 @@ def train(
         directory / "model.json": "what it is",
         directory / "weights.safetensors": "its weights",
     }
-    keep_inputs([data], [directory / "skipped.csv", *files])
+    keep_inputs([data], [directory / SKIPPED, *files])
     directory.mkdir(parents=True, exist_ok=True)
-    write_skipped(store, directory / "skipped.csv")
-    tell_skipped(store, directory / "skipped.csv")
+    write_skipped(store, directory / SKIPPED)
+    tell_skipped(store, directory / SKIPPED)
     if fresh:
         remove_checkpoints(checkpoint)
     if checkpoint.exists():
