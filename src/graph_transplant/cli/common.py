@@ -16,6 +16,7 @@ from rich.text import Text
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.progress import Display, Plain, Reporter
+from graph_transplant.experiments.protocol import Record
 
 Number = TypeVar("Number", bound=float)
 
@@ -131,10 +132,13 @@ def note(text: str, style: str = "yellow") -> None:
     Console(stderr=True, highlight=False).print(Text(in_options(text), style), soft_wrap=True)
 
 
-def progress_display() -> Reporter:
-    """Make what shows a running comparison: live on a terminal, line by line elsewhere."""
+def progress_display(then: Callable[[Record], None] = lambda record: None) -> Reporter:
+    """Make what shows a running comparison: live on a terminal, line by line elsewhere.
+
+    ``then`` is called after every trial.
+    """
     errors = Console(stderr=True, highlight=False)
-    return Display(errors) if errors.is_interactive else Plain(errors)
+    return Display(errors, then) if errors.is_interactive else Plain(errors, then)
 
 
 def output() -> Console:

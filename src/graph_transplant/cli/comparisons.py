@@ -148,6 +148,7 @@ def compare(
 
     from graph_transplant.experiments.compare import compare as run
     from graph_transplant.experiments.engines import TrialError, join_group, lead_or_serve
+    from graph_transplant.experiments.protocol import Record
     from graph_transplant.files import folder_name
     from graph_transplant.tensorboard import check_directory, write_record
 
@@ -160,16 +161,20 @@ def compare(
         directory = out or Path("comparisons") / folder_name(store.name)
         directories.append(directory)
         tell_skipped(store, directory / SKIPPED)
-        results = run(store, **asked | {"out": directory, "reporter": progress_display()})
+
+        def log(record: Record) -> None:
+            if tensorboard is not None:
+                write_record(record, tensorboard)
+
+        results = run(store, **asked | {"out": directory, "reporter": progress_display(log)})
         # Not before: a refused comparison leaves the files of another one alone.
         write_skipped(store, directory / SKIPPED)
         path, command = directory / COMMANDS, repeated_command()
         known = path.read_text("utf-8").splitlines() if path.is_file() else []
         if command not in known:
             write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
-        if tensorboard is not None:
-            for record in results.records:
-                write_record(record, tensorboard)
+        for record in results.records:  # those too that were there before
+            log(record)
         results.report()
         print_results(results)
         return 0

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from rich.console import Console
@@ -77,8 +77,11 @@ def _kind(trial: Trial) -> Kind:
 class Plain(Reporter):
     """Prints one line per trial, for pipes and logs."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(
+        self, console: Console, then: Callable[[Record], None] = lambda record: None
+    ) -> None:
         self._console = console
+        self._then = then
         self._tally = Tally((), (), 1)
 
     def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
@@ -102,6 +105,7 @@ class Plain(Reporter):
         )
         left = tally.seconds_left()
         self.note(f"{line}; about {duration(left)} left" if left else line)
+        self._then(record)
 
 
 class Display(Plain):
