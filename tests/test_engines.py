@@ -322,7 +322,8 @@ def descendants(process: int) -> list[int]:
 def test_ctrl_c_ends_workers_and_says_how_to_resume(tmp_path: Path) -> None:
     words = ["compare", "motifs", "--methods", "vanilla", "--folds", "3", "--repeats", "50"]
     words += ["--epochs", "4", "--workers", "2", "--out", str(tmp_path / "out")]
-    path = tmp_path / "out" / "records.jsonl"
+    # Written with the first trial, so that a report of what there is can say what was run.
+    path, commands = (tmp_path / "out" / name for name in ("records.jsonl", "commands.txt"))
     with subprocess.Popen(
         [sys.executable, "-m", "graph_transplant", *words],
         stdout=subprocess.PIPE,
@@ -332,7 +333,7 @@ def test_ctrl_c_ends_workers_and_says_how_to_resume(tmp_path: Path) -> None:
     ) as running:
         try:
             deadline = time.monotonic() + 900
-            while not (path.exists() and path.read_bytes().count(b"\n") >= 1):
+            while not commands.exists():
                 assert running.poll() is None, running.communicate()
                 assert time.monotonic() < deadline
                 time.sleep(0.02)

@@ -401,6 +401,13 @@ def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> Non
     ]
 
 
+def test_graphs_of_the_first_class_alone_have_it() -> None:
+    store = graphs(outputs=2).with_targets(torch.zeros(5, dtype=torch.long), num_outputs=2)
+    model = wrapped(network_for(store), ["harmless", "toxic"])
+    found = explain_rows(model, store.to_pyg(), count=5).explanations
+    assert [one.truth for one in found] == ["harmless"] * 5
+
+
 def test_the_task_is_that_of_the_model(tmp_path: Path) -> None:
     pytest.importorskip("rdkit")
     path = tmp_path / "m.csv"

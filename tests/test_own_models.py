@@ -237,6 +237,41 @@ def test_an_optimizer_that_is_made_already_is_refused(name: str) -> None:
         gt.fit(model, store, store, seed=0, epochs=1, **{name: made})  # type: ignore[arg-type]
 
 
+def test_fields_that_data_count_up_by_their_store_and_empty_ones_are_taken() -> None:
+    class Counted(Data):  # type: ignore[misc]
+        def __inc__(self, key: str, value: object, store: object, *rest: object) -> object:
+            return super().__inc__(key, value, store, *rest)
+
+    batch = Batch.from_data_list([Counted(**each.to_dict()) for each in graphs()])
+    batch.key_batch = torch.zeros(0)
+    loss = gt.augmented_loss(Foreign(), batch, gt.GraphTransplant())
+    assert bool(loss.isfinite())
+
+
+def test_a_forward_that_names_no_parameters_is_refused() -> None:
+    class Anything(Foreign):
+        def forward(self, *given: Tensor, **named: Tensor) -> Tensor:  # type: ignore[override]
+            return super().forward(*given, **named)  # type: ignore[arg-type]
+
+    with pytest.raises(GraphTransplantError, match="must name its parameters"):
+        gt.augmented_loss(Anything(), Batch.from_data_list(graphs()), gt.GraphTransplant())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("edge_index", torch.ones(2, 3, dtype=torch.bool)),
+        ("x", torch.ones(5, 2, dtype=torch.complex64)),
+        ("y", torch.ones(1).to_sparse()),
+    ],
+)
+def test_a_store_refuses_tensors_that_it_cannot_hold(name: str, value: Tensor) -> None:
+    data = graph(5, 1)
+    data[name] = value
+    with pytest.raises(DataError, match=f"graph 0 must have an? `{name}`"):
+        gt.load([data], name="odd")
+
+
 def test_a_graph_without_nodes_is_refused() -> None:
     nothing = Data(x=torch.zeros(0, 3), edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=0)
     nothing.y = torch.tensor([0])

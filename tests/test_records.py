@@ -172,7 +172,7 @@ def test_everything_a_trial_writes_is_read(tmp_path: Path, item: Record) -> None
     ("path", "value", "wanted"),
     [
         ("fold", "one", "int"),
-        ("seconds", "long", "number"),
+        ("seconds", "long", r"int \| float"),
         ("validation", [0.5], "dict"),
         ("settings.folds", "3", "int"),
         ("data", None, ""),

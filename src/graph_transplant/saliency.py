@@ -178,6 +178,11 @@ class ModuleAdapter:
             for name, parameter in inspect.signature(self.module.forward).parameters.items()
             if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         }
+        if not self.parameters:
+            raise GraphTransplantError(
+                f"{type(self.module).__name__}.forward must name its parameters, such as `x` and "
+                "`edge_index`: fields of a batch are passed by name"
+            )
         required = [
             name
             for name, parameter in self.parameters.items()

@@ -165,6 +165,10 @@ def _read(kind: Any, record: Mapping[str, Any], flags: Mapping[str, bool]) -> An
             given[field.name] = _read(Part, record[field.name], flags)
         elif field.name in ("chosen", "from_source", "motif") and value is not None:
             given[field.name] = tuple(map(bool, value))
+        elif field.name == "saliency" and value is not None:
+            given[field.name] = tuple(map(float, value))
+        elif field.name in ("confidence", "share", "weight") and value is not None:
+            given[field.name] = float(value)
         elif field.name in record:
             given[field.name] = tuple(value) if isinstance(value, list) else value
     for name in {"chosen", "from_source", "motif", "saliency"} & given.keys():

@@ -249,7 +249,8 @@ def evaluate(
         parts = [
             predictor.run(batch.to(device), layers=False).logits.cpu()
             for batch in store.batches(
-                torch.arange(len(store)), batch_size or evaluated_at_once(store)
+                torch.arange(len(store)),
+                evaluated_at_once(store) if batch_size is None else batch_size,
             )
         ]
     logits = torch.cat(parts)

@@ -225,12 +225,7 @@ class MixCollate:
         if not isinstance(virtual, VirtualGraphs):
             _no_prediction()
         mixed = replace(virtual.batch, y=virtual.targets)
-        if not self.keep_originals:
-            return mixed.to_pyg()
-        # A batch has the fields that all its graphs have.
-        batch = _fitted(batch, mixed)
-        both = (batch, _fitted(mixed, batch))
-        return Batch.from_data_list([g for part in both for g in part.to_pyg().to_data_list()])
+        return (_joined(batch, mixed) if self.keep_originals else mixed).to_pyg()
 
 
 def soft_targets(
@@ -266,4 +261,21 @@ def _fitted(batch: GraphBatch, other: GraphBatch) -> GraphBatch:
         nodes={name: value for name, value in batch.nodes.items() if name in other.nodes},
         edges={name: value for name, value in edges.items() if name in other.edges},
         graphs={name: value for name, value in batch.graphs.items() if name in other.graphs},
+    )
+
+
+def _joined(first: GraphBatch, second: GraphBatch) -> GraphBatch:
+    """Graphs of two batches side by side, with the fields that both have."""
+    first = _fitted(first, second)
+    second = _fitted(second, first)
+    return GraphBatch(
+        ptr=np.concatenate((first.ptr, second.ptr[1:] + first.num_nodes)),
+        row_ptr=np.concatenate((first.row_ptr, second.row_ptr[1:] + first.num_edges)),
+        column=np.concatenate((first.column, second.column + first.num_nodes)),
+        symmetric=first.symmetric and second.symmetric,
+        nodes={name: torch.cat((one, second.nodes[name])) for name, one in first.nodes.items()},
+        edges={name: torch.cat((one, second.edges[name])) for name, one in first.edges.items()},
+        graphs={name: torch.cat((one, second.graphs[name])) for name, one in first.graphs.items()},
+        y=torch.cat((targets_of(first), targets_of(second))),
+        device=first.device,
     )

@@ -82,5 +82,6 @@ def _check_head(model: Predictor) -> None:
     if not isinstance(model, GraphClassifier):
         raise GraphTransplantError(
             "manifold-mixup mixes graph embeddings between readout and head, which are known only "
-            f"in a graph_transplant.GraphClassifier; got {type(model.module).__name__}"
+            "in a plain graph_transplant.GraphClassifier, without `output` or `saliency_module`; "
+            f"got {type(model.module).__name__}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,17 +163,21 @@ def compare(
         directories.append(directory)
         tell_skipped(store, directory / SKIPPED)
 
+        @cache
+        def begin() -> None:
+            # Not before a trial is finished: a refused comparison leaves other files alone.
+            write_skipped(store, directory / SKIPPED)
+            path, command = directory / COMMANDS, repeated_command()
+            known = path.read_text("utf-8").splitlines() if path.is_file() else []
+            if command not in known:
+                write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
+
         def log(record: Record) -> None:
+            begin()
             if tensorboard is not None:
                 write_record(record, tensorboard)
 
         results = run(store, **asked | {"out": directory, "reporter": progress_display(log)})
-        # Not before: a refused comparison leaves the files of another one alone.
-        write_skipped(store, directory / SKIPPED)
-        path, command = directory / COMMANDS, repeated_command()
-        known = path.read_text("utf-8").splitlines() if path.is_file() else []
-        if command not in known:
-            write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
         for record in results.records:  # those too that were there before
             log(record)
         results.report()

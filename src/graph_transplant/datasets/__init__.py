@@ -263,6 +263,9 @@ def stream(
         graphs = [graph for graph in source if is_pyg(graph, "Data")]
         if codec is not None and all(graph.y is not None for graph in graphs):
             options["task"] = codec.task
+            classes = torch.cat([torch.as_tensor(graph.y).reshape(-1) for graph in graphs])
+            if codec.task == "multiclass" and classes.max() < codec.num_outputs:
+                options.setdefault("num_outputs", codec.num_outputs)
         else:
             codec = None
             for graph in graphs:

@@ -160,10 +160,11 @@ def _columns(key: str, items: Sequence[Line], kind: str) -> _Columns:
     numbers = np.empty((len(items), 0), dtype=np.float32)
     if values:
         try:
-            table = np.asarray(values).reshape(len(values), -1)
+            plain = [value.detach() if isinstance(value, Tensor) else value for value in values]
+            table = np.asarray(plain).reshape(len(values), -1)
         except ValueError:
             raise DataError(f"the `{key}` of its {kind}s must be equally many numbers") from None
-        if table.dtype.kind not in "biuf" or not (np.abs(table) <= _LARGEST).all():
+        if table.dtype.kind not in "iuf" or not (np.abs(table) <= _LARGEST).all():
             raise DataError(f"the `{key}` of its {kind}s must be finite numbers of 32 bits")
         numbers = table.astype(np.float32)
     for label in labels:

@@ -40,10 +40,10 @@ _PAIRS: Final = (
 _COMMA_NUMBER: Final = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 # With three digits behind it a comma may as well separate thousands.
 _THOUSANDS: Final = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
-# Values are quoted in messages up to so many characters.
 # A percentage, or a number that says what the value is above, below or about.
 _AMOUNT: Final = re.compile(r"\s*[<>≤≥=~≈]*\s*[+-]?[0-9]+([.,][0-9]+)?\s*%?\s*")
 
+# Values are quoted in messages up to so many characters.
 _QUOTED: Final = 40
 
 Target = tuple[float, ...] | str

@@ -223,10 +223,17 @@ def _read_edges(
     beyond = (pairs < 0) | (pairs >= len(graph))
     parts.check("A", beyond, f"nodes are numbered from 1 to {len(graph)}")
     parts.check("A", graph[pairs[:, 0]] != graph[pairs[:, 1]], "the edge joins two graphs")
-    proper = np.flatnonzero(pairs[:, 0] != pairs[:, 1])
-    key, first = np.unique((pairs @ (len(graph), 1))[proper], return_index=True)
+    proper, lines = np.flatnonzero(pairs[:, 0] != pairs[:, 1]), len(pairs)
+    key = (pairs[:, 0] * len(graph) + pairs[:, 1])[proper]
+    del pairs  # large
+    line = proper
+    if "edge_labels" in parts or "edge_attributes" in parts:
+        key, first = np.unique(key, return_index=True)
+        line = proper[first]
+    else:
+        key = np.unique(key)
     row, column = np.divmod(key, len(graph))
     counts = np.bincount(graph[row], minlength=len(node_counts))
     start = np.repeat(np.cumsum(node_counts) - node_counts, counts)
     ends = np.stack((row - start, column - start), dtype=np.int32, casting="same_kind")
-    return ends, counts, proper[first], len(pairs)
+    return ends, counts, line, lines

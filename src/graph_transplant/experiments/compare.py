@@ -54,6 +54,7 @@ from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.settings import (
     FOLD_SPLITS,
+    SCALES,
     Settings,
     automatic_model,
     metric_for,
@@ -216,6 +217,7 @@ def compare(
         check_at_least(1, layers=depth)
     check_at_least(1, repeats=repeats, workers=workers)
     noises, fractions = check_conditions(_shares(label_noise), _shares(train_fraction))
+    check_choice("scale", scale, ["auto", *SCALES])
     scale = scale_of(len(store)) if scale == "auto" else scale
     settings = Settings.of(
         recipe,

@@ -36,6 +36,9 @@ from graph_transplant.settings import Settings
 FIELDS: Final[Mapping[str, type | UnionType]] = {
     **dict.fromkeys(("data", "fingerprint", "method"), str),
     **dict.fromkeys(("repeat", "fold"), int),
+    # Null where there is no network.
+    "model": str | None,
+    **dict.fromkeys(("layers", "epochs", "best_epoch"), int | None),
     "seconds": int | float,
     **dict.fromkeys(("validation", "test", "sizes", "settings"), dict),
     **dict.fromkeys(("sizes.train", "sizes.test", "settings.folds", "settings.epochs"), int),
@@ -229,7 +232,7 @@ def _check(record: Any) -> None:
                 raise GraphTransplantError(f"field `{path}` is missing")
             value = value[name]
         if not isinstance(value, kind):
-            wanted = getattr(kind, "__name__", "number")
+            wanted = getattr(kind, "__name__", str(kind))
             # Shortened: a damaged file may hold anything.
             raise GraphTransplantError(
                 f"field `{path}` must be {wanted}, got {reprlib.repr(value)}"

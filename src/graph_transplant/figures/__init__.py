@@ -305,7 +305,7 @@ class Plots:
                 raise GraphTransplantError(f"these results have no numbers for the chart {name!r}")
             return axes
 
-        draw.__name__, draw.__doc__ = name, f"{chart.title}\n\n{chart.caption}"
+        draw.__name__, draw.__doc__ = name, chart.title
         return draw
 
     def _check_one(self, name: str, chart: Chart) -> None:

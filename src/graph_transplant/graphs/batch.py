@@ -324,7 +324,8 @@ class GraphBatch:
 
 def refers(data: Data, name: str) -> bool:
     """Whether PyG counts up a field when it puts graphs side by side, as it does indices."""
-    return bool(torch.as_tensor(data.__inc__(name, data[name])).any())
+    value = data[name]
+    return value.numel() > 0 and bool(torch.as_tensor(data.__inc__(name, value, data._store)).any())
 
 
 def _ptr_of(data: Data, num_graphs: int | None) -> Ints:

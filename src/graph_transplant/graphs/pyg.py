@@ -87,6 +87,11 @@ def _columns(value: Tensor | None) -> Tensor | None:
     return value if value.dim() > 1 else value.unsqueeze(1)
 
 
+def _is_dense(value: Any) -> bool:
+    """Whether this is a tensor of real numbers."""
+    return isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex()
+
+
 def _problem(data: Any) -> str | None:
     """What keeps a PyG graph from being put into a store, if anything does."""
     if is_pyg(data, "HeteroData"):
@@ -94,13 +99,13 @@ def _problem(data: Any) -> str | None:
     if not is_pyg(data, "Data"):
         return f"must be a PyG `Data`; got {type(data).__name__}"
     edges = data.edge_index
-    pairs = isinstance(edges, Tensor) and edges.dim() == 2 and len(edges) == 2
+    pairs = _is_dense(edges) and edges.dim() == 2 and len(edges) == 2
     # `torch.empty(2, 0)`, which is float, is a usual way to write that there are no edges.
-    if not pairs or (edges.is_floating_point() and edges.numel()):
+    if not pairs or ((edges.is_floating_point() or edges.dtype == torch.bool) and edges.numel()):
         return "must have an `edge_index` that is a tensor [2, edges] of whole numbers"
     tables = {name: data[name] for name in ("x", "edge_attr") if getattr(data, name) is not None}
     for name, value in tables.items():
-        if not isinstance(value, Tensor) or value.dim() not in (1, 2):
+        if not _is_dense(value) or value.dim() not in (1, 2):
             return f"must have an `{name}` that is a tensor of numbers, one row each"
     if getattr(data, "edge_weight", None) is not None:
         return "has an `edge_weight`, which is not kept: put it into `edge_attr`, or remove it"
@@ -113,7 +118,8 @@ def _problem(data: Any) -> str | None:
     if data.y is None:
         return "has no `y`"
     try:
-        numbers = torch.as_tensor(data.y).numel() > 0
+        y = torch.as_tensor(data.y)
+        numbers = _is_dense(y) and y.numel() > 0
     except (TypeError, ValueError, RuntimeError, OverflowError):
         numbers = False
     return None if numbers else f"must have a `y` of numbers; got {type(data.y).__name__}"
