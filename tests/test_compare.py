@@ -310,12 +310,12 @@ def test_the_edge_predictor_fits_a_model_of_ones_own(tmp_path: Path) -> None:
         (
             ["vanilla", "manifold-mixup"],
             {"small": small},
-            "known only in a graph_transplant.GraphClassifier",
+            "known only in a plain graph_transplant.GraphClassifier",
         ),
         (
             {"vanilla": [], "mine": ManifoldMixup()},
             {"small": small},
-            "known only in a graph_transplant.GraphClassifier",
+            "known only in a plain graph_transplant.GraphClassifier",
         ),
         ({"majority": DropNodes()}, "gcs", "'majority' is the name of a method without a network"),
         ("vanilla", small, r"functions by name, such as \{'mine': function\}"),
