@@ -602,8 +602,8 @@ no edge features)
     def load(path: str | Path, *, check: bool = False) -> GraphStore:
         """Open the file of a store.
 
-        The file is memory-mapped and must not change while the store is in use. With ``check``, all
-        values are verified; use this for files from untrusted sources.
+        The file is memory-mapped and must not change while the store is in use. With ``check``, its
+        digest and all values are verified; use this for files from untrusted sources.
         """
         from graph_transplant.graphs.file import load
 

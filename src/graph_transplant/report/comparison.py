@@ -78,9 +78,12 @@ def figures_folder(page: Path) -> Path:
 def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     results.check()
     names = {"axes", "repeat", "words"}
-    found = [_section(results, group, names) for group in results.groups]
-    # The easiest condition first, and what is compared before what stands alone.
     easiest = _easiest(results)
+    found = [
+        _section(results, group, names, whole=group.condition == easiest)
+        for group in results.groups
+    ]
+    # The easiest condition first, and what is compared before what stands alone.
     found.sort(key=lambda one: (one.group.condition != easiest, not one.verdict.compared))
     axes = [
         group
@@ -96,10 +99,9 @@ def _easiest(results: Results) -> Condition:
     return min(conditions, key=lambda one: (one.label_noise, -one.train_fraction))
 
 
-def _section(results: Results, group: Group, names: set[str]) -> Section:
+def _section(results: Results, group: Group, names: set[str], *, whole: bool) -> Section:
     part = results.groups[group]
     stem = claim(slug(group.network or "no network", group.condition.short, most=40), names)
-    whole = group.condition == _easiest(results)
     return Section(
         id=stem,
         group=group,
@@ -135,8 +137,8 @@ def _render(
     first, lead = results.chosen[0], sections[0]
     colours = colour_classes(results.methods, results.reference)
     compared = {one.group: one.verdict for one in sections}
-    easiest = _easiest(results)
-    first_of = {group: one for group, one in compared.items() if group.condition == easiest}
+    # The easiest condition leads.
+    first_of = {g: one for g, one in compared.items() if g.condition == lead.group.condition}
     said, verdict = headline(first_of, results.reference), lead.verdict
     commands = _commands(results)
     return render(
