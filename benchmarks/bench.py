@@ -45,8 +45,8 @@ from graph_transplant.augment import (
     build_method,
 )
 from graph_transplant.nn import evaluating
+from graph_transplant.steps import take_step
 from graph_transplant.targets import Loss, as_targets
-from graph_transplant.training import take_step
 
 LAYERS, HIDDEN, DROPOUT = 3, 128, 0.5
 LEARNING_RATE, CLIP_NORM = 5e-4, 2.0

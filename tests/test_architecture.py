@@ -41,6 +41,7 @@ LAYERS = (
     "transforms",
     "checkpoints",
     "ranks",
+    "steps",
     "training",
     "tensorboard",
     "analysis",
@@ -176,7 +177,7 @@ def test_what_is_slow_to_import_is_imported_for_its_users_only() -> None:
     code = f"""
         import sys
         import graph_transplant as gt
-        from graph_transplant.training import augmented_loss
+        from graph_transplant.steps import augmented_loss
         batch = gt.load("motifs", graphs=8).batch(range(8))
         network = gt.GraphClassifier.for_data(gt.load("motifs", graphs=8), hidden=4, layers=1)
         augmented_loss(network, batch, gt.GraphTransplant()).backward()

@@ -21,7 +21,7 @@ from torch import nn
 
 import graph_transplant as gt
 from foreign import Foreign
-from graph_transplant import training
+from graph_transplant import steps, training
 from graph_transplant.augment import Augmentation, VirtualEmbeddings, build_method
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.engines import (
@@ -158,16 +158,16 @@ def message_of(action: Callable[[], Any]) -> str:
 
 def failing(folder: Path, action: Callable[[], Any], *, where: int) -> str:
     """Let one of the processes do something in the middle of a step."""
-    plain = training.step_losses
+    plain = steps.step_losses
 
     def step(*given: Any, **named: Any) -> Any:
         return action() if torch.distributed.get_rank() == where else plain(*given, **named)
 
-    training.step_losses = step
+    steps.step_losses = step
     try:
         return message_of(lambda: run_engine(folder))
     finally:
-        training.step_losses = plain
+        steps.step_losses = plain
 
 
 def main(folder: Path, ports: Sequence[str]) -> None:

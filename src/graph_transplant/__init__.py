@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from graph_transplant.models import TrainedModel, explain, train
     from graph_transplant.nn import GraphClassifier
     from graph_transplant.saliency import NodeSaliency
+    from graph_transplant.steps import augmented_loss
     from graph_transplant.tensorboard import TensorBoard
-    from graph_transplant.training import augmented_loss, evaluate, fit
+    from graph_transplant.training import evaluate, fit
 
 _NAMES = {
     "augment": "METHODS Augmentation GraphTransplant",
@@ -38,8 +39,9 @@ _NAMES = {
     "models": "TrainedModel explain train",
     "nn": "GraphClassifier",
     "saliency": "NodeSaliency",
+    "steps": "augmented_loss",
     "tensorboard": "TensorBoard",
-    "training": "augmented_loss evaluate fit",
+    "training": "evaluate fit",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _SUBPACKAGES = ("augment", "datasets", "figures", "transforms")

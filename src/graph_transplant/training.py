@@ -1,4 +1,4 @@
-"""Training: one step, the fit loop of the paper's protocol, and evaluation."""
+"""Training with the paper's protocol, and evaluation."""
 
 from __future__ import annotations
 
@@ -19,29 +19,25 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from graph_transplant import checkpoints
-from graph_transplant.augment import Augmentation, CleanPass
-from graph_transplant.augment.base import as_augmentations, merged_measurements
+from graph_transplant.augment import Augmentation
+from graph_transplant.augment.base import merged_measurements
 from graph_transplant.checkpoints import EpochLog as EpochLog
 from graph_transplant.checkpoints import Patience, Run, states_of
 from graph_transplant.errors import (
-    DataError,
     GraphTransplantError,
     check_at_least,
     check_choice,
     check_positive,
 )
-from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, check_stores
-from graph_transplant.graphs.pyg import Data
+from graph_transplant.graphs import GraphStore, check_stores
 from graph_transplant.metrics import METRICS, deciding
-from graph_transplant.nn import GraphClassifier, evaluating, keeping_statistics
+from graph_transplant.nn import evaluating
 from graph_transplant.ranks import Ranks
 from graph_transplant.recipes import PATIENCE_UNITS, TIES
-from graph_transplant.saliency import ModuleAdapter, Predictor, as_predictor, module_of, unwrapped
+from graph_transplant.saliency import Predictor, as_predictor, module_of
 from graph_transplant.scores import accuracy
-from graph_transplant.targets import Loss, as_targets, batch_targets, rarest_label, targets_of
-
-Augmentations = Augmentation | Sequence[Augmentation]
-LossFunction = Callable[[Tensor, Tensor], Tensor]
+from graph_transplant.steps import Augmentations, LossFunction, several, take_step
+from graph_transplant.targets import Loss, as_targets, rarest_label
 
 CHECKPOINT_SECONDS = 10.0
 """Least time between two checkpoints of a training."""
@@ -51,164 +47,6 @@ EVALUATED_GRAPHS = 512
 
 EVALUATED_ITEMS = 1 << 20
 """About how many nodes and edges are evaluated at a time at most."""
-
-
-@dataclass(frozen=True)
-class StepLosses:
-    """The losses of one step: original graphs, virtual samples, augmentations' own parameters."""
-
-    clean: Tensor
-    virtual: Tensor
-    auxiliary: Tensor
-
-    @property
-    def total(self) -> Tensor:
-        """What is minimised."""
-        return self.clean + self.virtual + self.auxiliary
-
-
-def step_losses(
-    model: Predictor,
-    batch: GraphBatch,
-    augment: Sequence[Augmentation],
-    *,
-    loss_of: Loss,
-    generator: torch.Generator | None,
-) -> StepLosses:
-    """Run a model in training mode on a batch and on its virtual samples."""
-    prediction = model.run(batch, layers=bool(augment))
-    logits = prediction.logits
-    if loss_of.task == "multiclass" and logits.shape[1] == 1:
-        raise DataError(
-            "the model gives one output per graph, but classes need one logit each: let it give "
-            "two, or make `y` float and pass task='multilabel'"
-        )
-    targets = batch_targets(batch, logits.shape[1], loss_of.task)
-    if isinstance(model, ModuleAdapter) and loss_of.task == "multiclass" and not loss_of.loss_fn:
-        _check_logits(logits)
-    clean = CleanPass(batch, targets, prediction, loss_of)
-    virtual = auxiliary = clean.loss.new_zeros(())
-    # Every pass normalises by itself; running statistics are those of real graphs alone.
-    with keeping_statistics(module_of(model)):
-        for augmentation in augment:
-            samples = augmentation(clean, model=model, generator=generator)
-            virtual = virtual + samples.loss(model, loss_of)
-            if samples.auxiliary_loss is not None:
-                auxiliary = auxiliary + samples.auxiliary_loss
-    return StepLosses(clean.loss, virtual, auxiliary)
-
-
-def take_step(
-    model: Predictor,
-    batch: GraphBatch | None,
-    augment: Sequence[Augmentation],
-    optimizer: Optimizer,
-    *,
-    loss_of: Loss,
-    clip_norm: float,
-    generator: torch.Generator | None,
-    share: float = 1.0,
-    ranks: Ranks | None = None,
-) -> StepLosses | None:
-    """Take one optimiser step on a batch and its virtual samples; returns the losses before it.
-
-    Only the gradient of the model is limited to ``clip_norm``. Where several processes share a
-    batch, ``share`` is the part of its graphs that this one has; it may have none.
-    """
-    optimizer.zero_grad(set_to_none=True)
-    losses = None
-    if batch is not None:
-        losses = step_losses(model, batch, augment, loss_of=loss_of, generator=generator)
-        torch.autograd.backward(losses.total * share)
-    if ranks is not None:
-        ranks.add_gradients(p for group in optimizer.param_groups for p in group["params"])
-    nn.utils.clip_grad_norm_(module_of(model).parameters(), clip_norm)
-    optimizer.step()
-    return losses
-
-
-def _check_logits(logits: Tensor) -> None:
-    """Refuse probabilities, which a softmax inside the model gives."""
-    rows = logits.detach()
-    if len(rows) > 1 and bool((rows >= 0).all()) and bool(((rows.sum(1) - 1).abs() < 1e-5).all()):
-        raise GraphTransplantError(
-            "the model returns probabilities, but the loss expects logits: leave out the softmax "
-            "at its end, or pass a `loss_fn` that takes probabilities"
-        )
-
-
-def augmented_loss(
-    model: nn.Module,
-    batch: GraphBatch | Data,
-    augment: Augmentations,
-    *,
-    loss_fn: LossFunction | None = None,
-    class_weight: Tensor | None = None,
-    task: str | None = None,
-    output: Callable[[Any], Tensor] | None = None,
-    generator: torch.Generator | None = None,
-    saliency_module: nn.Module | str | None = None,
-) -> Tensor:
-    """Return the training loss of a batch with augmentation, ready for ``.backward()``.
-
-    The result is the loss of the original graphs plus that of the virtual ones plus the
-    augmentation's own training loss, if any. Use it in your own training loop with any model, and
-    pass the augmentation's parameters to the optimiser as well.
-
-    Args:
-        model: A :class:`~graph_transplant.GraphClassifier` or any ``nn.Module`` that works on PyG
-            batches: fields are passed to its ``forward`` by parameter name (``x``, ``edge_index``,
-            ``edge_weight``, ``edge_attr``, ``batch``, ``batch_size``); a ``forward`` with a single
-            parameter of another name receives the batch. ``torch.compile``, ``DataParallel`` and
-            ``DistributedDataParallel`` are supported.
-        batch: A PyG batch with ``y``, or a batch from a :class:`~graph_transplant.GraphStore`.
-        augment: One augmentation or several.
-        loss_fn: Loss to use instead of cross-entropy: receives logits and soft targets, both
-            ``[graphs, outputs]``, and returns one loss per graph.
-        class_weight: Weight of every class or label, float ``[outputs]``.
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``. Integer ``y`` means classes;
-            float ``y`` requires it.
-        output: Extracts the logits ``[graphs, outputs]`` from what the model returns.
-        generator: Source of the augmentation's randomness; ``None`` uses torch's global generator.
-        saliency_module: For your own models, where saliency is computed: a submodule or its name.
-            By default, the message-passing modules.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-        >>> loss = gt.augmented_loss(model, store.batch(range(8)), gt.GraphTransplant())
-        >>> loss.backward()
-    """
-    graphs = as_batch(batch)
-    task = task or _task_of(model, targets_of(graphs))
-    losses = step_losses(
-        as_predictor(model, saliency_module, output),
-        graphs,
-        _several(augment),
-        loss_of=Loss(task, class_weight, loss_fn),
-        generator=generator,
-    )
-    return losses.total
-
-
-def _task_of(model: nn.Module, y: Tensor) -> str:
-    """What a batch's targets are, where nobody said it: never guessed from their values."""
-    inner = unwrapped(model)
-    if isinstance(inner, GraphClassifier):
-        return inner.task
-    if not y.is_floating_point() and (y.dim() == 1 or y.shape[1] == 1):
-        return "multiclass"
-    raise GraphTransplantError(
-        f"`y` is {str(y.dtype).removeprefix('torch.')} {list(y.shape)}, which may be labels or "
-        "values: pass task='multilabel' or task='regression', or task='multiclass' for soft "
-        "class probabilities"
-    )
-
-
-def _several(augment: Augmentations) -> tuple[Augmentation, ...]:
-    must = "`augment` must be an augmentation or several, such as gt.GraphTransplant()"
-    return as_augmentations(augment, must)
 
 
 @dataclass(frozen=True)
@@ -389,11 +227,12 @@ def fit(
     check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
     check_choice("ties", ties, TIES)
     _check_metric(metric, validation)
+    _check_makers(optimizer=optimizer, scheduler=scheduler)
     device, ranks = _device(model), Ranks.current()
     weights = None if graph_weight is None else graph_weight.double().cpu()
     if balance:
         weights = _balancing(train) * (1.0 if weights is None else weights)
-    augmentations = _several(augment)
+    augmentations = several(augment)
     # Gradients are added up here: a wrapper that does so too would wait for ranks without graphs.
     alone = model.module if isinstance(model, DistributedDataParallel) else model
     predictor = as_predictor(alone, saliency_module, output)
@@ -407,12 +246,6 @@ def fit(
         augmentation.prepare(train, _generator(seed, _AUGMENT, 0, ranks.rank))
     modules = [module_of(predictor), *augmentations]
     parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
-    for name, given in (("optimizer", optimizer), ("scheduler", scheduler)):
-        if given is not None and not callable(given):
-            raise GraphTransplantError(
-                f"`{name}` must be a function that makes one, such as a class or a partial of it; "
-                f"got {given!r}"
-            )
     if optimizer is None:
         steps: Optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
     else:
@@ -463,35 +296,22 @@ def fit(
         while not run.finished(epochs):
             epoch, rate = len(run.history) + 1, steps.param_groups[0]["lr"]
             torch.manual_seed(_child(seed, _DROPOUT, epoch, ranks.rank))
-            drawing = _generator(seed, _ORDER, epoch)
-            order = (
-                torch.randperm(len(train), generator=drawing)
-                if weights is None
-                else torch.multinomial(weights, len(train), replacement=True, generator=drawing)
+            parts = torch.split(
+                _order(weights, len(train), _generator(seed, _ORDER, epoch)), batch_size
             )
-            modules[0].train()
-            parts = torch.split(order, batch_size)
-            drawing = _generator(seed, _AUGMENT, epoch, ranks.rank)
-            totals = torch.zeros(3, device=device)
-            for part in parts:
-                mine = part[ranks.rank :: ranks.size]
-                losses = take_step(
-                    predictor,
-                    train.batch(mine).to(device) if len(mine) else None,
-                    augmentations,
-                    steps,
-                    loss_of=loss_of,
-                    clip_norm=clip_norm,
-                    generator=drawing,
-                    share=len(mine) / len(part),
-                    ranks=ranks,
-                )
-                if losses is not None:
-                    each = torch.stack((losses.clean, losses.virtual, losses.auxiliary)).detach()
-                    totals += each * (len(mine) / len(train))
-            sums: list[float] = ranks.total(totals).tolist()
+            losses = _train_epoch(
+                predictor,
+                train,
+                parts,
+                augmentations,
+                steps,
+                loss_of=loss_of,
+                clip_norm=clip_norm,
+                generator=_generator(seed, _AUGMENT, epoch, ranks.rank),
+                ranks=ranks,
+            )
             run.iterations += len(parts)
-            if not all(math.isfinite(value) for value in sums):
+            if not all(map(math.isfinite, losses)):
                 raise GraphTransplantError(
                     f"the training loss is not a finite number in epoch {epoch}; a lower "
                     f"`learning_rate` than {rate:g} or smaller features may help"
@@ -505,10 +325,10 @@ def fit(
             log = EpochLog(
                 epoch=epoch,
                 iterations=run.iterations,
-                train_loss=sum(sums),
-                clean_loss=sums[0],
-                virtual_loss=sums[1],
-                auxiliary_loss=sums[2],
+                train_loss=sum(losses),
+                clean_loss=losses[0],
+                virtual_loss=losses[1],
+                auxiliary_loss=losses[2],
                 validation_loss=checked.loss,
                 validation_accuracy=(
                     checked.accuracy if validation.task == "multiclass" else math.nan
@@ -553,6 +373,49 @@ def _generator(seed: int, *stream: int) -> torch.Generator:
     return torch.Generator().manual_seed(_child(seed, *stream))
 
 
+def _order(weights: Tensor | None, graphs: int, generator: torch.Generator) -> Tensor:
+    """The graphs of an epoch: all of them, or as many drawn by their weights."""
+    if weights is None:
+        return torch.randperm(graphs, generator=generator)
+    return torch.multinomial(weights, graphs, replacement=True, generator=generator)
+
+
+def _train_epoch(
+    model: Predictor,
+    train: GraphStore,
+    parts: Sequence[Tensor],
+    augment: Sequence[Augmentation],
+    optimizer: Optimizer,
+    *,
+    loss_of: Loss,
+    clip_norm: float,
+    generator: torch.Generator,
+    ranks: Ranks,
+) -> list[float]:
+    """Take a step on each part of the graphs; returns the mean of the three :class:`StepLosses`."""
+    module = module_of(model).train()
+    device = _device(module)
+    totals = torch.zeros(3, device=device)
+    for part in parts:
+        mine = part[ranks.rank :: ranks.size]
+        losses = take_step(
+            model,
+            train.batch(mine).to(device) if len(mine) else None,
+            augment,
+            optimizer,
+            loss_of=loss_of,
+            clip_norm=clip_norm,
+            generator=generator,
+            share=len(mine) / len(part),
+            ranks=ranks,
+        )
+        if losses is not None:
+            each = torch.stack((losses.clean, losses.virtual, losses.auxiliary)).detach()
+            totals += each * (len(mine) / len(train))
+    means: list[float] = ranks.total(totals).tolist()
+    return means
+
+
 def _balancing(train: GraphStore) -> Tensor:
     """Weights under which every class is drawn equally often, float64 ``[graphs]``."""
     if train.task == "regression":
@@ -563,6 +426,15 @@ def _balancing(train: GraphStore) -> Tensor:
     _, number, count = torch.unique(classes, return_inverse=True, return_counts=True)
     weight: Tensor = count.double().reciprocal()[number]
     return weight
+
+
+def _check_makers(**given: Any) -> None:
+    for name, maker in given.items():
+        if maker is not None and not callable(maker):
+            raise GraphTransplantError(
+                f"`{name}` must be a function that makes one, such as a class or a partial of it; "
+                f"got {maker!r}"
+            )
 
 
 def _check_metric(metric: str, validation: GraphStore) -> None:
