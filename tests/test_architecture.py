@@ -55,6 +55,7 @@ LAYERS = (
     "experiments",
     "figures",
     "report",
+    "estimator_data",
     "estimator",
     "paper",
     "cli",

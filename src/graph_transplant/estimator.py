@@ -15,9 +15,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-import networkx as nx
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
@@ -32,13 +30,13 @@ from sklearn.utils.validation import (
     column_or_1d,
     validate_data,
 )
-from torch_geometric.data import Data
 
 from graph_transplant.augment import METHODS, Augmentation
 from graph_transplant.config import TrainConfig
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.estimator_data import Array, from_table, items_of, label_matrix, values_of
 from graph_transplant.graphs import GraphStore
 from graph_transplant.graphs.checks import check_precision
 from graph_transplant.methods import method_name, parse_method
@@ -47,7 +45,6 @@ from graph_transplant.models.model import LABEL_THRESHOLD, TrainedModel
 from graph_transplant.settings import unused_edge_features
 from graph_transplant.splits import Split
 
-Array = npt.NDArray[Any]
 Names = Sequence[str] | None
 
 # Fields of TrainConfig that scikit-learn calls otherwise, and those it decides itself.
@@ -244,13 +241,13 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any, *, fitting: bool, more: Any = None) -> GraphStore:  # noqa: N803
         """Make a store of whatever stands for graphs, and of ``more`` of the same kind."""
-        kind, items = _items(X)
+        kind, items = items_of(X)
         if kind == "table":
             # Sets or checks the number of columns and their names, and refuses what is no number.
             tables = [validate_data(self, X, dtype=np.float32, reset=fitting)]
             if more is not None:
                 tables.append(validate_data(self, more, dtype=np.float32, reset=False))
-            return _from_table(np.concatenate(tables))
+            return from_table(np.concatenate(tables))
         if fitting:
             for name in ("n_features_in_", "feature_names_in_"):
                 # Of a table that was fitted before.
@@ -258,7 +255,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if kind == "store" and more is None:
             return items  # type: ignore[no-any-return]
         if more is not None:
-            other, further = _items(more)
+            other, further = items_of(more)
             if other != kind:
                 raise DataError("`eval_set` must hold graphs of the same kind as `X`")
             items = [*items, *further]
@@ -399,7 +396,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         self, store: GraphStore, targets: Array, columns: Names, classes: Names
     ) -> GraphStore:
         if targets.ndim == 2 and targets.shape[1] > 1:
-            labels = _label_matrix(targets)
+            labels = label_matrix(targets)
             self.classes_ = np.arange(labels.shape[1])
             return store.with_targets(
                 torch.from_numpy(labels).float(), task="multilabel", label_names=columns
@@ -467,7 +464,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         labels, predicted = self._targets(X, y), self.predict(X)
         check_consistent_length(predicted, labels)
         if self.model_.task == "multilabel":
-            given = _label_matrix(labels)
+            given = label_matrix(labels)
             right = ((given == predicted) | np.isnan(given)).all(1)
         else:
             right = column_or_1d(labels) == predicted
@@ -499,7 +496,7 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
     def _with_targets(
         self, store: GraphStore, targets: Array, columns: Names, classes: Names
     ) -> GraphStore:
-        values = torch.from_numpy(_values(targets))
+        values = torch.from_numpy(values_of(targets))
         for column in values.reshape(len(values), -1).unbind(1):
             check_precision("`y`: the targets", column.tolist())
         return store.with_targets(values, task="regression", label_names=columns)
@@ -512,7 +509,7 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Return R², the mean over outputs, of each over the graphs that have it."""
         check_is_fitted(self)
-        values, predicted = _values(self._targets(X, y)), self._predict(X)
+        values, predicted = values_of(self._targets(X, y)), self._predict(X)
         check_consistent_length(predicted, values)
         values = values.reshape(len(values), -1)
         weights = np.ones(len(values)) if sample_weight is None else np.asarray(sample_weight)
@@ -522,9 +519,6 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
             if len(there := np.flatnonzero(~np.isnan(wanted)))
         ]
         return float(np.mean(scores))
-
-
-# -------------------------------------------------------------------- nested parameters
 
 
 def _augment_params(augment: Any) -> dict[str, Any]:
@@ -556,88 +550,3 @@ def _with_params(augment: Any, given: Mapping[str, Any]) -> Any:
     for name in given:
         setattr(changed_one, name, getattr(made, name))
     return changed_one
-
-
-# -------------------------------------------------------------------- graphs
-
-_KINDS: Final = {"PyG graphs": Data, "SMILES": str, "networkx graphs": nx.Graph}
-
-
-def _items(graphs: Any) -> tuple[str, Any]:
-    """Say what X holds, and give its items; those of a plain table are left alone."""
-    if isinstance(graphs, GraphStore):
-        return "store", graphs
-    if isinstance(graphs, tuple(_KINDS.values())):
-        raise DataError(f"`X` must be a sequence of graphs; got one {type(graphs).__name__}")
-    cells = graphs.to_numpy() if hasattr(graphs, "to_numpy") else graphs
-    if getattr(cells, "shape", ())[1:] == (1,) and len(cells) and isinstance(cells[0, 0], str):
-        cells = cells[:, 0]
-    if getattr(cells, "ndim", 1) != 1 or not hasattr(cells, "__len__"):
-        texts = hasattr(graphs, "columns") and cells.dtype == object
-        if texts and any(isinstance(cell, str) for cell in cells.flat):
-            raise DataError(
-                f"`X` has {cells.shape[1]} columns, some of texts: give the column of SMILES alone"
-            )
-        return "table", graphs
-    if not len(cells):
-        raise DataError("`X` holds no graphs: found 0 sample(s) where a minimum of 1 is required")
-    items = [cells[place] for place in range(len(cells))]
-    kind = next((name for name, one in _KINDS.items() if isinstance(items[0], one)), None)
-    if kind is None and any(isinstance(item, str) for item in items):
-        kind = "SMILES"
-    if kind is None:
-        return "table", graphs
-    for number, item in enumerate(items):
-        if not isinstance(item, _KINDS[kind]):
-            raise DataError(
-                f"`X` must hold graphs of one kind: it holds {kind}, but item {number} is a "
-                f"{type(item).__name__}"
-            )
-    return kind, items
-
-
-def _from_table(table: Array) -> GraphStore:
-    """Make every row a graph of one node."""
-    rows, columns = table.shape
-    return GraphStore(
-        # A copy: the table may be one that must not be written to.
-        x=torch.tensor(table, dtype=torch.float32),
-        edge_index=torch.empty(2, 0, dtype=torch.long),
-        y=torch.zeros(rows, dtype=torch.long),
-        node_counts=torch.ones(rows, dtype=torch.long),
-        edge_counts=torch.zeros(rows, dtype=torch.long),
-        name="table",
-        num_continuous=columns,
-    )
-
-
-# -------------------------------------------------------------------- targets
-
-
-def _values(targets: Array) -> Array:
-    """Return numbers, float64 ``[graphs]`` or ``[graphs, outputs]``; of several some may be NaN."""
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        targets = column_or_1d(targets, warn=True)
-    several = targets.ndim == 2
-    values: Array = check_array(
-        targets,
-        ensure_2d=False,
-        dtype=np.float64,
-        ensure_all_finite="allow-nan" if several else True,
-        input_name="y",
-        copy=True,
-    )
-    missing = np.isnan(values).all(axis=-1) if several else np.zeros(1, dtype=bool)
-    if missing.any():
-        raise DataError(
-            f"Input y contains NaN: all targets of graph {missing.argmax()} are missing"
-        )
-    return values
-
-
-def _label_matrix(targets: Array) -> Array:
-    """Return several labels per graph, 0, 1 or NaN, float64 ``[graphs, labels]``."""
-    labels = _values(targets)
-    if not np.isin(labels[~np.isnan(labels)], (0, 1)).all():
-        raise DataError("several labels per graph must be 0, 1 or NaN (missing)")
-    return labels
