@@ -55,6 +55,23 @@ def run(out: Path | None, **changes: Any) -> Results:
     return compare(arguments.pop("store", None) or tiny_store(), out=out, **arguments)
 
 
+class Small(nn.Module):
+    """A model as users write them."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.conv = GCNConv(features, 8)
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        out: Tensor = self.head(global_mean_pool(self.conv(x, edge_index).relu(), batch))
+        return out
+
+
+def small(store: GraphStore) -> nn.Module:
+    return Small(store.num_node_features, store.num_outputs)
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """A comparison of two methods, three folds and two repeats that nothing disturbed."""
@@ -175,6 +192,21 @@ compare(GraphStore.load(sys.argv[1]), out=sys.argv[2], repeats=2, workers=2, rep
         ({"workers": 0}, "`workers` must be at least 1, got 0"),
         ({"folds": 2}, "`folds` must be at least 3, got 2"),
         ({"folds": 13}, "class 0 has only 12 graphs, class 1 has only 12 graphs"),
+        (
+            {"methods": {"majority": DropNodes()}},
+            "'majority' is the name of a method without a net",
+        ),
+        ({"model": small}, r"functions by name, such as \{'mine': function\}"),
+        ({"model": {"small": Small(3, 2)}}, "must be a function that makes a model"),
+        ({"model": {"small": lambda store: None}}, "must return an nn.Module; got NoneType"),
+        (
+            {"methods": ["vanilla", "manifold-mixup"], "model": {"small": small}},
+            "known only in a plain graph_transplant.GraphClassifier",
+        ),
+        (
+            {"methods": {"mine": ManifoldMixup()}, "model": {"small": small}},
+            "known only in a plain graph_transplant.GraphClassifier",
+        ),
     ],
 )
 def test_bad_arguments_are_named_before_anything_is_written(
@@ -250,23 +282,6 @@ def test_a_long_curve_is_thinned_and_a_short_one_kept() -> None:
 # Methods and models of one's own ---------------------------------------------------------------
 
 
-class Small(nn.Module):
-    """A model as users write them."""
-
-    def __init__(self, features: int, outputs: int) -> None:
-        super().__init__()
-        self.conv = GCNConv(features, 8)
-        self.head = nn.Linear(8, outputs)
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        out: Tensor = self.head(global_mean_pool(self.conv(x, edge_index).relu(), batch))
-        return out
-
-
-def small(store: GraphStore) -> nn.Module:
-    return Small(store.num_node_features, store.num_outputs)
-
-
 @pytest.mark.filterwarnings("ignore:the model takes no `edge_weight`")
 def test_own_methods_and_models_run_by_name_and_are_not_run_again(tmp_path: Path) -> None:
     methods = {"vanilla": [], "mine": DropNodes(0.4), "both": [DropNodes(0.2), GraphTransplant()]}
@@ -298,27 +313,6 @@ def test_models_with_lazy_layers_start_from_the_seed(tmp_path: Path) -> None:
     arguments["model"] = {"lazy": lambda store: Lazy(0, store.num_outputs)}
     first, second = (run(tmp_path / name, **arguments).records for name in "ab")
     assert timeless(first) == timeless(second)
-
-
-@pytest.mark.parametrize(
-    ("methods", "model", "message"),
-    [
-        (["vanilla", "manifold-mixup"], {"small": small}, "only in a plain graph_transplant.Graph"),
-        ({"mine": ManifoldMixup()}, {"small": small}, "only in a plain graph_transplant.Graph"),
-        ({"majority": DropNodes()}, "gcs", "'majority' is the name of a method without a network"),
-        ("vanilla", small, r"functions by name, such as \{'mine': function\}"),
-        ("vanilla", {"small": Small(3, 2)}, "must be a function that makes a model"),
-        ("vanilla", {"small": lambda store: None}, "must return an nn.Module; got NoneType"),
-    ],
-)
-def test_what_cannot_run_is_refused_before_the_first_trial(
-    methods: Any, model: Any, message: str, tmp_path: Path
-) -> None:
-    started = Counting()
-    with pytest.raises(GraphTransplantError, match=message):
-        run(tmp_path, methods=methods, model=model, reporter=started)
-    assert started.ran == []
-    assert not (tmp_path / "records.jsonl").exists()
 
 
 def test_own_methods_start_anew_in_every_trial_and_reach_workers_as_smiles_do(

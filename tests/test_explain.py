@@ -27,28 +27,9 @@ from graph_transplant.shown import Structure
 from graph_transplant.splits import split_for_training
 from graph_transplant.structures import structures
 from graph_transplant.targets import TargetScale
+from made_up import as_trained
 from oracles import unchanged
 from strategies import generator
-
-
-def wrapped(
-    network: GraphClassifier,
-    names: list[str],
-    *,
-    method: str = "vanilla",
-    featurizer: dict[str, Any] | None = None,
-    scale: TargetScale | None = None,
-    **more: Any,
-) -> TrainedModel:
-    """A model as if it had been trained."""
-    description = {
-        **more,
-        "label_names": names,
-        "featurizer": featurizer,
-        "data": {"name": "toy"},
-        "training": {"method": method, "model": network.conv, "layers": 2},
-    }
-    return TrainedModel(network, 1.7, scale, description)
 
 
 def graphs(task: str = "multiclass", outputs: int = 3, count: int = 5) -> GraphStore:
@@ -72,7 +53,7 @@ def model_for(store: GraphStore, readout: str = "mean", **more: Any) -> TrainedM
     """A model of these graphs that speaks in their units."""
     scale = TargetScale.of(store) if store.task == "regression" else None
     names = list(store.label_names or ())
-    return wrapped(network_for(store, readout), names, **{"scale": scale, **more})
+    return as_trained(network_for(store, readout), names, **{"scale": scale, **more})
 
 
 def network_for(store: GraphStore, readout: str = "mean", seed: int = 0) -> GraphClassifier:
@@ -200,7 +181,7 @@ def test_labels_that_were_not_measured_do_not_count() -> None:
 def test_regression_speaks_in_the_units_of_the_data() -> None:
     store = graphs("regression", outputs=2)
     scale = TargetScale(torch.tensor([100.0, 5.0]).double(), torch.tensor([10.0, 1.0]).double())
-    model = wrapped(network_for(store), ["mass", "length"], scale=scale)
+    model = as_trained(network_for(store), ["mass", "length"], scale=scale)
     values = model.predictions(store).outputs
     one = explain(model, store)[0]
     assert one.views[0].label == f"mass {values[0, 0]:.4g}, length {values[0, 1]:.4g}"
@@ -217,8 +198,8 @@ def test_regression_speaks_in_the_units_of_the_data() -> None:
 def test_models_stand_side_by_side() -> None:
     store = graphs()
     names = ["name 0", "name 1", "name 2"]
-    one = wrapped(network_for(store, seed=0), names, method="vanilla")
-    two = wrapped(network_for(store, seed=1), names, method="transplant-ep")
+    one = as_trained(network_for(store, seed=0), names, method="vanilla")
+    two = as_trained(network_for(store, seed=1), names, method="transplant-ep")
     both = explain([one, two], store)
     alone = explain(two, store)
     assert [view.model for view in both[0].views] == ["vanilla", "transplant-ep"]
@@ -234,16 +215,16 @@ def test_models_that_cannot_be_compared_are_refused() -> None:
     names = ["a", "b", "c"]
     ogb = {"kind": "molecules", "features": "ogb", "smiles": "mol"}
     elements = {"kind": "molecules", "features": "elements", "elements": ["C", "N"]}
-    one = wrapped(network_for(store), names, featurizer=ogb)
-    two = wrapped(network_for(store), names, featurizer=elements)
+    one = as_trained(network_for(store), names, featurizer=ogb)
+    two = as_trained(network_for(store), names, featurizer=elements)
     with pytest.raises(GraphTransplantError, match="read data in different ways"):
         explain({"one": one, "two": two}, store)
-    other = wrapped(network_for(store), ["x", "y", "z"])
+    other = as_trained(network_for(store), ["x", "y", "z"])
     with pytest.raises(GraphTransplantError, match=r"one predicts multiclass \(a, b, c\)"):
-        explain([wrapped(network_for(store), names), other], store)
+        explain([as_trained(network_for(store), names), other], store)
     with pytest.raises(GraphTransplantError, match="at least one trained model, got none"):
         explain([], store)
-    graph_model = wrapped(network_for(store), names, featurizer={"kind": "graphs"})
+    graph_model = as_trained(network_for(store), names, featurizer={"kind": "graphs"})
     store.featurizer = Featurizer("molecules")
     with pytest.raises(DataError, match="read in another way"):
         explain(graph_model, store)
@@ -271,15 +252,8 @@ def orders(graph: Structure) -> tuple[float, ...]:
 def test_structures_have_the_edges_of_the_graph(
     edges: list[tuple[int, int]], wanted: set[tuple[int, int]]
 ) -> None:
-    store = GraphStore(
-        x=torch.ones(3, 1),
-        edge_index=torch.tensor(edges).T,
-        y=torch.tensor([0]),
-        node_counts=torch.tensor([3]),
-        edge_counts=torch.tensor([len(edges)]),
-        num_outputs=2,
-    )
-    (graph,) = drawn(store)
+    data = Data(x=torch.ones(3, 1), edge_index=torch.tensor(edges).T, y=torch.tensor([0]))
+    (graph,) = drawn(GraphStore.from_pyg([data], num_outputs=2))
     assert len(graph.edges) == len(wanted)
     assert set(graph.edges) == wanted
     assert graph.directed == (len(edges) == 2)
@@ -350,7 +324,7 @@ def model_of(**reading: Any) -> TrainedModel:
     store = from_smiles(["CCO", "CCN"])
     network = GraphClassifier(store.num_node_features, 2, layers=2, hidden=6, seed=0).eval()
     assert store.featurizer is not None
-    return wrapped(network, ["0", "1"], featurizer={**store.featurizer.to_dict(), **reading})
+    return as_trained(network, ["0", "1"], featurizer={**store.featurizer.to_dict(), **reading})
 
 
 def test_rows_of_a_table_are_explained_and_broken_ones_listed(table: Path) -> None:
@@ -390,7 +364,7 @@ def test_one_class_alone_is_known_by_the_model(form: str, name: str, tmp_path: P
         data = store.with_targets(y, num_outputs=2).to_pyg()
     network = GraphClassifier(store.num_node_features, 2, layers=1, hidden=4, seed=0).eval()
     given = None if form == "pyg" else featurizer
-    model = wrapped(network, ["harmless", "toxic"], featurizer=given)
+    model = as_trained(network, ["harmless", "toxic"], featurizer=given)
     found = explain_rows(model, data, count=2).explanations
     assert [one.truth for one in found] == [name, name]
     assert [one.views[0].correct for one in found] == [one.views[0].label == name for one in found]
@@ -404,7 +378,7 @@ def test_the_task_is_that_of_the_model(tmp_path: Path) -> None:
     network = GraphClassifier(width, 1, layers=1, hidden=4, task="regression").eval()
     scale = TargetScale(torch.zeros(1).double(), torch.ones(1).double())
     reading = {"kind": "molecules", "features": "ogb", "smiles": "smiles", "targets": ["value"]}
-    model = wrapped(network, ["value"], featurizer=reading, scale=scale)
+    model = as_trained(network, ["value"], featurizer=reading, scale=scale)
     found = explain_rows(model, path, count=3).explanations
     assert [one.truth for one in found] == ["value 1", "value 2", "value 1"]
 
