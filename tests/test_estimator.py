@@ -28,6 +28,7 @@ from edits import both_ways
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.estimator import GraphTransplantClassifier, GraphTransplantRegressor
 from graph_transplant.models.fitting import train
+from strategies import generator
 
 FAST: dict[str, Any] = {
     "layers": 1,
@@ -227,18 +228,14 @@ def test_names_of_labels_and_values_are_kept() -> None:
 
 
 def test_quantities_are_standardised_and_one_hot_columns_are_not() -> None:
-    generator = torch.Generator().manual_seed(0)
-    ring = nx.cycle_graph(4)
-
-    def graph(shift: float) -> Data:
-        quantity = 1000 + shift + torch.rand(4, 1, generator=generator)
-        hot = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
-        return as_data(ring, x=torch.cat((quantity, hot), dim=1))
-
-    graphs = [graph(10.0 * (k % 2)) for k in range(16)]
-    fitted = classifier("vanilla", epochs=30).fit(graphs, [k % 2 for k in range(16)])
+    labels, source, hot = [0, 1] * 8, generator(0), torch.eye(2)[[0, 1, 0, 0]]
+    graphs = []
+    for label in labels:
+        quantity = 1000 + 10 * label + torch.rand(4, 1, generator=source)
+        graphs.append(as_data(nx.cycle_graph(4), x=torch.cat((quantity, hot), dim=1)))
+    fitted = classifier("vanilla", epochs=30).fit(graphs, labels)
     assert fitted.model_.network.config()["continuous"] == 1
-    assert fitted.score(graphs, [k % 2 for k in range(16)]) == 1.0
+    assert fitted.score(graphs, labels) == 1.0
 
 
 def test_a_row_of_a_table_is_a_graph_of_one_node() -> None:
@@ -270,11 +267,10 @@ def test_labels_come_back_as_they_were(labels: Any) -> None:
     y = [labels[int(name == "star")] for name in names]
     fitted = classifier(epochs=2).fit(graphs, y)
     np.testing.assert_array_equal(fitted.classes_, np.unique(y))
-    assert fitted.predict(graphs).dtype == np.asarray(y).dtype
-    probabilities = fitted.predict_proba(graphs)
-    np.testing.assert_allclose(probabilities.sum(1), 1.0, atol=1e-12)
-    np.testing.assert_array_equal(fitted.classes_[probabilities.argmax(1)], fitted.predict(graphs))
-    np.testing.assert_allclose(np.exp(fitted.predict_log_proba(graphs)), probabilities)
+    predicted = fitted.predict(graphs)
+    assert predicted.dtype == np.asarray(y).dtype
+    best = fitted.predict_proba(graphs).argmax(1)
+    np.testing.assert_array_equal(fitted.classes_[best], predicted)
 
 
 def test_several_labels_of_which_some_are_missing() -> None:
@@ -317,6 +313,8 @@ def test_numbers_in_their_own_units_of_which_some_are_missing() -> None:
         r2_score(y[there, 1], predicted[there, 1], sample_weight=weights[there]),
     ]
     assert fitted.score(graphs, y, sample_weight=weights) == pytest.approx(np.mean(weighted))
+    with pytest.raises(ValueError, match="Input y contains infinity"):
+        fitted.fit(graphs, np.nan_to_num(y, nan=np.inf))
 
 
 # -------------------------------------------------------------------- randomness and inputs
@@ -543,18 +541,6 @@ def test_what_cannot_be_fitted(graphs: Any, y: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        ([1.0] * 7 + [np.nan], "Input y contains NaN"),
-        ([[1.0, 2.0]] * 7 + [[np.inf, 0.0]], "Input y contains infinity"),
-    ],
-)
-def test_numbers_that_cannot_be_fitted(y: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        regressor(epochs=1).fit(GRAPHS, y)
-
-
-@pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"augment": "transplant"}, "`augment` must be one of .*'transplant"),
@@ -580,9 +566,6 @@ def test_graphs_that_the_model_does_not_fit() -> None:
     fitted = classifier(epochs=1).fit(data, NAMES)
     with pytest.raises(DataError, match="SMILES, but the model was not trained on molecules"):
         fitted.predict(["CCO"])
-    wide = [as_data(graph, x=torch.rand(len(graph), 5)) for graph in GRAPHS]
-    with pytest.raises(DataError, match=r"5 node features, but the model was trained on .* 2 node"):
-        fitted.predict(wide)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fitted.score(data, NAMES[:7])
     elements = classifier(epochs=1, features="elements").fit(MOLECULES, ATOMS)

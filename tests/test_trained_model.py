@@ -21,6 +21,7 @@ from graph_transplant.graphs import GraphStore
 from graph_transplant.models import Predictions, TrainedModel, train
 from graph_transplant.models.model import usable_device
 from graph_transplant.splits import random_split
+from oracles import unchanged
 from strategies import generator, random_batch
 
 Models = dict[str, tuple[TrainedModel, GraphStore]]
@@ -90,8 +91,8 @@ def test_predictions_are_the_network_heated_or_in_units(models: Models, task: st
 def test_predicting_leaves_the_network_as_it_was(models: Models) -> None:
     model, store = models["multiclass"]
     model.network.train()
-    outputs = model.predictions(store.subset(range(4))).outputs
-    assert model.network.training
+    with unchanged(model.network):
+        outputs = model.predictions(store.subset(range(4))).outputs
     assert not outputs.requires_grad
     assert not outputs.is_inference()
     assert not model.logits(store.subset([0])).is_inference()

@@ -35,6 +35,7 @@ from graph_transplant.report.card import render_card
 from graph_transplant.saliency import KINDS
 from graph_transplant.splits import random_split
 from graph_transplant.training import EpochLog
+from made_up import as_trained
 
 QUICK: dict[str, Any] = {
     "method": "vanilla", "hidden": 8, "layers": 1, "epochs": 2, "forest": False,
@@ -153,13 +154,7 @@ def test_saliency_of_an_ensemble_is_what_a_node_adds_to_its_mean() -> None:
     store = gt.load("motifs", graphs=60).subset(range(12))
     members = [gt.GraphClassifier.for_data(store, hidden=6, layers=2, seed=k) for k in (0, 1)]
     both = Ensemble([member.double().eval() for member in members])
-    description = {
-        "label_names": list(store.output_names),
-        "featurizer": None,
-        "data": {"name": "toy"},
-        "training": {"method": "vanilla", "model": "gcs", "layers": 2},
-    }
-    found = gt.explain(TrainedModel(both, 1.0, None, description), store)
+    found = gt.explain(as_trained(both, store.output_names), store)
     for number, view in enumerate(one.views[0] for one in found):
         batch, best = store.batch([number]), store.output_names.index(view.output)
         nodes = [member.embed_nodes(batch)[-1].nodes.detach() for member in members]
