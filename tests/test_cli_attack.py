@@ -21,6 +21,7 @@ from graph_transplant.models import TrainedModel, train
 from strategies import with_fields
 
 Captured = pytest.CaptureFixture[str]
+MODELS = Path(__file__).parent / "golden" / "models"
 
 
 @pytest.fixture(scope="module")
@@ -145,28 +146,9 @@ def test_classes_that_the_model_does_not_know_are_refused(
     assert printed_json([model, str(path)], capfd)["skipped"] == 4
 
 
-def test_only_models_of_classes_are_attacked(
-    store: gt.GraphStore, tmp_path: Path, capfd: Captured
-) -> None:
-    values = torch.rand(len(store), 1, generator=torch.Generator().manual_seed(0))
-    other = store.with_targets(values, task="regression")
-    train(other, method="vanilla", model="gin", hidden=8, epochs=1).save(tmp_path / "model")
-    message = error_of([str(tmp_path / "model"), "motifs"], capfd)
+def test_only_models_of_classes_are_attacked(capfd: Captured) -> None:
+    message = error_of([str(MODELS / "numbers"), "motifs"], capfd)
     assert message.startswith("MODEL must predict one class per graph, but the task of ")
-
-
-@pytest.fixture(scope="module")
-def molecules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the default model of molecules, which reads bonds."""
-    pytest.importorskip("rdkit", reason="molecules need RDKit")
-    folder = tmp_path_factory.mktemp("molecules")
-    rows = [["c1ccccc1" + "C" * n, "low"] for n in range(10)]
-    rows += [["C1CCCCC1" + "C" * n + "O", "high"] for n in range(10)]
-    write(folder / "train.csv", ["smiles", "hazard"], rows)
-    words = ["train", str(folder / "train.csv"), "--target", "hazard", "--method", "vanilla"]
-    words += ["--hidden", "8", "--epochs", "2", "--split", "random"]
-    assert main([*words, "--out", str(folder / "model")]) == 0
-    return folder
 
 
 def write(path: Path, header: list[str], rows: list[list[str]]) -> None:
@@ -174,13 +156,13 @@ def write(path: Path, header: list[str], rows: list[list[str]]) -> None:
         csv.writer(file).writerows([header, *rows])
 
 
-def test_rows_that_cannot_be_attacked_are_told(molecules: Path, capfd: Captured) -> None:
-    path = molecules / "new.csv"
-    rows = [["CCO", "high"], ["C1CC((", "low"], ["CCC", ""], ["CCN", "odd"], ["CCCl", "x"]]
-    rows += [["c1ccccc1C", "LOW"], ["CCCCCO", "high"], ["CCCCCC", "low"], ["CC", "low"]]
+def test_rows_that_cannot_be_attacked_are_told(tmp_path: Path, capfd: Captured) -> None:
+    pytest.importorskip("rdkit", reason="molecules need RDKit")
+    path = tmp_path / "new.csv"
+    rows = [["CCO", "polar"], ["C1CC((", "apolar"], ["CCC", ""], ["CCN", "odd"], ["CCCl", "x"]]
+    rows += [["C1CCCCC1C", "APOLAR"], ["CCCCO", "polar"], ["CCCCC", "apolar"], ["CC", "apolar"]]
     write(path, ["smiles", "danger"], rows)
-    capfd.readouterr()
-    words = ["attack", str(molecules / "model"), str(path), "--target", "danger", "--json"]
+    words = ["attack", str(MODELS / "molecules"), str(path), "--target", "danger", "--json"]
     assert main(words) == 0
     printed = capfd.readouterr()
     found = json.loads(printed.out)
@@ -192,11 +174,12 @@ def test_rows_that_cannot_be_attacked_are_told(molecules: Path, capfd: Captured)
     assert "and 1 more" in printed.err
 
 
-def test_classes_must_be_in_the_table(molecules: Path, capfd: Captured) -> None:
-    model, path = str(molecules / "model"), molecules / "bare.csv"
+def test_classes_must_be_in_the_table(tmp_path: Path, capfd: Captured) -> None:
+    pytest.importorskip("rdkit", reason="molecules need RDKit")
+    model, path = str(MODELS / "molecules"), tmp_path / "bare.csv"
     write(path, ["smiles"], [["CCO"], ["CCC"]])
-    assert "hazard" in error_of([model, str(path)], capfd)
+    assert "'class'" in error_of([model, str(path)], capfd)
     message = "--target must be one of the columns 'smiles'; got 'a,b'"
     assert message in error_of([model, str(path), "--target", "a,b"], capfd)
-    write(path, ["smiles", "hazard"], [])
+    write(path, ["smiles", "class"], [])
     assert "there are no graphs" in error_of([model, str(path)], capfd)
