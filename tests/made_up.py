@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from torch import nn
-
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import record_line
 from graph_transplant.experiments.results import Results, plain_rows
 from graph_transplant.experiments.verdict import Verdict
 from graph_transplant.models.model import TrainedModel
+from graph_transplant.nn import GraphClassifier
 from graph_transplant.targets import TargetScale
 
 PLAIN = [0.60, 0.55, 0.65, 0.50, 0.60]
@@ -91,7 +90,7 @@ def verdicts(records: Sequence[Record], selection: str = "none") -> list[Verdict
 
 
 def as_trained(
-    network: nn.Module,
+    network: GraphClassifier,
     names: Sequence[str],
     *,
     method: str = "vanilla",

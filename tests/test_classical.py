@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -174,7 +175,7 @@ def test_every_rival_serves_every_kind_of_graph_and_target(name: str, data: str,
     store = store.with_targets(targets(task, len(store)), task=task)
     parts = thirds(store)
     metric = {"multiclass": "accuracy", "multilabel": "auroc", "regression": "r2"}[task]
-    options = {"metric": metric, "balance": task != "regression", "seed": 3}
+    options: dict[str, Any] = {"metric": metric, "balance": task != "regression", "seed": 3}
     outcome = fit_predict(name, *parts, **options)
     for said, part in ((outcome.validation, parts[1]), (outcome.test, parts[2])):
         assert said.shape == (len(part), store.num_outputs)

@@ -93,6 +93,7 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
     assert {line.split()[0] for line in lines[2:4]} == {"vanilla", "transplant-dp"}
     assert " on g" in printed.out
     assert "nan" not in printed.out
+    assert "\x1b" not in printed.out + printed.err
     for name in ("report.html", "summary.csv", "records.jsonl"):
         assert str(out / name) in printed.out
         assert (out / name).is_file()

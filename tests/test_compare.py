@@ -28,7 +28,7 @@ from graph_transplant.experiments import engines
 from graph_transplant.experiments import trial as trial_module
 from graph_transplant.experiments.compare import compare
 from graph_transplant.experiments.engines import TrialError
-from graph_transplant.experiments.progress import Display, Plain
+from graph_transplant.experiments.progress import Display
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
@@ -343,18 +343,6 @@ def test_without_a_directory_nothing_is_kept(
 
 
 # Progress -------------------------------------------------------------------------------------
-
-
-def test_without_a_terminal_there_is_one_line_per_trial(tmp_path: Path) -> None:
-    text = io.StringIO()
-    reporter = Plain(Console(file=text, width=40))
-    run(tmp_path, methods=["vanilla"], reporter=reporter)
-    run(tmp_path, methods=["vanilla"], repeats=2, reporter=reporter)
-    lines = text.getvalue().splitlines()
-    assert [line[:5] for line in lines if line[0] == "["] == 2 * ["[1/3]", "[2/3]", "[3/3]"]
-    assert lines[0].startswith("[1/3] vanilla, gcs with 3 layers, repeat 0, fold 0: accuracy ")
-    assert lines[0].endswith("left")
-    assert "\x1b" not in text.getvalue()
 
 
 def test_the_live_display_shows_trials_and_epochs(undisturbed: Results) -> None:

@@ -416,8 +416,8 @@ def test_rows_of_the_training_part_are_marked(tmp_path: Path) -> None:
     chains = [f"{'C' * (k % 11 + 1)}{'ON'[k % 2]}{'F' * (k > 10)}" for k in range(22)]
     path = tmp_path / "m.csv"
     path.write_text("\n".join(["smiles,toxic", *(f"{c},{k % 2}" for k, c in enumerate(chains))]))
-    small = {"method": "vanilla", "hidden": 4, "layers": 1, "epochs": 1, "forest": False}
-    gt.train(path, split="random", target="toxic", **small).save(tmp_path / "model")
+    config = gt.TrainConfig(method="vanilla", hidden=4, layers=1, epochs=1, split="random")
+    gt.train(path, config, target="toxic", forest=False).save(tmp_path / "model")
     model = TrainedModel.load(tmp_path / "model")
     store, shares = gt.load(path, target="toxic"), {"validation": 0.1, "test": 0.1}
     parts, *_ = split_for_training(store, "random", **shares, seed=0, tell=lambda text: None)
