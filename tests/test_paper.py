@@ -8,7 +8,6 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -355,25 +354,17 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     return found
 
 
-@pytest.fixture
-def log() -> tuple[Plain, Callable[[], list[str]]]:
-    """A reporter as for a log file, and what it wrote."""
-    file = io.StringIO()
-    return Plain(Console(file=file)), lambda: file.getvalue().splitlines()
-
-
 def test_a_run_tells_its_duration_trains_resumes_and_tabulates(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    log: tuple[Plain, Callable[[], list[str]]],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = load("motifs", graphs=60)
     monkeypatch.setattr(experiments, "load", lambda name, root: small)
     monkeypatch.setattr(experiments, "STEPS", 1)
-    reporter, lines = log
+    log = io.StringIO()
     given: dict[str, Any] = {"data": ["motifs"], "models": ["gcn"], "out": tmp_path}
-    table = paper_table(run("edge-predictor", **given, reporter=reporter))
-    told = lines()
+    given["reporter"] = Plain(Console(file=log))
+    table = paper_table(run("edge-predictor", **given))
+    told = log.getvalue().splitlines()
     assert told[0] == "edge-predictor: reading motifs"
     assert f"{SMOKE}: 5 of 5 trials are missing; they will take about" in told[1]
     assert [line[:5] for line in told if line.startswith("[")] == [f"[{n}/5]" for n in range(1, 6)]
@@ -382,26 +373,23 @@ def test_a_run_tells_its_duration_trains_resumes_and_tabulates(
     assert 0 <= row["mean"] <= 1
     assert table.verdict == "5 of 5 trials are finished."
     records = (tmp_path / "quick" / "motifs" / "records.jsonl").read_bytes()
-    again = paper_table(run("edge-predictor", **given, reporter=reporter))
+    again = paper_table(run("edge-predictor", **given))
     assert again.to_csv() == table.to_csv()
-    assert f"{SMOKE}: all 5 trials are finished" in lines()[-3]
+    assert f"{SMOKE}: all 5 trials are finished" in log.getvalue().splitlines()[-3]
     assert (tmp_path / "quick" / "motifs" / "records.jsonl").read_bytes() == records
 
 
-def test_the_estimate_goes_by_finished_trials_where_there_are(
-    tmp_path: Path, calls: Calls, log: tuple[Plain, Callable[[], list[str]]]
-) -> None:
-    sizes = {"motifs": 60}
-    (one,) = plan("gcn", data=["motifs"], sizes=sizes)
+def test_the_estimate_goes_by_finished_trials_where_there_are(tmp_path: Path, calls: Calls) -> None:
+    (one,) = plan("gcn", data=["motifs"], sizes={"motifs": 60})
     save(tmp_path, one, "gcn", "vanilla", PLAIN)
-    reporter, lines = log
+    log = io.StringIO()
+    reporter = Plain(Console(file=log))
     run("gcn", data=["motifs"], out=tmp_path, workers=2, reporter=reporter)
     # 7 other methods can serve motifs, with 5 trials of 20 seconds each, two at a time.
-    assert (
-        "35 of 40 trials are missing; they will take about 5 min 50 s with 2 workers" in lines()[1]
-    )
+    expected = "35 of 40 trials are missing; they will take about 5 min 50 s with 2 workers"
+    assert expected in log.getvalue().splitlines()[1]
     run("gcn", data=["motifs"], out=tmp_path, fresh=True, reporter=reporter)
-    assert "40 of 40 trials are missing" in lines()[4]
+    assert "40 of 40 trials are missing" in log.getvalue().splitlines()[4]
 
 
 @pytest.mark.parametrize(
