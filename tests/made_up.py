@@ -1,4 +1,4 @@
-"""Made-up records of trials, and short ways to what results say about them."""
+"""Made-up records of trials and models, and short ways to what results say about them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import record_line
 from graph_transplant.experiments.results import Results, plain_rows
 from graph_transplant.experiments.verdict import Verdict
+from graph_transplant.models.model import TrainedModel
+from graph_transplant.nn import GraphClassifier
+from graph_transplant.targets import TargetScale
 
 PLAIN = [0.60, 0.55, 0.65, 0.50, 0.60]
 BETTER = [0.70, 0.66, 0.74, 0.61, 0.71]  # differences 0.10, 0.11, 0.09, 0.11, 0.11
@@ -84,6 +87,24 @@ def rows(records: Sequence[Record], selection: str = "none") -> list[SimpleNames
 def verdicts(records: Sequence[Record], selection: str = "none") -> list[Verdict]:
     """What each group says."""
     return list(Results(records, selection).verdicts.values())
+
+
+def as_trained(
+    network: GraphClassifier,
+    names: Sequence[str],
+    *,
+    method: str = "vanilla",
+    featurizer: dict[str, Any] | None = None,
+    scale: TargetScale | None = None,
+) -> TrainedModel:
+    """A model as if it had been trained."""
+    description = {
+        "label_names": list(names),
+        "featurizer": featurizer,
+        "data": {"name": "toy"},
+        "training": {"method": method, "model": "gcs", "layers": 2},
+    }
+    return TrainedModel(network, 1.7, scale, description)
 
 
 def timeless(records: Sequence[Record]) -> list[bytes]:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx as nx
 import pandas as pd
 import pytest
 from rich.console import Console
@@ -21,15 +22,15 @@ from graph_transplant.augment import METHODS
 from graph_transplant.cli import COMMANDS, checks, main
 from graph_transplant.cli.common import output, repeated_command, set_command
 from graph_transplant.cli.comparisons import print_results, results_table
-from graph_transplant.datasets import load
 from graph_transplant.errors import DataError
 from graph_transplant.experiments.engines import ENGINES
 from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.records import record_line
 from graph_transplant.experiments.results import Results
 from graph_transplant.known import check_data
 from graph_transplant.paper.experiments import EXPERIMENTS
 from graph_transplant.saliency import KINDS
-from made_up import judged_by, made_up
+from made_up import judged_by, made_up, on
 from test_first_use import SLOW
 
 SHORT = ["--epochs", "1", "--folds", "3", "--batch-size", "256"]
@@ -64,20 +65,24 @@ def test_the_names_that_are_checked_without_torch_are_all() -> None:
 # ------------------------------------------------------------------ a comparison
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A file of few graphs."""
-    path = tmp_path_factory.mktemp("small") / "motifs.safetensors"
-    load("motifs", graphs=60).save(path)
-    return str(path)
-
-
 def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
-    small: str, tmp_path: Path, capfd: Captured
+    tmp_path: Path, capfd: Captured
 ) -> None:
-    out = tmp_path / "out"
-    command = ["compare", small, *SHORT, "--methods", "vanilla,transplant-dp", "--out", str(out)]
-    status = main(command)
+    # Rings and stars whose entries have names of their own; classes are words.
+    source, out = tmp_path / "g.jsonl", tmp_path / "out"
+    with source.open("w") as file:
+        for number in range(24):
+            made = (nx.cycle_graph if number % 2 else nx.star_graph)(number + 3)
+            graph = {
+                "key": f"g{number}",
+                "nodes": [{} for _ in made],
+                "edges": [{"source": one, "target": other} for one, other in made.edges],
+                "kind of": "ring" if number % 2 else "star",
+                "y": number,
+            }
+            file.write(json.dumps(graph) + "\n")
+    words = ["compare", str(source), "--target", "kind of", "--id", "key", *SHORT]
+    status = main([*words, "--methods", "vanilla,transplant-dp", "--out", str(out)])
     printed = capfd.readouterr()
     assert status == 0
     trials = [line for line in printed.err.splitlines() if "compiling kernels" not in line]
@@ -86,8 +91,9 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
     lines = printed.out.split("\n")
     assert lines[1].split()[:3] == ["method", "model", "accuracy,"]
     assert {line.split()[0] for line in lines[2:4]} == {"vanilla", "transplant-dp"}
-    assert " on motifs" in printed.out
+    assert " on g" in printed.out
     assert "nan" not in printed.out
+    assert "\x1b" not in printed.out + printed.err
     for name in ("report.html", "summary.csv", "records.jsonl"):
         assert str(out / name) in printed.out
         assert (out / name).is_file()
@@ -97,10 +103,13 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
     means = scores.groupby([record["method"] for record in records]).mean()
     pd.testing.assert_series_equal(summary.sort_index(), means, check_names=False, atol=1e-5)
     report = (out / "report.html").read_text(encoding="utf-8")
-    assert f"graph-transplant {shlex.join(command)}" in report
 
-    # Once more: nothing runs, the same table.
-    assert main(command) == 0
+    # The command of the page once more: the same data, nothing runs, the same table.
+    (line,) = (out / "commands.txt").read_text(encoding="utf-8").splitlines()
+    assert html.escape(line, quote=True).replace("&#x27;", "&#39;") in report
+    program, *repeated = shlex.split(line)
+    assert program == "graph-transplant"
+    assert main(repeated) == 0
     again = capfd.readouterr()
     assert again.err == f"6 of 6 trials are in {out} already\n"
     assert again.out == printed.out
@@ -205,33 +214,6 @@ def test_the_command_that_resumes_under_torchrun_starts_torchrun(
     assert repeated_command() == f"{started} {words}"
 
 
-def test_the_command_of_the_report_repeats_the_comparison(tmp_path: Path, capfd: Captured) -> None:
-    # Rings and stars whose entries have names of their own; classes are words.
-    source, out = tmp_path / "g.jsonl", tmp_path / "out"
-    with source.open("w") as file:
-        for number in range(24):
-            ends = [(n, (n + 1) % 5) for n in range(5)] if number % 2 else [(0, n) for n in (1, 2)]
-            graph = {
-                "key": f"g{number}",
-                "nodes": [{} for _ in range(5)],
-                "edges": [{"source": one, "target": other} for one, other in ends],
-                "kind of": "ring" if number % 2 else "star",
-                "y": number,
-            }
-            file.write(json.dumps(graph) + "\n")
-    words = ["compare", str(source), "--target", "kind of", "--id", "key", *QUICK]
-    assert main([*words, "--out", str(out)]) == 0
-    page = (out / "report.html").read_text(encoding="utf-8")
-    (line,) = (out / "commands.txt").read_text(encoding="utf-8").splitlines()
-    assert html.escape(line, quote=True).replace("&#x27;", "&#39;") in page
-    program, *repeated = shlex.split(line)
-    assert program == "graph-transplant"
-    capfd.readouterr()
-    assert main(repeated) == 0
-    # The same data, read in the same way: nothing is left to run.
-    assert capfd.readouterr().err.endswith(f"3 of 3 trials are in {out} already\n")
-
-
 def test_what_cannot_serve_is_left_out_and_what_is_stopped_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Captured
 ) -> None:
@@ -255,9 +237,8 @@ def made_up_directory(path: Path, data: str, shift: float) -> Path:
     path.mkdir()
     plain = [0.5 + 0.01 * fold for fold in range(5)]
     other = [value + shift * (1 + 0.001 * fold) for fold, value in enumerate(plain)]
-    found = made_up("vanilla", plain) + made_up("transplant-dp", other)
-    lines = [json.dumps(record | {"data": data, "fingerprint": data}) for record in found]
-    (path / "records.jsonl").write_text("\n".join(lines) + "\n")
+    found = on(data, made_up("vanilla", plain), made_up("transplant-dp", other), fingerprint=data)
+    (path / "records.jsonl").write_bytes(b"".join(map(record_line, found)))
     return path
 
 

@@ -55,7 +55,7 @@ def test_every_example_has_a_test() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == TESTED_ELSEWHERE | TESTED_HERE
 
 
-def test_pyg_loop(run: Run, tmp_path: Path) -> None:
+def test_pyg_loop(run: Run) -> None:
     found = losses(run("pyg_loop.py"))
     assert found[-1] < found[0]
 
@@ -85,17 +85,16 @@ def test_lightning(run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_grid_search(run: Run, tmp_path: Path) -> None:
+def test_grid_search(run: Run) -> None:
     lines = run("grid_search.py", "--graphs", "60", "--epochs", "1")
     assert len(lines) == 7
     assert sum("augment__anchor_ratio" in line for line in lines) >= 4
     assert lines[-1].startswith("best: {'augment")
 
 
-def test_optuna_prunes_and_finds(run: Run, tmp_path: Path) -> None:
+def test_optuna_prunes_and_finds(run: Run) -> None:
     pytest.importorskip("optuna")
-    arguments = ("--graphs", "60", "--epochs", "8", "--trials", "6")
-    lines = run("optuna_search.py", *arguments)
+    lines = run("optuna_search.py", "--graphs", "60", "--epochs", "8", "--trials", "6")
     assert lines[0].startswith("6 trials, ")
     assert int(lines[0].split()[2]) > 0
     assert lines[1].startswith("best validation loss")
@@ -129,9 +128,3 @@ def test_augmented_data_set_on_disk(run: Run, tmp_path: Path) -> None:
     assert torch.equal(hard.amax(1), torch.ones(120))
     assert bool(((mixed > 0) & (mixed < 1)).any())
     assert len(gt.load(tmp_path / "made" / "augmented.jsonl")) == 360
-
-
-@pytest.mark.parametrize("name", sorted(TESTED_HERE))
-def test_an_example_says_what_it_shows(name: str) -> None:
-    text = (EXAMPLES / name).read_text(encoding="utf-8")
-    assert f"Run it with ``python examples/{name}" in text

@@ -6,6 +6,7 @@ import copy
 import gzip
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +15,18 @@ import torch
 from torch_geometric.data import Data
 
 import graph_transplant as gt
-from graph_transplant.augment import (
-    METHODS,
-    Augmentation,
-    CleanPass,
-    build_method,
-)
+from edits import both_ways
+from graph_transplant.augment import METHODS, Augmentation, CleanPass, build_method
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.examples import LARGEST_NODES, SMALL_NODES, choose, examples
 from graph_transplant.graphs import GraphStore
 from graph_transplant.models.explanation import explain
-from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import GraphClassifier, evaluating
-from graph_transplant.shown import (
-    KINDS,
-    Mixture,
-    Salient,
-    Structure,
-    read_example,
-    write_example,
-)
-from graph_transplant.structures import (
-    taken_apart,
-)
+from graph_transplant.shown import KINDS, Mixture, Salient, Structure, read_example, write_example
+from graph_transplant.structures import taken_apart
 from graph_transplant.targets import TargetScale
+from made_up import as_trained
+from oracles import unchanged
 
 NO_GRAPHS = {"vanilla", "manifold-mixup", "label-smoothing"}
 TRANSPLANTS = {name for name in METHODS if name.startswith("transplant-")} | {"saliency-shuffled"}
@@ -98,14 +87,8 @@ def test_all_methods_show_the_same_test_graphs(motifs: GraphStore) -> None:
 def test_nothing_is_changed_and_the_seed_decides(motifs: GraphStore) -> None:
     model, augmentations = ready("transplant-ep", motifs)
     model.train()
-    before = copy.deepcopy(model.state_dict()) | copy.deepcopy(augmentations[0].state_dict())
-    random = torch.get_rng_state()
-    first = examples(model, augmentations, *parts(motifs), seed=1)
-    assert torch.equal(torch.get_rng_state(), random)
-    assert model.training
-    after = model.state_dict() | augmentations[0].state_dict()
-    assert all(torch.equal(after[name], value) for name, value in before.items())
-    assert all(parameter.grad is None for parameter in model.parameters())
+    with unchanged(model), unchanged(augmentations[0]):
+        first = examples(model, augmentations, *parts(motifs), seed=1)
     assert not augmentations[0]._looked_at_saliency
     assert first == examples(model, augmentations, *parts(motifs), seed=1)
 
@@ -113,9 +96,7 @@ def test_nothing_is_changed_and_the_seed_decides(motifs: GraphStore) -> None:
 def test_saliency_maps_say_what_the_model_says(motifs: GraphStore) -> None:
     model, _ = ready("vanilla", motifs)
     _, test = parts(motifs)
-    description = {"label_names": list(test.output_names), "featurizer": None}
-    wrapped = TrainedModel(model, 1.0, None, description | {"training": {"method": "vanilla"}})
-    listed = test.to_pyg()
+    wrapped, listed = as_trained(model, test.output_names), test.to_pyg()
     for record in made("vanilla", motifs):
         one = read_example(record)
         assert isinstance(one, Salient)
@@ -194,11 +175,10 @@ def test_numbers_are_in_the_units_of_the_data(motifs: GraphStore) -> None:
 
 
 def paths(counts: list[int]) -> GraphStore:
-    listed = []
-    for nodes in counts:
-        path = torch.stack((torch.arange(nodes - 1), torch.arange(1, nodes)))
-        both = torch.cat((path, path.flip(0)), dim=1)
-        listed.append(Data(edge_index=both, num_nodes=nodes, y=torch.tensor([0])))
+    listed = [
+        Data(edge_index=both_ways(*pairwise(range(nodes))), num_nodes=nodes, y=torch.tensor([0]))
+        for nodes in counts
+    ]
     return GraphStore.from_pyg(listed, num_outputs=2)
 
 
@@ -223,28 +203,14 @@ def sample(kind: str) -> dict[str, Any]:
     flags: dict[str, Any] = {"molecule": True, "directed": False}
     if kind == "saliency":
         said = {"graph": "7", "truth": "x", "predicted": "y", "confidence": 0.5, "correct": False}
-        return {
-            "kind": kind,
-            **said,
-            **graph(),
-            **flags,
-            "saliency": [0, 0.5, 1.0],
-            "motif": [0, 1, 1],
-        }
+        own = {"saliency": [0, 0.5, 1.0], "motif": [0, 1, 1]}
+        return {"kind": kind, **said, **graph(), **flags, **own}
     if kind == "virtual":
         return {"kind": kind, **graph(), **flags, "label": "x"}
     part = {"id": "7", "label": "x", **graph(), "chosen": [1, 0, 1], "share": 0.5}
-    return {
-        "kind": kind,
-        "source": part,
-        "destination": copy.deepcopy(part),
-        **graph(),
-        **flags,
-        "from_source": [1, 1, 0],
-        "new_edges": [1],
-        "label": "x",
-        "weight": 0.25,
-    }
+    sides = {"source": part, "destination": copy.deepcopy(part)}
+    mixed = {"from_source": [1, 1, 0], "new_edges": [1], "label": "x", "weight": 0.25}
+    return {"kind": kind, **sides, **graph(), **flags, **mixed}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import gzip
 import math
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 import graph_transplant as gt
+from edits import both_ways
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.models.explanation import explain, explain_rows
@@ -23,53 +27,33 @@ from graph_transplant.shown import Structure
 from graph_transplant.splits import split_for_training
 from graph_transplant.structures import structures
 from graph_transplant.targets import TargetScale
-
-
-def wrapped(
-    network: GraphClassifier,
-    names: list[str],
-    *,
-    method: str = "vanilla",
-    featurizer: dict[str, Any] | None = None,
-    scale: TargetScale | None = None,
-    **more: Any,
-) -> TrainedModel:
-    """A model as if it had been trained."""
-    description = {
-        **more,
-        "label_names": names,
-        "featurizer": featurizer,
-        "data": {"name": "toy"},
-        "training": {"method": method, "model": network.conv, "layers": 2},
-    }
-    return TrainedModel(network, 1.7, scale, description)
+from made_up import as_trained
+from oracles import unchanged
+from strategies import generator
 
 
 def graphs(task: str = "multiclass", outputs: int = 3, count: int = 5) -> GraphStore:
     """Paths of 1, 2, 3 ... nodes with random features."""
-    generator = torch.Generator().manual_seed(3)
-    node_counts = torch.arange(1, count + 1)
-    edges, edge_counts = [], []
-    for nodes in node_counts.tolist():
-        pairs = [(k, k + 1) for k in range(nodes - 1)]
-        edges += pairs + [(b, a) for a, b in pairs]
-        edge_counts.append(2 * len(pairs))
-    if task == "multiclass":
-        y: Tensor = torch.arange(count) % outputs
-    else:
-        y = torch.rand(count, outputs, generator=generator)
-        y = y.round() if task == "multilabel" else 10 * y
-    return GraphStore(
-        x=torch.randn(int(node_counts.sum()), 4, generator=generator),
-        edge_index=torch.tensor(edges).reshape(-1, 2).T,
-        y=y,
-        node_counts=node_counts,
-        edge_counts=torch.tensor(edge_counts),
-        task=task,
-        num_outputs=outputs,
-        label_names=[f"name {k}" for k in range(outputs)],
-        name="paths",
-    )
+    source = generator(3)
+    y = torch.rand(count, outputs, generator=source)
+    y = {"multiclass": torch.arange(count) % outputs, "multilabel": y.round()}.get(task, 10 * y)
+    paths = [
+        Data(
+            x=torch.randn(nodes, 4, generator=source),
+            edge_index=both_ways(*pairwise(range(nodes))),
+            y=y[nodes - 1 : nodes],
+        )
+        for nodes in range(1, count + 1)
+    ]
+    names = [f"name {k}" for k in range(outputs)]
+    return GraphStore.from_pyg(paths, num_outputs=outputs, label_names=names, name="paths")
+
+
+def model_for(store: GraphStore, readout: str = "mean", **more: Any) -> TrainedModel:
+    """A model of these graphs that speaks in their units."""
+    scale = TargetScale.of(store) if store.task == "regression" else None
+    names = list(store.label_names or ())
+    return as_trained(network_for(store, readout), names, **{"scale": scale, **more})
 
 
 def network_for(store: GraphStore, readout: str = "mean", seed: int = 0) -> GraphClassifier:
@@ -110,9 +94,8 @@ def meaning(logits: Tensor, output: int, task: str) -> Tensor:
 @pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
 def test_saliency_is_the_gradient_found_by_finite_differences(task: str, readout: str) -> None:
     store = graphs(task)
-    network = network_for(store, readout)
-    scale = TargetScale.of(store) if task == "regression" else None
-    model = wrapped(network, list(store.label_names or ()), scale=scale)
+    model = model_for(store, readout)
+    network = model.network
     for side in ("before", "after"):
         found = explain(model, store, saliency=NodeSaliency(activation=side))
         for number, one in enumerate(found):
@@ -132,10 +115,8 @@ def test_saliency_is_the_gradient_found_by_finite_differences(task: str, readout
 @pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
 def test_signs_are_those_of_gradient_times_embedding(task: str) -> None:
     store = graphs(task)
-    network = network_for(store)
-    scale = TargetScale.of(store) if task == "regression" else None
-    model = wrapped(network, list(store.label_names or ()), scale=scale)
-    signs = set()
+    model, signs = model_for(store), set()
+    network = model.network
     for output in (0, 1):
         for number, one in enumerate(explain(model, store, output=f"name {output}")):
             view = one.views[0]
@@ -154,15 +135,12 @@ def test_signs_are_those_of_gradient_times_embedding(task: str) -> None:
 
 def test_the_model_stays_as_it_was() -> None:
     store = graphs()
-    network = network_for(store)
-    wanted = explain(wrapped(network, ["a", "b", "c"]), store)
-    network.train()
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    # Dropout has no say in an explanation.
-    assert explain(wrapped(network, ["a", "b", "c"]), store) == wanted
-    assert network.training
-    assert all(parameter.grad is None for parameter in network.parameters())
-    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+    model = model_for(store)
+    wanted = explain(model, store)
+    model.network.train()
+    with unchanged(model.network):
+        # Dropout has no say in an explanation.
+        assert explain(model, store) == wanted
 
 
 # -------------------------------------------------------------------- words
@@ -170,7 +148,7 @@ def test_the_model_stays_as_it_was() -> None:
 
 def test_predictions_are_those_of_the_model() -> None:
     store = graphs()
-    model = wrapped(network_for(store), ["name 0", "name 1", "name 2"])
+    model = model_for(store)
     predicted = model.predictions(store)
     found = explain(model, store)
     assert [one.views[0].label for one in found] == predicted.labels
@@ -186,7 +164,7 @@ def test_predictions_are_those_of_the_model() -> None:
 
 def test_labels_that_were_not_measured_do_not_count() -> None:
     store = graphs("multilabel")
-    model = wrapped(network_for(store), list(store.label_names or ()))
+    model = model_for(store)
     given = model.predictions(store).outputs >= 0.5
     y = given.to(torch.float32)
     y[0, 1] = 1 - y[0, 1]  # wrong
@@ -203,7 +181,7 @@ def test_labels_that_were_not_measured_do_not_count() -> None:
 def test_regression_speaks_in_the_units_of_the_data() -> None:
     store = graphs("regression", outputs=2)
     scale = TargetScale(torch.tensor([100.0, 5.0]).double(), torch.tensor([10.0, 1.0]).double())
-    model = wrapped(network_for(store), ["mass", "length"], scale=scale)
+    model = as_trained(network_for(store), ["mass", "length"], scale=scale)
     values = model.predictions(store).outputs
     one = explain(model, store)[0]
     assert one.views[0].label == f"mass {values[0, 0]:.4g}, length {values[0, 1]:.4g}"
@@ -220,8 +198,8 @@ def test_regression_speaks_in_the_units_of_the_data() -> None:
 def test_models_stand_side_by_side() -> None:
     store = graphs()
     names = ["name 0", "name 1", "name 2"]
-    one = wrapped(network_for(store, seed=0), names, method="vanilla")
-    two = wrapped(network_for(store, seed=1), names, method="transplant-ep")
+    one = as_trained(network_for(store, seed=0), names, method="vanilla")
+    two = as_trained(network_for(store, seed=1), names, method="transplant-ep")
     both = explain([one, two], store)
     alone = explain(two, store)
     assert [view.model for view in both[0].views] == ["vanilla", "transplant-ep"]
@@ -237,16 +215,16 @@ def test_models_that_cannot_be_compared_are_refused() -> None:
     names = ["a", "b", "c"]
     ogb = {"kind": "molecules", "features": "ogb", "smiles": "mol"}
     elements = {"kind": "molecules", "features": "elements", "elements": ["C", "N"]}
-    one = wrapped(network_for(store), names, featurizer=ogb)
-    two = wrapped(network_for(store), names, featurizer=elements)
+    one = as_trained(network_for(store), names, featurizer=ogb)
+    two = as_trained(network_for(store), names, featurizer=elements)
     with pytest.raises(GraphTransplantError, match="read data in different ways"):
         explain({"one": one, "two": two}, store)
-    other = wrapped(network_for(store), ["x", "y", "z"])
+    other = as_trained(network_for(store), ["x", "y", "z"])
     with pytest.raises(GraphTransplantError, match=r"one predicts multiclass \(a, b, c\)"):
-        explain([wrapped(network_for(store), names), other], store)
+        explain([as_trained(network_for(store), names), other], store)
     with pytest.raises(GraphTransplantError, match="at least one trained model, got none"):
         explain([], store)
-    graph_model = wrapped(network_for(store), names, featurizer={"kind": "graphs"})
+    graph_model = as_trained(network_for(store), names, featurizer={"kind": "graphs"})
     store.featurizer = Featurizer("molecules")
     with pytest.raises(DataError, match="read in another way"):
         explain(graph_model, store)
@@ -274,15 +252,8 @@ def orders(graph: Structure) -> tuple[float, ...]:
 def test_structures_have_the_edges_of_the_graph(
     edges: list[tuple[int, int]], wanted: set[tuple[int, int]]
 ) -> None:
-    store = GraphStore(
-        x=torch.ones(3, 1),
-        edge_index=torch.tensor(edges).T,
-        y=torch.tensor([0]),
-        node_counts=torch.tensor([3]),
-        edge_counts=torch.tensor([len(edges)]),
-        num_outputs=2,
-    )
-    (graph,) = drawn(store)
+    data = Data(x=torch.ones(3, 1), edge_index=torch.tensor(edges).T, y=torch.tensor([0]))
+    (graph,) = drawn(GraphStore.from_pyg([data], num_outputs=2))
     assert len(graph.edges) == len(wanted)
     assert set(graph.edges) == wanted
     assert graph.directed == (len(edges) == 2)
@@ -327,12 +298,9 @@ def test_molecules_of_tu_have_their_elements(data_dir: Path, name: str, first: s
 
 
 def test_labels_of_json_graphs_name_the_nodes() -> None:
-    networkx = pytest.importorskip("networkx")
-    graph = networkx.Graph(y="p")
+    graph, other = nx.Graph([(0, 1)], y="p"), nx.Graph(y="q")
     graph.add_node(0, label="red", x=[1.0])
     graph.add_node(1, label="blue", x=[2.0])
-    graph.add_edge(0, 1)
-    other = networkx.Graph(y="q")
     other.add_node(0, label="red", x=[0.5])
     store = gt.load([graph, other])
     assert [one.names for one in drawn(store)] == [("red", "blue"), ("red",)]
@@ -356,8 +324,7 @@ def model_of(**reading: Any) -> TrainedModel:
     store = from_smiles(["CCO", "CCN"])
     network = GraphClassifier(store.num_node_features, 2, layers=2, hidden=6, seed=0).eval()
     assert store.featurizer is not None
-    given = {name: value for name, value in reading.items() if value is not None}
-    return wrapped(network, ["0", "1"], featurizer={**store.featurizer.to_dict(), **given})
+    return as_trained(network, ["0", "1"], featurizer={**store.featurizer.to_dict(), **reading})
 
 
 def test_rows_of_a_table_are_explained_and_broken_ones_listed(table: Path) -> None:
@@ -372,8 +339,11 @@ def test_rows_of_a_table_are_explained_and_broken_ones_listed(table: Path) -> No
     assert found.source == str(table)
 
 
-@pytest.mark.parametrize("form", ["csv", "sdf", "pyg"])
-def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [("csv", "toxic"), ("sdf", "toxic"), ("pyg", "toxic"), ("pyg", "harmless")],
+)
+def test_one_class_alone_is_known_by_the_model(form: str, name: str, tmp_path: Path) -> None:
     chem = pytest.importorskip("rdkit.Chem")
     from graph_transplant.datasets.molecules import from_smiles
 
@@ -390,33 +360,25 @@ def test_one_class_alone_is_known_by_the_model(form: str, tmp_path: Path) -> Non
                 molecule.SetProp("kind", "toxic")
                 writer.write(molecule)
     else:
-        data = store.with_targets(torch.tensor([1, 1]), num_outputs=2).to_pyg()
+        y = torch.full((2,), int(name == "toxic"))
+        data = store.with_targets(y, num_outputs=2).to_pyg()
     network = GraphClassifier(store.num_node_features, 2, layers=1, hidden=4, seed=0).eval()
     given = None if form == "pyg" else featurizer
-    model = wrapped(network, ["harmless", "toxic"], featurizer=given)
+    model = as_trained(network, ["harmless", "toxic"], featurizer=given)
     found = explain_rows(model, data, count=2).explanations
-    assert [one.truth for one in found] == ["toxic", "toxic"]
-    assert [one.views[0].correct for one in found] == [
-        one.views[0].label == "toxic" for one in found
-    ]
-
-
-def test_graphs_of_the_first_class_alone_have_it() -> None:
-    store = graphs(outputs=2).with_targets(torch.zeros(5, dtype=torch.long), num_outputs=2)
-    model = wrapped(network_for(store), ["harmless", "toxic"])
-    found = explain_rows(model, store.to_pyg(), count=5).explanations
-    assert [one.truth for one in found] == ["harmless"] * 5
+    assert [one.truth for one in found] == [name, name]
+    assert [one.views[0].correct for one in found] == [one.views[0].label == name for one in found]
 
 
 def test_the_task_is_that_of_the_model(tmp_path: Path) -> None:
     pytest.importorskip("rdkit")
     path = tmp_path / "m.csv"
     path.write_text("smiles,value\nCCO,1\nCCN,2\nCCC,1\n")  # taken for classes on its own
-    store = model_of().network
-    network = GraphClassifier(store.in_features, 1, layers=1, hidden=4, task="regression").eval()
+    width = model_of().network.in_features
+    network = GraphClassifier(width, 1, layers=1, hidden=4, task="regression").eval()
     scale = TargetScale(torch.zeros(1).double(), torch.ones(1).double())
     reading = {"kind": "molecules", "features": "ogb", "smiles": "smiles", "targets": ["value"]}
-    model = wrapped(network, ["value"], featurizer=reading, scale=scale)
+    model = as_trained(network, ["value"], featurizer=reading, scale=scale)
     found = explain_rows(model, path, count=3).explanations
     assert [one.truth for one in found] == ["value 1", "value 2", "value 1"]
 
@@ -435,7 +397,7 @@ def test_targets_that_are_named_must_be_there(table: Path) -> None:
 
 
 def test_a_row_that_is_not_there_is_named(table: Path) -> None:
-    model = model_of(smiles="smiles", targets=["toxic"], id=None)
+    model = model_of(smiles="smiles", targets=["toxic"])
     with pytest.raises(DataError, match=r"m\.csv\.gz has no row 9: it has 5 rows$"):
         explain_rows(model, table, rows=[1, 9, 11])
     # Rows that are passed over are not counted.
@@ -443,7 +405,7 @@ def test_a_row_that_is_not_there_is_named(table: Path) -> None:
         explain_rows(model, table, rows=[100000])
     store = graphs()
     with pytest.raises(DataError, match=r"^paths has no row 9: it has 5 rows$"):
-        explain_rows(wrapped(network_for(store), ["a", "b", "c"]), store, rows=[9])
+        explain_rows(model_for(store), store, rows=[9])
 
 
 # -------------------------------------------------------------------- what to believe
@@ -454,26 +416,11 @@ def test_rows_of_the_training_part_are_marked(tmp_path: Path) -> None:
     chains = [f"{'C' * (k % 11 + 1)}{'ON'[k % 2]}{'F' * (k > 10)}" for k in range(22)]
     path = tmp_path / "m.csv"
     path.write_text("\n".join(["smiles,toxic", *(f"{c},{k % 2}" for k, c in enumerate(chains))]))
-    model = gt.train(
-        path,
-        method="vanilla",
-        hidden=4,
-        layers=1,
-        epochs=1,
-        split="random",
-        target="toxic",
-        forest=False,
-    )
-    model.save(tmp_path / "model")
+    config = gt.TrainConfig(method="vanilla", hidden=4, layers=1, epochs=1, split="random")
+    gt.train(path, config, target="toxic", forest=False).save(tmp_path / "model")
     model = TrainedModel.load(tmp_path / "model")
-    parts = split_for_training(
-        gt.load(path, target="toxic"),
-        "random",
-        validation=0.1,
-        test=0.1,
-        seed=0,
-        tell=lambda text: None,
-    )[0]
+    store, shares = gt.load(path, target="toxic"), {"validation": 0.1, "test": 0.1}
+    parts, *_ = split_for_training(store, "random", **shares, seed=0, tell=lambda text: None)
     trained = {chains[k] for k in parts.train.tolist()}
     found = explain_rows(model, path, count=22).explanations
     assert {one.text for one in found if one.views[0].trained_on} == trained

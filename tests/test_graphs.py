@@ -106,17 +106,10 @@ def test_orders_masks_and_parts_of_parts() -> None:
     assert part.num_outputs == 8  # the number of classes is the data set's, not the part's
     assert same_content(part.batch([0, 1]), store.batch([4, 6]))
     mask = torch.zeros(8, dtype=torch.bool)
-    mask[[1, 5]] = True
-    assert store.subset(mask).y.tolist() == [1, 5]
-
-
-def test_slices_lists_and_masks_select_graphs() -> None:
-    store = gt.load("motifs", graphs=12)
-    mask = torch.zeros(12, dtype=torch.bool)
     mask[2:5] = True
-    for part in (store[2:5], store[[2, 3, 4]], store[mask], store[np.array([2, 3, 4])]):
-        assert part.fingerprint() == store.subset([2, 3, 4]).fingerprint()
-    assert store[-1].num_nodes == store[torch.tensor(11)].num_nodes == int(store.node_counts[11])
+    for part in (store.subset(mask), store[mask], store[2:5], store[[2, 3, 4]]):
+        assert part.fingerprint() == store.subset(np.array([2, 3, 4])).fingerprint()
+    assert store[-1].num_nodes == store[torch.tensor(7)].num_nodes == int(store.node_counts[7])
 
 
 def test_classes_without_graphs_are_told() -> None:
@@ -164,11 +157,8 @@ def test_statistics() -> None:
         "edge_features": 0,
     }
     assert store.max_degree() == 2
-    text = repr(store)
-    assert all(part in text for part in ("loops", "2 graphs", "2 classes", "1 continuous"))
     directed = GraphStore.from_pyg([Data(edge_index=EDGES[:, :1], num_nodes=2, y=0)])
     assert directed.statistics()["mean_edges"] == 1.0
-    assert "directed |E| 1.0" in repr(directed)
 
 
 # ------------------------------------------------------------------ targets

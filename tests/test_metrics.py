@@ -179,15 +179,8 @@ def test_label_metrics(seed: int, graphs: int, labels: int, missing: float) -> N
             precisions.append(average_precision_score(true, score))
         truth.extend(true.tolist())
         chance.extend((1 / (1 + np.exp(-score))).tolist())
-    assert set(figures) == {
-        "accuracy",
-        "ece",
-        "adaptive_ece",
-        "brier",
-        "nll",
-        "auroc",
-        "average_precision",
-    }
+    names = "accuracy ece adaptive_ece brier nll auroc average_precision"
+    assert set(figures) == set(names.split())
     assert figures["average_precision"] == pytest.approx(
         np.mean(precisions) if precisions else NOTHING, nan_ok=True
     )
@@ -200,16 +193,13 @@ def test_label_metrics(seed: int, graphs: int, labels: int, missing: float) -> N
     ]
     assert figures["accuracy"] == pytest.approx(np.mean(right))
     assert figures["nll"] == pytest.approx(log_loss(truth, chance, labels=[0, 1]))
-    two = torch.tensor([[1 - probability, probability] for probability in chance])
+    two = torch.tensor([[1 - p, p] for p in chance], dtype=torch.double)
     expected = multiclass_calibration_error(two, torch.tensor(truth), num_classes=2, n_bins=15)
     assert figures["ece"] == pytest.approx(float(expected), abs=2e-6)
     # Halved for two classes: the mean of (p - y)².
     assert figures["brier"] == pytest.approx(brier_score_loss(truth, chance, labels=[0, 1]))
-    cases = torch.tensor(chance, dtype=torch.double)
-    cases = torch.stack((1 - cases, cases), dim=1).numpy()
-    assert figures["adaptive_ece"] == pytest.approx(
-        adaptive_by_hand(cases, np.array(truth), 15), abs=1e-9
-    )
+    expected = adaptive_by_hand(two.numpy(), np.array(truth), 15)
+    assert figures["adaptive_ece"] == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.4])

@@ -123,13 +123,3 @@ def test_targets_have_to_fit_the_graphs() -> None:
         from_networkx([path, path, path], [0, None, 1])
     with pytest.raises(DataError, match="graph 2: it has 2 targets; expected 1"):
         from_networkx([path, path, path], [0, 1, [1, 0]])
-
-
-def test_further_graphs_get_the_same_columns() -> None:
-    store = from_networkx([labelled("C", "N"), labelled("O")], [0, 1])
-    again = from_networkx([labelled("O"), labelled("N")], [0, 1], featurizer=store.featurizer)
-    assert again.x.tolist() == [[0, 0, 1], [0, 1, 0]]
-    with pytest.raises(
-        DataError, match="graph 0: the node label 'P' is not among those known: 'C'"
-    ):
-        from_networkx([labelled("P")], [0], featurizer=store.featurizer)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import subprocess
-import sys
 from itertools import permutations
 
 import numpy as np
@@ -24,14 +22,6 @@ from graph_transplant.experiments.statistics import (
     paired_test,
     wilcoxon,
 )
-
-
-def detectable_difference(values: list[float], overlap: float) -> float:
-    return paired_test(values, test_to_train=overlap).detectable or 0.0
-
-
-def pairs_needed(values: list[float], overlap: float) -> float:
-    return paired_test(values, test_to_train=overlap).pairs_needed or 0.0
 
 
 def test_corrected_test_by_hand() -> None:
@@ -135,11 +125,14 @@ def test_pairs_needed_are_the_fewest_with_the_power(size: float, family: int) ->
 @pytest.mark.parametrize("overlap", [1 / 20, 1 / 3])
 def test_overlap_is_a_floor_that_no_number_of_pairs_gets_below(overlap: float) -> None:
     floor = stats.norm.ppf([0.975, 0.8]).sum() * math.sqrt(overlap)
-    assert pairs_needed(of_size(5, 0.99 * floor), overlap) == math.inf
-    needed = pairs_needed(of_size(5, -1.2 * floor), overlap)
+    out_of_reach, needed = (
+        paired_test(of_size(5, size * floor), test_to_train=overlap).pairs_needed
+        for size in (0.99, -1.2)
+    )
+    assert out_of_reach == math.inf
     # As many find what is detectable with as many.
-    detectable = detectable_difference(of_size(int(needed), 0.0), overlap)
-    assert detectable == pytest.approx(1.2 * floor, rel=0.02)
+    many = paired_test(of_size(int(needed), 0.0), test_to_train=overlap)
+    assert many.detectable == pytest.approx(1.2 * floor, rel=0.02)
 
 
 # Wilcoxon ---------------------------------------------------------------------------------------
@@ -264,14 +257,3 @@ def test_effect_size_is_unbiased() -> None:
     sizes = [paired_test(row, test_to_train=0.0).effect for row in draws.tolist()]
     # The standard error of this mean is 0.008; without the correction it would be 1.0.
     assert np.mean([size for size in sizes if size is not None]) == pytest.approx(0.8, abs=0.03)
-
-
-def test_what_is_slow_to_import_is_imported_late() -> None:
-    code = (
-        "import sys\n"
-        "import graph_transplant.classical, graph_transplant.tensorboard\n"
-        "import graph_transplant.experiments.across\n"
-        "slow = {'torch', 'scipy.stats', 'sklearn', 'rdkit', 'tensorboard'}\n"
-        "assert not slow & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

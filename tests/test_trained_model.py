@@ -20,20 +20,22 @@ from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.models import Predictions, TrainedModel, train
 from graph_transplant.models.model import usable_device
+from graph_transplant.splits import random_split
+from oracles import unchanged
+from strategies import generator, random_batch
 
 Models = dict[str, tuple[TrainedModel, GraphStore]]
 
 
 def trained(task: str) -> tuple[TrainedModel, GraphStore]:
     """A model of every task after one or two epochs; what it has learned does not matter."""
-    store = gt.load("motifs", graphs=60)
-    generator = torch.Generator().manual_seed(0)
+    store, source = gt.load("motifs", graphs=60), generator(0)
     if task == "multilabel":
-        y = (torch.rand(60, 3, generator=generator) < 0.5).float()
+        y = (torch.rand(60, 3, generator=source) < 0.5).float()
         y[::7, 1] = math.nan
         store = store.with_targets(y, task=task, label_names=["a", "b", 'c,"d"'])
     elif task == "regression":
-        y = torch.randn(60, 2, generator=generator) * torch.tensor([1e3, 1.0]) + 500
+        y = torch.randn(60, 2, generator=source) * torch.tensor([1e3, 1.0]) + 500
         store = store.with_targets(y, task=task, label_names=["mass", "id"])
     return train(store, method="vanilla", hidden=8, epochs=2, seed=3, forest=False), store
 
@@ -71,10 +73,9 @@ def test_predictions_are_the_network_heated_or_in_units(models: Models, task: st
     elif task == "multilabel":
         expected = 1 / (1 + torch.exp(-logits / model.temperature))
     else:
-        train_rows = torch.tensor(
-            [k for k in range(60) if k not in held_out(model, store)], dtype=torch.long
-        )
-        y = store.y[train_rows].double()
+        trained_on = random_split(store, validation=0.1, test=0.1, seed=3).train
+        assert len(trained_on) == model.description["training"]["sizes"]["train"]
+        y = store.y[trained_on].double()
         expected = logits * y.std(0, correction=0) + y.mean(0)
     found = model.predictions(store)
     assert found.outputs.dtype == torch.double
@@ -87,19 +88,11 @@ def test_predictions_are_the_network_heated_or_in_units(models: Models, task: st
     assert torch.allclose(found.outputs, small.outputs, rtol=1e-4, atol=1e-5)
 
 
-def held_out(model: TrainedModel, store: GraphStore) -> set[int]:
-    from graph_transplant.splits import random_split
-
-    split = random_split(store, validation=0.1, test=0.1, seed=3)
-    assert len(split.train) == model.description["training"]["sizes"]["train"]
-    return {*split.validation.tolist(), *split.test.tolist()}
-
-
 def test_predicting_leaves_the_network_as_it_was(models: Models) -> None:
     model, store = models["multiclass"]
     model.network.train()
-    outputs = model.predictions(store.subset(range(4))).outputs
-    assert model.network.training
+    with unchanged(model.network):
+        outputs = model.predictions(store.subset(range(4))).outputs
     assert not outputs.requires_grad
     assert not outputs.is_inference()
     assert not model.logits(store.subset([0])).is_inference()
@@ -117,32 +110,17 @@ def test_other_features_are_refused(models: Models) -> None:
         model.predictions(models["multiclass"][1], batch_size=0)
 
 
-def bonds(width: int, count: int = 20) -> GraphStore:
-    """Pairs of nodes with edge features."""
-    generator = torch.Generator().manual_seed(1)
-    graphs = []
-    for number in range(count):
-        attr = torch.rand(1, width, generator=generator).expand(2, width)
-        graphs.append(
-            Data(
-                x=torch.rand(2, 3, generator=generator),
-                edge_index=torch.tensor([[0, 1], [1, 0]]),
-                edge_attr=attr,
-                y=torch.tensor([number % 2]),
-            )
-        )
+def bonds(width: int) -> GraphStore:
+    """Graphs with edge features."""
+    graphs = random_batch(generator(1), graphs=20).to_data_list()
+    for number, graph in enumerate(graphs):
+        graph.edge_attr, graph.y = torch.ones(graph.num_edges, width), torch.tensor([number % 2])
     return GraphStore.from_pyg(graphs, name="bonds")
 
 
 def test_edge_features_count_where_the_network_takes_them() -> None:
     store = bonds(4)
-    settings: dict[str, Any] = {
-        "method": "vanilla",
-        "hidden": 4,
-        "layers": 1,
-        "epochs": 1,
-        "forest": False,
-    }
+    settings: dict[str, Any] = {"method": "vanilla", "hidden": 4, "epochs": 1, "forest": False}
     uses = train(store, model="gine", **settings)
     with pytest.raises(DataError, match=r"2 edge features, but .* with 4 edge features"):
         uses.predictions(bonds(2))
@@ -158,26 +136,20 @@ def test_edge_features_count_where_the_network_takes_them() -> None:
 @pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
 def test_a_saved_model_predicts_the_same(models: Models, task: str, tmp_path: Path) -> None:
     model, store = models[task]
-    model.save(tmp_path / "deep" / "folder")
-    again = TrainedModel.load(tmp_path / "deep" / "folder")
+    folder = tmp_path / "deep" / "folder"
+    model.save(folder)
+    again = TrainedModel.load(folder)
     assert torch.equal(again.predictions(store).outputs, model.predictions(store).outputs)
     assert again.temperature == model.temperature
     assert again.label_names == model.label_names
-    assert again.name == "motifs"
-    assert again.featurizer is None
-    assert repr(again) == repr(model)
-    assert sorted(path.name for path in (tmp_path / "deep" / "folder").iterdir()) == [
-        "model.json",
-        "weights.safetensors",
-    ]
-    document = json.loads((tmp_path / "deep" / "folder" / "model.json").read_text())
+    assert {path.name for path in folder.iterdir()} == {"model.json", "weights.safetensors"}
+    document = json.loads((folder / "model.json").read_text())
     assert document["format"] == "graph-transplant model 1"
     assert document["version"] == gt.__version__
     assert document["architecture"] == model.network.config()
     again.save(tmp_path / "second")
-    assert (tmp_path / "second" / "model.json").read_bytes() == (
-        tmp_path / "deep" / "folder" / "model.json"
-    ).read_bytes()
+    second = (tmp_path / "second" / "model.json").read_bytes()
+    assert second == (folder / "model.json").read_bytes()
 
 
 def test_loading_needs_no_pickle_and_leaves_the_random_numbers(

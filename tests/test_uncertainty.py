@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch_geometric.data import Data
 
 import graph_transplant as gt
+from edits import both_ways
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.format import percent
 from graph_transplant.graphs import GraphStore
@@ -30,6 +35,7 @@ from graph_transplant.report.card import render_card
 from graph_transplant.saliency import KINDS
 from graph_transplant.splits import random_split
 from graph_transplant.training import EpochLog
+from made_up import as_trained
 
 QUICK: dict[str, Any] = {
     "method": "vanilla", "hidden": 8, "layers": 1, "epochs": 2, "forest": False,
@@ -148,13 +154,7 @@ def test_saliency_of_an_ensemble_is_what_a_node_adds_to_its_mean() -> None:
     store = gt.load("motifs", graphs=60).subset(range(12))
     members = [gt.GraphClassifier.for_data(store, hidden=6, layers=2, seed=k) for k in (0, 1)]
     both = Ensemble([member.double().eval() for member in members])
-    description = {
-        "label_names": list(store.output_names),
-        "featurizer": None,
-        "data": {"name": "toy"},
-        "training": {"method": "vanilla", "model": "gcs", "layers": 2},
-    }
-    found = gt.explain(TrainedModel(both, 1.0, None, description), store)
+    found = gt.explain(as_trained(both, store.output_names), store)
     for number, view in enumerate(one.views[0] for one in found):
         batch, best = store.batch([number]), store.output_names.index(view.output)
         nodes = [member.embed_nodes(batch)[-1].nodes.detach() for member in members]
@@ -220,14 +220,17 @@ def test_bounds_are_the_conformal_quantile() -> None:
             assert found.tolist() == wanted
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out of a training what takes longest and has no say in uncertainty."""
+    for name in ("fitting.saliency_quality", "measuring.bootstrap_intervals"):
+        monkeypatch.setattr(f"graph_transplant.models.{name}", lambda *_, **__: {})
+
+
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("task", TASKS)
-def test_coverage_is_the_stated_one(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coverage_is_the_stated_one(task: str) -> None:
     """Over 20 random splits, where graphs of all parts are drawn alike."""
-    # What takes longest and has no say in it.
-    monkeypatch.setattr("graph_transplant.models.fitting.saliency_quality", lambda *_, **__: {})
-    monkeypatch.setattr(
-        "graph_transplant.models.measuring.bootstrap_intervals", lambda *_, **__: {}
-    )
     held, narrow = [], []
     store = noisy(700, task, seed=1)
     for seed in range(20):
@@ -271,12 +274,14 @@ def test_sets_are_never_empty_and_widen_with_coverage() -> None:
     assert set_words(q, bounds, "multilabel", names) == ["x;y?;z?", "z?", "y;z?"]
 
 
-def test_coverage_is_refused_where_it_cannot_be_had(tmp_path: Path) -> None:
-    store = noisy(60)
-    model = train(store, **QUICK)
+def test_coverage_is_refused_where_it_cannot_be_had(ensemble: Trained) -> None:
+    model, store = ensemble
     for wrong in (0, 1, 1.5, -0.1):
         with pytest.raises(GraphTransplantError, match="`coverage` must be between 0 and 1"):
             model.predict(store, coverage=wrong)
+
+
+def test_old_models_have_no_coverage() -> None:
     old = TrainedModel.load(Path(__file__).parent / "golden" / "models" / "motifs")
     motifs = gt.load("motifs", graphs=12)
     assert not {"set", "similarity", "spread"} & set(old.predict(motifs))
@@ -298,18 +303,9 @@ def test_similarity_is_the_highest_tanimoto() -> None:
 
 
 def test_fingerprints_are_circular_environments() -> None:
-    networkx = pytest.importorskip("networkx")
-
-    def store_of(graphs: list[Any]) -> GraphStore:
-        items = []
-        for graph in graphs:
-            edges = torch.tensor(list(graph.to_directed().edges)).T.reshape(2, -1)
-            items.append(Data(edge_index=edges, num_nodes=len(graph), y=torch.tensor([0])))
-        return GraphStore.from_pyg(items, num_outputs=2)
-
-    rings = [networkx.cycle_graph(n) for n in (5, 6, 30)]
-    paths = [networkx.path_graph(n) for n in (5, 10, 30)]
-    store = store_of([*rings, *paths])
+    rings = [nx.cycle_graph(n) for n in (5, 6, 30)]
+    paths = [nx.path_graph(n) for n in (5, 10, 30)]
+    store = gt.load([*rings, *paths], y=[0, 1] * 3)
     bits = fingerprints(store, *label_columns(store))
     # Two steps do not tell rings apart; the ends of paths are seen up to two steps away.
     assert (bits[0] == bits[1]).all()
@@ -320,8 +316,9 @@ def test_fingerprints_are_circular_environments() -> None:
     assert counts[0] == 3
     assert counts[4] == 2 + 3 + 4
     order = torch.randperm(30, generator=torch.Generator().manual_seed(0)).tolist()
-    turned = store_of([networkx.relabel_nodes(paths[2], dict(enumerate(order)))])
-    assert (fingerprints(turned, *label_columns(turned)) == bits[5]).all()
+    turned = nx.relabel_nodes(paths[2], dict(enumerate(order)))
+    store = gt.load([turned, turned], y=[0, 1])
+    assert (fingerprints(store, *label_columns(store)) == bits[5]).all()
 
 
 @pytest.mark.data
@@ -349,7 +346,7 @@ def test_unlike_graphs_are_warned_of(tmp_path: Path) -> None:
     threshold = model.description["uncertainty"]["similarity"]["threshold"]
     below = seen["similarity"] < threshold
     assert (seen["warning"].str.contains("unlike the training graphs") == below).all()
-    star = torch.tensor([[0] * 300 + list(range(1, 301)), [*range(1, 301)] + [0] * 300])
+    star = both_ways(*((0, leaf) for leaf in range(1, 301)))
     lone = GraphStore.from_pyg([Data(edge_index=star, num_nodes=301, y=torch.tensor([0]))])
     done = predict_table(model, lone, tmp_path / "out.csv")
     assert (done.larger, done.unlike) == (1, 1)
@@ -380,11 +377,6 @@ def test_errors_of_graphs() -> None:
 
 
 def test_a_damaged_reference_is_refused(tmp_path: Path) -> None:
-    import hashlib
-    import json
-
-    from safetensors.torch import load_file, save_file
-
     train(noisy(60), **QUICK).save(tmp_path)
     path = tmp_path / "weights.safetensors"
     state = load_file(path)
@@ -405,7 +397,9 @@ def test_a_damaged_reference_is_refused(tmp_path: Path) -> None:
 # -------------------------------------------------------------------- the card
 
 
-def test_the_card_says_what_uncertainty_is_worth() -> None:
+@pytest.mark.usefixtures("quick")
+def test_the_card_says_what_uncertainty_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graph_transplant.classical.forest.TREES", 20)
     store = noisy(400)
     settings = {**QUICK, "forest": True, "learning_rate": 0.02, "epochs": 10}
     model = train(store, ensemble=2, validation=0.2, test=0.3, **settings)
