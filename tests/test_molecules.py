@@ -31,8 +31,6 @@ from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.splits import scaffold_split
 
-OGB = Featurizer("molecules")
-
 # Every category at least once where chemistry has it: charges, radicals, hybridisations, stereo of
 # atoms and bonds, rings, dative and other bonds, hydrogens written out, several parts, open atoms.
 WRITTEN = (
@@ -165,12 +163,7 @@ def complete(atoms: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        complete(58),
-        "C" + "[C@H](F)" * 2400,
-        "C(" * 6000 + "C" + ")" * 6000,
-    ],
+    "text", [complete(58), "C" + "[C@H](F)" * 2400, "C(" * 6000 + "C" + ")" * 6000]
 )
 def test_hostile_structures_end(text: str) -> None:
     arrays = molecule_arrays([text, "CC"])
@@ -225,15 +218,13 @@ def test_duplicates_are_those_of_canonical_smiles(features: str) -> None:
     store = from_smiles([*VARIED, *written, "CCC", "C[13CH2]C"], features=features)
     names: dict[str, int] = {}
     expected = [names.setdefault(Chem.CanonSmiles(t), len(names)) for t in store.rows.texts]
-    groups = duplicate_groups(store)
-    assert groups.tolist() == expected
+    assert duplicate_groups(store).tolist() == expected
     assert duplicate_groups(store.subset([7, 1, 2])) is None
 
 
 def test_other_graphs_are_the_same_if_their_arrays_are() -> None:
     store = load("motifs", graphs=12)
-    groups = duplicate_groups(store.subset([*range(12), 3, 0]))
-    assert groups.tolist() == [*range(12), 3, 0]
+    assert duplicate_groups(store.subset([*range(12), 3, 0])).tolist() == [*range(12), 3, 0]
     assert duplicate_groups(store) is None
     # Nodes without edges and features differ in number alone.
     dots = GraphStore(
@@ -243,8 +234,7 @@ def test_other_graphs_are_the_same_if_their_arrays_are() -> None:
         node_counts=torch.tensor([1, 2, 1]),
         edge_counts=torch.zeros(3, dtype=torch.long),
     )
-    groups = duplicate_groups(dots)
-    assert groups.tolist() == [0, 1, 0]
+    assert duplicate_groups(dots).tolist() == [0, 1, 0]
 
 
 # ------------------------------------------------------------------ scaffolds
@@ -269,21 +259,17 @@ def plain_split(smiles: list[str], validation: float, test: float) -> list[int]:
         groups.setdefault(scaffold(text), []).append(row)
     ordered = sorted(groups.values(), key=lambda rows: rows[0], reverse=True)
     ordered.sort(key=len, reverse=True)
-    train: list[int] = []
-    valid: list[int] = []
-    rest: list[int] = []
     train_cutoff = (1 - validation - test) * len(smiles)
     valid_cutoff = (1 - test) * len(smiles)
-    for rows in ordered:
-        if len(train) + len(rows) > train_cutoff + 1e-6:
-            if len(train) + len(valid) + len(rows) > valid_cutoff + 1e-6:
-                rest += rows
-            else:
-                valid += rows
-        else:
-            train += rows
     part = [0] * len(smiles)
-    for number, rows in enumerate((train, valid, rest)):
+    train = valid = 0  # graphs in these parts
+    for rows in ordered:
+        if train + len(rows) <= train_cutoff + 1e-6:
+            number, train = 0, train + len(rows)
+        elif train + valid + len(rows) <= valid_cutoff + 1e-6:
+            number, valid = 1, valid + len(rows)
+        else:
+            number = 2
         for row in rows:
             part[row] = number
     return part
