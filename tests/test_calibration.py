@@ -12,12 +12,7 @@ from sklearn.calibration import calibration_curve
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
-from graph_transplant.analysis import (
-    TEMPERATURES,
-    calibration,
-    fit_temperature,
-    reliability,
-)
+from graph_transplant.analysis import TEMPERATURES, calibration, fit_temperature, reliability
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.metrics import measure
 

@@ -18,11 +18,7 @@ from graph_transplant import training
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import engines
 from graph_transplant.experiments.compare import compare
-from graph_transplant.experiments.engines import (
-    Run,
-    check_engine,
-    run_trials,
-)
+from graph_transplant.experiments.engines import Run, check_engine, run_trials
 from graph_transplant.experiments.protocol import Record, Trial, all_trials
 from graph_transplant.experiments.trial import Job, run_trial
 from graph_transplant.settings import Settings

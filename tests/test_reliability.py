@@ -18,12 +18,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv, global_mean_pool
 
 import graph_transplant as gt
-from graph_transplant.augment import (
-    CleanPass,
-    ManifoldMixup,
-    OriginalGraphs,
-    ReliabilityFilter,
-)
+from graph_transplant.augment import CleanPass, ManifoldMixup, OriginalGraphs, ReliabilityFilter
 from graph_transplant.augment.evolve import (
     class_prototypes,
     label_reliability,

@@ -537,12 +537,7 @@ NO_DIFFERENCE = "a does not differ significantly from vanilla on toy"
     ],
 )  # fmt: skip
 def test_the_verdict_names_the_winner_whoever_it_is(
-    mine: list[float],
-    rival: list[float],
-    says: str,
-    difference: str,
-    best: str | None,
-    winner: str,
+    mine: list[float], rival: list[float], says: str, difference: str, best: str | None, winner: str
 ) -> None:
     (verdict,) = verdicts([*made_up("vanilla", PLAIN), *made_up("a", mine), *beside(rival)])
     assert verdict.headline.endswith(says)

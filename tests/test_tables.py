@@ -204,8 +204,7 @@ def test_damaged_workbooks_and_parquet_files_are_errors(
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["smiles;v\nC;0,5\nN;1,25\nO;3\n", 'smiles,v\nC,"0,5"\nN,"1,25"\nO,3\n'],
+    "text", ["smiles;v\nC;0,5\nN;1,25\nO;3\n", 'smiles,v\nC,"0,5"\nN,"1,25"\nO,3\n']
 )
 def test_decimal_commas_are_read_with_a_note(tmp_path: Path, text: str) -> None:
     store = gt.load(write(tmp_path, text), target="v")

@@ -13,10 +13,7 @@ from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
 from edits import agree, both_ways, uniform
-from graph_transplant.augment.transplant import (
-    GraphTransplant,
-    TransplantPlan,
-)
+from graph_transplant.augment.transplant import GraphTransplant, TransplantPlan
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.kernels import transplant as kernel
