@@ -27,8 +27,7 @@ from graph_transplant.graphs import store as module
 from oracles import same_content
 from strategies import batches, generator, graphs_of, random_batch
 
-ROOT = Path(__file__).resolve().parents[1]
-GOLDEN = ROOT / "tests" / "golden" / "models" / "numbers" / "inputs.safetensors"
+GOLDEN = Path(__file__).parent / "golden" / "models" / "numbers" / "inputs.safetensors"
 
 
 def make_store(graphs: int = 9, seed: int = 0, **changes: Any) -> GraphStore:

@@ -225,15 +225,12 @@ def test_mixing_pyg_graphs() -> None:
     assert again.targets.shape == (3, 3)
 
 
-def test_a_batch_of_a_store_knows_all_classes() -> None:
+def test_targets_are_those_of_all_classes_of_the_store_or_given() -> None:
     part = gt.load("motifs", graphs=12).batch([0, 1])
     mixed = GraphTransplant().mix(part)
     assert mixed.targets.shape == (2, 6)
     mask = part.nodes["motif_mask"]
     assert torch.equal(mixed.batch.nodes["motif_mask"], mask[mixed.node_origin])
-
-
-def test_targets_may_be_given() -> None:
     batch, labels = random_batch(generator(2), graphs=3), torch.tensor([2, 0, 1])
     one, other = (
         GraphTransplant().mix(batch, targets=t, num_outputs=4, generator=generator())
