@@ -222,31 +222,6 @@ def test_pairs_against_scipy_and_holm_over_all_of_them() -> None:
 # -------------------------------------------------------------------- other contents
 
 
-def test_trials_without_a_network_stand_beside_those_with_one() -> None:
-    records = made_up("vanilla", PLAIN) + made_up("a", UNSURE)
-    for name, values in (("vanilla", PLAIN), ("kernel", BETTER)):
-        for record in made_up(name, values, **NO_NETWORK):
-            del record["epochs"], record["best_epoch"]
-            records.append(record)
-    results = Results(records)
-    assert len(results.frame) == 20
-    assert results.frame["epochs"].isna().sum() == 10
-    assert list(results.groups) == [Group("toy", None, None), Group("toy", "gcs", 3)]
-    kernel = rows(records)[0]
-    assert (kernel.method, kernel.model, kernel.layers) == ("kernel", None, None)
-    assert results.verdict == (
-        "kernel beats vanilla on toy (without a network) by 10.4 points; "
-        "a does not differ significantly from vanilla on toy (gcs-3)"
-    )
-    assert results.notes == []
-    assert [one.group.title for one in rankings(results)] == ["without a network", "GCS, 3 layers"]
-    assert [row["layers"] for row in table(results)] == ["", "", "3", "3"]
-    assert "### toy: without a network" in results.to_markdown()
-    assert [row.chosen for row in rows(records, "validation")] == ["", "", "3 layers", "3 layers"]
-    lost = Results(made_up("kernel", [0.5], **NO_NETWORK, test={"accuracy": None}))
-    assert lost.notes[-1] == "The test score is not finite in: kernel, repeat 0, fold 0."
-
-
 def test_methods_can_be_compared_with_another_reference() -> None:
     records = made_up("vanilla", PLAIN) + made_up("a", BETTER) + made_up("b", UNSURE)
     results = Results(records, reference="a")
@@ -560,7 +535,12 @@ def test_rivals_stand_beside_every_network_and_alone_without_one() -> None:
     )
     # Another condition, another comparison; rivals alone are compared with each other.
     noisy = Results([*plain, *beside(ABOVE, **NOISY)])
-    assert {group.model for group in noisy.groups} == {"gcs", ""}
+    assert [group.model for group in noisy.groups] == ["", "gcs"]
+    assert noisy.frame["epochs"].isna().sum() == 5
+    assert [row["layers"] for row in table(noisy)] == ["", "3"]
+    assert "without a network" in rankings(noisy)[0].group.title
+    lost = Results(beside([0.5], test={"accuracy": None}))
+    assert lost.notes[-1] == "The test score is not finite in: forest, repeat 0, fold 0."
     (alone,) = verdicts([*beside(ABOVE), *beside(FLOOR, "majority")])
     assert alone.headline == "forest reaches a mean accuracy of 72.2 % on toy"
     (alone,) = verdicts([*plain, *beside(PLAIN, "majority")])
