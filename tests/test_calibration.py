@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
 from sklearn.calibration import calibration_curve
@@ -52,10 +51,6 @@ def test_temperature_of_classes_is_the_minimum(classes: int, too_sure: float) ->
     logits, labels = drawn(400, classes, too_sure=too_sure, seed=classes)
     found = fit_temperature(logits, one_hot(labels, classes).double())
     assert found == pytest.approx(by_lbfgs(logits, cross_entropy, labels), rel=1e-6)
-    grid = [
-        float(cross_entropy(logits / t, labels)) for t in np.geomspace(*TEMPERATURES, 4001).tolist()
-    ]
-    assert float(cross_entropy(logits / found, labels)) <= min(grid) + 1e-12
 
 
 def test_temperature_of_labels_leaves_out_missing_entries() -> None:

@@ -444,7 +444,7 @@ def test_methods_are_practically_equal_when_the_whole_interval_is_within_a_point
 
 
 def beside(values: list[float], name: str = "forest", **changes: object) -> list[Record]:
-    return made_up(name, values, **NO_NETWORK | {"model": ""} | changes)
+    return made_up(name, values, **NO_NETWORK | changes)
 
 
 ABOVE = shifted(BETTER, 0.03, 0.04, 0.03, 0.05, 0.04)
@@ -535,7 +535,7 @@ def test_rivals_stand_beside_every_network_and_alone_without_one() -> None:
     )
     # Another condition, another comparison; rivals alone are compared with each other.
     noisy = Results([*plain, *beside(ABOVE, **NOISY)])
-    assert [group.model for group in noisy.groups] == ["", "gcs"]
+    assert [group.model for group in noisy.groups] == [None, "gcs"]
     assert noisy.frame["epochs"].isna().sum() == 5
     assert [row["layers"] for row in table(noisy)] == ["", "3"]
     assert "without a network" in rankings(noisy)[0].group.title
