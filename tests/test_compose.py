@@ -70,9 +70,6 @@ class Shift(gt.Augmentation):
         return {} if self.name is None else {self.name: self.number}
 
 
-# ------------------------------------------------------------------ one of several
-
-
 @pytest.mark.parametrize("probabilities", [None, (0.5, 0.2, 0.3), (0.0, 1.0, 0.0), (0.4, 0.6, 0.0)])
 def test_each_is_drawn_as_often_as_wanted(probabilities: tuple[float, ...] | None) -> None:
     either = OneOf(*(Shift(float(k)) for k in range(3)), probabilities=probabilities)

@@ -333,9 +333,6 @@ def test_a_method_has_one_colour_on_a_page(golden):
     assert whole["vanilla"] == COLOURS["c0"]
 
 
-# -------------------------------------------------------------------- cards
-
-
 BINS = pd.DataFrame(
     [("after", 0.5, 0.4, 4), ("after", 0.9, 0.8, 30), ("before", 0.9, 0.8, 30)],
     columns=["stage", "confidence", "accuracy", "count"],

@@ -283,9 +283,6 @@ def test_the_scaffold_split_is_the_published_procedure(
     assert split.tolist() == plain_split(smiles, validation, test)
 
 
-# ------------------------------------------------------------------ back from features
-
-
 @pytest.mark.parametrize("features", ["ogb", "elements"])
 def test_names_and_orders_are_found_from_features(features: str) -> None:
     store = from_smiles(VARIED, features=features)
@@ -304,9 +301,6 @@ def test_names_and_orders_are_found_from_features(features: str) -> None:
         expected_orders += [bonds[pair] for pair in sorted(bonds)]
     assert names == expected_names
     assert orders == expected_orders
-
-
-# ------------------------------------------------------------------ real data
 
 
 def first_lines(archive: zipfile.ZipFile, member: str, count: int) -> list[list[str]]:

@@ -251,9 +251,6 @@ def test_an_answer_that_is_no_archive(tmp_path: Path, monkeypatch: pytest.Monkey
         load("ogbg-ppa", root=tmp_path / "root")
 
 
-# ------------------------------------------------------------------ the real thing
-
-
 def check_against_ogb(store: GraphStore, reader: Any, raw: Path, edges: int) -> None:
     graphs = reader.read_csv_graph_raw(str(raw), add_inverse_edge=True)
     assert sum(graph["edge_index"].shape[1] for graph in graphs) == 2 * edges

@@ -43,9 +43,6 @@ from page_samples import (
 
 QUICK: dict[str, Any] = {"count": 3, "epochs": 1, "hidden": 8}
 
-# -------------------------------------------------------------------- safety
-
-
 PAGES: dict[str, Callable[[str], str]] = {
     "classes": lambda name: render_card(nasty_card(name)),
     "labels": lambda name: render_card(nasty_card(name, "multilabel")),

@@ -204,9 +204,6 @@ def test_threshold_and_prototypes_are_found_anew_after_each_epoch_and_training()
     assert len({measured["label_threshold"] for _, measured in curves[0]}) == 3
 
 
-# ------------------------------------------------------------------ the model stays as it is
-
-
 class Foreign(nn.Module):
     """A model with batch normalisation and dropout, a part of it always in evaluation mode."""
 

@@ -412,9 +412,6 @@ def test_notes_name_scores_near_the_majority() -> None:
     assert notes(made_up("vanilla", PLAIN), on("z", other)) == []
 
 
-# -------------------------------------------------------------------- practically equal
-
-
 ALIKE = (0.002, -0.001, 0.001, 0.0, 0.003)  # mean 0.001, interval within ±0.4 points
 
 

@@ -341,9 +341,6 @@ def test_a_writer_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-# ------------------------------------------------------------------ memory
-
-
 # Looks at a whole store under a limit on memory; at the end it does what must exceed the limit.
 CHILD = """
 import resource, sys

@@ -47,9 +47,6 @@ def stream(data: Any, **arguments: Any) -> list[Chunk]:
     return list(gt.stream(data, **arguments))
 
 
-# ------------------------------------------------------------------ a data set
-
-
 def test_a_table_becomes_molecules_with_targets(tmp_path: Path) -> None:
     store = gt.load(write(tmp_path, SMALL), target="active", id="name")
     assert store.name == "mine"
@@ -356,9 +353,6 @@ def test_tables_that_cannot_be_used_are_errors(
     assert "\n" not in str(raised.value)
 
 
-# ------------------------------------------------------------------ hostile tables
-
-
 def test_a_workbook_that_unpacks_without_end_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,9 +486,6 @@ def test_a_record_that_runs_into_the_next_is_a_problem(tmp_path: Path) -> None:
     store = gt.load(path, target="active")
     assert store.labels.tolist() == [0, 1]
     assert {skip.row: skip.reason for skip in store.skipped} == problem
-
-
-# ------------------------------------------------------------------ real data
 
 
 @pytest.mark.data

@@ -166,9 +166,6 @@ def test_strangers_are_uniform_among_non_neighbours(undirected: bool) -> None:
     assert 0 < lonely < batch.num_nodes
 
 
-# ------------------------------------------------------------------ label weights
-
-
 def test_a_plan_carried_out_by_hand() -> None:
     # Of the path 0-1-2-3 and the triangle 4-5-6 with the tail 6-7, nodes 0, 1, 6, 7 change places.
     path = graph([(0, 1), (1, 2), (2, 3)], 4)
@@ -238,9 +235,6 @@ def test_targets_are_those_of_all_classes_of_the_store_or_given() -> None:
     )
     assert torch.equal(one.targets, other.targets)
     assert one.targets.shape == (3, 4)
-
-
-# ------------------------------------------------------------------ bad input
 
 
 @pytest.mark.parametrize(
