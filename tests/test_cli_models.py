@@ -176,7 +176,7 @@ def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
     assert found == [True, False]
 
 
-def test_predict_gives_every_row_in_order(
+def test_predict_gives_every_row_in_order_into_a_file_or_alone_on_the_standard_output(
     table: Path, model: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     out = tmp_path / "new" / "predictions.csv"
@@ -191,6 +191,14 @@ def test_predict_gives_every_row_in_order(
     for row in rows:
         if not row["error"]:
             assert abs(float(row["p(0)"]) + float(row["p(1)"]) - 1) < 1e-5
+    for words in (["--out=-"], ["--out", "-"]):
+        assert main(["predict", str(model), str(table), *words]) == 0
+        printed = capfd.readouterr()
+        assert printed.out == out.read_text()
+        assert "25 of 26 rows predicted" in printed.err
+    header = "row,id,prediction,p(0),p(1),confidence,set,similarity,warning,error"
+    assert printed.out.splitlines()[0] == header
+    assert "--target" in error_of(["predict", str(model), str(table), "--target", "fails"], capfd)
 
 
 def test_predict_fails_if_no_row_can_be_read(model: Path, tmp_path: Path, capfd: Capture) -> None:
@@ -234,20 +242,6 @@ def test_what_is_read_is_not_overwritten(
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) == 3
     assert {path.read_text() for path in written} == {rows}
-
-
-def test_predictions_on_the_standard_output_are_a_table_alone(
-    table: Path, model: Path, capfd: Capture
-) -> None:
-    for out in (["--out=-"], ["--out", "-"]):
-        capfd.readouterr()
-        assert main(["predict", str(model), str(table), *out]) == 0
-        printed = capfd.readouterr()
-        lines = printed.out.splitlines()
-        assert len(lines) == 1 + len(ROWS)
-        assert lines[0] == "row,id,prediction,p(0),p(1),confidence,set,similarity,warning,error"
-        assert "25 of 26 rows predicted" in printed.err
-    assert "--target" in error_of(["predict", str(model), str(table), "--target", "fails"], capfd)
 
 
 def test_smiles_are_predicted_on_the_screen(

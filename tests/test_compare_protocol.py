@@ -147,6 +147,7 @@ def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) ->
             for part, name in enumerate(("train", "validation", "test"))
         }
         assert record["fingerprint"] == expected.fingerprint()
+    assert len({record["seed"] for record in results.records}) == 4
     count = store.num_edge_features
     assert told.notes == [
         f"gcs does not use the {count} edge features of molecules; gine and gat-edge do"
@@ -237,17 +238,6 @@ def test_a_metric_that_some_fold_does_not_define_is_refused_before_anything_runs
     judged = Trial("vanilla", "gcs", 3, repeat=0, fold=fold)
     test = store.y[trial.split_of(store, judged, Settings(folds=3, metric=metric)).test]
     assert len(test[~test.isnan()].unique()) == 1
-
-
-def test_an_official_split_is_run_once_per_repeat_with_seeds_of_its_own(tmp_path: Path) -> None:
-    official = torch.tensor([0, 0, 0, 1, 2], dtype=torch.int8).repeat(6)
-    store = rings(torch.arange(30) // 5 % 2, official=official)
-    results = run(tmp_path, store, split="official", repeats=3)
-    assert len(results.records) == 2 * 3
-    for record in results.records:
-        assert record["fold"] == 0
-        assert record["sizes"] == {"train": 18, "validation": 6, "test": 6}
-    assert len({record["seed"] for record in results.records}) == 3
 
 
 def test_an_attack_is_measured_on_the_test_graphs(tmp_path: Path) -> None:

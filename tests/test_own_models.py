@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -291,15 +290,6 @@ def test_instance_normalisation_remembers_original_graphs_only() -> None:
         return mean
 
     torch.testing.assert_close(statistics(gt.GraphTransplant()), statistics(()), rtol=0, atol=0)
-
-
-def test_a_sequence_of_augmentations_collates() -> None:
-    both = gt.augment.Sequential(
-        gt.augment.DropNodes(), gt.GraphTransplant(), gt.augment.DropEdges()
-    )
-    batch = gt.transforms.MixCollate(both, 3)(graphs())
-    assert batch.num_graphs == 16
-    np.testing.assert_allclose(batch.y.sum(1), 1.0, rtol=1e-6)
 
 
 def test_a_static_graph_of_distributed_training_is_refused() -> None:

@@ -10,7 +10,7 @@ import torch
 
 import graph_transplant as gt
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import Trial, metric_of, score
+from graph_transplant.experiments.protocol import metric_of, score
 from graph_transplant.settings import Settings, metric_for, scale_of
 
 
@@ -95,10 +95,3 @@ def test_the_score_of_a_record_is_that_of_its_metric() -> None:
     assert score(record, "validation") is None
     assert score({**record, "settings": {}}) == 0.9
     assert score({**record, "test": {"auroc": float("nan")}}) is None
-
-
-def test_a_trial_reads_itself_from_its_record() -> None:
-    record = {"method": "vanilla", "model": "gcs", "layers": 3, "repeat": 1, "fold": 2}
-    trial = Trial.of_record(record | {"label_noise": 0.2})
-    assert trial == Trial("vanilla", "gcs", 3, repeat=1, fold=2, label_noise=0.2)
-    assert str(trial) == "vanilla, gcs with 3 layers, repeat 1, fold 2, noise 20 %"

@@ -35,7 +35,7 @@ pytestmark = [
 
 SETTINGS = Settings(folds=3, epochs=2, batch_size=16, hidden=16)
 TRIALS = list(
-    all_trials(methods=["vanilla", "transplant-dp"], models=["gcs"], layers=[2], repeats=2, folds=3)
+    all_trials(methods=["vanilla", "transplant-dp"], models=["gcs"], layers=[2], repeats=1, folds=3)
 )
 # The condition must travel to the workers, too.
 TRIALS.append(replace(TRIALS[-1], label_noise=0.25, train_fraction=0.5))

@@ -14,7 +14,7 @@ from torch_geometric.transforms import BaseTransform, Compose, ToUndirected
 import graph_transplant as gt
 from edits import both_ways
 from graph_transplant import transforms
-from graph_transplant.augment import GMixup, IfMixup, ManifoldMixup, OneOf, SubMix
+from graph_transplant.augment import GMixup, IfMixup, ManifoldMixup, OneOf, Sequential, SubMix
 from graph_transplant.errors import DataError, GraphTransplantError
 from oracles import check_valid_batch, is_undirected, same_content
 from strategies import generator, random_batch
@@ -108,6 +108,7 @@ MIXING = {
     "node-sam": gt.augment.NodeSam,
     "g-mixup": prepared_g_mixup,
     "one-of": lambda: OneOf(SubMix(), gt.augment.DropEdges()),
+    "sequential": lambda: Sequential(gt.augment.DropNodes(), gt.GraphTransplant()),
 }
 
 
