@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import graph_transplant as gt
-from graph_transplant.models import TrainedModel
 
 
 def imported(name: str) -> Iterator[ModuleType]:
@@ -84,13 +83,6 @@ def test_a_short_run_measures_every_contender_and_method(bench, monkeypatch, tmp
 # ------------------------------------------------------------------ predictions
 
 
-@pytest.fixture(scope="module")
-def model(predict: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
-    found = predict.make_model(tmp_path_factory.mktemp("model"), list(predict.made_up_smiles(50)))
-    assert isinstance(found, TrainedModel)
-    return found
-
-
 WRITTEN = (
     "C[C@H](N)C(=O)O C/C=C/C=C\\Cl [Na+].[O-]c1ccccc1 F[Si](F)(F)F FS(F)(F)(F)(F)F [CH3] *CC#N "
     "[Pt+2] CC=CC O=[N+]([O-])c1ccc2ccccc2c1 [2H]OC C1CC1.[He] [NH3]->[Cu]"
@@ -98,9 +90,8 @@ WRITTEN = (
 RICH = WRITTEN.split()
 
 
-def test_both_write_the_same_table(
-    predict: ModuleType, model: TrainedModel, tmp_path: Path
-) -> None:
+def test_both_write_the_same_table(predict: ModuleType, tmp_path: Path) -> None:
+    model = predict.make_model(tmp_path, list(predict.made_up_smiles(50)))
     table = tmp_path / "table.csv"
     smiles = [*RICH, *predict.made_up_smiles(40)]
     predict.write_table(table, smiles, len(smiles))

@@ -322,8 +322,8 @@ def torchrun(*words: str) -> str:
 
 
 def test_a_comparison_under_torchrun(tmp_path: Path) -> None:
-    words = ["compare", "motifs", "--methods", "vanilla", "--folds", "3", "--epochs", "2"]
-    words += ["--engine", "torchrun", "--out", str(tmp_path)]
+    words = ["compare", "motifs", "--methods", "vanilla", "--folds", "3", "--epochs", "1"]
+    words += ["--layers", "1", "--engine", "torchrun", "--out", str(tmp_path)]
     printed = torchrun("-m", "graph_transplant", *words)
     assert printed.count("report.html") == 1, "one process prints"
     assert (tmp_path / "records.jsonl").read_text().count('"shards":2') == 3

@@ -96,15 +96,6 @@ def _no_global_figures():
     assert dict(matplotlib.rcParams) == before
 
 
-def lines(ax: Axes, **looks):
-    """Lines of some look, by their points."""
-    return [
-        line.get_xydata()
-        for line in ax.get_lines()
-        if all(getattr(line, f"get_{key}")() == value for key, value in looks.items())
-    ]
-
-
 # -------------------------------------------------------------------- numbers
 
 
@@ -172,24 +163,24 @@ def test_robustness_starts_at_the_clean_accuracy(enzymes):
     worst = np.mean([r["attacked"][-1]["accuracy"] for r in raw])
     assert attacked["mean"].iloc[[0, -1]].tolist() == pytest.approx([clean, worst])
     panel = next(ax for ax in enzymes.plot.robustness() if ax.get_title("left") == "transplant-ep")
-    own = lines(panel, color=palette(enzymes.methods, "vanilla")["transplant-ep"], linestyle="-")
-    assert own[0][:, 1] == pytest.approx(attacked["mean"].to_numpy())
+    colour = palette(enzymes.methods, "vanilla")["transplant-ep"]
+    own = next(
+        line
+        for line in panel.get_lines()
+        if (line.get_color(), line.get_linestyle()) == (colour, "-")
+    )
+    assert own.get_ydata() == pytest.approx(attacked["mean"].to_numpy())
 
 
 def test_reliability_bins_are_pooled_by_their_counts(enzymes):
     table = FIGURES["reliability"].data(enzymes)
     own = table[(table["method"] == "vanilla") & (table["stage"] == "as trained")]
-    raw = [
-        one
-        for record in enzymes.chosen
-        if record["method"] == "vanilla"
-        for one in record["reliability"]
-        if one["bin"] == 14
-    ]
+    trials = [record for record in enzymes.chosen if record["method"] == "vanilla"]
+    raw = [one for record in trials for one in record["reliability"] if one["bin"] == 14]
     total = sum(one["count"] for one in raw)
+    right = sum(one["count"] * one["accuracy"] for one in raw)
     last = own[own["bin"] == 14].iloc[0]
     assert last["count"] == total
-    right = sum(one["count"] * one["accuracy"] for one in raw)
     assert last["accuracy"] == pytest.approx(right / total)
 
 
