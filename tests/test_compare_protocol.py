@@ -154,45 +154,32 @@ def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) ->
     ]
 
 
-def official_without_the_second() -> Tensor:
-    """The first fifteen graphs are of the first class: five of them are all of the test graphs."""
-    official = torch.zeros(30, dtype=torch.long)
-    official[:5], official[10:20] = 2, 1
-    return official
+NOT_BOTH = "no class or label is both there and absent"
 
 
 def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
     tmp_path: Path,
 ) -> None:
-    many = rings(torch.arange(30) % 3)
+    many, halves = rings(torch.arange(30) % 3), torch.arange(30) // 15
     values = rings(torch.linspace(0, 1, 30).unsqueeze(1), task="regression")
+    auroc, precision = (
+        {"split": "official", "metric": metric} for metric in ("auroc", "average_precision")
+    )
+    # Of the parts of these official splits, one has graphs of a single class.
+    same = rings(halves, official=halves + torch.arange(30) // 29)
+    first = rings(halves, official=torch.arange(30) % 3 * (torch.arange(30) < 15))
+    parts = torch.tensor([2] * 5 + [0] * 5 + [1] * 10 + [0] * 10)
     for store, arguments, message in (
-        (
-            several_labels(),
-            {"metric": "accuracy"},
-            "`metric` must be auroc or average_precision for rings, whose graphs have several",
-        ),
+        (several_labels(), {"metric": "accuracy"}, "`metric` must be auroc or average_precision f"),
         (many, {"metric": "auroc"}, "`metric` auroc needs two classes, but rings has 3"),
         (values, {"metric": "auroc"}, "`metric` must be r2 for rings, whose targets are numbers"),
         (values, {"balance": True}, "`balance` needs classes or labels, but the targets of rings"),
         (values, {"attack": [0.2]}, "`attack` needs one class per graph"),
         (many, {"split": "scaffold"}, "by scaffold, which needs molecules"),
         (many, {"model": ["gine"]}, "`model`: gine needs edge features, but rings has none"),
-        (
-            rings(torch.arange(30) // 15, official=torch.arange(30) // 15 + torch.arange(30) // 29),
-            {"split": "official", "metric": "auroc"},
-            "auroc is not defined on the 14 validation graphs of the official split of rings",
-        ),
-        (
-            rings(torch.arange(30) // 15, official=torch.arange(30) % 3 * (torch.arange(30) < 15)),
-            {"split": "official", "metric": "average_precision"},
-            "average_precision is not defined on the 5 validation graphs .*: no class or label is",
-        ),
-        (
-            rings(torch.arange(30) // 15, official=official_without_the_second()),
-            {"split": "official", "metric": "average_precision"},
-            "is not defined on the 5 test graphs of the official .*: no class or label is both",
-        ),
+        (same, auroc, "auroc is not defined on the 14 validation graphs of the official split of"),
+        (first, precision, f"not defined on the 5 validation graphs .*: {NOT_BOTH}"),
+        (rings(halves, official=parts), precision, f"on the 5 test graphs .*: {NOT_BOTH}"),
         (many, {"split": "official"}, "rings comes without a split of its own"),
         (many, {"select": "best"}, "`select` must be one of none, validation;"),
         (many, {"engine": "cloud"}, "`engine` must be one of local, ray, torchrun"),
@@ -209,9 +196,6 @@ def mostly(value: float, other: float, rare: int, gaps: bool = False) -> Tensor:
     if gaps:
         y[rare:18] = torch.nan
     return y
-
-
-NOT_BOTH = "no class or label is both there and absent"
 
 
 @pytest.mark.parametrize(
