@@ -327,11 +327,7 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
         ("smiles\nC\n", None, "there are structures alone; to learn, every row needs a target"),
         (SMALL, None, "name the columns to learn with `target`; there are 'name', 'active', 'val"),
         ("smiles,name\nC,a\n", None, "name the column to learn with `target`; there is only 'nam"),
-        (
-            SMALL,
-            "actve",
-            "columns 'name', 'smiles', 'active', 'value'; got 'actve' .*mean 'active'",
-        ),
+        (SMALL, "actve", "'name', 'smiles', 'active', 'value'; got 'actve' .*mean 'active'"),
         (
             "Smiles_1,Smiles_2,b\nC,C,1\n",
             "b",
