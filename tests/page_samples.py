@@ -48,6 +48,7 @@ def bins(shift: float) -> list[dict[str, Any]]:
 
 def card(task: str = "multiclass", **changes: Any) -> dict[str, Any]:
     """The description of a model, as ``model.json`` has it."""
+    regression = task == "regression"
     names = {
         "multiclass": ["inactive", "active"],
         "multilabel": ["NR-AR", "NR-ER", "SR-p53"],
@@ -58,26 +59,24 @@ def card(task: str = "multiclass", **changes: Any) -> dict[str, Any]:
         "multilabel": {"accuracy": 0.93, "ece": 0.02, "nll": 0.2, "auroc": 0.77},
         "regression": {"rmse": 0.84, "mae": 0.66, "r2": 0.52},
     }[task]
-    if task != "regression":
+    if not regression:
         test["average_precision"] = 0.78
-    main = {"multiclass": "auroc", "multilabel": "auroc", "regression": "r2"}[task]
-    regression = task == "regression"
+    main = "r2" if regression else "auroc"
+    network = {"layers": 3, "hidden": 128, "readout": "mean", "dropout": 0.5}
+    widths = {"in_features": 174, "num_outputs": len(names), "edge_features": 13}
+    data = {"name": "bace", "source": "bace.csv.gz", "fingerprint": "ab" * 32, "skipped": 3}
+    data |= {"graphs": 1513, "mean_nodes": 34.1, "mean_edges": 36.9}
+    data |= {"node_features": 174, "edge_features": 13}
+    training = {"method": "transplant-ep", "model": "gine", "epochs": 300, "batch_size": 128}
+    training |= {"learning_rate": 0.0005, "balance": False, "metric": main, "split": "scaffold"}
+    training |= {"validation": 0.1, "test": 0.1, "seed": 0, "seconds": 312.5}
+    training |= {"best_epoch": 41, "epochs_run": 60, "stopped_early": True}
     description: dict[str, Any] = {
         "format": "graph-transplant model 1",
         "version": "0.1.0",
-        "architecture": {
-            "in_features": 174,
-            "num_outputs": len(names),
-            "conv": "gine",
-            "layers": 3,
-            "hidden": 128,
-            "readout": "mean",
-            "dropout": 0.5,
-            "max_degree": None,
-            "continuous": 0,
-            "edge_features": 13,
-            "task": task,
-        },
+        "architecture": network
+        | widths
+        | {"conv": "gine", "max_degree": None, "continuous": 0, "task": task},
         "task": task,
         "label_names": names,
         "temperature": 1.0 if regression else 1.34,
@@ -90,44 +89,15 @@ def card(task: str = "multiclass", **changes: Any) -> dict[str, Any]:
             "id": "CID",
         },
         "data": {
-            "name": "bace",
-            "source": "bace.csv.gz",
-            "fingerprint": "ab" * 32,
-            "graphs": 1513,
-            "mean_nodes": 34.1,
-            "mean_edges": 36.9,
-            "node_features": 174,
-            "edge_features": 13,
-            "skipped": 3,
+            **data,
             "class_counts": {"multiclass": [822, 691], "multilabel": [90, 40, 300]}.get(task, []),
             "measured": {"multilabel": [1500, 400, 1200], "regression": [1513]}.get(task, []),
         },
-        "training": {
-            "method": "transplant-ep",
-            "model": "gine",
-            "layers": 3,
-            "hidden": 128,
-            "readout": "mean",
-            "dropout": 0.5,
-            "epochs": 300,
-            "batch_size": 128,
-            "learning_rate": 0.0005,
-            "balance": False,
-            "metric": main,
-            "split": "scaffold",
-            "validation": 0.1,
-            "test": 0.1,
-            "seed": 0,
-            "sizes": {"train": 1210, "validation": 151, "test": 152},
-            "best_epoch": 41,
-            "epochs_run": 60,
-            "stopped_early": True,
-            "seconds": 312.5,
-        },
+        "training": network | training | {"sizes": {"train": 1210, "validation": 151, "test": 152}},
         "metrics": {
             "validation": dict(test),
             "test": test,
-            "test_uncalibrated": {**test, "ece": 0.12} if not regression else test,
+            "test_uncalibrated": test if regression else {**test, "ece": 0.12},
             "intervals": {main: [0.74, 0.87]},
         },
         "curve": [
@@ -142,15 +112,14 @@ def card(task: str = "multiclass", **changes: Any) -> dict[str, Any]:
         ],
         "reliability": None if regression else {"before": bins(0.15), "after": bins(0.02)},
         "confusion": [[60, 12], [20, 60]] if task == "multiclass" else None,
-        "roc": None
-        if regression
-        else {
-            name: [[0.0, 0.0], [0.1, 0.4], [0.4, 0.8], [1.0, 1.0]]
-            for name in (names[1:] if task == "multiclass" else names)
-        },
+        "roc": None,
         "scatter": [[5.0 + k / 20, 5.2 + k / 22] for k in range(60)] if regression else None,
         "residual_90": [1.4] if regression else None,
     }
+    if not regression:
+        curve = [[0.0, 0.0], [0.1, 0.4], [0.4, 0.8], [1.0, 1.0]]
+        described = names[1:] if task == "multiclass" else names
+        description["roc"] = dict.fromkeys(described, curve)
     return description | changes
 
 

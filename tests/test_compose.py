@@ -40,17 +40,10 @@ def clean_pass(model: gt.GraphClassifier, batch: GraphBatch) -> CleanPass:
 class Shift(gt.Augmentation):
     """Adds a number to all features and multiplies them; notes what it was given and did."""
 
-    def __init__(
-        self,
-        number: float = 1.0,
-        *,
-        factor: float = 1.0,
-        weight: float | None = None,
-        own: bool = False,
-        name: str | None = None,
-    ) -> None:
+    def __init__(self, number: float = 1.0, *, own: bool = False, **given: Any) -> None:
         super().__init__()
-        self.number, self.factor, self.weight, self.name = number, factor, weight, name
+        self.number, self.factor = number, given.get("factor", 1.0)
+        self.weight, self.name = given.get("weight"), given.get("name")
         self.own = nn.Parameter(torch.tensor(number)) if own else None
         self.calls: list[str] = []
         self.given: CleanPass | None = None
@@ -75,9 +68,6 @@ class Shift(gt.Augmentation):
     def after_epoch(self, *given: Any) -> dict[str, float]:
         self.calls.append("after_epoch")
         return {} if self.name is None else {self.name: self.number}
-
-
-# ------------------------------------------------------------------ one of several
 
 
 @pytest.mark.parametrize("probabilities", [None, (0.5, 0.2, 0.3), (0.0, 1.0, 0.0), (0.4, 0.6, 0.0)])

@@ -55,9 +55,6 @@ def test_several_labels_are_smoothed_towards_one_half() -> None:
     assert 0.8 * float(total.detach()) == pytest.approx(rows.mean(), rel=1e-5)
 
 
-# ------------------------------------------------------------------ the same graphs again
-
-
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_there_are_two_passes_that_differ_by_dropout_alone(dropout: float) -> None:
     batch = random_batch(generator(1), graphs=8, largest=9)

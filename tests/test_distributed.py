@@ -258,15 +258,20 @@ def test_all_processes_end_with_the_same_weights_and_learn(name: str, two: Any) 
         assert max(first["scores"]) > 0.8
 
 
-def test_a_callback_that_raises_ends_all_processes(two: Any) -> None:
-    assert two[0]["fit"]["callback"] == "KeyboardInterrupt: enough"
-    assert two[1]["fit"]["callback"].startswith("EndedElsewhereError")
-    assert (two[0]["fit"]["shown"], two[1]["fit"]["shown"]) == ([1, 2], [])
-
-
-def test_a_loss_that_is_no_number_ends_all_processes(two: Any) -> None:
+def test_what_ends_one_process_ends_all_and_is_told(two: Any) -> None:
+    here, there = two
+    assert here["fit"]["callback"] == "KeyboardInterrupt: enough"
+    assert there["fit"]["callback"].startswith("EndedElsewhereError")
+    assert (here["fit"]["shown"], there["fit"]["shown"]) == ([1, 2], [])
     for found in two:
         assert "the training loss is not a finite number in epoch 1" in found["fit"]["not finite"]
+    reason = f"trial {TRIALS[0]} failed: ZeroDivisionError: division by zero"
+    assert there["failed"] == f"TrialError: {reason}"
+    assert there["other data"].startswith(
+        "GraphTransplantError: process 1 has read other data than the first one"
+    )
+    for name in ("failed", "other data", "gone"):
+        assert here[name].startswith("EndedElsewhereError: another process of the group has ended")
 
 
 def test_the_first_process_has_the_records(two: Any) -> None:
@@ -290,17 +295,6 @@ def test_a_trial_that_was_stopped_goes_on_from_its_checkpoint(two: Any) -> None:
         assert record | {"seconds": 0, "cost": 0} == other | {"seconds": 0, "cost": 0}
 
 
-def test_a_process_that_fails_says_why_and_ends_the_others(two: Any) -> None:
-    here, there = two
-    reason = f"trial {TRIALS[0]} failed: ZeroDivisionError: division by zero"
-    assert there["failed"] == f"TrialError: {reason}"
-    assert there["other data"].startswith(
-        "GraphTransplantError: process 1 has read other data than the first one"
-    )
-    for name in ("failed", "other data", "gone"):
-        assert here[name].startswith("EndedElsewhereError: another process of the group has ended")
-
-
 def test_without_torchrun_the_way_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
@@ -313,12 +307,11 @@ def test_without_torchrun_the_way_is_shown(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def torchrun(*words: str) -> str:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = {**os.environ, **QUICK_LOOKUP, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-            *("--nproc-per-node", "2", *words),
-        ],
-        env={**os.environ, **QUICK_LOOKUP, "OMP_NUM_THREADS": "1"},
+        [*command, *words],
+        env=environment,
         capture_output=True,
         text=True,
         timeout=LIMIT,
@@ -329,8 +322,8 @@ def torchrun(*words: str) -> str:
 
 
 def test_a_comparison_under_torchrun(tmp_path: Path) -> None:
-    words = ["compare", "motifs", "--methods", "vanilla", "--folds", "3", "--epochs", "2"]
-    words += ["--engine", "torchrun", "--out", str(tmp_path)]
+    words = ["compare", "motifs", "--methods", "vanilla", "--folds", "3", "--epochs", "1"]
+    words += ["--layers", "1", "--engine", "torchrun", "--out", str(tmp_path)]
     printed = torchrun("-m", "graph_transplant", *words)
     assert printed.count("report.html") == 1, "one process prints"
     assert (tmp_path / "records.jsonl").read_text().count('"shards":2') == 3
@@ -338,9 +331,8 @@ def test_a_comparison_under_torchrun(tmp_path: Path) -> None:
 
 
 def test_example_runs() -> None:
-    *epochs, last = torchrun(
-        str(ROOT / "examples" / "distributed.py"), "--epochs", "3"
-    ).splitlines()
+    printed = torchrun(str(ROOT / "examples" / "distributed.py"), "--epochs", "3")
+    *epochs, last = printed.splitlines()
     losses = [float(line.split()[3]) for line in epochs]
     assert len(losses) == 3, "one process prints"
     assert losses[-1] < losses[0]

@@ -37,6 +37,7 @@ from graph_transplant.figures.graphs import (
 )
 from graph_transplant.figures.style import COLOURS, NARROW, WIDE, palette, style, svg
 from graph_transplant.structures import structures
+from made_up import made_up
 
 sys.path.insert(0, str(Path(__file__).parent / "golden"))
 from make import unpack
@@ -95,15 +96,6 @@ def _no_global_figures():
     assert dict(matplotlib.rcParams) == before
 
 
-def lines(ax: Axes, **looks):
-    """Lines of some look, by their points."""
-    return [
-        line.get_xydata()
-        for line in ax.get_lines()
-        if all(getattr(line, f"get_{key}")() == value for key, value in looks.items())
-    ]
-
-
 # -------------------------------------------------------------------- numbers
 
 
@@ -155,17 +147,11 @@ def test_learning_is_the_mean_over_trials_that_still_train(motifs):
 
 
 def test_a_curve_ends_where_fewer_than_half_train():
-    def record(fold: int, last: int) -> dict:
-        curve = [{"epoch": e, "validation_score": e / 10} for e in range(1, last + 1)]
-        return {
-            "data": "d", "model": "gcs", "layers": 2, "method": "vanilla", "repeat": 0,
-            "fold": fold, "test": {"accuracy": 0.5}, "validation": {"accuracy": 0.5},
-            "seconds": 1.0, "sizes": {"train": 6, "validation": 2, "test": 2}, "curve": curve,
-            "settings": {"folds": 3, "metric": "accuracy"},
-        }  # fmt: skip
-
-    table = FIGURES["learning"].data(Results([record(0, 4), record(1, 6), record(2, 9)]))
-    assert table["epoch"].max() == 6
+    records = made_up("vanilla", [0.5] * 3, folds=3)
+    for record, last in zip(records, (4, 6, 9), strict=True):
+        record["curve"] = [{"epoch": e, "validation_score": e / 10} for e in range(1, last + 1)]
+    table = FIGURES["learning"].data(Results(records))
+    assert table["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
     assert table["mean"].tolist() == pytest.approx([e / 10 for e in range(1, 7)])
 
 
@@ -177,24 +163,24 @@ def test_robustness_starts_at_the_clean_accuracy(enzymes):
     worst = np.mean([r["attacked"][-1]["accuracy"] for r in raw])
     assert attacked["mean"].iloc[[0, -1]].tolist() == pytest.approx([clean, worst])
     panel = next(ax for ax in enzymes.plot.robustness() if ax.get_title("left") == "transplant-ep")
-    own = lines(panel, color=palette(enzymes.methods, "vanilla")["transplant-ep"], linestyle="-")
-    assert own[0][:, 1] == pytest.approx(attacked["mean"].to_numpy())
+    colour = palette(enzymes.methods, "vanilla")["transplant-ep"]
+    own = next(
+        line
+        for line in panel.get_lines()
+        if (line.get_color(), line.get_linestyle()) == (colour, "-")
+    )
+    assert own.get_ydata() == pytest.approx(attacked["mean"].to_numpy())
 
 
 def test_reliability_bins_are_pooled_by_their_counts(enzymes):
     table = FIGURES["reliability"].data(enzymes)
     own = table[(table["method"] == "vanilla") & (table["stage"] == "as trained")]
-    raw = [
-        one
-        for record in enzymes.chosen
-        if record["method"] == "vanilla"
-        for one in record["reliability"]
-        if one["bin"] == 14
-    ]
+    trials = [record for record in enzymes.chosen if record["method"] == "vanilla"]
+    raw = [one for record in trials for one in record["reliability"] if one["bin"] == 14]
     total = sum(one["count"] for one in raw)
+    right = sum(one["count"] * one["accuracy"] for one in raw)
     last = own[own["bin"] == 14].iloc[0]
     assert last["count"] == total
-    right = sum(one["count"] * one["accuracy"] for one in raw)
     assert last["accuracy"] == pytest.approx(right / total)
 
 
@@ -230,14 +216,24 @@ def test_ranks_differ_where_their_bars_do_not_overlap(across):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_chart_is_drawn_for_desk_and_phone(sources, name, tmp_path):
+def test_every_chart_is_drawn_for_desk_and_phone(sources, name, tmp_path, monkeypatch):
+    figures: list[Figure] = []
+
+    def noted(figure, *given):
+        figures.append(figure)
+        return svg(figure, *given)
+
+    monkeypatch.setattr("graph_transplant.figures.svg", noted)
     found = drawn(sources[name], name, prefix="gcs-3-")
     assert found.name == f"gcs-3-{name.replace('_', '-')}"
     assert found.title
     assert found.caption
     ids = re.findall(r'\bid="([^"]+)"', found.wide + found.narrow)
     assert len(set(ids)) == len(ids)
-    for text, width in ((found.wide, WIDE), (found.narrow, NARROW)):
+    for figure, text, width in zip(
+        figures, (found.wide, found.narrow), (WIDE, NARROW), strict=True
+    ):
+        check_texts(figure)
         root = ElementTree.fromstring(text)
         assert root.get("viewBox").startswith(f"0 0 {0.72 * width:g} ")
         assert (root.get("width"), root.get("role")) == (str(width), "img")
@@ -251,23 +247,17 @@ def test_every_chart_is_drawn_for_desk_and_phone(sources, name, tmp_path):
     assert ElementTree.parse(image).getroot().tag == f"{SVG}svg"
     assert "var(" not in image.read_text()
     assert len(pd.read_csv(numbers)) == len(found.data) > 0
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_charts_draw_on_given_axes_and_no_text_covers_another(sources, name):
-    for width in (WIDE, NARROW):
-        with style(width):
-            axes = FIGURES[name].plot(sources[name])
-        _check_texts((axes if isinstance(axes, Axes) else axes[0]).get_figure(root=True))
+    # On the axes of somebody's own figure.
     mine = Figure(figsize=(8, 6)).subplots()
     with style():
         axes = FIGURES[name].plot(sources[name], mine)
-    found = axes if isinstance(axes, list) else [axes]
-    assert all(ax.get_figure(root=True) is mine.figure for ax in found)
+    several = axes if isinstance(axes, list) else [axes]
+    assert all(ax.get_figure(root=True) is mine.figure for ax in several)
     assert isinstance(axes, list) or axes is mine
 
 
-def _check_texts(figure: Figure) -> None:
+def check_texts(figure: Figure) -> None:
+    """No text covers another or leaves the figure."""
     written: list[Text] = []
     draw = Text.draw
 
@@ -282,29 +272,23 @@ def _check_texts(figure: Figure) -> None:
         canvas.draw()
         boxes = [(t.get_text(), t.get_window_extent(canvas.get_renderer())) for t in written]
     assert boxes
-    assert [text for text, box in boxes if not _inside(box, figure.bbox.padded(2))] == []
+    whole = figure.bbox.padded(2)
+    outside = [text for text, box in boxes if not all(map(whole.contains, *box.get_points().T))]
+    assert outside == []
     pairs = itertools.combinations(boxes, 2)
     assert [(one, two) for (one, a), (two, b) in pairs if a.padded(-2).overlaps(b.padded(-2))] == []
 
 
-def _inside(box, whole) -> bool:
-    return whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1
-
-
-def test_what_is_missing_is_not_drawn(golden):
+def test_plots_say_what_there_is_and_what_is_missing(golden, enzymes):
     old = golden("bace-scaffold")
     assert drawn(old, "robustness") is None
     with pytest.raises(GraphTransplantError, match="no numbers for the chart 'robustness'"):
         old.plot.robustness()
     assert {name for name in dir(old.plot) if drawn(old, name)} >= {"forest", "scores", "learning"}
-
-
-def test_plots_say_what_there_is(golden, enzymes):
     with pytest.raises(AttributeError, match="did you mean 'forest'"):
         _ = enzymes.plot.forrest
     with pytest.raises(GraphTransplantError, match="shows one group of results"):
         golden("paper-quick-enzymes").plot.forest()
-    assert "forest" in dir(enzymes.plot)
     file = io.BytesIO()
     enzymes.plot.forest().figure.savefig(file, format="pdf")
     assert file.getvalue().startswith(b"%PDF")
@@ -315,9 +299,11 @@ def test_plots_say_what_there_is(golden, enzymes):
 
 @pytest.mark.parametrize("name", ["forest", "scores", "learning", "reliability", "samples", "cost"])
 def test_hostile_names_are_drawn_literally(enzymes, name, tmp_path):
+    names = {"vanilla": "vanilla", "transplant-ep": "transplant-ep", "transplant-dp": HOSTILE}
     renamed = [
-        {**record, "method": HOSTILE if record["method"] == "transplant-dp" else record["method"]}
+        {**record, "method": names[record["method"]]}
         for record in enzymes.chosen
+        if record["method"] in names
     ]
     found = drawn(Results(renamed), name)
     for text in (found.wide, found.narrow):
@@ -334,13 +320,8 @@ def test_a_method_has_one_colour_on_a_page(golden):
         whole = palette(results.methods, "vanilla")
         for part in results.groups.values():
             own = palette(part.methods, "vanilla")
-            assert {name: own[name] for name in part.methods} == {
-                name: whole[name] for name in part.methods
-            }
+            assert all(own[name] == whole[name] for name in part.methods)
     assert whole["vanilla"] == COLOURS["c0"]
-
-
-# -------------------------------------------------------------------- cards
 
 
 BINS = pd.DataFrame(
@@ -363,7 +344,7 @@ def test_cards_are_drawn_from_plain_numbers(name, width):
         ax = CARDS[name]()
     assert isinstance(ax, Axes)
     figure = ax.get_figure(root=True)
-    _check_texts(figure)
+    check_texts(figure)
     assert "<script" not in svg(figure, HOSTILE)
 
 
@@ -400,8 +381,8 @@ def test_graphs_are_laid_out_the_same_each_time():
     assert layout(0, ()).shape == (0, 2)
     assert "<script" not in graph_svg(GRAPH, title=HOSTILE)
     assert "Graph of 0 nodes" in graph_svg(Structure((), (), (), False, False))
-    large = Structure(("",) * 600, tuple((n, n // 2) for n in range(1, 600)), (1.0,) * 599,
-                      False, True)  # fmt: skip
+    tree = tuple((n, n // 2) for n in range(1, 600))
+    large = Structure(("",) * 600, tree, (1.0,) * 599, False, True)
     assert "the first 500 are drawn" in describe(large)
     found = graph_svg(replace(large, edges=((0, 0), *large.edges[1:])))
     assert found.count("<circle") == 500
@@ -411,8 +392,8 @@ def test_graphs_are_laid_out_the_same_each_time():
 
 @pytest.mark.parametrize("nodes", [1, 7, 40])
 def test_graphs_keep_to_their_width(nodes):
-    path = Structure(("C",) * nodes, tuple((n, n + 1) for n in range(nodes - 1)),
-                     (1.0,) * (nodes - 1), False, False)  # fmt: skip
+    edges = tuple((n, n + 1) for n in range(nodes - 1))
+    path = Structure(("C",) * nodes, edges, (1.0,) * len(edges), False, False)
     root = ElementTree.fromstring(graph_svg(path, width=200, saliency=[1.0] * nodes))
     assert float(root.get("width")) <= 200
     for one in root.iter("circle"):
@@ -447,19 +428,14 @@ def _letters(found: str) -> int:
     return sum("paint-order" in one.get("style") for one in ElementTree.fromstring(found))
 
 
-CHARGED = ["Cc1ccc(cc1)[N+](=O)[O-]", "c1ccc2[nH]ccc2c1", "C[NH3+].[Cl-]", "[Fe+2]", "CO"]
-
-
-@pytest.mark.parametrize("smiles", CHARGED)
-def test_molecules_are_drawn_from_features_with_their_charges_and_hydrogens(smiles):
+def test_molecules_are_drawn_from_features_with_their_charges_and_hydrogens():
     pytest.importorskip("rdkit")
-    store = from_smiles([smiles])
-    (structure,) = structures(store.batch([0]), store)
-    assert _letters(molecule_svg(structure)) == _letters(molecule_svg(smiles))
-
-
-def test_a_nitro_group_without_known_charges_has_no_hydrogen():
-    pytest.importorskip("rdkit")
+    charged = ["Cc1ccc(cc1)[N+](=O)[O-]", "c1ccc2[nH]ccc2c1", "C[NH3+].[Cl-]", "[Fe+2]", "CO"]
+    store = from_smiles(charged)
+    drawings = structures(store.batch(range(len(charged))), store)
+    for smiles, structure in zip(charged, drawings, strict=True):
+        assert _letters(molecule_svg(structure)) == _letters(molecule_svg(smiles)), smiles
+    # Where charges are not known, a nitro group has no hydrogen.
     nitro = Structure(("C", "N", "O", "O"), ((0, 1), (1, 2), (1, 3)), (1.0, 2.0, 1.0), True, False)
     assert _letters(molecule_svg(nitro)) == len("NOO")
     alcohol = Structure(("C", "O"), ((0, 1),), (), True, False)

@@ -247,9 +247,6 @@ def test_drawn_graphs_have_the_nodes_and_edges_of_the_class_whatever_their_origi
         assert virtual.batch.num_edges / 200 == pytest.approx(chance * 30 * 29, rel=0.15)
 
 
-# ------------------------------------------------------------------ what it refuses
-
-
 def test_a_batch_that_does_not_fit_is_refused() -> None:
     data = random_batch(generator(2), graphs=4)
     batch, targets = GraphBatch.from_pyg(data), torch.eye(4)

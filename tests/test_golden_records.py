@@ -78,8 +78,7 @@ def test_records_give_the_same_table_and_verdict(
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [("bace-scaffold", []), ("motifs-sensitivity.selected", ["--select"])],
+    ("name", "options"), [("bace-scaffold", []), ("motifs-sensitivity.selected", ["--select"])]
 )
 def test_the_report_command_writes_the_same_table(
     name: str, options: list[str], tmp_path: Path

@@ -150,23 +150,16 @@ def test_every_place_and_form_gives_the_same(
 # ------------------------------------------------------------------ bad files
 
 
-def lines(count: int, text: str = "0") -> str:
-    return f"{text}\n" * count
-
-
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ({"num_edge_list": lines(3)}, r"num-edge-list\.csv\.gz: has 3 lines, expected 12"),
-        (
-            {"num_node_list": "0\n" + lines(11, "5")},
-            "num-node-list.*line 1: expected a number from",
-        ),
-        ({"graph_label": lines(11) + "37\n"}, "line 12: expected a class from 0 to 36"),
+        ({"num_edge_list": "0\n" * 3}, r"num-edge-list\.csv\.gz: has 3 lines, expected 12"),
+        ({"num_node_list": "0\n" + "5\n" * 11}, "num-node-list.*line 1: expected a number from"),
+        ({"graph_label": "0\n" * 11 + "37\n"}, "line 12: expected a class from 0 to 36"),
         ({"edge": "0,1\n"}, r"edge\.csv\.gz: has 1 lines, expected at least \d+"),
-        ({"edge": lines(99, "0,77")}, r"edge\.csv\.gz, line 1: its graph has no such node"),
+        ({"edge": "0,77\n" * 99}, r"edge\.csv\.gz, line 1: its graph has no such node"),
         (
-            {"edge_feat": lines(4, "0,0,0,0,0,0,0") + lines(99, "0,0,inf,0,0,0,0")},
+            {"edge_feat": "0,0,0,0,0,0,0\n" * 4 + "0,0,inf,0,0,0,0\n" * 99},
             "edge-feat.*line 5: expected finite numbers",
         ),
         ({"train": "0\n12\n"}, "train.*line 2: expected the number of a graph, 0 to 11"),
@@ -258,9 +251,6 @@ def test_an_answer_that_is_no_archive(tmp_path: Path, monkeypatch: pytest.Monkey
         load("ogbg-ppa", root=tmp_path / "root")
 
 
-# ------------------------------------------------------------------ the real thing
-
-
 def check_against_ogb(store: GraphStore, reader: Any, raw: Path, edges: int) -> None:
     graphs = reader.read_csv_graph_raw(str(raw), add_inverse_edge=True)
     assert sum(graph["edge_index"].shape[1] for graph in graphs) == 2 * edges
@@ -277,8 +267,8 @@ def check_against_ogb(store: GraphStore, reader: Any, raw: Path, edges: int) -> 
                 np.testing.assert_allclose(data.x[node].numpy(), mean, rtol=1e-5, atol=1e-7)
             continue
         for found, table, widths in (
-            (data.x, graph["node_feat"], (119, 5, 12, 12, 10, 6, 6, 2, 2)),
-            (data.edge_attr, graph["edge_feat"][order], (5, 6, 2)),
+            (data.x, graph["node_feat"], WIDTHS["ogbg-molhiv"][0]),
+            (data.edge_attr, graph["edge_feat"][order], WIDTHS["ogbg-molhiv"][1]),
         ):
             assert found.sum(1).eq(len(widths)).all() or not len(found)
             for column, block in enumerate(torch.split(found, widths, dim=1)):

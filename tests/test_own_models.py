@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -35,6 +31,10 @@ def graph(nodes: int, seed: int) -> Data:
 
 def graphs(count: int = 8, least: int = 5) -> list[Data]:
     return [graph(least + seed % 7, seed) for seed in range(count)]
+
+
+def batch_of(*more: Data) -> Batch:
+    return Batch.from_data_list([*graphs(), *more])
 
 
 # ------------------------------------------------------------------ half precision
@@ -69,7 +69,7 @@ def test_half_precision_saliency_is_that_of_single_precision() -> None:
 
 
 def test_a_model_in_bfloat16_trains_with_edge_prediction() -> None:
-    batch = Batch.from_data_list(graphs())
+    batch = batch_of()
     batch.x = batch.x.to(torch.bfloat16)
     augment = gt.GraphTransplant("predict", embedding_size=8)
     with pytest.warns(UserWarning, match="drawn hard"):
@@ -94,20 +94,11 @@ class PooledEarly(nn.Module):
 
 
 def test_layers_behind_a_pooling_layer_are_not_read() -> None:
-    model, batch = PooledEarly(), as_batch(Batch.from_data_list(graphs()))
+    model, batch = PooledEarly(), as_batch(batch_of())
     prediction = as_predictor(model).run(batch)
     assert len(model.order) == batch.num_nodes  # all are kept
     assert model.order.tolist() != list(range(batch.num_nodes))  # in another order
     assert len(prediction.layers) == 1
-
-
-class Heads(Foreign):
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:  # type: ignore[override]
-        return self.out(mean_pool(self.heads(x, edge_index).flatten(1).relu(), batch))
-
-    @property
-    def heads(self) -> nn.Module:
-        return self.shaped
 
 
 class Shaped(GraphConv):  # type: ignore[misc]
@@ -115,10 +106,18 @@ class Shaped(GraphConv):  # type: ignore[misc]
         return super().forward(x, edge_index).view(len(x), 4, 2)
 
 
+class Heads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.shaped, self.out = Shaped(3, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return self.out(mean_pool(self.shaped(x, edge_index).flatten(1).relu(), batch))
+
+
 @pytest.mark.parametrize("kind", ["gradient", "gradient-x-activation"])
 def test_layers_with_heads_have_a_saliency(kind: str) -> None:
-    model, batch = Heads(), as_batch(Batch.from_data_list(graphs()))
-    model.shaped = Shaped(3, 8)
+    model, batch = Heads(), as_batch(batch_of())
     prediction = as_predictor(model).run(batch)
     loss = cross_entropy(prediction.logits, batch.y)
     saliency = NodeSaliency(kind).read(loss, prediction)
@@ -130,18 +129,12 @@ def test_layers_with_heads_have_a_saliency(kind: str) -> None:
     torch.testing.assert_close(saliency, expected.detach())
 
 
-def test_after_the_activation_is_refused_where_it_is_not_known() -> None:
-    augment = gt.GraphTransplant(saliency=NodeSaliency(activation="after"))
-    with pytest.raises(GraphTransplantError, match="saliency_module"):
-        gt.augmented_loss(Foreign(), Batch.from_data_list(graphs()), augment)
-
-
 def test_a_classifier_with_its_own_forward_is_called_through_it() -> None:
     class Sharper(gt.GraphClassifier):
         def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:  # type: ignore[override]
             return 10 * super().forward(x, edge_index, batch=batch)
 
-    batch = Batch.from_data_list(graphs())
+    batch = batch_of()
     model = Sharper(3, 3, hidden=8, dropout=0.0)
     logits = model(batch.x, batch.edge_index, batch=batch.batch)
     loss = gt.augmented_loss(model, batch, ())
@@ -158,37 +151,48 @@ def test_weights_do_not_reach_a_model_that_is_given_the_batch() -> None:
             assert "edge_weight" not in data
             return super().forward(data.x, data.edge_index, data.batch, data.num_graphs)
 
-    batch = Batch.from_data_list(graphs())
+    batch = batch_of()
     with pytest.warns(UserWarning, match="drawn hard"):
         gt.augmented_loss(Whole(), batch, gt.GraphTransplant("predict", embedding_size=8))
     with pytest.raises(GraphTransplantError, match="edge_weight"):
         gt.augmented_loss(Whole(), batch, gt.augment.IfMixup())
 
 
-def test_numbers_of_graphs_and_nodes_are_not_carried_along() -> None:
-    class Followed(Foreign):
-        def forward(
-            self, x: Tensor, edge_index: Tensor, x_batch: Tensor, batch_size: int
-        ) -> Tensor:  # type: ignore[override]
-            return super().forward(x, edge_index, x_batch, batch_size)
-
-    batch = next(iter(DataLoader(graphs(), 8, follow_batch=["x"])))
-    with pytest.raises(GraphTransplantError, match="x_batch"):
-        gt.augmented_loss(Followed(), batch, gt.GraphTransplant())
+class Followed(Foreign):
+    def forward(self, x: Tensor, edge_index: Tensor, x_batch: Tensor, batch_size: int) -> Tensor:
+        return super().forward(x, edge_index, x_batch, batch_size)
 
 
-def test_a_field_that_virtual_graphs_lose_is_an_error() -> None:
-    class Optional(Foreign):
-        def forward(  # type: ignore[override]
-            self, x: Tensor, edge_index: Tensor, batch: Tensor, u: Tensor | None = None
-        ) -> Tensor:
-            return super().forward(x, edge_index, batch, int(batch.max()) + 1)
+class Optional(Foreign):
+    def forward(  # type: ignore[override]
+        self, x: Tensor, edge_index: Tensor, batch: Tensor, u: Tensor | None = None
+    ) -> Tensor:
+        return super().forward(x, edge_index, batch, int(batch.max()) + 1)
 
-    data = graphs()
-    for each in data:
+
+class Anything(Foreign):
+    def forward(self, *given: Tensor, **named: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(*given, **named)  # type: ignore[arg-type]
+
+
+def test_what_would_go_wrong_without_a_message_is_refused() -> None:
+    after = gt.GraphTransplant(saliency=NodeSaliency(activation="after"))
+    followed = next(iter(DataLoader(graphs(), 8, follow_batch=["x"])))
+    joined = graphs()
+    for each in joined:
         each.u = torch.randn(5)  # PyG joins these to [graphs · 5]
-    with pytest.raises(GraphTransplantError, match="`u`"):
-        gt.augmented_loss(Optional(), Batch.from_data_list(data), gt.GraphTransplant())
+    nothing = Data(x=torch.zeros(0, 3), edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=0)
+    nothing.y = torch.tensor([0])
+    some = batch_of(nothing, graph(5, 1))
+    for model, batch, augment, message in (
+        (Foreign(), batch_of(), after, "saliency_module"),
+        (Followed(), followed, gt.GraphTransplant(), "x_batch"),
+        (Optional(), Batch.from_data_list(joined), gt.GraphTransplant(), "`u`"),
+        (Anything(), batch_of(), gt.GraphTransplant(), "must name its parameters"),
+        (Foreign(), some, gt.augment.SubMix(), "graph 8 of the batch has no nodes"),
+    ):
+        with pytest.raises(GraphTransplantError, match=message):
+            gt.augmented_loss(model, batch, augment)
 
 
 @pytest.mark.parametrize(("kind", "kept"), [("DropNodes", False), ("DropEdges", True)])
@@ -220,12 +224,20 @@ def test_both_directions_of_a_new_edge_have_attributes_of_their_own() -> None:
     assert new > 20  # new edges have attributes of lost ones
 
 
-def test_a_store_refuses_edge_weights_that_it_would_lose() -> None:
-    data = graphs()
-    for each in data:
-        each.edge_weight = torch.rand(each.num_edges)
-    with pytest.raises(DataError, match="`edge_weight`, which is not kept"):
-        gt.load(data, name="weighted")
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("edge_weight", torch.ones(graph(5, 1).num_edges), "`edge_weight`, which is not kept"),
+        ("edge_index", torch.ones(2, 3, dtype=torch.bool), "graph 0 must have an `edge_index`"),
+        ("x", torch.ones(5, 2, dtype=torch.complex64), "graph 0 must have an `x`"),
+        ("y", torch.ones(1).to_sparse(), "graph 0 must have a `y`"),
+    ],
+)
+def test_a_store_refuses_what_it_cannot_hold(name: str, value: Tensor, message: str) -> None:
+    data = graph(5, 1)
+    data[name] = value
+    with pytest.raises(DataError, match=message):
+        gt.load([data], name="odd")
 
 
 @pytest.mark.parametrize("name", ["optimizer", "scheduler"])
@@ -248,38 +260,6 @@ def test_fields_that_data_count_up_by_their_store_and_empty_ones_are_taken() -> 
     assert bool(loss.isfinite())
 
 
-def test_a_forward_that_names_no_parameters_is_refused() -> None:
-    class Anything(Foreign):
-        def forward(self, *given: Tensor, **named: Tensor) -> Tensor:  # type: ignore[override]
-            return super().forward(*given, **named)  # type: ignore[arg-type]
-
-    with pytest.raises(GraphTransplantError, match="must name its parameters"):
-        gt.augmented_loss(Anything(), Batch.from_data_list(graphs()), gt.GraphTransplant())
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("edge_index", torch.ones(2, 3, dtype=torch.bool)),
-        ("x", torch.ones(5, 2, dtype=torch.complex64)),
-        ("y", torch.ones(1).to_sparse()),
-    ],
-)
-def test_a_store_refuses_tensors_that_it_cannot_hold(name: str, value: Tensor) -> None:
-    data = graph(5, 1)
-    data[name] = value
-    with pytest.raises(DataError, match=f"graph 0 must have an? `{name}`"):
-        gt.load([data], name="odd")
-
-
-def test_a_graph_without_nodes_is_refused() -> None:
-    nothing = Data(x=torch.zeros(0, 3), edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=0)
-    nothing.y = torch.tensor([0])
-    batch = Batch.from_data_list([*graphs(3), nothing, graph(5, 1)])
-    with pytest.raises(DataError, match="graph 3 of the batch has no nodes"):
-        gt.augmented_loss(Foreign(), batch, gt.augment.SubMix())
-
-
 # ------------------------------------------------------------------ state of model and batch
 
 
@@ -291,7 +271,7 @@ def test_a_model_may_write_to_the_batch() -> None:
             return self.out(mean_pool(batch.x, batch.batch))
 
     seen: list[Tensor] = []
-    batch = Batch.from_data_list(graphs())
+    batch = batch_of()
     x = batch.x
     gt.augmented_loss(Writes(), batch, gt.augment.OriginalGraphs())
     assert batch.x is x
@@ -300,7 +280,7 @@ def test_a_model_may_write_to_the_batch() -> None:
 
 
 def test_instance_normalisation_remembers_original_graphs_only() -> None:
-    batch = Batch.from_data_list(graphs())
+    batch = batch_of()
 
     def statistics(augment: object) -> Tensor:
         model = Foreign(norm=InstanceNorm(8, track_running_stats=True))
@@ -312,28 +292,12 @@ def test_instance_normalisation_remembers_original_graphs_only() -> None:
     torch.testing.assert_close(statistics(gt.GraphTransplant()), statistics(()), rtol=0, atol=0)
 
 
-def test_a_sequence_of_augmentations_collates() -> None:
-    both = gt.augment.Sequential(
-        gt.augment.DropNodes(), gt.GraphTransplant(), gt.augment.DropEdges()
-    )
-    batch = gt.transforms.MixCollate(both, 3)(graphs())
-    assert batch.num_graphs == 16
-    np.testing.assert_allclose(batch.y.sum(1), 1.0, rtol=1e-6)
-
-
-@contextmanager
-def process_group() -> Iterator[None]:
-    torch.distributed.init_process_group(
-        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
-    )
-    try:
-        yield
-    finally:
-        torch.distributed.destroy_process_group()
-
-
 def test_a_static_graph_of_distributed_training_is_refused() -> None:
-    with process_group():
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
         model = DistributedDataParallel(Foreign(), static_graph=True)
         with pytest.raises(GraphTransplantError, match="static_graph"):
-            gt.augmented_loss(model, Batch.from_data_list(graphs()), gt.GraphTransplant())
+            gt.augmented_loss(model, batch_of(), gt.GraphTransplant())
+    finally:
+        torch.distributed.destroy_process_group()

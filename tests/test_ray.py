@@ -18,11 +18,7 @@ from graph_transplant import training
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import engines
 from graph_transplant.experiments.compare import compare
-from graph_transplant.experiments.engines import (
-    Run,
-    check_engine,
-    run_trials,
-)
+from graph_transplant.experiments.engines import Run, check_engine, run_trials
 from graph_transplant.experiments.protocol import Record, Trial, all_trials
 from graph_transplant.experiments.trial import Job, run_trial
 from graph_transplant.settings import Settings
@@ -39,7 +35,7 @@ pytestmark = [
 
 SETTINGS = Settings(folds=3, epochs=2, batch_size=16, hidden=16)
 TRIALS = list(
-    all_trials(methods=["vanilla", "transplant-dp"], models=["gcs"], layers=[2], repeats=2, folds=3)
+    all_trials(methods=["vanilla", "transplant-dp"], models=["gcs"], layers=[2], repeats=1, folds=3)
 )
 # The condition must travel to the workers, too.
 TRIALS.append(replace(TRIALS[-1], label_noise=0.25, train_fraction=0.5))

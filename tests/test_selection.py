@@ -46,18 +46,14 @@ def chosen(records: Iterable[Record]) -> list[tuple[int, int, int, str]]:
     ]
 
 
-def test_none_leaves_everything_as_it_is() -> None:
-    records = [trial("a", 3, 0, 0.5), trial("a:x=1", 4, 0, 0.6)]
-    assert select(records, "none") == records
-    assert left_out(records, "none") == []
-
-
 def test_validation_chooses_one_candidate_for_all_folds() -> None:
     plain = candidate("drop-nodes", 3, [0.50, 0.60, 0.70, 0.60])  # mean 0.60
     deeper = candidate("drop-nodes:ratio=0.4", 4, [0.70, 0.70, 0.50, 0.62])  # mean 0.63
     deepest = candidate("drop-nodes", 5, [0.90, 0.50, 0.50, 0.60])  # mean 0.625
     other = candidate("vanilla", 3, [0.1] * 4) + candidate("vanilla", 5, [0.2] * 4)
-    found = select(plain + deeper + deepest + other, "validation")
+    records = plain + deeper + deepest + other
+    assert (select(records, "none"), left_out(records, "none")) == (records, [])
+    found = select(records, "validation")
     assert chosen(found) == [
         *((0, fold, 4, "drop-nodes:ratio=0.4") for fold in range(4)),
         *((0, fold, 5, "vanilla") for fold in range(4)),

@@ -27,8 +27,7 @@ from graph_transplant.graphs import store as module
 from oracles import same_content
 from strategies import batches, generator, graphs_of, random_batch
 
-ROOT = Path(__file__).resolve().parents[1]
-GOLDEN = ROOT / "tests" / "golden" / "models" / "numbers" / "inputs.safetensors"
+GOLDEN = Path(__file__).parent / "golden" / "models" / "numbers" / "inputs.safetensors"
 
 
 def make_store(graphs: int = 9, seed: int = 0, **changes: Any) -> GraphStore:
@@ -340,9 +339,6 @@ def test_a_writer_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="mine: there are no graphs"):
         write(tmp_path / "store", name="mine")
     assert names_in(tmp_path) == []
-
-
-# ------------------------------------------------------------------ memory
 
 
 # Looks at a whole store under a limit on memory; at the end it does what must exceed the limit.

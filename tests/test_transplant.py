@@ -13,10 +13,7 @@ from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
 from edits import agree, both_ways, uniform
-from graph_transplant.augment.transplant import (
-    GraphTransplant,
-    TransplantPlan,
-)
+from graph_transplant.augment.transplant import GraphTransplant, TransplantPlan
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.kernels import transplant as kernel
@@ -169,9 +166,6 @@ def test_strangers_are_uniform_among_non_neighbours(undirected: bool) -> None:
     assert 0 < lonely < batch.num_nodes
 
 
-# ------------------------------------------------------------------ label weights
-
-
 def test_a_plan_carried_out_by_hand() -> None:
     # Of the path 0-1-2-3 and the triangle 4-5-6 with the tail 6-7, nodes 0, 1, 6, 7 change places.
     path = graph([(0, 1), (1, 2), (2, 3)], 4)
@@ -228,15 +222,12 @@ def test_mixing_pyg_graphs() -> None:
     assert again.targets.shape == (3, 3)
 
 
-def test_a_batch_of_a_store_knows_all_classes() -> None:
+def test_targets_are_those_of_all_classes_of_the_store_or_given() -> None:
     part = gt.load("motifs", graphs=12).batch([0, 1])
     mixed = GraphTransplant().mix(part)
     assert mixed.targets.shape == (2, 6)
     mask = part.nodes["motif_mask"]
     assert torch.equal(mixed.batch.nodes["motif_mask"], mask[mixed.node_origin])
-
-
-def test_targets_may_be_given() -> None:
     batch, labels = random_batch(generator(2), graphs=3), torch.tensor([2, 0, 1])
     one, other = (
         GraphTransplant().mix(batch, targets=t, num_outputs=4, generator=generator())
@@ -244,9 +235,6 @@ def test_targets_may_be_given() -> None:
     )
     assert torch.equal(one.targets, other.targets)
     assert one.targets.shape == (3, 4)
-
-
-# ------------------------------------------------------------------ bad input
 
 
 @pytest.mark.parametrize(
