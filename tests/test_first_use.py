@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +17,9 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor, distributed, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
-from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
+from torch.nn.parallel import DataParallel
 from torch.utils.data import Subset
 from torch_geometric.data import Batch, HeteroData
 
@@ -98,16 +97,6 @@ def loss_of(model: Any, batch: Any, augment: Any = (), **settings: Any) -> Tenso
     return gt.augmented_loss(model, batch, augment, generator=generator(1), **settings)
 
 
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[None]:
-    """A process group of this process alone."""
-    distributed.init_process_group(
-        "gloo", init_method=(tmp_path / "meeting").as_uri(), rank=0, world_size=1
-    )
-    yield
-    distributed.destroy_process_group()
-
-
 # ------------------------------------------------------------------ the sixteen
 
 
@@ -134,17 +123,12 @@ def gradients(model: nn.Module) -> Tensor:
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
 
-@pytest.mark.usefixtures("group")
-@pytest.mark.parametrize("kind", [Foreign, gt.GraphClassifier])
-@pytest.mark.parametrize("wrapper", [DataParallel, DistributedDataParallel])
-def test_02_wrapped_models_give_what_they_give_alone(
-    wrapper: type[nn.Module], kind: type[nn.Module]
-) -> None:
+@pytest.mark.parametrize("model", [Foreign(), gt.GraphClassifier(3, 3, hidden=8, dropout=0.0)])
+def test_02_wrapped_models_give_what_they_give_alone(model: nn.Module) -> None:
     found = []
-    for wrap in (lambda model: model, wrapper):
-        own = kind is Foreign
-        model = Foreign() if own else gt.GraphClassifier(3, 3, hidden=8, dropout=0.0, seed=0)
-        loss = loss_of(wrap(model), batch_of(), gt.GraphTransplant())
+    for each in (model, DataParallel(model)):
+        model.zero_grad()
+        loss = loss_of(each, batch_of(), gt.GraphTransplant())
         loss.backward()
         found.append((loss.detach(), gradients(model)))
     for one, other in zip(*found, strict=True):
@@ -163,15 +147,11 @@ def test_02_a_compiled_model_runs_compiled_where_its_layers_are_not_looked_at() 
     wrapped = torch.compile(model, backend=backend)
     loss_of(wrapped, batch, gt.augment.LabelSmoothing()).backward()  # its layers are looked at
     assert not compiled
-    for augment in (gt.GraphTransplant(), ()):
-        torch.compiler.reset()
-        compiled.clear()
-        model.zero_grad()
-        plain.zero_grad()
-        for each in (wrapped, plain):
-            loss_of(each, batch, augment).backward()
-        assert compiled
-        torch.testing.assert_close(gradients(model), gradients(plain))
+    model.zero_grad()
+    for each in (wrapped, plain):
+        loss_of(each, batch, gt.GraphTransplant()).backward()
+    assert compiled
+    torch.testing.assert_close(gradients(model), gradients(plain))
 
 
 def test_03_the_card_says_its_worst_news_in_words(tmp_path: Path, comparison: Path) -> None:
@@ -216,30 +196,6 @@ def test_04_explanations_no_better_than_random_are_not_to_be_relied_on(
         assert ("Do not rely on these" in text_of(tmp_path / "page.html")) == doubtful
         (tmp_path / "card.html").write_text(render_card(description), "utf-8")
         assert ("Do not rely on its expl" in text_of(tmp_path / "card.html")) == doubtful
-
-
-def test_05_own_loss_class_weights_and_own_model() -> None:
-    batch, model, weight = batch_of(), Foreign(), torch.tensor([0.5, 1.0, 4.0])
-    logits = model(batch.x, batch.edge_index, batch.batch, 4)
-
-    def focal(logits: Tensor, targets: Tensor) -> Tensor:
-        loss = cross_entropy(logits, targets, reduction="none")
-        return (1 - (-loss).exp()).square() * loss
-
-    one_hot = torch.eye(3)[batch.y]
-    weighted = cross_entropy(logits, one_hot, weight, reduction="none").mean()
-    torch.testing.assert_close(loss_of(model, batch, class_weight=weight), weighted)
-    torch.testing.assert_close(loss_of(model, batch, loss_fn=focal), focal(logits, one_hot).mean())
-    graphs = batch_of(24).to_data_list()
-    results = gt.compare(
-        graphs,
-        methods={"vanilla": [], "mine": gt.GraphTransplant(anchor_ratio=0.3)},
-        model={"foreign": lambda store: Foreign(store.num_outputs)},
-        epochs=1,
-        folds=3,
-    )
-    assert set(results.frame["method"]) == {"vanilla", "mine"}
-    assert set(results.frame["model"]) == {"foreign"}
 
 
 def test_06_the_default_model_of_molecules_can_be_attacked(
@@ -323,17 +279,11 @@ WRONG = [
 
 
 def test_09_what_is_wrong_is_said_before_torch_is_imported(tmp_path: Path) -> None:
-    folder, model = tmp_path / "folder", tmp_path / "model"
-    folder.mkdir()
-    model.mkdir()
-    (model / "model.json").write_text("{}")
-    for name in ("t.csv", "g.skipped.csv"):
-        (folder / name).write_text("smiles,y\nC,0\n")
-    (tmp_path / "link.csv").symlink_to(folder / "t.csv")
-    done = tmp_path / "done"
-    done.mkdir()
-    (done / "records.jsonl").write_text("{}")
-    places = {"folder": folder, "model": model, "link": tmp_path / "link.csv", "done": done}
+    places = {name: tmp_path / name for name in ("folder", "model", "done", "link")}
+    for name in ("folder/t.csv", "folder/g.skipped.csv", "model/model.json", "done/records.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}" if "json" in name else "smiles,y\nC,0\n")
+    places["link"].symlink_to(tmp_path / "folder" / "t.csv")
     commands = [words.format(**places).split() for words, _ in WRONG]
     code = (
         "import sys\n"
@@ -369,10 +319,7 @@ def test_10_drawings_show_hydrogens_charges_stereo_and_signs(
     ("words", "message"),
     [
         ("compare m.csv", "name the columns to learn with --target; there are 'id', 'y', 'v'"),
-        (
-            "compare m.csv --target z",
-            "--target must be one of the columns 'smiles', 'id', 'y'",
-        ),
+        ("compare m.csv --target z", "--target must be one of the columns 'smiles', 'id', 'y'"),
         ("compare m.csv --target y --smiles s", "--smiles must be one of the columns"),
         ("train m.csv --target y", "m.csv: the target 'y' has only one class, '1'"),
         ("train m.csv --target y,z", "m.csv: the target 'y,z' has only one class, '0'"),
@@ -428,11 +375,6 @@ def test_14_odd_models_and_data_are_told_why_or_work() -> None:
         loss_of(Foreign(), HeteroData(), gt.GraphTransplant())
     items = batch.to_data_list()
     assert gt.load(Subset(items, [4, 1, 3]), num_outputs=3).y.tolist() == [1, 1, 0]
-    mixed = gt.GraphTransplant().mix(batch, num_outputs=3)
-    originals = gt.transforms.soft_targets(batch, 3)
-    both = Batch.from_data_list(originals.to_data_list() + mixed.batch.to_pyg().to_data_list())
-    assert torch.equal(both.y, torch.cat((torch.eye(3)[batch.y], mixed.targets)))
-    cross_entropy(Foreign()(both.x, both.edge_index, both.batch, 12), both.y).backward()
 
 
 def test_15_a_smiles_a_guessed_column_and_three_rows(
