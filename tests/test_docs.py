@@ -143,6 +143,7 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRAPH_TRANSPLANT_DATA", str(tmp_path))
     monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("graph_transplant.classical.forest.TREES", 20)
     torch.manual_seed(0)
     given = loop() if page.name == "README.md" else {}
     run_page(page, given)

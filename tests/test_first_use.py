@@ -79,7 +79,9 @@ def comparison(table: Path) -> Path:
     """Folder of a comparison under attack, with the methods and the model of the default."""
     out = table.parent / "comparison"
     words = ("--target", "toxic", "--epochs", 1, "--layers", 1, "--folds", 3, "--attack", 0.2)
-    done = run("compare", table, *words, "--out", out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("graph_transplant.classical.forest.TREES", 20)
+        done = run("compare", table, *words, "--out", out)
     assert done.status == 0, done.err
     return out
 
