@@ -131,9 +131,7 @@ def test_graphs_larger_than_any_trained_on_are_marked(
     # Models of the first version do not know.
     data = {k: v for k, v in molecule_model.description["data"].items() if k != "max_nodes"}
     older = replace(
-        molecule_model,
-        description={**molecule_model.description, "data": data},
-        reference=None,
+        molecule_model, description={**molecule_model.description, "data": data}, reference=None
     )
     assert older.predict(["C" * 200])["warning"].tolist() == [""]
 

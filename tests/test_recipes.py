@@ -14,11 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import (
-    JumpingKnowledge,
-    global_max_pool,
-    global_mean_pool,
-)
+from torch_geometric.nn import JumpingKnowledge, global_max_pool, global_mean_pool
 from torch_geometric.transforms import AddRandomWalkPE
 
 import graph_transplant as gt
@@ -26,11 +22,7 @@ from foreign import pyg_layer
 from graph_transplant.augment import CleanPass, OriginalGraphs
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch
-from graph_transplant.kernels.walks import (
-    powers_of_matrix,
-    return_probabilities,
-    walks_from_nodes,
-)
+from graph_transplant.kernels.walks import powers_of_matrix, return_probabilities, walks_from_nodes
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.recipes import RECIPES
 from graph_transplant.settings import Settings

@@ -102,11 +102,7 @@ def test_the_task_is_found_from_the_values(
             None,
             "the target 'a' has only one class, '1'; at least two are needed",
         ),
-        (
-            [("0", "x")],
-            None,
-            "several targets must all be 0, 1 or .* 'b' has 'x' in row 1",
-        ),
+        ([("0", "x")], None, "several targets must all be 0, 1 or .* 'b' has 'x' in row 1"),
         (
             column(*(f"name {n}" for n in range(51))),
             None,

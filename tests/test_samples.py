@@ -16,9 +16,7 @@ from torch_geometric.data import Data
 
 import graph_transplant as gt
 from graph_transplant.analysis import samples
-from graph_transplant.analysis.samples import (
-    sample_quality,
-)
+from graph_transplant.analysis.samples import sample_quality
 from graph_transplant.augment import (
     METHODS,
     Augmentation,
