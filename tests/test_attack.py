@@ -33,9 +33,6 @@ Edge = tuple[int, int]
 Trained = tuple[gt.GraphClassifier, gt.GraphStore, gt.GraphStore]
 
 
-# ------------------------------------------------------------------ graphs
-
-
 def store_of(
     edges: list[list[Edge]],
     nodes: list[int],
@@ -170,23 +167,12 @@ def replay(
 
 
 def test_edges_are_counted_once_without_loops_and_copies() -> None:
-    store = gt.GraphStore(
-        x=None,
-        # An edge and a loop; then one edge twice.
-        edge_index=torch.tensor([[0, 1, 2, 0, 0, 1, 1], [1, 0, 2, 1, 1, 0, 0]]),
-        y=torch.tensor([0, 1]),
-        node_counts=torch.tensor([3, 2]),
-        edge_counts=torch.tensor([3, 4]),
-    )
+    # An edge and a loop; then one edge twice.
+    store = store_of([[(0, 1), (2, 2)], [(0, 1), (0, 1)]], [3, 2])
     assert store.undirected
-    assert mean_edges(store) == 1.0
-    assert mean_edges(store.subset([1])) == 1.0
+    assert mean_edges(store) == mean_edges(store.subset([1])) == 1.0
     # The same edge in neighbouring graphs is no copy; directed edges count each.
-    pair = torch.tensor([[0, 0], [1, 1]])
-    ones = torch.ones(2, dtype=torch.long)
-    directed = gt.GraphStore(
-        x=None, edge_index=pair, y=ones - 1, node_counts=2 * ones, edge_counts=ones
-    )
+    directed = store_of([[(0, 1)], [(0, 1)]], [2, 2], undirected=False)
     assert not directed.undirected
     assert mean_edges(directed) == 1.0
 
@@ -196,9 +182,6 @@ def test_m_is_rounded_down_and_at_least_one() -> None:
     assert mean_edges(store) == 10.0
     for budget, expected in {0.2: 2, 0.299: 2, 0.3: 3, 0.05: 1, 1.0: 10, 1.5: 15}.items():
         assert attack_edges(store, budget) == expected
-
-
-# ------------------------------------------------------------------ the greedy attack
 
 
 @pytest.mark.parametrize(
@@ -422,9 +405,6 @@ def test_any_graphs_survive(batch: Data, m: int, hops: int) -> None:
             assert len(flipped) == half * int(attacked.changed[number]) <= half * m
             assert not store.undirected or {e[::-1] for e in flipped} == flipped
         assert bool(torch.isfinite(attacked.logits).all())
-
-
-# ------------------------------------------------------------------ the control
 
 
 def test_random_pairs_are_as_many_uniform_and_follow_the_seed() -> None:

@@ -300,9 +300,6 @@ def test_model_and_generator_stay_as_they_are() -> None:
     assert saliency_quality(model, store, seed=1) != first
 
 
-# ------------------------------------------------------------------ a model that has learned
-
-
 def test_saliency_of_a_trained_model_finds_motifs() -> None:
     store = gt.load("motifs", graphs=480)
     train, validation, test = (

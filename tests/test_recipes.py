@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,13 @@ import graph_transplant as gt
 from foreign import pyg_layer
 from graph_transplant.augment import CleanPass, OriginalGraphs
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.results import Results
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.kernels.walks import powers_of_matrix, return_probabilities, walks_from_nodes
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.recipes import RECIPES
 from graph_transplant.settings import Settings
+from made_up import PLAIN, made_up
 from strategies import generator, random_batch
 
 SMALL = {"hidden": 8, "dropout": 0.0, "layer_dropout": 0.0}
@@ -224,13 +225,12 @@ def test_a_recipe_fills_what_is_not_given() -> None:
         Settings.of("stronger", "small")
 
 
-def test_records_of_two_recipes_are_not_mixed(tmp_path: Path) -> None:
-    given = {"methods": ["vanilla"], "epochs": 1, "folds": 3, "layers": 1, "out": tmp_path}
-    data = gt.load("motifs", graphs=30)
-    results = gt.compare(data, recipe="strong", **given)
-    assert {record["settings"]["recipe"] for record in results.records} == {"strong"}
-    # The best epoch of a cosine is one of the last: no reason to advise more.
-    assert not any("more epochs" in note for note in results.notes)
-    with pytest.raises(GraphTransplantError, match="records of another comparison"):
-        gt.compare(data, **given)
+def test_records_name_their_recipe_and_one_that_runs_to_its_end_is_not_advised_more_epochs() -> (
+    None
+):
+    assert Settings.of("strong", "small").as_record("0.1.0")["recipe"] == "strong"
     assert Settings.complete({"folds": 3})["recipe"] == "paper"
+    # The best epoch of a cosine is one of the last.
+    for recipe, advised in (("paper", True), ("strong", False)):
+        trials = made_up("vanilla", PLAIN, settings={"recipe": recipe}, best_epoch=100)
+        assert any("more epochs" in note for note in Results(trials).notes) == advised

@@ -318,9 +318,6 @@ def test_clipping_leaves_the_gradient_of_the_edge_predictor_alone() -> None:
     assert same(*predictors)
 
 
-# ------------------------------------------------------------------ randomness
-
-
 def test_the_seed_decides_everything_and_the_global_generator_is_left_alone() -> None:
     store, results = motifs(24), []
     for seed, state in ((1, 10), (1, 11), (2, 10)):
@@ -334,9 +331,6 @@ def test_the_seed_decides_everything_and_the_global_generator_is_left_alone() ->
     assert same(results[0][0], results[1][0])
     assert results[0][1] == results[1][1]
     assert not same(results[0][0], results[2][0])
-
-
-# ------------------------------------------------------------------ evaluation
 
 
 def test_evaluate_against_a_loop() -> None:
