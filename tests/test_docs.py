@@ -153,6 +153,7 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tutorial as it is written; the model finds the rule, and explanations show it."""
+    monkeypatch.setattr("graph_transplant.classical.forest.TREES", 20)
     monkeypatch.chdir(tmp_path)
     run_page(TUTORIAL, {})
     for file in re.findall(

@@ -89,7 +89,7 @@ def test_graphs_have_their_ids_in_all_examples(tmp_path: Path) -> None:
     tested, trained = (
         {f"id {number}" for number in part.tolist()} for part in (split.test, split.train)
     )
-    seen = Counter()
+    seen: Counter[str] = Counter()
     for one in (one for record in here for one in record["examples"]):
         seen[one["kind"]] += 1
         if one["kind"] == "saliency":

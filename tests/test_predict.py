@@ -22,8 +22,8 @@ from strategies import generator
 
 Trained = tuple[TrainedModel, GraphStore]
 
-QUICK: dict[str, Any] = {"hidden": 8, "layers": 1, "epochs": 1, "forest": False}
-QUICK["method"] = "vanilla"
+QUICK: dict[str, Any] = {"method": "vanilla", "forest": False}
+QUICK |= {"hidden": 8, "layers": 1, "epochs": 1}
 PARTS = ["CCO", "c1ccccc1", "CC(=O)O", "CCN", "C1CCCCC1", "CCCl", "C(=O)N", "CC#N"]
 
 

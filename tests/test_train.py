@@ -29,13 +29,8 @@ from graph_transplant.splits import Split, random_split
 from graph_transplant.training import EpochLog
 from strategies import generator
 
-QUICK: dict[str, Any] = {
-    "method": "vanilla",
-    "hidden": 8,
-    "layers": 1,
-    "epochs": 2,
-    "forest": False,
-}
+QUICK: dict[str, Any] = {"method": "vanilla", "forest": False}
+QUICK |= {"hidden": 8, "layers": 1, "epochs": 2}
 NOTHING = torch.empty(0, dtype=torch.long)
 
 
@@ -122,12 +117,13 @@ def test_a_random_split_has_its_share_of_every_class(
 
 
 def test_given_splits_are_taken_as_they_are() -> None:
-    store, told = classes(10, 10), []
+    store = classes(10, 10)
     training = quickly(store, split=Split(torch.arange(2, 18), torch.tensor([0, 19]), NOTHING))
     assert training["split"] == "given"
     assert training["validation"] is training["test"] is None
     assert training["sizes"] == {"train": 16, "validation": 2, "test": 0}
     lone = Split(torch.arange(1, 20), torch.tensor([0]), NOTHING)
+    told: list[str] = []
     quickly(store, split=lone, note=told.append)
     assert "the validation graphs have none of: 1" in told
 
@@ -159,15 +155,15 @@ def molecules(tmp_path: Path) -> Path:
 
 
 def test_molecules_are_split_by_scaffold(molecules: Path) -> None:
-    store, parts = gt.load(molecules, target="active"), {"validation": 0.2, "test": 0.2}
-    model = train(store, **parts, **QUICK)
+    store, given = gt.load(molecules, target="active"), QUICK | {"validation": 0.2, "test": 0.2}
+    model = train(store, **given)
     training = model.description["training"]
     assert (training["split"], training["model"]) == ("scaffold", "gine")
     assert sum(training["sizes"].values()) == 64
     assert training["sizes"]["test"] >= 8
     assert model.featurizer is not None
     assert model.featurizer.kind == "molecules"
-    same = quickly(store, split="scaffold", seed=9, **parts)
+    same = quickly(store, split="scaffold", seed=9, **given)
     assert same["sizes"] == training["sizes"]
 
 
