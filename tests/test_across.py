@@ -35,24 +35,12 @@ def results(
     counts: Mapping[tuple[int, str], int] | None = None,
 ) -> list[Results]:
     """One data set after another, each method with one score per data set."""
-    counts = counts or {}
-    number_of_sets = len(next(iter(scores.values())))
-    return [
-        Results(
-            [
-                record
-                for method, values in scores.items()
-                for record in trials(
-                    f"data-{number:02}",
-                    method,
-                    values[number],
-                    model,
-                    counts.get((number, method), 5),
-                )
-            ]
-        )
-        for number in range(number_of_sets)
-    ]
+    found: list[list[Record]] = [[] for _ in next(iter(scores.values()))]
+    for method, values in scores.items():
+        for number, value in enumerate(values):
+            count = (counts or {}).get((number, method), 5)
+            found[number] += trials(f"data-{number:02}", method, value, model, count)
+    return [Results(records) for records in found]
 
 
 def one(scores: Mapping[str, Sequence[float | None]]) -> Across:
@@ -155,10 +143,8 @@ def test_methods_that_tie_everywhere() -> None:
     found = one({"vanilla": PLAIN, "a": PLAIN, "b": [value + 1e-15 for value in PLAIN]})
     assert found.ranks == (2.0, 2.0, 2.0)
     assert found.friedman_p is None
-    assert [(item.ties, item.p_value, item.p_holm) for item in found.wilcoxon] == [
-        (8, None, None),
-        (8, None, None),
-    ]
+    for item in found.wilcoxon:
+        assert (item.ties, item.p_value, item.p_holm) == (8, None, None)
     assert "do not differ significantly (Friedman's test, p not defined)." in found.sentence
 
 
@@ -172,26 +158,15 @@ def test_models_are_compared_apart_and_those_with_one_data_set_passed_over() -> 
 
 
 def test_methods_without_a_network_are_ranked_beside_every_model() -> None:
-    every = [
-        Results(
-            [
-                *on(data, made_up("forest", [0.9] * 5, **NO_NETWORK)),
-                *on(
-                    data, made_up("vanilla", [0.5] * 5), made_up("vanilla", [0.6] * 5, model="gin")
-                ),
-            ]
-        )
-        for data in ("one", "two")
-    ]
-    found = {each.model: each.methods for each in across(every)}
+    forest, svm = (made_up(name, [0.9] * 5, **NO_NETWORK) for name in ("forest", "wl-svm"))
+    networks = made_up("vanilla", [0.5] * 5) + made_up("vanilla", [0.6] * 5, model="gin")
+    every, alone = (
+        across([Results(on(data, *parts)) for data in ("one", "two")])
+        for parts in ((forest, networks), (forest, svm))
+    )
+    found = {each.model: each.methods for each in every}
     assert found == {"gcs": ("forest", "vanilla"), "gin": ("forest", "vanilla")}
-    alone = [
-        Results(
-            on(data, *(made_up(name, [0.9] * 5, **NO_NETWORK) for name in ("forest", "wl-svm")))
-        )
-        for data in ("one", "two")
-    ]
-    assert [each.model for each in across(alone)] == ["no network"]
+    assert [each.model for each in alone] == ["no network"]
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ SGD = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
         ("regression", {"loss_fn": lambda z, y: (z - y).nan_to_num().abs().mean(1)}),
         (
             "multiclass",
-            {"ties": "reset", "epochs": 30, "stop_patience": 3, "patience_unit": "epochs"},
+            {"ties": "reset", "epochs": 12, "stop_patience": 3, "patience_unit": "epochs"},
         ),
         ("multiclass", {"ties": "loss", "loss_fn": focal, "optimizer": SGD}),
         (

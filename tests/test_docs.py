@@ -143,6 +143,7 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRAPH_TRANSPLANT_DATA", str(tmp_path))
     monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("graph_transplant.classical.forest.TREES", 20)
     torch.manual_seed(0)
     given = loop() if page.name == "README.md" else {}
     run_page(page, given)
@@ -152,6 +153,7 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tutorial as it is written; the model finds the rule, and explanations show it."""
+    monkeypatch.setattr("graph_transplant.classical.forest.TREES", 20)
     monkeypatch.chdir(tmp_path)
     run_page(TUTORIAL, {})
     for file in re.findall(

@@ -25,9 +25,6 @@ def edge_model(conv: str, outputs: int = 2, **settings: Any) -> GraphClassifier:
     return GraphClassifier(3, outputs, conv=conv, **settings)
 
 
-# ------------------------------------------------------------------ whole models
-
-
 @pytest.mark.parametrize("undirected", [True, False])
 @pytest.mark.parametrize("conv", EDGE_CONVS)
 def test_a_whole_model_is_that_of_pyg(conv: str, undirected: bool) -> None:
@@ -104,9 +101,6 @@ def test_codes_of_edges_reach_the_layers_as_they_are() -> None:
         plain = GraphClassifier(3, 8, conv=conv, hidden=8, edge_features=width, seed=0).eval()
         batch = codes.batch(range(8))
         assert torch.equal(fitted.run(batch).logits, plain.run(batch).logits)
-
-
-# ------------------------------------------------------------------ methods
 
 
 @pytest.mark.parametrize("conv", [*EDGE_CONVS, "gin"])

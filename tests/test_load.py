@@ -98,10 +98,9 @@ def test_a_path_that_does_not_exist(given: str | Path) -> None:
 def test_a_path_that_is_nothing_known(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("1, 2\n")
+    message = r"expected a TU folder .*\.csv.*; this is none of them"
     for path in (file, tmp_path / "work"):
-        with pytest.raises(
-            DataError, match=r"expected a TU folder .*\.csv.*; this is none of them"
-        ):
+        with pytest.raises(DataError, match=message):
             load(path)
 
 
@@ -117,18 +116,16 @@ def test_a_path_that_is_nothing_known(tmp_path: Path) -> None:
 def test_unknown_options_are_refused(data: str, known: str) -> None:
     for file in ("some.csv", "some.jsonl"):
         Path(file).write_text("")
-    with pytest.raises(
-        GraphTransplantError, match=f"`smile` does not apply to .*'{data}', which {known}$"
-    ):
+    message = f"`smile` does not apply to .*'{data}', which {known}$"
+    with pytest.raises(GraphTransplantError, match=message):
         load(data, smile="x")
 
 
 def test_the_catalogue_says_what_lies_where(tmp_path: Path) -> None:
-    entries = {info.name: info for info in catalogue(tmp_path)}
-    assert list(entries)[:3] == ["motifs", "typed-motifs", "COLLAB"]
-    assert all(info.location is None for info in entries.values())
-    sources = {"generated", "TUDataset", "OGB"}
-    assert {info.source for info in entries.values()} == sources
+    entries = catalogue(tmp_path)
+    assert [info.name for info in entries][:3] == ["motifs", "typed-motifs", "COLLAB"]
+    assert all(info.location is None for info in entries)
+    assert {info.source for info in entries} == {"generated", "TUDataset", "OGB"}
     place = folder(tmp_path / "tu" / "DD", "DD")
     assert {info.name: info for info in catalogue(tmp_path)}["DD"].location == place
 
@@ -160,16 +157,8 @@ def test_pyg_graphs() -> None:
     [
         ([], {}, "a data frame, a list of SMILES, .* got a list with nothing in it"),
         (np.ones(3), {}, "got a ndarray"),
-        (
-            pd.DataFrame({"smiles": ["C", "CC"], 1: [0, 1]}),
-            {"y": "1"},
-            "name a column with `target`",
-        ),
-        (
-            [pair(0)],
-            {"y": [1]},
-            "`y` does not apply to a list of PyG graphs, which takes name, task",
-        ),
+        (pd.DataFrame({"smiles": ["C", "CC"], 1: [0, 1]}), {"y": "1"}, "column with `target`"),
+        ([pair(0)], {"y": [1]}, "`y` does not apply to a list of PyG graphs, which takes name, ta"),
         ([pair(0), "CCO"], {}, "graphs: graph 1 must be a PyG `Data`; got str"),
         ([nx.path_graph(2), 5], {"y": [0, 1]}, "graphs: graph 1: expected a networkx graph"),
     ],

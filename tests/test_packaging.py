@@ -48,15 +48,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("elsewhere")
-    options = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
-    run(sys.executable, "-m", "pip", "install", *options, "--target", target, wheel, cwd=target)
-    return target
-
-
-def test_wheel_holds_the_whole_package(wheel: Path) -> None:
+def test_wheel_holds_the_whole_package_and_passes_twine(wheel: Path) -> None:
     source = ROOT / "src"
     wanted = {
         path.relative_to(source).as_posix()
@@ -67,14 +59,15 @@ def test_wheel_holds_the_whole_package(wheel: Path) -> None:
     assert held == wanted
     assert "graph_transplant/py.typed" in held
     assert any(name.startswith("graph_transplant/report/templates/") for name in held)
-
-
-def test_wheel_passes_twine(wheel: Path) -> None:
     run(sys.executable, "-m", "twine", "check", "--strict", wheel, cwd=wheel.parent)
 
 
-def test_wheel_works_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
-    path = {"PYTHONPATH": str(installed)}
+def test_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    installed, path = tmp_path / "elsewhere", {"PYTHONPATH": str(tmp_path / "elsewhere")}
+    options = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
+    run(
+        sys.executable, "-m", "pip", "install", *options, "--target", installed, wheel, cwd=tmp_path
+    )
     where = "import graph_transplant; print(graph_transplant.__file__)"
     home = run(sys.executable, "-c", where, cwd=tmp_path, **path)
     assert Path(home.strip()).is_relative_to(installed)
@@ -103,8 +96,6 @@ def test_every_requirement_has_a_tested_version_in_its_range() -> None:
             continue
         assert name in CONSTRAINTS, f"{name} has no pin in constraints.txt"
         assert requirement.specifier.contains(CONSTRAINTS[name]), (text, CONSTRAINTS[name])
-
-
-def test_the_torch_that_setup_installs_first_is_the_tested_one() -> None:
+    # The torch that setup installs first is the tested one.
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.findall(r"torch==(\S+)", makefile) == [CONSTRAINTS["torch"]]

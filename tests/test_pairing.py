@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from edits import agree, uniform
-from graph_transplant.augment.pairing import POLICIES, Pairing, mix_rows
+from graph_transplant.augment.pairing import POLICIES, Pairing
 from graph_transplant.augment.transplant import GraphTransplant
 from graph_transplant.errors import GraphTransplantError
 from strategies import generator, random_batch, seeds
@@ -92,13 +92,6 @@ def test_mixed_targets_belong_to_the_class_they_have_most_of() -> None:
     batch.y = torch.tensor([[0.7, 0.3], [0.2, 0.8], [0.9, 0.1], [0.4, 0.6]])
     mixed = GraphTransplant(pairing="same-class").mix(batch)
     assert mixed.source_of.tolist() == [2, 3, 0, 1]
-
-
-def test_rows_are_mixed_linearly_and_stay_missing() -> None:
-    rows = torch.tensor([[1.0, float("nan")], [3.0, 5.0]])
-    mixed = mix_rows(rows, torch.tensor([1, 1]), torch.tensor([0.0, 0.5]))
-    assert mixed[:, 0].tolist() == [1.0, 3.0]
-    assert mixed[:, 1].isnan().tolist() == [True, False]
 
 
 @pytest.mark.parametrize("policy", ["same-class", "cross-class", "minority"])

@@ -18,16 +18,12 @@ import graph_transplant as gt
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.models import TrainedModel, predict_table, train
+from strategies import generator
 
 Trained = tuple[TrainedModel, GraphStore]
 
-QUICK: dict[str, Any] = {
-    "method": "vanilla",
-    "hidden": 8,
-    "layers": 1,
-    "epochs": 1,
-    "forest": False,
-}
+QUICK: dict[str, Any] = {"method": "vanilla", "forest": False}
+QUICK |= {"hidden": 8, "layers": 1, "epochs": 1}
 PARTS = ["CCO", "c1ccccc1", "CC(=O)O", "CCN", "C1CCCCC1", "CCCl", "C(=O)N", "CC#N"]
 
 
@@ -118,6 +114,10 @@ def test_smiles_lists_and_data_frames_give_the_same(
     pd.testing.assert_frame_equal(molecule_model.predict(other, smiles="drawing"), from_file)
     with pytest.raises(DataError, match="drawing"):
         molecule_model.predict(other)
+    # A first one that is missing keeps its row.
+    for given in ([None, "CCO"], pd.Series([math.nan, "CCO"], dtype=object)):
+        found = molecule_model.predict(given)
+        assert [bool(error) for error in found["error"]] == [True, False]
 
 
 def test_graphs_larger_than_any_trained_on_are_marked(
@@ -131,9 +131,7 @@ def test_graphs_larger_than_any_trained_on_are_marked(
     # Models of the first version do not know.
     data = {k: v for k, v in molecule_model.description["data"].items() if k != "max_nodes"}
     older = replace(
-        molecule_model,
-        description={**molecule_model.description, "data": data},
-        reference=None,
+        molecule_model, description={**molecule_model.description, "data": data}, reference=None
     )
     assert older.predict(["C" * 200])["warning"].tolist() == [""]
 
@@ -157,7 +155,7 @@ def test_a_table_without_targets_and_with_other_columns(
 
 def test_labels_have_a_column_each(motif_model: Trained) -> None:
     _, store = motif_model
-    y = (torch.rand(60, 2, generator=torch.Generator().manual_seed(0)) < 0.5).float()
+    y = (torch.rand(60, 2, generator=generator(0)) < 0.5).float()
     several = store.with_targets(y, task="multilabel", label_names=["toxic", 'x,"y"'])
     model = train(several, **QUICK)
     frame, found = model.predict(several), model.predictions(several)
@@ -169,7 +167,7 @@ def test_labels_have_a_column_each(motif_model: Trained) -> None:
 
 def test_values_have_their_bounds_beside_them(motif_model: Trained, tmp_path: Path) -> None:
     _, store = motif_model
-    y = torch.randn(60, 2, generator=torch.Generator().manual_seed(0)) * 1e5
+    y = torch.randn(60, 2, generator=generator(0)) * 1e5
     numbers = store.with_targets(y, task="regression", label_names=["mass", "id"])
     model = train(numbers, validation=0.2, **QUICK)
     frame = model.predict(numbers)
@@ -194,19 +192,10 @@ def test_what_is_in_memory_can_be_predicted(motif_model: Trained, tmp_path: Path
     assert len(model.predict("motifs", graphs=30)) == 30
 
 
-def test_a_first_smiles_that_is_missing_keeps_its_row(molecule_model: TrainedModel) -> None:
-    for given in ([None, "CCO"], pd.Series([math.nan, "CCO"], dtype=object)):
-        found = molecule_model.predict(given)
-        assert [bool(error) for error in found["error"]] == [True, False]
-
-
 def test_an_answer_that_is_no_number_is_an_error_of_its_row() -> None:
+    ends = torch.tensor([[0, 1], [1, 0]])
     graphs = [
-        Data(
-            x=torch.tensor([[float(k)], [1.0]]),
-            edge_index=torch.tensor([[0, 1], [1, 0]]),
-            y=torch.tensor([k % 2]),
-        )
+        Data(x=torch.tensor([[float(k)], [1.0]]), edge_index=ends, y=torch.tensor([k % 2]))
         for k in range(20)
     ]
     # Without normalisation, so that large numbers overflow.

@@ -113,9 +113,6 @@ def test_arguments_of_other_types_are_told() -> None:
         gt.augmented_loss(model.double(), batch, gt.GraphTransplant("predict", embedding_size=8))
 
 
-# ------------------------------------------------------------------ wrapped models
-
-
 def _averaged(rank: int) -> tuple[list[float], list[float]]:
     """Gradients of one rank in a group, and by itself."""
     batch, found = batch_of(rank), []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,35 +13,24 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import (
-    JumpingKnowledge,
-    global_max_pool,
-    global_mean_pool,
-)
+from torch_geometric.nn import JumpingKnowledge, global_max_pool, global_mean_pool
 from torch_geometric.transforms import AddRandomWalkPE
 
 import graph_transplant as gt
 from foreign import pyg_layer
 from graph_transplant.augment import CleanPass, OriginalGraphs
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.results import Results
 from graph_transplant.graphs import GraphBatch
-from graph_transplant.kernels.walks import (
-    powers_of_matrix,
-    return_probabilities,
-    walks_from_nodes,
-)
+from graph_transplant.kernels.walks import powers_of_matrix, return_probabilities, walks_from_nodes
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.recipes import RECIPES
 from graph_transplant.settings import Settings
+from made_up import PLAIN, made_up
 from strategies import generator, random_batch
 
-EVERYTHING = RECIPES["strong"].network() | {
-    "hidden": 8,
-    "dropout": 0.0,
-    "layer_dropout": 0.0,
-    "jumping": True,
-    "walk": 4,
-}
+SMALL = {"hidden": 8, "dropout": 0.0, "layer_dropout": 0.0}
+EVERYTHING = RECIPES["strong"].network() | SMALL | {"jumping": True, "walk": 4}
 
 
 def batch_of(seed: int = 0, **settings: Any) -> Batch:
@@ -166,35 +154,24 @@ def test_walks_follow_edge_weights() -> None:
     ends = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
     model = GraphClassifier(1, 2, layers=1, seed=0, **EVERYTHING).eval()
     weight = torch.tensor([1.0, 1.0, 0.0, 0.0])
-    found = model.walks(GraphBatch.from_pyg(_path(ends, weight)))
-    expected = model.walks(GraphBatch.from_pyg(_path(ends[:, :2], None)))
+    found, expected = (
+        model.walks(GraphBatch.from_pyg(Data(x=torch.ones(3, 1), edge_index=index, **fields)))
+        for index, fields in ((ends, {"edge_weight": weight}), (ends[:, :2], {}))
+    )
     torch.testing.assert_close(found, expected)
     assert not bool(found[2].any())
 
 
-def _path(edge_index: Tensor, weight: Tensor | None) -> Batch:
-    data = Data(x=torch.ones(3, 1), edge_index=edge_index)
-    if weight is not None:
-        data.edge_weight = weight
-    return Batch.from_data_list([data])
-
-
-def test_a_single_node_is_normalised_by_running_statistics() -> None:
+def test_a_single_node_is_normalised_by_running_statistics_and_dropout_is_for_training() -> None:
     model = GraphClassifier(1, 2, layers=2, seed=0, **EVERYTHING)
     lonely = torch.ones(1, 1), torch.empty(2, 0, dtype=torch.long)
     trained = model(*lonely)
     torch.testing.assert_close(trained, model.eval()(*lonely))
-
-
-def test_layer_dropout_acts_in_training_alone() -> None:
     model = GraphClassifier(3, 3, layers=2, seed=0, **EVERYTHING | {"layer_dropout": 0.5})
     batch = GraphBatch.from_pyg(batch_of())
     assert not torch.equal(model.run(batch).graphs, model.run(batch).graphs)
     model.eval()
     assert torch.equal(model.run(batch).graphs, model.run(batch).graphs)
-
-
-# ------------------------------------------------------------------ passes
 
 
 def test_every_pass_normalises_by_itself() -> None:
@@ -214,9 +191,6 @@ def test_every_pass_normalises_by_itself() -> None:
     torch.testing.assert_close(both, alone[0] + alone[1])
 
 
-# ------------------------------------------------------------------ optimiser
-
-
 def test_the_learning_rate_rises_and_falls() -> None:
     store = gt.load("motifs", graphs=24)
     recipe = replace(RECIPES["strong"], warmup=3)
@@ -230,11 +204,7 @@ def test_the_learning_rate_rises_and_falls() -> None:
         assert log.learning_rate == pytest.approx(steps.param_groups[0]["lr"])
         steps.step()
         oracle.step()
-
-
-def test_a_short_training_warms_up_for_a_quarter_of_it() -> None:
-    store = gt.load("motifs", graphs=12)
-    model = GraphClassifier.for_data(store, layers=1, **EVERYTHING)
+    # A short training warms up for a quarter of it.
     result = gt.fit(model, store, store, seed=0, **RECIPES["strong"].fitting(epochs=4))
     rates = [log.learning_rate / RECIPES["strong"].learning_rate for log in result.history]
     assert rates == pytest.approx([0.5, 1.0, 0.75, 0.25])
@@ -255,13 +225,12 @@ def test_a_recipe_fills_what_is_not_given() -> None:
         Settings.of("stronger", "small")
 
 
-def test_records_of_two_recipes_are_not_mixed(tmp_path: Path) -> None:
-    given = {"methods": ["vanilla"], "epochs": 1, "folds": 3, "layers": 1, "out": tmp_path}
-    data = gt.load("motifs", graphs=30)
-    results = gt.compare(data, recipe="strong", **given)
-    assert {record["settings"]["recipe"] for record in results.records} == {"strong"}
-    # The best epoch of a cosine is one of the last: no reason to advise more.
-    assert not any("more epochs" in note for note in results.notes)
-    with pytest.raises(GraphTransplantError, match="records of another comparison"):
-        gt.compare(data, **given)
+def test_records_name_their_recipe_and_one_that_runs_to_its_end_is_not_advised_more_epochs() -> (
+    None
+):
+    assert Settings.of("strong", "small").as_record("0.1.0")["recipe"] == "strong"
     assert Settings.complete({"folds": 3})["recipe"] == "paper"
+    # The best epoch of a cosine is one of the last.
+    for recipe, advised in (("paper", True), ("strong", False)):
+        trials = made_up("vanilla", PLAIN, settings={"recipe": recipe}, best_epoch=100)
+        assert any("more epochs" in note for note in Results(trials).notes) == advised

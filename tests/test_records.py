@@ -19,6 +19,8 @@ from graph_transplant.experiments.protocol import Record
 from graph_transplant.experiments.records import RecordStore, record_line
 from graph_transplant.files import write_atomically
 from graph_transplant.settings import NUMERICS, Settings
+from made_up import NO_NETWORK
+from page_samples import rich
 
 IDENTITY = {"data": "tiny", "fingerprint": "ab" * 32}
 SETTINGS = {"seed": 0, "folds": 3, "epochs": 5, "batch_size": 16, "learning_rate": 5e-4}
@@ -55,6 +57,8 @@ def test_what_is_written_is_read_in_order_and_appended_to(tmp_path: Path) -> Non
     found = RecordStore(tmp_path / "deep" / "down").read()
     assert [item["fold"] for item in found] == [2, 0, 1]
     assert found[2] == record(1, note="Ünïcode ✓ \u2028")
+    line = record_line(record(0, test={"nll": float("nan"), "curve": [1.0, float("-inf")]}))
+    assert json.loads(line)["test"] == {"nll": None, "curve": [1.0, None]}
 
 
 def test_every_line_is_on_disk_before_append_returns(
@@ -117,50 +121,15 @@ def test_a_malformed_line_in_the_middle_is_named_and_nothing_is_touched(
     assert path.read_bytes() == content
 
 
-def damaged(path: str, value: Any = None) -> Any:
-    """A record with another value in one place, or without it."""
-    item = json.loads(record_line(FULL))
-    *outer, last = path.split(".")
-    inside = item[outer[0]] if outer else item
-    if value is None:
-        del inside[last]
-    else:
-        inside[last] = value
-    return item
-
-
-FULL = record(
-    1,
-    source="tiny",
-    task="multiclass",
-    inner=0,
-    seed=7,
-    validation={"accuracy": 1, "auroc": None},
-    stopped_early=False,
-    seconds=3,
-    curve=[{"epoch": 1, "train_loss": None, "measurements": {"kept": 0.5, "lost": None}}],
-    attacked=[
-        {"budget": 0.2, "edges": 12, "accuracy": 0.54},
-        {"budget": 0.4, "edges": 24, "accuracy": 0.5, "as_stated": 0.51, "random": None},
+@pytest.mark.parametrize(
+    "item",
+    [
+        # Real ones have every field; what is not known, whole numbers, fields of later versions.
+        *rich("vanilla", "transplant-ep")[::5],
+        record(1, inner=0, validation={"accuracy": 1, "auroc": None}, new={"of": ["a later one"]}),
+        record(1, method="forest", **NO_NETWORK),
     ],
-    calibrated={"temperature": 1.5, "ece": 0.02, "adaptive_ece": None, "brier": 1, "nll": 0.5},
-    reliability=[{"bin": 14, "count": 3, "confidence": 0.95, "accuracy": 1.0}],
-    reliability_calibrated=[],
-    cost={"epoch_seconds": 0.5, "best_seconds": 2, "fit_seconds": 3.0},
-    saliency={"graphs": 100, "deletion": 0.5, "auroc": None},
-    saliency_curve=[{"share": 0, "deletion": 0.9, "insertion": 0.1, "deletion_random": None}],
-    samples={"graphs": 10, "isolated": 0.25},
-    examples=[{"kind": "mixture", "edges": [[0, 1]], "measurements": "any", "name": None}],
-    label_noise=0.2,
-    train_fraction=0.5,
-    wrong_labels=3,
-    settings={**SETTINGS, "attack": [0.2], "metric": "auroc", "version": "0.1.0"},
-    new={"of": ["a later version"]},
 )
-WITHOUT_NETWORK = record(1, model="random-forest", layers=None, epochs=None, best_epoch=None)
-
-
-@pytest.mark.parametrize("item", [FULL, WITHOUT_NETWORK])
 def test_everything_a_trial_writes_is_read(tmp_path: Path, item: Record) -> None:
     (tmp_path / "records.jsonl").write_bytes(record_line(item))
     assert RecordStore(tmp_path).read() == [item]
@@ -183,7 +152,13 @@ def test_everything_a_trial_writes_is_read(tmp_path: Path, item: Record) -> None
 def test_a_field_that_is_missing_or_of_the_wrong_type_is_named_wherever_it_is(
     tmp_path: Path, path: str, value: Any, wanted: str, first: bool
 ) -> None:
-    lines = [record_line(damaged(path, value)), record_line(record(0))]
+    item = record(1)
+    *outer, last = path.split(".")
+    inside = item[outer[0]] if outer else item
+    inside |= {last: value}
+    if value is None:
+        del inside[last]
+    lines = [record_line(item), record_line(record(0))]
     content = b"".join(lines if first else lines[::-1])
     (tmp_path / "records.jsonl").write_bytes(content)
     field = re.escape(path)
@@ -345,11 +320,6 @@ def test_a_file_that_may_not_grow_leaves_the_records_intact(tmp_path: Path) -> N
         assert writer.records == [record(0)]
         writer.append(record(2))
     assert RecordStore(tmp_path).read() == [record(0), record(2)]
-
-
-def test_numbers_that_are_not_finite_become_null() -> None:
-    line = record_line(record(0, test={"nll": float("nan"), "curve": [1.0, float("-inf")]}))
-    assert json.loads(line)["test"] == {"nll": None, "curve": [1.0, None]}
 
 
 # Files that are made of records ---------------------------------------------------------------

@@ -33,29 +33,18 @@ def column(*cells: str) -> list[tuple[str, ...]]:
     return [(cell,) for cell in cells]
 
 
-# ------------------------------------------------------------------ options
-
-
 def test_targets_are_given_as_text_or_as_a_list() -> None:
-    assert TableOptions.of(target="a").targets == ("a",)
     assert TableOptions.of(target=" a , b ").targets == ("a", "b")
     assert TableOptions.of(target=["a,b", "c"]).targets == ("a,b", "c")
     assert TableOptions.of().targets == ()
-
-
-@pytest.mark.parametrize(
-    ("given_options", "message"),
-    [
-        ({"target": "a,,b"}, r"`target` must be a column, or several .* got 'a,,b'"),
-        ({"target": "a,a"}, "`target` names a column twice; got a, a"),
-        ({"features": "obg"}, r"`features` must be one of ogb, elements; .*did you mean 'ogb'"),
-    ],
-)
-def test_options_that_cannot_be_meant_are_errors(
-    given_options: dict[str, str], message: str
-) -> None:
-    with pytest.raises(GraphTransplantError, match=message):
-        TableOptions.of(**given_options)  # type: ignore[arg-type]
+    for target, message in (
+        ("a,,b", r"`target` must be a column, or several .* got 'a,,b'"),
+        ("a,a", "`target` names a column twice; got a, a"),
+    ):
+        with pytest.raises(GraphTransplantError, match=message):
+            TableOptions.of(target=target)
+    with pytest.raises(GraphTransplantError, match=r"one of ogb, elements; .*did you mean 'ogb'"):
+        TableOptions.of(features="obg")
 
 
 # ------------------------------------------------------------------ the task
@@ -97,16 +86,8 @@ def test_the_task_is_found_from_the_values(
     ("rows", "task", "message"),
     [
         (column("", "NA"), None, "mine.csv: the target 'a' has no values that could be read"),
-        (
-            column("1", "1.0", ""),
-            None,
-            "the target 'a' has only one class, '1'; at least two are needed",
-        ),
-        (
-            [("0", "x")],
-            None,
-            "several targets must all be 0, 1 or .* 'b' has 'x' in row 1",
-        ),
+        (column("1", "1.0", ""), None, "the target 'a' has only one class, '1'; at least two are"),
+        ([("0", "x")], None, "several targets must all be 0, 1 or .* 'b' has 'x' in row 1"),
         (
             column(*(f"name {n}" for n in range(51))),
             None,
@@ -124,11 +105,7 @@ def test_the_task_is_found_from_the_values(
             r"such as '\?' in row 11; correct or .* `task` as multiclass if they are classes$",
         ),
         # Percentages and censored measurements are not classes.
-        (
-            column("14.3%", "15%", "20 %"),
-            None,
-            "numbers with signs, such as '14.3%' in row 1; write",
-        ),
+        (column("14.3%", "15%", "20 %"), None, "with signs, such as '14.3%' in row 1; write"),
         (column("100", "200", ">10000"), None, "numbers with signs, such as '>10000' in row 3"),
         # A comma may separate thousands: one with three digits behind it, or beside a point.
         (column("1,500", "2,000"), None, "such as '1,500', which may be decimal or separate"),
@@ -192,20 +169,15 @@ def test_classes_are_found_whatever_their_case() -> None:
 
 
 def test_labels_and_values_keep_what_is_missing() -> None:
-    labels = TargetCodec("multilabel", ("a", "b")).encode(["1.0", "NA"])
-    assert not isinstance(labels, str)
-    assert labels[0] == 1
-    assert TargetCodec("multilabel", ("a", "b")).encode(["Yes", "no"]) == (1, 0)
-    assert math.isnan(labels[1])
+    labels = TargetCodec("multilabel", ("a", "b"))
+    assert labels.encode(["Yes", "no"]) == (1, 0)
+    assert labels.encode(["1.0", "NA"]) == pytest.approx((1, math.nan), nan_ok=True)
     codec = TargetCodec("regression", ("a", "b"))
     y = codec.tensor([(0.1, 2.0), (math.nan, 1e-50)])
     np.testing.assert_array_equal(y.numpy(), [[np.float32(0.1), 2], [np.nan, 0]])
-
-
-@pytest.mark.parametrize("cell", ["-1e39", "inf", "1e400"])
-def test_numbers_too_large_for_float32_have_a_reason(cell: str) -> None:
-    reason = TargetCodec("regression", ("a",)).encode([cell])
-    assert reason == f"`a` must be a number between -3.4e+38 and 3.4e+38; got {cell!r}"
+    for cell in ("-1e39", "inf", "1e400"):
+        reason = f"`a` must be a number between -3.4e+38 and 3.4e+38; got {cell!r}"
+        assert codec.encode([cell, "1"]) == reason
 
 
 @given(
@@ -231,9 +203,6 @@ def test_any_text_is_a_target_a_reason_or_a_clear_error(cells: list[str], task: 
             assert codec.classes[int(value[0])].casefold() == class_name(cell).casefold()
         else:
             assert value[0] == float(cell.replace(",", "."))
-
-
-# ------------------------------------------------------------------ how much may be broken
 
 
 def skips(count: int, reason: str) -> list[Skipped]:
