@@ -152,6 +152,12 @@ def test_the_model_runs_only_where_it_is_asked(monkeypatch: pytest.MonkeyPatch) 
     torch.testing.assert_close(runs[0].x, batch.x + 2.0)
 
 
+@pytest.mark.parametrize("given", [(1,), (0.5, 0.6), (1.5, -0.5), (1, float("nan")), ("a", "b")])
+def test_probabilities_that_are_none_are_refused(given: Any) -> None:
+    with pytest.raises(GraphTransplantError, match="`probabilities` must be one number per"):
+        OneOf(Shift(0.0), Shift(1.0), probabilities=given)
+
+
 @pytest.mark.parametrize(
     "first",
     [

@@ -80,7 +80,8 @@ class OneOf(_Composed):
         super().__init__(augmentations)
         count = len(augmentations)
         given = np.full(count, 1 / count) if probabilities is None else np.array(probabilities)
-        if given.shape != (count,) or not ((given >= 0).all() and abs(given.sum() - 1) < 1e-6):
+        fits = given.shape == (count,) and given.dtype.kind in "iuf"
+        if not (fits and (given >= 0).all() and abs(given.sum() - 1) < 1e-6):
             raise GraphTransplantError(
                 "`probabilities` must be one number per augmentation, not negative, adding up to "
                 f"1; got {probabilities}"
