@@ -1,7 +1,7 @@
 """Graph Transplant: mixup for graphs, and a fair test of whether it helps on your data.
 
-The names below are resolved when first used, so that importing the package (and starting the
-command line) does not import torch.
+Public names are imported on first use, so that importing the package (and starting the command
+line) does not import torch.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ except PackageNotFoundError:  # run from a source tree that is not installed
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used (PEP 562)."""
+    """Import a public name on first use (PEP 562)."""
     if name in _SUBPACKAGES:
         return import_module(f"{__name__}.{name}")
     if name not in _MODULES:

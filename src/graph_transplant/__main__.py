@@ -1,4 +1,4 @@
-"""``python -m graph_transplant`` is the command line."""
+"""Command line: ``python -m graph_transplant``."""
 
 from __future__ import annotations
 

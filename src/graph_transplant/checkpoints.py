@@ -1,6 +1,6 @@
-"""The state of a training under way, and its file, so that a killed one goes on.
+"""Training state and checkpoint files, to resume interrupted training.
 
-The file is one of ``torch.save``, read with ``weights_only=True``: nothing in it is executed.
+Files are written by ``torch.save`` and read with ``weights_only=True``, so no code is executed.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from graph_transplant.errors import DataError, GraphTransplantError
 
 _FORMAT: Final = "graph-transplant checkpoint 2"
 
-# What reading a damaged file raises.
+# Errors from reading a damaged file.
 _DAMAGE: Final = (
     *(OSError, RuntimeError, EOFError, LookupError, TypeError, ValueError),
     *(UnpicklingError, BadZipFile),
 )
 
-# How deep the parts of modules are described, and those of anything else, which may be entangled.
+# Depth to which modules and other objects, which may have cycles, are described.
 _DEPTH: Final = 8
 _SHALLOW: Final = 3
 
 
 class CheckpointError(DataError):
-    """A checkpoint that cannot be gone on from: damaged, or that of another training."""
+    """A checkpoint that cannot be resumed: damaged, or of another training run."""
 
 
 def write(path: Path, identity: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all; only the same ``identity`` may go on from it."""
+    """Write a checkpoint atomically; resuming requires the same ``identity``."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def write(path: Path, identity: Mapping[str, Any], state: Mapping[str, Any]) -> 
 
 
 def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read the state in a checkpoint; ``None`` if there is no file."""
+    """Read the state from a checkpoint; ``None`` if there is no file."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -63,7 +63,7 @@ def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
         raise GraphTransplantError(f"cannot read the checkpoint {path}: {problem}") from None
     try:
         with file, ZipFile(file) as archive:
-            if archive.testzip():  # torch does not look at the checksums that it writes
+            if archive.testzip():  # torch does not verify checksums
                 raise BadZipFile
             file.seek(0)
             found = torch.load(file, map_location="cpu", weights_only=True)
@@ -86,7 +86,7 @@ def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _differences(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield what differs between two JSON values: its place, as ``model.conv``, and both."""
+    """Yield differences between two JSON values: path, such as ``model.conv``, and both values."""
     if one == other:
         return
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
@@ -105,10 +105,7 @@ def _short(value: Any) -> str:
 
 
 def settings_of(module: object, depth: int = _DEPTH) -> Any:
-    """Describe a module, function or other object by its name and public settings, as JSON values.
-
-    Where objects lie in memory, what they have learnt and their private parts do not count.
-    """
+    """Describe an object by its name and public attributes except tensors, as JSON values."""
     if module is None or isinstance(module, bool | int | float | str):
         return module
     if isinstance(module, list | tuple):
@@ -138,24 +135,24 @@ def settings_of(module: object, depth: int = _DEPTH) -> Any:
 
 @dataclass(frozen=True)
 class EpochLog:
-    """What happened in one epoch."""
+    """Losses and scores of one epoch."""
 
     epoch: int  # counted from 1
     iterations: int  # optimiser steps since training began
-    train_loss: float  # mean over the epoch's graphs; the three below add up to it
+    train_loss: float  # mean over the epoch's graphs; sum of the next three
     clean_loss: float
     virtual_loss: float
     auxiliary_loss: float
     validation_loss: float
-    validation_accuracy: float  # NaN where there are no classes
+    validation_accuracy: float  # NaN unless the task is multiclass
     learning_rate: float
     seconds: float  # since training began
-    measurements: dict[str, float]  # what augmentations measured after the epoch
-    validation_score: float = math.nan  # what patience and the best epoch go by; higher is better
+    measurements: dict[str, float]  # by augmentations, after the epoch
+    validation_score: float = math.nan  # for patience and the best epoch; higher is better
 
 
 class Patience:
-    """Counts the iterations or epochs since a score last rose."""
+    """Counts the iterations or epochs since the last improvement of a score."""
 
     def __init__(self, limit: int, *, ties: bool = False) -> None:
         self.limit = limit
@@ -164,7 +161,7 @@ class Patience:
         self.waited = 0
 
     def improved(self, score: float, passed: int, second: float = 0.0) -> bool:
-        """Take in a score, higher is better, after some more time; ``second`` decides ties."""
+        """Add a score (higher is better) after ``passed`` units of time; ``second`` breaks ties."""
         now = (score, second)
         if now > self.best or (self.ties and now == self.best):
             self.best, self.waited = now, 0
@@ -179,16 +176,16 @@ class Patience:
 
 
 def states_of(modules: Sequence[nn.Module]) -> list[dict[str, Any]]:
-    """Copies of the weights and buffers of some modules."""
+    """Copy the weights and buffers of modules."""
     return [copy.deepcopy(module.state_dict()) for module in modules]
 
 
 @dataclass
 class Run:
-    """A training under way: everything that changes from epoch to epoch.
+    """State of a training run.
 
-    ``modules`` are the model and its augmentations, ``best`` their states after the best epoch;
-    without a scheduler ``decay`` halves the learning rate as in the paper.
+    ``modules`` are the model and its augmentations, ``best`` their states after the best epoch.
+    Without a scheduler, ``decay`` halves the learning rate as in the paper.
     """
 
     modules: Sequence[nn.Module]
@@ -203,11 +200,11 @@ class Run:
     history: list[EpochLog] = field(default_factory=list)
 
     def finished(self, epochs: int) -> bool:
-        """Whether there are so many epochs, or patience is over."""
+        """Whether ``epochs`` is reached or patience has run out."""
         return len(self.history) >= epochs or self.stop.over
 
     def take_in(self, log: EpochLog, passed: int) -> None:
-        """Add an epoch, and what it adds to patience: keep the best states, set the next rate."""
+        """Add an epoch: update patience, the best states and the learning rate."""
         self.history.append(log)
         second = -log.validation_loss if self.by_loss else 0.0
         if self.stop.improved(log.validation_score, passed, second):
@@ -222,7 +219,7 @@ class Run:
                 group["lr"] *= 0.5
 
     def state(self) -> dict[str, Any]:
-        """The whole state after an epoch, for a checkpoint."""
+        """Return the state for a checkpoint."""
         return {
             "modules": [module.state_dict() for module in self.modules],
             "optimizer": self.optimizer.state_dict(),
@@ -235,7 +232,7 @@ class Run:
         }
 
     def restore(self, path: Path, identity: dict[str, Any]) -> None:
-        """Go on from a checkpoint, if there is one."""
+        """Resume from a checkpoint, if there is one."""
         state = read(path, identity)
         if state is None:
             return

@@ -1,4 +1,4 @@
-"""Options of training: one list for Python, the command line and scikit-learn."""
+"""Training options, shared by Python, the command line and scikit-learn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from graph_transplant.format import listed
 from graph_transplant.metrics import deciding
 
-# The command line reads the types below and imports no torch for its help texts.
+# The command line evaluates these types for its help, which must not import torch.
 if TYPE_CHECKING:
     from graph_transplant.augment import Augmentation
     from graph_transplant.splits import Split
@@ -80,5 +80,5 @@ class TrainConfig:
     seed: int = 0
 
 
-# The registry knows which metrics can decide.
+# The names come from the registry of metrics.
 TrainConfig.__doc__ = (TrainConfig.__doc__ or "").replace("METRIC_NAMES", listed(deciding(), "or"))

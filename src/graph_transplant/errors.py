@@ -37,7 +37,7 @@ class DataError(GraphTransplantError):
 
 
 def check_at_least(least: int, **values: Any) -> None:
-    """Raise an error that names the first argument that is no whole number from a bound on."""
+    """Raise if an argument is not an integer of at least ``least``."""
     for argument, value in values.items():
         if not isinstance(value, Integral):
             raise GraphTransplantError(f"`{argument}` must be a whole number, got {value!r}")
@@ -46,14 +46,14 @@ def check_at_least(least: int, **values: Any) -> None:
 
 
 def check_positive(**values: Any) -> None:
-    """Raise an error that names the first argument that is no number above 0."""
+    """Raise if an argument is not a number above 0."""
     for argument, value in values.items():
         if not (isinstance(value, Real) and float(value) > 0):
             raise GraphTransplantError(f"`{argument}` must be above 0, got {value!r}")
 
 
 def check_spelling(given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise an error about the first name that is nearly a known one."""
+    """Raise if a name is nearly a known one."""
     names = list(known)
     for name in given:
         close = get_close_matches(name, names, n=1, cutoff=0.8)
@@ -68,7 +68,7 @@ def check_choice(argument: str, value: str, choices: Iterable[str]) -> str:
         return value
     close = get_close_matches(str(value), names, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    # What comes from a file may be of any length.
+    # Values from files can be of any length.
     shown = value if len(str(value)) <= _SHOWN else f"{str(value)[:_SHOWN]}…"
     raise GraphTransplantError(
         f"`{argument}` must be one of {', '.join(names)}; got {shown!r}{hint}"

@@ -1,7 +1,7 @@
 """scikit-learn estimators over graphs: ``fit``, ``predict``, ``predict_proba``, grid search.
 
-What is fitted is a :class:`~graph_transplant.models.model.TrainedModel`. A part of the graphs
-given to ``fit`` is held out: it decides when training stops and how sure probabilities are.
+``fit`` trains a :class:`~graph_transplant.models.model.TrainedModel`. Part of the graphs is held
+out for early stopping and calibration.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from graph_transplant.splits import Split
 
 Names = Sequence[str] | None
 
-# Fields of TrainConfig that scikit-learn calls otherwise, and those it decides itself.
+# Fields of TrainConfig with another name in scikit-learn, and those that are not parameters.
 _RENAMED: Final = {"method": "augment", "validation": "validation_fraction", "seed": "random_state"}
 _OMITTED: Final = ("split", "test")
 _NESTED: Final = "augment__"
 
-# Two to mix with each other, and one to hold out.
+# Two graphs to mix and one to hold out.
 _FEWEST: Final = 3
 
-# With fewer validation graphs than this it is normal that a class is not among them.
+# With fewer validation graphs than this, missing classes are normal and not warned about.
 _FEWEST_JUDGED: Final = 10
 
 
@@ -86,7 +86,7 @@ def _init(*left_out: str) -> Callable[..., None]:
 
 
 class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
-    """What both estimators share; they document the parameters."""
+    """Base class; the subclasses document the parameters."""
 
     augment: Any
     features: str
@@ -106,7 +106,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         return found | {f"{_NESTED}{name}": value for name, value in nested.items()}
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``augment__NAME`` is one of the augmentation."""
+        """Set parameters; ``augment__NAME`` sets one of the augmentation."""
         nested = {name: value for name, value in params.items() if name.startswith(_NESTED)}
         super().set_params(**{name: v for name, v in params.items() if name not in nested})
         if nested:
@@ -116,7 +116,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _config(self, store: GraphStore) -> TrainConfig:
         given = {
-            # A grid search may set numbers of numpy.
+            # A grid search may set NumPy scalars.
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in self.get_params(deep=False).items()
         }
@@ -133,16 +133,15 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if not 0 < fraction < 1:
             raise GraphTransplantError(f"`validation_fraction` must be in (0, 1), got {fraction}")
         if given["random_state"] is None:
-            # Global generators are not touched.
+            # Leave the global generators alone.
             given["random_state"] = np.random.RandomState(None)
         given["random_state"] = int(check_random_state(given["random_state"]).randint(2**31 - 1))
         if given["model"] == "auto":
-            # By what a graph has on its own: scikit-learn hands out folds as lists of graphs, which
-            # do not know any more that they were read as molecules.
+            # Folds are plain lists of graphs, which do not record that they were molecules.
             given["model"] = "gine" if store.num_edge_features else "gcs"
         own = {field.name: _RENAMED.get(field.name, field.name) for field in fields(TrainConfig)}
         settings = {name: given[mine] for name, mine in own.items() if mine in given}
-        # Whatever split the data come with: test graphs are not this estimator's business.
+        # Ignore the split of the data: an estimator has no test graphs.
         return TrainConfig(**{**settings, "split": "random", "test": 0.0})
 
     def fit(
@@ -154,13 +153,13 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         groups: Any = None,
         eval_set: Any = None,
     ) -> Self:
-        """Train.
+        """Train a model.
 
         Args:
             X: Graphs.
             y: Targets; those of the graphs by default.
-            sample_weight: How likely each graph is drawn in training, ``[graphs]``; those of
-                weight 0 are left out.
+            sample_weight: Relative sampling weight of each graph, ``[graphs]``; those with weight 0
+                are left out.
             groups: Graphs of one group stay on one side of the internal validation split.
             eval_set: Graphs and targets to validate on, as a pair, instead of a part of ``X``.
         """
@@ -183,7 +182,6 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 ensure_non_negative=True,
                 allow_all_zero_weights=False,
             )
-            # Graphs of weight 0 are as good as not there.
             kept = sample_weight > 0
         if groups is not None and len(groups) != graphs:
             raise DataError(f"`groups` must have {graphs} entries; got {len(groups)}")
@@ -228,7 +226,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         unused = unused_edge_features(store, [training["model"]])
         enough = training["sizes"]["validation"] >= _FEWEST_JUDGED
         for text in told:
-            # Who asks for balance has read what it does.
+            # The effect of balancing is documented: no warning.
             if text == unused or (enough and text != BALANCED):
                 warnings.warn(text, UserWarning, stacklevel=2)
         return self
@@ -236,21 +234,21 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
     def _with_targets(
         self, store: GraphStore, targets: Array, columns: Names, classes: Names
     ) -> GraphStore:
-        """Return the graphs with what is to be predicted, and names of its columns or classes."""
+        """Return the graphs with targets and the names of columns or classes."""
         raise NotImplementedError
 
     def _read(self, X: Any, *, fitting: bool, more: Any = None) -> GraphStore:  # noqa: N803
-        """Make a store of whatever stands for graphs, and of ``more`` of the same kind."""
+        """Convert ``X``, and ``more`` of the same kind, to a store."""
         kind, items = items_of(X)
         if kind == "table":
-            # Sets or checks the number of columns and their names, and refuses what is no number.
+            # Sets or checks the number and names of columns; raises if not numeric.
             tables = [validate_data(self, X, dtype=np.float32, reset=fitting)]
             if more is not None:
                 tables.append(validate_data(self, more, dtype=np.float32, reset=False))
             return from_table(np.concatenate(tables))
         if fitting:
             for name in ("n_features_in_", "feature_names_in_"):
-                # Of a table that was fitted before.
+                # Left over from an earlier fit on a table.
                 self.__dict__.pop(name, None)
         if kind == "store" and more is None:
             return items  # type: ignore[no-any-return]
@@ -277,18 +275,16 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"`X`: item {row - 1}{text}: {reason}")
         assert store is not None
         if kind == "PyG graphs" and store.x is not None:
-            # Columns up to the last one that holds more than 0 and 1 are quantities, to be
-            # standardised.
+            # Columns up to the last one with values other than 0 and 1 count as continuous.
             quantities = ((store.x != 0) & (store.x != 1)).any(0).nonzero().flatten()
             store.num_continuous = int(quantities[-1]) + 1 if len(quantities) else 0
         return store
 
     def _predict(self, X: Any) -> Array:  # noqa: N803
-        """Return what the model says, float64 ``[graphs, outputs]``."""
         check_is_fitted(self)
         model = self.model_
         if model.device.type == "cpu":
-            # In single precision the last digits of a graph depend on the graphs beside it.
+            # In single precision, rounding depends on the other graphs of the batch.
             model = replace(model, network=copy.deepcopy(model.network).double())
         outputs: Array = model.predictions(self._read(X, fitting=False)).outputs.numpy()
         return outputs
@@ -312,16 +308,13 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         except ValueError:
             raise DataError("`y` must have one entry per graph, or as many for each") from None
         if targets.dtype.kind in "US" and not all(isinstance(label, str) for label in y):
-            # Numbers beside texts are not texts.
+            # Do not turn numbers among strings into strings.
             targets = np.asarray(y, dtype=object)
         return targets
 
     @classmethod
     def load(cls, directory: str | Path, device: str = "cpu") -> Self:
-        """Make a fitted estimator of a model that ``TrainedModel.save`` or the command line wrote.
-
-        Its classes are texts, as they stand in ``model.json``.
-        """
+        """Load a model of ``TrainedModel.save`` or the command line; its classes are strings."""
         model = TrainedModel.load(directory, device)
         wanted = "regression" if issubclass(cls, RegressorMixin) else "classification"
         if (model.task == "regression") != (wanted == "regression"):
@@ -344,16 +337,16 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
     """A graph classifier trained with Graph Transplant, as a scikit-learn estimator.
 
     ``X`` is a sequence of graphs: PyG ``Data`` (a list or a PyG data set), networkx graphs, SMILES
-    strings (also as the only column of a table); or a :class:`~graph_transplant.GraphStore`. Node
-    features that are not all 0 and 1 are standardised. Rows of a plain table of numbers are graphs
-    of one node.
+    strings (also as the only column of a table); or a :class:`~graph_transplant.GraphStore`.
+    Continuous node features are standardised; those of PyG graphs are the columns up to the last
+    one with values other than 0 and 1. Each row of a numeric table is a graph with one node.
 
     ``y`` has one label per graph, of any type; or, for several labels per graph, 0, 1 or NaN
     (missing) in ``[graphs, labels]``. Without ``y`` the graphs' own targets are used.
 
     Parameters are the fields of :class:`~graph_transplant.config.TrainConfig` except ``split`` and
     ``test``; ``method`` is called ``augment``, ``validation`` is called ``validation_fraction`` and
-    ``seed`` is called ``random_state``. In addition or with differences:
+    ``seed`` is called ``random_state``. Additional or different parameters:
 
     Args:
         augment: Augmentation by name, such as ``"transplant-dp"`` or ``"vanilla"`` for none, or an
@@ -361,17 +354,15 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
             ``augment__anchor_ratio`` and the like.
         model: As in ``TrainConfig``; ``"auto"`` is ``"gine"`` for graphs with edge features.
         class_weight: ``"balanced"``, or weights by label.
-        features: Of SMILES: ``"ogb"`` or ``"elements"``.
+        features: Features of SMILES: ``"ogb"`` or ``"elements"``.
         random_state: A number, a ``RandomState``, or ``None`` for a different result every time.
             Global generators are not affected.
         device: Such as ``"cpu"`` or ``"cuda"``.
         verbose: 1 shows a progress bar.
 
     Attributes:
-        classes_: The sorted labels, ``[classes]``; for several labels per graph, the numbers of
-            their columns.
-        model_: The :class:`~graph_transplant.models.model.TrainedModel`, which has a ``save``
-            method.
+        classes_: The sorted labels, ``[classes]``; for several labels per graph, column numbers.
+        model_: The :class:`~graph_transplant.models.model.TrainedModel`; save it with ``save``.
         history_: Points of the learning curve, oldest first.
 
     Example:
@@ -459,7 +450,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         return found
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
-        """Return the accuracy; with several labels, all that are not missing must be right."""
+        """Return the accuracy; with several labels, all that are not missing must be correct."""
         check_is_fitted(self)
         labels, predicted = self._targets(X, y), self.predict(X)
         check_consistent_length(predicted, labels)
@@ -502,12 +493,12 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
         return store.with_targets(values, task="regression", label_names=columns)
 
     def predict(self, X: Any) -> Array:  # noqa: N803
-        """Return the predicted numbers in the units of ``y``, ``[graphs]`` or several columns."""
+        """Return values in the units of ``y``, ``[graphs]`` or ``[graphs, outputs]``."""
         values = self._predict(X)
         return values[:, 0] if values.shape[1] == 1 else values
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
-        """Return R², the mean over outputs, of each over the graphs that have it."""
+        """Return the mean R² over the outputs; missing targets are ignored."""
         check_is_fitted(self)
         values, predicted = values_of(self._targets(X, y)), self._predict(X)
         check_consistent_length(predicted, values)
@@ -526,7 +517,7 @@ def _augment_params(augment: Any) -> dict[str, Any]:
         try:
             name, changed = parse_method(augment)
         except GraphTransplantError:
-            return {}  # refused when it is fitted
+            return {}  # raised by `fit`
         return {**METHODS[name].parameters, **changed}
     if not isinstance(augment, Augmentation):
         return {}
@@ -545,7 +536,7 @@ def _with_params(augment: Any, given: Mapping[str, Any]) -> Any:
     if isinstance(augment, str):
         name, changed = parse_method(augment)
         return method_name(name, {**changed, **given})
-    # Made anew to check the values; everything else, such as what was learnt, is kept.
+    # A new instance checks the values; all other state, such as learnt weights, is kept.
     made, changed_one = type(augment)(**given), copy.deepcopy(augment)
     for name in given:
         setattr(changed_one, name, getattr(made, name))

@@ -20,7 +20,7 @@ _KINDS: Final = {"PyG graphs": Data, "SMILES": str, "networkx graphs": nx.Graph}
 
 
 def items_of(graphs: Any) -> tuple[str, Any]:
-    """Say what X holds, and give its items; those of a plain table are left alone."""
+    """Return the kind of ``X`` and its items; stores and tables are returned unchanged."""
     if isinstance(graphs, GraphStore):
         return "store", graphs
     if isinstance(graphs, tuple(_KINDS.values())):
@@ -53,10 +53,10 @@ def items_of(graphs: Any) -> tuple[str, Any]:
 
 
 def from_table(table: Array) -> GraphStore:
-    """Make every row a graph of one node."""
+    """Turn each row into a graph with one node."""
     rows, columns = table.shape
     return GraphStore(
-        # A copy: the table may be one that must not be written to.
+        # A copy: the table may be read-only.
         x=torch.tensor(table, dtype=torch.float32),
         edge_index=torch.empty(2, 0, dtype=torch.long),
         y=torch.zeros(rows, dtype=torch.long),
@@ -68,7 +68,7 @@ def from_table(table: Array) -> GraphStore:
 
 
 def values_of(targets: Array) -> Array:
-    """Return numbers, float64 ``[graphs]`` or ``[graphs, outputs]``; of several some may be NaN."""
+    """Return float64 ``[graphs]`` or ``[graphs, outputs]``; only the latter may have NaN."""
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = column_or_1d(targets, warn=True)
     several = targets.ndim == 2
@@ -89,7 +89,7 @@ def values_of(targets: Array) -> Array:
 
 
 def label_matrix(targets: Array) -> Array:
-    """Return several labels per graph, 0, 1 or NaN, float64 ``[graphs, labels]``."""
+    """Return several labels per graph: 0, 1 or NaN, float64 ``[graphs, labels]``."""
     labels = values_of(targets)
     if not np.isin(labels[~np.isnan(labels)], (0, 1)).all():
         raise DataError("several labels per graph must be 0, 1 or NaN (missing)")

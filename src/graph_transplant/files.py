@@ -1,4 +1,4 @@
-"""Writing files so that nobody reads half of one, and no two write the same."""
+"""Atomic writes, file locks and file names."""
 
 from __future__ import annotations
 
@@ -15,38 +15,34 @@ from typing import IO, Any
 from graph_transplant.errors import GraphTransplantError
 
 SKIPPED = "skipped.csv"
-"""File that lists the rows of the data which could not be used."""
+"""File that lists the rows of the data that could not be used."""
 
 COMMANDS = "commands.txt"
-"""File beside the records that lists the commands which made them."""
+"""File that lists the commands that produced the records beside it."""
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a text file in one step.
-
-    The text goes to a temporary file in the same directory, is synced to disk and then renamed over
-    ``path``; when anything fails, ``path`` is as it was before.
-    """
+    """Replace a text file in one step; if anything fails, it is unchanged."""
     try:
         replace_file(path, text.encode())
     except OSError as problem:
-        # The system names the temporary file, which nobody asked for and which is gone.
+        # Not the full message: it names the temporary file, which is already removed.
         raise GraphTransplantError(
             f"cannot write {path}: {problem.strerror}; nothing that was there is lost"
         ) from problem
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file in one step: a reader sees the old content or the new, never a part."""
+    """Replace a file in one step: readers see the old or the new content, never a part."""
     with replacing(path) as file:
         file.write(content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file whose content takes the place of ``path`` at the end, unless anything fails.
+    """Open a temporary file that replaces ``path`` on exit, unless an error is raised.
 
-    A link stays a link: the file that it points to is replaced. A pipe or device is written to.
+    If ``path`` is a link, its target is replaced. Pipes and devices are written to directly.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         with open(path, "wb") as file:
@@ -59,7 +55,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp gives 0600; a report is meant to be read by whoever may read its directory.
+        # mkstemp creates files with mode 0600; set the usual permissions.
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
@@ -68,7 +64,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def keep_inputs(read: Iterable[Any], written: Iterable[Path]) -> None:
-    """Raise if a file that is to be written is one of those that are read, by whatever name."""
+    """Raise if an output file is also an input, even under another path."""
     sources = [os.path.expanduser(one) for one in read if isinstance(one, str | Path)]
     for path, source in product(written, sources):
         if path.is_file() and os.path.exists(source) and os.path.samefile(path, source):
@@ -85,7 +81,7 @@ def _umask() -> int:
 
 
 def try_lock(file: IO[bytes]) -> bool:
-    """Lock a file for this process alone, until it is closed."""
+    """Lock a file exclusively until it is closed; ``False`` if it is already locked."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -105,5 +101,5 @@ def try_lock(file: IO[bytes]) -> bool:
 
 
 def folder_name(name: str) -> str:
-    """Make the name of a folder from any text."""
+    """Turn any text into a valid folder name."""
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "data"

@@ -1,4 +1,4 @@
-"""How numbers and lists are written, in tables, sentences and figures alike."""
+"""Formatting of numbers and lists for tables, text and figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 NOTHING = "-"
-"""Stands for a number that is not defined."""
+"""Placeholder for an undefined number."""
 
 
 def _missing(value: float | None) -> bool:
@@ -17,7 +17,7 @@ def _missing(value: float | None) -> bool:
 
 
 def number(value: float | None, digits: int = 3, *, sign: bool = False) -> str:
-    """Write a number with a true minus sign, and no sign before zero."""
+    """Format a number with a true minus sign, and no sign before zero."""
     if value is None or _missing(value):
         return NOTHING
     text = f"{value:{'+' if sign else ''}.{digits}f}"
@@ -25,18 +25,18 @@ def number(value: float | None, digits: int = 3, *, sign: bool = False) -> str:
 
 
 def percent(value: float | None, digits: int = 1, *, unit: bool = False) -> str:
-    """Write a share in per cent."""
+    """Format a fraction as a percentage."""
     text = number(None if value is None else 100 * value, digits)
     return f"{text} %" if unit and text != NOTHING else text
 
 
 def points(value: float | None, digits: int = 1) -> str:
-    """Write a difference of scores in percentage points."""
+    """Format a difference of scores in percentage points."""
     return number(None if value is None else 100 * value, digits, sign=True)
 
 
 def units(value: float | None) -> str:
-    """Write a number in the units of the data, of whatever size."""
+    """Format a number of any magnitude in the units of the data."""
     if value is None or _missing(value):
         return NOTHING
     form = (
@@ -46,12 +46,12 @@ def units(value: float | None) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """Write a p-value for a column."""
+    """Format a p-value for a table."""
     return "< 0.001" if value is not None and value < 0.001 else number(value)
 
 
 def p_words(value: float | None) -> str:
-    """Write a p-value for a sentence, with two significant digits."""
+    """Format a p-value for a sentence, with two significant digits."""
     if value is None or _missing(value):
         return "p not defined"
     if value < 0.001:
@@ -60,7 +60,7 @@ def p_words(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Write a duration."""
+    """Format a duration."""
     if seconds is None or _missing(seconds):
         return NOTHING
     if seconds < 9.95:
@@ -82,12 +82,12 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Write a number of things."""
+    """Format a count with its noun, in the plural unless it is 1."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def plain(text: str, *, lines: bool = False) -> str:
-    """Replace control characters and halves of surrogate pairs, which no page or drawing can hold.
+    """Replace control characters and lone surrogates, which are invalid in HTML and figures.
 
     ``lines`` keeps tabs and line breaks.
     """
@@ -96,5 +96,5 @@ def plain(text: str, *, lines: bool = False) -> str:
 
 
 def capital(text: str) -> str:
-    """Begin with a capital letter and leave the rest as it is."""
+    """Capitalise the first letter and keep the rest unchanged."""
     return text[:1].upper() + text[1:]

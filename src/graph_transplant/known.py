@@ -1,6 +1,6 @@
-"""Data sets that are known by name, and the folders where data sets are looked for.
+"""Names of known data sets, and the folders in which data sets are searched for.
 
-Imports no torch: the command line answers a wrong name or path at once.
+Does not import torch, so that the command line rejects a wrong name or path at once.
 """
 
 from __future__ import annotations
@@ -21,23 +21,19 @@ SUFFIXES: Final = (
     *(".csv", ".tsv", ".tab", ".smi", ".sdf", ".sd", ".xlsx", ".parquet"),
     *(".jsonl", ".ndjson", ".safetensors", ".zip", ".gz"),
 )
-"""What only a file is called."""
+"""File suffixes, which data set names never have."""
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of a data set before it is loaded.
+    """Description of a data set, available without loading it.
 
     Attributes:
-        name: What :func:`~graph_transplant.load` calls it.
-        graphs: Number of graphs.
-        mean_nodes: Nodes per graph.
-        mean_edges: Undirected edges per graph.
-        classes: Number of classes.
-        domain: What the graphs are.
+        name: Name for :func:`~graph_transplant.load`.
+        mean_edges: Mean number of undirected edges.
+        domain: Kind of data, such as ``"Molecules"``.
         source: Where it comes from.
-        location: Where it lies on this machine, or None if it would have to be downloaded first or,
-            for a generated data set, does not need to lie anywhere.
+        location: Path on this machine; ``None`` if not downloaded, or if generated.
     """
 
     name: str
@@ -54,9 +50,9 @@ _GENERATED: Final = "generated"
 _TU: Final = "TUDataset"
 _OGB: Final = "OGB"
 
-# Sizes as measured on the published files, without self-loops and repeated edges; for NCI-H23,
-# MOLT-4, P388 and ogbg-ppa as in the data table of the paper, which agrees with the measured sizes
-# of the others except for the edges of NCI1 (28.5 in the paper).
+# Sizes were measured on the published files, without self-loops and repeated edges. Those of
+# NCI-H23, MOLT-4, P388 and ogbg-ppa are from the paper, which agrees with the measured sizes of the
+# others except for the edges of NCI1 (28.5 in the paper).
 KNOWN: Final = (
     DatasetInfo("motifs", 600, 23.92, 27.94, 6, "Synthetic", _GENERATED),
     DatasetInfo("typed-motifs", 800, 22.53, 24.51, 4, "Synthetic", _GENERATED),
@@ -90,15 +86,15 @@ OTHER_TU: Final = tuple(_OTHER_TU.split())
 
 
 def known_names() -> list[str]:
-    """Every name that :func:`~graph_transplant.load` knows, those of the catalogue first."""
+    """All names that :func:`~graph_transplant.load` knows, the catalogue first."""
     return [*(info.name for info in KNOWN), *OTHER_TU]
 
 
 def cache_folder() -> Path:
-    """The folder for what was read or downloaded once; nothing in it needs to be kept.
+    """Folder for parsed and downloaded data sets; safe to delete.
 
-    It is named by the environment variable ``GRAPH_TRANSPLANT_CACHE``, or else ``graph-transplant``
-    in ``XDG_CACHE_HOME`` or ``~/.cache``.
+    Set by the environment variable ``GRAPH_TRANSPLANT_CACHE``; by default ``graph-transplant`` in
+    ``XDG_CACHE_HOME`` or ``~/.cache``.
     """
     variable = os.environ.get(CACHE_VARIABLE)
     if variable:
@@ -108,7 +104,7 @@ def cache_folder() -> Path:
 
 
 def search_folders(root: str | Path | None = None) -> list[Path]:
-    """``root``, the folder that ``GRAPH_TRANSPLANT_DATA`` names, and that of downloads."""
+    """``root``, the folder set by ``GRAPH_TRANSPLANT_DATA``, and the download folder."""
     given = {"`root`": root, DATA_VARIABLE: os.environ.get(DATA_VARIABLE) or None}
     folders = [_folder(what, place) for what, place in given.items() if place is not None]
     return [*folders, cache_folder() / "downloads"]
@@ -122,7 +118,7 @@ def _folder(what: str, place: str | Path) -> Path:
 
 
 def looked_for(stem: str, subfolders: Sequence[str], root: str | Path | None) -> str:
-    """A sentence that says where a data set was looked for."""
+    """Sentence that lists where a data set was searched for."""
     folders = ", ".join(str(folder) for folder in search_folders(root))
     below = " and ".join(f"{place}/" for place in subfolders)
     return (
@@ -132,24 +128,24 @@ def looked_for(stem: str, subfolders: Sequence[str], root: str | Path | None) ->
 
 
 def is_name(data: str | Path) -> bool:
-    """Whether this may name a data set: only a plain word can, anything else is a path."""
+    """Whether this can be the name of a data set and not only a path."""
     plain = isinstance(data, str) and data not in ("", ".", "..") and Path(data).name == data
     return plain and str(data).isprintable() and len(str(data)) < 200
 
 
 def existing(name: str) -> Path | None:
-    """Return the path if there is such a file or folder."""
+    """``name`` as a path if it exists, else ``None``."""
     try:
         path = Path(name).expanduser()
         return path if path.exists() else None
     except (OSError, RuntimeError, ValueError) as error:
-        # Too long, in a folder that may not be looked into, or in the home of a user there is not.
+        # The name is too long, the folder is not readable, or the home of `~user` is unknown.
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"`data`: {name[:200]!r} cannot be looked for ({reason})") from error
 
 
 def not_found(data: str | Path, root: str | Path | None) -> DataError:
-    """Make the error for what is neither a path nor a known name, likely names first."""
+    """Error for data that is neither a path nor a known name, with similar names first."""
     name = str(data)
     if not is_name(data) or name.lower().endswith(SUFFIXES):
         return DataError(f"`data`: there is no file or folder {name!r}")
@@ -165,7 +161,7 @@ def not_found(data: str | Path, root: str | Path | None) -> DataError:
 
 
 def check_data(data: str, root: str | Path | None = None) -> None:
-    """Raise if this surely is neither a path nor the name of a data set."""
+    """Raise if this is neither a path nor the name of a data set; file contents are not read."""
     if data in known_names() or existing(data) is not None:
         return
     places = [place for folder in search_folders(root) for place in (folder, folder / "tu")]

@@ -1,7 +1,7 @@
-"""The registry of methods by name, and the search spaces of the paper as presets.
+"""Registry of methods by name, with the paper's search spaces as presets.
 
-To add a method, put a :class:`Method` into :data:`METHODS`. Augmentations and torch are imported
-when one is built, so that names and summaries are known without.
+To add a method, add a :class:`Method` to :data:`METHODS`. Augmentations and torch are imported only
+when a method is built, not for its name and summary.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ class Method:
     """A named method.
 
     Attributes:
-        build: Creates its augmentations for a model whose node embeddings are of a given width;
-            further parameters have defaults.
-        summary: Description in one line.
-        search: Values of parameters to choose among, by name: those that the paper tries. Ablations
-            and controls of Graph Transplant may try as many as it does.
-        in_paper: Whether the paper's main table has it.
+        build: Creates its augmentations, given the width of the model's node embeddings; further
+            parameters have defaults.
+        search: The paper's search space: values by parameter. Ablations and controls of Graph
+            Transplant have the same one as Graph Transplant.
+        in_paper: Whether it is in the paper's main table.
 
     Example:
         >>> METHODS["drop-nodes"].search
@@ -60,16 +59,16 @@ SALIENCIES: dict[str, dict[str, Any]] = {
     "gradient-x-activation": {"kind": "gradient-x-activation"},
     "gradient-after-activation": {"activation": "after"},
 }
-"""Ways to read node saliency by name, as arguments of ``NodeSaliency``: the default; its product
-with the embedding; and the paper's to the letter, at the last layer's output, which ranks nothing
-where the readout is mean or sum."""
+"""Named arguments of ``NodeSaliency``: the default; the gradient times the embedding; and the
+paper's literal definition, at the last layer's output, which ranks nothing with a mean or sum
+readout."""
 
 
 @dataclass(frozen=True)
 class _Plain:
-    """Builds an augmentation that does not depend on the model: a class of ``augment`` by name.
+    """Builds an augmentation that does not depend on the model, from a class of ``augment``.
 
-    Its parameters with a number or a word as default can be set by name.
+    Parameters whose default is a number or a string can be set by name.
     """
 
     place: str
@@ -106,8 +105,6 @@ def _m_evolve(width: int, ratio: float = 0.2) -> Augmentations:
 
 
 def _transplanting(connect: str, **parts: Any) -> Callable[..., Augmentations]:
-    """Build Graph Transplant with some of its parts chosen."""
-
     def build(
         width: int,
         anchor_ratio: float = 0.1,
@@ -146,7 +143,7 @@ SENSITIVITY: dict[str, tuple[Value, ...]] = {
     "saliency": tuple(SALIENCIES),
 }
 """Values of Graph Transplant's parameters around its defaults: R, the largest K, the parameter of
-the Beta distribution that p is drawn from, and where saliency is read."""
+the Beta distribution of p, and the kind of saliency."""
 
 _paper = partial(Method, in_paper=True)
 
@@ -213,17 +210,17 @@ METHODS: dict[str, Method] = {
         _ANCHORS,
     ),
 }
-"""The methods of a comparison by name."""
+"""Methods by name."""
 
 
 GROUPS = ("all", "paper")
-"""Names that stand for several methods."""
+"""Names of groups of methods."""
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Value]]:
-    """Take apart ``drop-nodes:ratio=0.4``, several parameters separated by further colons.
+    """Parse a method such as ``drop-nodes:ratio=0.4``; colons separate several parameters.
 
-    Gives the key of :data:`METHODS` and the parameters that differ from their defaults.
+    Returns the key of :data:`METHODS` and the parameters that differ from their defaults.
     """
     name, *settings = text.split(":")
     check_choice("method", name, METHODS)
@@ -250,7 +247,7 @@ def parse_method(text: str) -> tuple[str, dict[str, Value]]:
 
 
 def method_name(name: str, parameters: Mapping[str, Value]) -> str:
-    """Write a method and its parameters as :func:`parse_method` reads them."""
+    """Format a method and its parameters; the inverse of :func:`parse_method`."""
     return ":".join([name, *(f"{key}={value}" for key, value in parameters.items())])
 
 
@@ -268,7 +265,7 @@ def search_space(name: str) -> list[str]:
 
 
 def sensitivity(name: str) -> list[str]:
-    """List a method, then with each of its parameters changed alone, around its default."""
+    """List a method, then its variants with one parameter changed from its default."""
     check_choice("method", name, METHODS)
     known = METHODS[name].parameters
     if not known.keys() >= SENSITIVITY.keys():
@@ -286,10 +283,10 @@ def sensitivity(name: str) -> list[str]:
 
 
 def expand_methods(names: Sequence[str]) -> list[str]:
-    """Write out what stands for several methods, each once and a parameter at its default left out.
+    """Expand names that stand for several methods, without duplicates and default parameters.
 
-    ``NAME:paper`` is a method's search space in the paper, ``NAME:sensitivity`` one with each
-    parameter changed alone, ``paper`` all methods of the paper's main table; ``all``.
+    ``NAME:paper`` is a method's search space in the paper, ``NAME:sensitivity`` a method with each
+    parameter changed alone, ``paper`` all methods of the paper's main table, ``all`` all methods.
     """
     expanded: list[str] = []
     for text in names:
@@ -317,9 +314,9 @@ def build_method(
 ) -> tuple[Augmentation, ...]:
     """Create the augmentations of a named method for a model.
 
-    A model of your own is run on a graph of ``data``, to see how wide its node embeddings are; 128
-    without. ``seed`` determines the initial weights of learned parts; torch's global generator by
-    default.
+    For models other than ``GraphClassifier``, the width of node embeddings is measured on a graph
+    of ``data``; without data it is 128. ``seed`` determines the initial weights of learned parts,
+    by default drawn from torch's global generator.
     """
     import torch
 
@@ -351,7 +348,7 @@ def _node_width(model: nn.Module, data: GraphStore | None) -> int:
 
 
 def refusal(method: str | Sequence[Augmentation], model: nn.Module, data: GraphStore) -> str | None:
-    """Say why a method cannot train a model on some data, ``None`` if it can."""
+    """Return why a method cannot train a model on some data, or ``None`` if it can."""
     from graph_transplant.saliency import as_predictor
 
     try:

@@ -1,7 +1,7 @@
-"""The registry of metrics: what trials measure, tables show and methods are judged by.
+"""Registry of metrics.
 
 To add a metric, put a :class:`Metric` into :data:`METRICS`: trials then record it, and tables,
-pages and help texts show it. This module imports no torch, so that tables are made without.
+pages and help texts show it. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Compute = Callable[["Tensor", "Tensor", str], float | None]
 
 @dataclass(frozen=True)
 class Metric:
-    """One measurement of predictions.
+    """A metric of predictions.
 
     Attributes:
-        title: What it is called.
-        definition: One or two sentences for people who meet it in a table.
-        compute: Takes outputs and targets, float ``[graphs, outputs]``, and the task; NaN where it
-            is not defined on these graphs, ``None`` where it never is.
-        tasks: The tasks it is for.
-        higher: Whether more is better.
-        decides: The tasks in which checkpoints, candidates and methods can be judged by it.
-        form: How its values are written.
+        title: Display name.
+        definition: One or two sentences for readers of tables.
+        compute: Takes outputs and targets, float ``[graphs, outputs]``, and the task; returns NaN
+            if undefined on these graphs, ``None`` if the metric does not apply.
+        tasks: Tasks it applies to.
+        higher: Whether higher is better.
+        decides: Tasks in which it can select checkpoints, candidates and methods.
+        form: Formats a value.
 
     Example:
         >>> METRICS["auroc"].title, METRICS["auroc"].word, METRICS["accuracy"].word
@@ -59,7 +59,7 @@ class Metric:
 
 
 def _metric(name: str, title: str, definition: str, *tasks: str, **more: Any) -> Metric:
-    """A metric whose function in :mod:`graph_transplant.scores` has its name, imported late."""
+    """Metric implemented by the function ``name`` in :mod:`graph_transplant.scores`."""
 
     def compute(outputs: Tensor, targets: Tensor, task: str) -> float | None:
         function: Compute = getattr(import_module("graph_transplant.scores"), name)
@@ -153,11 +153,11 @@ METRICS: dict[str, Metric] = {
         form=units,
     ),
 }
-"""All metrics, by the names they have in records and on the command line."""
+"""All metrics by name, as in records and on the command line."""
 
 
 def deciding(task: str | None = None) -> list[str]:
-    """Metrics that methods can be judged by, for one task or for any."""
+    """Names of the metrics that can select methods, for one task or any."""
     return [
         name
         for name, metric in METRICS.items()
@@ -166,10 +166,7 @@ def deciding(task: str | None = None) -> list[str]:
 
 
 def measure(outputs: Tensor, targets: Tensor, task: str) -> dict[str, float]:
-    """Measure predictions by every metric of their task.
-
-    ``outputs`` and ``targets`` are float ``[graphs, outputs]``, NaN where a target is missing.
-    """
+    """Compute all metrics of a task from float ``[graphs, outputs]``; missing targets are NaN."""
     check_choice("task", task, TASKS)
     if outputs.shape != targets.shape:
         raise DataError(
@@ -185,10 +182,7 @@ def measure(outputs: Tensor, targets: Tensor, task: str) -> dict[str, float]:
 
 
 def no_better_than_random(measured: Mapping[str, Any]) -> bool:
-    """Whether salient nodes matter no more to the predictions than random ones do.
-
-    ``measured`` is what a trial records as ``saliency``; without its curves nothing is known.
-    """
+    """Whether salient nodes affect predictions no more than random ones; false if unknown."""
 
     def area(name: str) -> float:
         value = measured.get(name)

@@ -1,4 +1,4 @@
-"""The processes that train one model together."""
+"""Distributed training."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from graph_transplant.errors import GraphTransplantError
 
 
 class EndedElsewhereError(GraphTransplantError):
-    """Another of the processes that train together has ended the training; it says why."""
+    """Another process of the group has failed; the reason is in its output."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes that train one model together: those of ``torch.distributed``, or this one."""
+    """The processes of ``torch.distributed``; only this one if it is not initialised."""
 
     rank: int
     size: int
 
     @classmethod
     def current(cls) -> Ranks:
-        """The group this process is in."""
+        """Return the group of this process."""
         if distributed.is_available() and distributed.is_initialized():
             return cls(distributed.get_rank(), distributed.get_world_size())
         return cls(0, 1)
 
     def total(self, values: Tensor) -> Tensor:
-        """Add up the values of all processes, in place."""
+        """Sum values over all processes, in place."""
         if self.size > 1:
             distributed.all_reduce(values)
         return values
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Add up the gradients of all processes; one without a gradient counts as zero."""
+        """Sum gradients over all processes; missing gradients count as zero."""
         if self.size == 1:
             return
         every = list(parameters)
@@ -51,7 +51,7 @@ class Ranks:
             gradient.copy_(part.view_as(gradient))
 
     def share_state(self, modules: Sequence[nn.Module]) -> None:
-        """Give every process the weights and buffers of the first."""
+        """Broadcast weights and buffers from the first process."""
         if self.size > 1:
             for module in modules:
                 for tensor in (*module.parameters(), *module.buffers()):
@@ -59,7 +59,7 @@ class Ranks:
 
     @contextmanager
     def ending_together(self) -> Iterator[None]:
-        """Let processes do something by themselves; when it raises in one, all end."""
+        """Raise in all processes if the body raises in one."""
         failed = True
         try:
             yield

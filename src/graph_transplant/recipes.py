@@ -1,4 +1,4 @@
-"""Recipes: how a network is built and trained, by name."""
+"""Recipes: named settings of networks and their training."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ MODELS = ("gcn", "gcs", "gin", "gat", "gine", "gat-edge")
 """Convolutions, see ``graph_transplant.nn.CONVOLUTIONS``."""
 
 READOUTS = ("mean", "sum", "max", "mean-max")
-"""How node embeddings become a graph embedding."""
+"""Poolings of node embeddings into a graph embedding."""
 
 TRAINING_SPLITS = ("auto", "random", "scaffold", "official")
-"""How the graphs for one model are shared out."""
+"""How graphs are split to train one model."""
 
 PATIENCE_UNITS = ("iterations", "epochs")
-"""What patience can be counted in."""
 
 TIES = ("first", "loss", "reset")
 """Which of several epochs with the same validation score is the best, see
@@ -32,16 +31,15 @@ TIES = ("first", "loss", "reset")
 class Recipe:
     """Architecture and optimiser settings that belong together; the defaults are the paper's.
 
-    A comparison records a recipe by its name: changed values need another ``NUMERICS``.
+    Comparisons record a recipe by its name, so changed values need another ``NUMERICS``.
 
     Args:
-        epochs: Maximum number of epochs.
         batch_size: Graphs per training batch of a small data set. (default: that of the scale)
         learning_rate: Highest learning rate.
         weight_decay: Weight decay of AdamW.
-        warmup: Epochs in which the learning rate rises, at most a quarter of all epochs.
-        cosine: Use AdamW and let the learning rate fall to zero along a cosine, without early
-            stopping. Otherwise Adam, halving and patience as in the paper.
+        warmup: Warm-up epochs of the learning rate, at most a quarter of all epochs.
+        cosine: Use AdamW with cosine decay of the learning rate to zero and no early stopping.
+            Otherwise Adam, halving and patience as in the paper.
         ties: Which of several epochs with the same validation metric is the best.
         hidden: This and the following are options of :class:`~graph_transplant.GraphClassifier`.
 
@@ -80,7 +78,7 @@ class Recipe:
     def fitting(
         self, epochs: int | None = None, learning_rate: float | None = None
     ) -> dict[str, Any]:
-        """Keyword arguments of :func:`~graph_transplant.fit`, perhaps with other values."""
+        """Keyword arguments of :func:`~graph_transplant.fit`; arguments override the recipe."""
         epochs = self.epochs if epochs is None else epochs
         rate = self.learning_rate if learning_rate is None else learning_rate
         given: dict[str, Any] = {"epochs": epochs, "learning_rate": rate, "ties": self.ties}
@@ -100,7 +98,7 @@ class Recipe:
 
 
 def warmup_cosine(optimizer: Optimizer, *, warmup: int, epochs: int) -> LambdaLR:
-    """Let the learning rate rise for ``warmup`` epochs, and then fall to zero along a cosine."""
+    """Linear warm-up of the learning rate for ``warmup`` epochs, then cosine decay to zero."""
     from torch.optim.lr_scheduler import LambdaLR
 
     warmup = min(warmup, epochs // 4)

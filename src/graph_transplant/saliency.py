@@ -1,8 +1,8 @@
-"""Node saliency: how much each node matters to the loss of its graph (section "Node Saliency").
+"""Node saliency: how much each node contributes to the loss of its graph (section "Node Saliency").
 
-It is read from the pass that training makes anyway, by one ``torch.autograd.grad`` that stops at
-the chosen layer. For the built-in models no hook is needed; for any other PyG model the outputs of
-its message-passing modules are recorded by hooks that are removed as soon as the pass is over.
+It reuses the forward pass of training and needs one ``torch.autograd.grad`` that stops at the
+chosen layer. For models that are not built in, forward hooks record the outputs of message-passing
+modules; they are removed after the pass.
 """
 
 from __future__ import annotations
@@ -33,18 +33,17 @@ class NodeSaliency:
     """How node saliency is computed.
 
     Deviation: saliency-layer. The paper takes the gradient at the layer's output. With mean or sum
-    readout the gradient at the *last* output, after the activation, is the same vector for every
-    node of a graph and ranks nothing; it stays selectable as ``activation="after"``.
+    readout, the gradient at the *last* output, after the activation, is the same for all nodes of a
+    graph and ranks nothing. It is available as ``activation="after"``.
 
     Args:
-        kind: ``"gradient"``: the norm of the gradient, the paper's definition.
-            ``"gradient-x-activation"``: the magnitude of the gradient's product with the node's
+        kind: ``"gradient"`` is the norm of the gradient, as in the paper.
+            ``"gradient-x-activation"`` is the magnitude of its dot product with the node's
             embedding, the first-order change of the loss if the embedding were zero.
-        layer: Which message-passing layer, counted as in a list: -1 is the last.
-        activation: ``"before"`` or ``"after"`` the layer's activation. Before the activation means
-            after a normalisation and without what a residual connection adds; after it means the
-            output of the layer. With a residual connection, ``"gradient-x-activation"`` always
-            uses the output.
+        layer: Index of the message-passing layer; -1 is the last.
+        activation: ``"before"`` the layer's activation (after normalisation, without the residual
+            connection), or ``"after"`` it (the output of the layer). With a residual connection,
+            ``"gradient-x-activation"`` always uses the output.
 
     Example:
         >>> NodeSaliency(layer=-2, activation="after").kind
@@ -60,10 +59,10 @@ class NodeSaliency:
         check_choice("activation", self.activation, SIDES)
 
     def read(self, loss: Tensor, prediction: Prediction, *, signed: bool = False) -> Tensor:
-        """Read the saliency of every node, float ``[nodes]``, without gradient.
+        """Return the saliency of every node, float ``[nodes]``, detached.
 
-        ``loss`` is a scalar that depends on the prediction, whose graph is kept. With ``signed`` a
-        node that lowers it is negative, where the kind has a sign.
+        ``loss`` is a scalar computed from the prediction; its autograd graph is retained. With
+        ``signed``, ``"gradient-x-activation"`` is negative for nodes that lower the loss.
         """
         if not prediction.layers:
             raise GraphTransplantError(
@@ -83,7 +82,7 @@ class NodeSaliency:
             )
         embedding, rectified = output.nodes, output.rectified
         if output.added is not None:
-            # What the layer handed on is not rectified, what it added is.
+            # With a residual connection only `added` is rectified.
             rectified = self.kind == "gradient" and self.activation == "before"
             embedding = output.added if rectified else output.nodes
         if not (loss.requires_grad and embedding.requires_grad):
@@ -98,9 +97,9 @@ class NodeSaliency:
                 "`saliency_module`, and run layers with gradients enabled"
             )
         if rectified and self.activation == "before":
-            # The backward pass of a rectifier, one kernel where a mask and a product are three.
+            # The backward pass of ReLU, as a single kernel.
             gradient = torch.ops.aten.threshold_backward(gradient, embedding.detach(), 0.0)
-        # In half precision squares would underflow. Layers may have heads, or one value per node.
+        # Squares underflow in half precision. Outputs may be 1-D, or have a head dimension.
         wide = torch.promote_types(gradient.dtype, torch.float32)
         gradient = gradient.reshape(len(gradient), -1).to(wide)
         if self.kind == "gradient":
@@ -110,7 +109,7 @@ class NodeSaliency:
 
 
 def varies_within_graphs(saliency: Tensor, batch: GraphBatch) -> bool:
-    """Whether saliency tells the nodes of at least one graph apart."""
+    """Whether saliency differs within at least one graph; true if none has several nodes."""
     counts = batch.offsets.diff()
     mean = segment_sum(saliency, batch.batch, batch.offsets) / counts.clamp(min=1)
     mean = mean.index_select(0, batch.batch)
@@ -121,15 +120,14 @@ def varies_within_graphs(saliency: Tensor, batch: GraphBatch) -> bool:
 
 
 def _uncompiled(model: nn.Module) -> nn.Module:
-    """The module inside ``torch.compile``."""
-    compiler = sys.modules.get("torch._dynamo.eval_frame")  # imported wherever a model was compiled
+    compiler = sys.modules.get("torch._dynamo.eval_frame")  # imported if any model was compiled
     while compiler is not None and isinstance(model, compiler.OptimizedModule):
         model = model._orig_mod
     return model
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The module inside ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel``."""
+    """Unwrap ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel``."""
     model = _uncompiled(model)
     while isinstance(model, DataParallel | DistributedDataParallel):
         model = _uncompiled(model.module)
@@ -142,17 +140,15 @@ def _is_pooling(module: nn.Module) -> bool:
 
 
 class ModuleAdapter:
-    """Any ``nn.Module`` over a PyG batch, seen as a model that gives a :class:`Prediction`.
+    """Adapts any ``nn.Module`` for PyG batches to return a :class:`Prediction`.
 
-    The batch's fields are passed to ``forward`` by parameter name; a ``forward`` with one single
-    required parameter of another name gets the batch. Every message-passing module that runs and
-    gives one row per node counts as a layer, unless it only scores nodes inside a pooling layer;
-    ``layer_module``, a submodule or its name, is read instead. ``output`` picks the logits
-    ``[graphs, outputs]`` out of what the model returns.
+    Fields of the batch are passed to ``forward`` by parameter name. If its only required parameter
+    is ``batch``, or not a field, it receives the batch itself. Layers are all message-passing
+    modules that return one row per node before any pooling, or ``layer_module``, a submodule or its
+    name. ``output`` extracts the logits ``[graphs, outputs]`` from what the model returns.
 
-    Of a wrapped model the inner module says what its parameters and layers are.
     ``DistributedDataParallel`` is called through its wrapper, which averages gradients;
-    ``DataParallel`` is not; a compiled model runs eagerly where its layers are looked at.
+    ``DataParallel`` is bypassed. Compiled models run eagerly when layer outputs are recorded.
     """
 
     FIELDS = ("x", "edge_index", "edge_weight", "edge_attr", "batch", "batch_size")
@@ -191,12 +187,12 @@ class ModuleAdapter:
         self.single = next(iter(self.parameters), "") if len(self.parameters) == 1 else None
         if len(required) == 1:
             self.single = required[0]
-        # A `forward` that is given the batch is not given its other, optional parameters.
+        # A `forward` that receives the batch gets no optional parameters.
         by_name = self.single is None or self.single in self.FIELDS[:4]
         self.takes_edge_weight = by_name and "edge_weight" in self.parameters
         self.takes_edge_attr = "edge_attr" in self.parameters
         self.layer_modules = self._find_layers(layer_module)
-        # Behind a pooling layer the nodes are others, even where there are as many.
+        # After pooling, rows are no longer the original nodes, even if their number is the same.
         every = self.module.modules() if layer_module is None else ()
         self.pooling = [module for module in every if _is_pooling(module)]
         self.given: set[str] = set()  # optional fields of the original graphs
@@ -216,7 +212,7 @@ class ModuleAdapter:
             return [named]
         if isinstance(self.module, GraphClassifier):
             return list(self.module.norms)
-        pyg = sys.modules.get("torch_geometric.nn")  # not imported: no module can be one of PyG's
+        pyg = sys.modules.get("torch_geometric.nn")  # if not imported, no module is PyG's
         kinds = (Convolution, getattr(pyg, "MessagePassing", ()))
         every = list(self.module.modules())
         scoring = {part for module in every if _is_pooling(module) for part in module.modules()}
@@ -235,7 +231,7 @@ class ModuleAdapter:
                 edges = data.edge_index.shape[1]
                 arguments[name] = torch.ones(edges, device=data.edge_index.device)
             elif name == "x" and isinstance(self.module, GraphClassifier):
-                arguments[name] = None  # it counts degrees
+                arguments[name] = None  # it uses degrees
             elif parameter.default is parameter.empty or name in self.given:
                 raise GraphTransplantError(
                     f"{type(self.module).__name__}.forward needs `{name}`, which the batch does "
@@ -245,12 +241,12 @@ class ModuleAdapter:
         return arguments
 
     def _whole(self, data: Data) -> bool:
-        """Whether ``forward`` wants the batch itself: it has one parameter that is no field."""
+        """Whether ``forward`` receives the batch itself."""
         name = self.single
         return name == "batch" or not (name is None or name in self.FIELDS[:4] or name in data)
 
     def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
-        """Run the model on a batch, perhaps without recording the outputs of its layers."""
+        """Run the model on a batch; with ``layers``, record the outputs of its layers."""
         batch = as_batch(batch)
         data = batch.pyg()
         outputs: list[LayerOutput] = []
@@ -264,13 +260,13 @@ class ModuleAdapter:
             if module in ours:  # rectified in place right after
                 outputs.append(LayerOutput(first, rectified=True))
                 return None
-            if not first.requires_grad and first.is_floating_point():  # layers below are frozen
+            if not first.requires_grad and first.is_floating_point():  # earlier layers are frozen
                 first = first.detach().requires_grad_()
             outputs.append(LayerOutput(first, rectified=False))
-            copied = first.clone()  # goes on: an activation may work in place
+            copied = first.clone()  # the next module may work in place
             if not several:
                 return copied
-            kind = getattr(output, "_make", tuple)  # that of a named tuple
+            kind = getattr(output, "_make", tuple)  # named tuples
             return kind((copied, *output[1:]))
 
         ours = list(self.module.norms) if isinstance(self.module, GraphClassifier) else []
@@ -307,14 +303,14 @@ def as_predictor(
     layer_module: nn.Module | str | None = None,
     output: Callable[[Any], Tensor] | None = None,
 ) -> Predictor:
-    """Return something that gives a :class:`Prediction` for a batch; see :class:`ModuleAdapter`."""
+    """Wrap a model in a :class:`ModuleAdapter`, if necessary."""
     if isinstance(model, ModuleAdapter):
         return model
     inner = unwrapped(model)
     averaged = isinstance(_uncompiled(model), DistributedDataParallel)
     if (
         isinstance(inner, GraphClassifier)
-        and type(inner).forward is GraphClassifier.forward  # another is called through its own
+        and type(inner).forward is GraphClassifier.forward  # not overridden
         and not averaged
         and layer_module is output is None
     ):
@@ -323,15 +319,14 @@ def as_predictor(
 
 
 def module_of(model: Predictor) -> nn.Module:
-    """Return the module that has the parameters and the mode of a predictor."""
+    """Return the ``nn.Module`` of a predictor."""
     return model.module if isinstance(model, ModuleAdapter) else model
 
 
 EXPLAINING = NodeSaliency(kind="gradient-x-activation")
-"""How saliency is read for an explanation.
+"""Saliency for explanations.
 
-Where it is known what a prediction rests on, this finds it far better than the norm of the
-gradient, which training goes by as in the paper; see ``docs/results-details.md``.
+It finds known relevant nodes far better than the gradient norm; see ``docs/results-details.md``.
 """
 
 
@@ -344,23 +339,23 @@ def read_saliency(
     *,
     signed: bool = False,
 ) -> tuple[Prediction, Tensor, Tensor]:
-    """Run a model in evaluation mode and read the saliency of one output of every graph.
+    """Run a model in evaluation mode and compute the saliency of one output of every graph.
 
     The output is by default the predicted class, the label with the highest probability or the
-    first value. Returns the prediction, the number of the output and the saliency of its margin.
+    first value. Returns the prediction, the output of every graph and the saliency of its margin.
     """
     with evaluating(module_of(model)), torch.enable_grad():
         prediction = model.run(batch)
         chosen = prediction.logits.detach().argmax(1)
         if output is not None or task == "regression":
             chosen = torch.full_like(chosen, output or 0)
-        # Graphs do not touch each other in evaluation mode: one sum has all their gradients.
+        # Graphs are independent in evaluation mode: the sum yields all their gradients.
         margin = margins(prediction.logits, chosen, task).sum()
         return prediction, chosen, reading.read(margin, prediction, signed=signed)
 
 
 def margins(logits: Tensor, chosen: Tensor, task: str) -> Tensor:
-    """The log-odds of one class of every graph, ``[graphs]``; its logit for other tasks."""
+    """Return the log-odds of one class of every graph, ``[graphs]``; its logit for other tasks."""
     column = chosen.unsqueeze(1)
     own = logits.gather(1, column).squeeze(1)
     if task != "multiclass" or logits.shape[1] < 2:
@@ -369,12 +364,12 @@ def margins(logits: Tensor, chosen: Tensor, task: str) -> Tensor:
 
 
 def within_graphs(saliency: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-    """Divide saliency by the largest and by the sum (of sizes) of each graph, float64 both."""
+    """Divide saliency by the largest and by the total magnitude of each graph, as float64."""
     segment, ptr = batch.batch.cpu(), batch.offsets.cpu()
     exact = saliency.to(torch.double)
     size = exact.abs()
     wholes = segment_max(size.unsqueeze(1), ptr).squeeze(1), segment_sum(size, segment, ptr)
-    # Zeros stay where nothing is salient.
+    # Avoid division by zero.
     largest, share = (
         exact / torch.where(whole > 0, whole, 1.0).index_select(0, segment) for whole in wholes
     )

@@ -1,7 +1,7 @@
-"""The functions behind the registry of metrics: accuracy, calibration, likelihood, ranking, errors.
+"""Implementation of the metrics: accuracy, calibration, likelihood, ranking, regression errors.
 
-Those named like a metric take outputs and targets, float ``[graphs, outputs]``, and the task. They
-give NaN where the metric is not defined on these graphs, ``None`` where it never is.
+Functions named like a metric take outputs and targets, float ``[graphs, outputs]``, and the task.
+They return NaN if the metric is undefined on these graphs, ``None`` if it does not apply.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn.functional import one_hot, softplus
 from graph_transplant.errors import check_at_least
 
 CALIBRATION_BINS = 15
-"""As in the paper."""
+"""Number of bins, as in the paper."""
 
 
 def expected_calibration_error(
@@ -26,7 +26,7 @@ def expected_calibration_error(
     ``probabilities`` are float ``[graphs, classes]``, ``labels`` int64 ``[graphs]``.
     """
     confidence = probabilities.to(torch.double).amax(1)
-    # Bins are (lower, upper]: a confidence on an edge belongs to the bin below it.
+    # Bins are (lower, upper].
     place = (confidence * bins).ceil().to(torch.long).sub_(1).clamp_(0, bins - 1)
     return _calibration_gap(probabilities, labels, place, bins)
 
@@ -34,15 +34,15 @@ def expected_calibration_error(
 def adaptive_calibration_error(
     probabilities: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS
 ) -> float:
-    r"""The same in bins of about equal counts (Nguyen and O'Connor, EMNLP 2015).
+    r"""Calibration error in bins of about equal counts (Nguyen and O'Connor, EMNLP 2015).
 
-    Equal confidences are never parted: with :math:`b` graphs of lower confidence and :math:`c` of
-    the same, bin :math:`\lfloor (b + c/2)\, \mathrm{bins} / \mathrm{graphs} \rfloor` is theirs.
+    Equal confidences share a bin: with :math:`b` graphs of lower and :math:`c` of equal confidence,
+    it is bin :math:`\lfloor (b + c/2)\, \mathrm{bins} / \mathrm{graphs} \rfloor`.
     """
     check_at_least(1, bins=bins)
     confidence = probabilities.to(torch.double).amax(1)
     _, inverse, count = torch.unique(confidence, return_inverse=True, return_counts=True)
-    # Twice the middle rank, so that everything stays a whole number.
+    # Twice the middle rank, to stay in integers.
     middle = 2 * count.cumsum(0) - count
     place = (middle * bins).div(2 * max(labels.numel(), 1), rounding_mode="floor")[inverse]
     return _calibration_gap(probabilities, labels, place, bins)
@@ -56,7 +56,7 @@ def _calibration_gap(probabilities: Tensor, labels: Tensor, place: Tensor, bins:
 
 
 def roc_area(scores: Tensor, positive: Tensor) -> float:
-    """Area under the ROC curve of float scores and bool ``[graphs]``; ties count one half."""
+    """Area under the ROC curve of float scores and bool ``[graphs]``; ties count half."""
     pos, neg = int(positive.sum()), int((~positive).sum())
     if not pos or not neg:
         return float("nan")
@@ -68,13 +68,13 @@ def roc_area(scores: Tensor, positive: Tensor) -> float:
 
 
 def mean_precision(scores: Tensor, positive: Tensor) -> float:
-    """Average precision of float scores and bool ``[graphs]``; ties are taken together."""
+    """Average precision of float scores and bool ``[graphs]``; ties share a threshold."""
     total = int(positive.sum())
     if not total:
         return float("nan")
     _, inverse, count = torch.unique(scores, return_inverse=True, return_counts=True)
     hits = torch.zeros_like(count).index_add_(0, inverse, positive.to(count.dtype))
-    # Thresholds from the highest score down; graphs of one score are found together.
+    # Thresholds in descending order.
     hits, count = hits.flip(0).to(torch.double), count.flip(0).to(torch.double)
     precision = hits.cumsum(0) / count.cumsum(0)
     return float((hits * precision).sum() / total)
@@ -83,7 +83,7 @@ def mean_precision(scores: Tensor, positive: Tensor) -> float:
 def _ranking(
     measured: Callable[[Tensor, Tensor], float], outputs: Tensor, targets: Tensor, task: str
 ) -> float | None:
-    """Measure a ranking by the second of two classes, or by each label and take the mean."""
+    """Score the ranking of the second of two classes, or the mean over labels."""
     scores = outputs.to(torch.double)
     if task == "multiclass":
         if outputs.shape[1] != 2:
@@ -95,15 +95,11 @@ def _ranking(
     for score, target in zip(scores.unbind(1), targets.unbind(1), strict=True):
         present = ~target.isnan()
         found.append(measured(score[present], target[present].gt(0.5)))
-    # Labels that have no value do not count; of none the mean is NaN.
     return float(torch.tensor(found, dtype=torch.double).nanmean())
 
 
 def probabilities_of(outputs: Tensor, targets: Tensor, task: str) -> tuple[Tensor, Tensor]:
-    """Probabilities ``[rows, classes]`` and true classes ``[rows]``.
-
-    Of labels, every entry that is present is a row of two classes.
-    """
+    """Probabilities ``[rows, classes]`` and true classes; every known label entry is a row."""
     if task == "multiclass":
         return outputs.to(torch.double).softmax(1), targets.argmax(1)
     present = ~targets.isnan()
@@ -112,7 +108,7 @@ def probabilities_of(outputs: Tensor, targets: Tensor, task: str) -> tuple[Tenso
 
 
 def accuracy(outputs: Tensor, targets: Tensor, task: str) -> float:
-    """Share of graphs, or of entries of labels, that are predicted correctly."""
+    """Share of graphs, or of label entries, that are predicted correctly."""
     if task == "multiclass":
         right = outputs.argmax(1).eq(targets.argmax(1))
     else:
@@ -150,7 +146,7 @@ def brier(outputs: Tensor, targets: Tensor, task: str) -> float:
 
 
 def nll(outputs: Tensor, targets: Tensor, task: str) -> float:
-    """Mean negative log-likelihood of the true classes, or of the entries of labels."""
+    """Mean negative log-likelihood of the true classes or label entries."""
     scores = outputs.to(torch.double)
     if task == "multiclass":
         labels = targets.argmax(1, keepdim=True)
@@ -166,17 +162,17 @@ def _errors(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def rmse(outputs: Tensor, targets: Tensor, task: str) -> float:
-    """Root of the mean squared error over all entries that are present."""
+    """Root mean squared error over all known entries."""
     return float(_errors(outputs, targets).square().mean().sqrt())
 
 
 def mae(outputs: Tensor, targets: Tensor, task: str) -> float:
-    """Mean absolute error over all entries that are present."""
+    """Mean absolute error over all known entries."""
     return float(_errors(outputs, targets).abs().mean())
 
 
 def r2(outputs: Tensor, targets: Tensor, task: str) -> float:
-    """R², the mean over the outputs whose targets are not all equal; NaN without any."""
+    """R², averaged over the outputs whose targets vary; NaN if none do."""
     found = []
     for output, target in zip(outputs.unbind(1), targets.unbind(1), strict=True):
         present = ~target.isnan()

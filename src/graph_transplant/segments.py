@@ -1,8 +1,7 @@
-"""Index arithmetic on segments: the nodes (or edges, or pairs) of many graphs laid end to end.
+"""Operations on segments: the nodes, edges or pairs of each graph in a batch, concatenated.
 
-A batch of graphs is one long list of nodes; a *segment* is the stretch that belongs to one graph.
-``counts`` are the items of each segment, ``ptr`` their offsets ``[segments + 1]``, ``segment`` the
-number of every item's segment, sorted.
+``counts`` are the sizes of the segments, ``ptr`` their offsets ``[segments + 1]``, and ``segment``
+is the segment number of every item, sorted.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from torch.nn.functional import embedding_bag
 
 
 def offsets(counts: Tensor) -> Tensor:
-    """Where each segment starts, and where the last one ends, int64 ``[segments + 1]``."""
+    """Offsets of segments with these counts, int64 ``[segments + 1]``."""
     ptr = torch.zeros(counts.numel() + 1, dtype=torch.long, device=counts.device)
     torch.cumsum(counts, 0, out=ptr[1:])
     return ptr
@@ -27,7 +26,7 @@ def segment_ids(counts: Tensor) -> Tensor:
 
 
 def ranges(starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Lay the ranges ``starts[i], …, starts[i] + counts[i] - 1`` end to end; and their segments."""
+    """Concatenate ranges of ``counts[i]`` integers from ``starts[i]``; also return segment ids."""
     segment = segment_ids(counts)
     shift = starts - offsets(counts)[:-1]
     index = torch.arange(segment.numel(), device=segment.device)
@@ -66,7 +65,7 @@ def segment_sum(values: Tensor, segment: Tensor, ptr: Tensor) -> Tensor:
 
 
 class _GatherRows(torch.autograd.Function):
-    """Rows by number; the gradient of a row is the sum over the places it went to."""
+    """Rows by index; the gradient of a row is the sum over its occurrences."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, index: Tensor) -> Tensor:
@@ -84,15 +83,15 @@ class _GatherRows(torch.autograd.Function):
 
 
 def gather_rows(values: Tensor, index: Tensor) -> Tensor:
-    """Take rows by number, like ``index_select`` but with a backward pass that does not scatter."""
+    """Like ``index_select`` on rows, but with a backward pass that does not scatter."""
     taken: Tensor = _GatherRows.apply(values, index)  # type: ignore[no-untyped-call]
     return taken
 
 
 class _SegmentMax(torch.autograd.Function):
-    """Largest value of each segment; where several are equal, they share its gradient."""
+    """Maximum of each segment; tied values share the gradient."""
 
-    # Torch's own backward pass gives each of them the whole gradient where that is negative.
+    # Torch's own backward pass gives each tied value the whole gradient if it is negative.
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, ptr: Tensor) -> Tensor:
@@ -110,6 +109,6 @@ class _SegmentMax(torch.autograd.Function):
 
 
 def segment_max(values: Tensor, ptr: Tensor) -> Tensor:
-    """Take the largest value of each segment, column by column; zero for an empty one."""
+    """Maximum of each segment, per column; zero for an empty one."""
     largest: Tensor = _SegmentMax.apply(values.contiguous(), ptr)  # type: ignore[no-untyped-call]
     return largest

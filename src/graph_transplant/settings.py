@@ -1,4 +1,4 @@
-"""Settings of a comparison or a training, and what suits a data set; needs no torch."""
+"""Settings of comparisons and training, with defaults that suit a data set; needs no torch."""
 
 from __future__ import annotations
 
@@ -22,24 +22,23 @@ if TYPE_CHECKING:
     from graph_transplant.training import EpochLog
 
 FOLD_SPLITS = ("folds", "scaffold-folds")
-"""Splits that are cross-validation."""
+"""Splits for cross-validation."""
 
 SPLITS = (*FOLD_SPLITS, "official", "scaffold")
-"""Cross-validation, also by whole scaffolds of molecules; or one split: that of the publishers of
-the data set, or one that keeps scaffolds together."""
+"""Cross-validation, also by scaffold; or a single split, official or by scaffold."""
 
 NUMERICS = 2
-"""Raised whenever the same settings give other numbers; records without it are of version 1."""
+"""Increased whenever the same settings give different numbers; records without it have 1."""
 
 IMBALANCED = 0.2
-"""Two classes are imbalanced when the smaller one has less than this share of the graphs."""
+"""Two classes are imbalanced if the smaller one has less than this share of the graphs."""
 
 CURVE_POINTS = 60
-"""Most points of a recorded learning curve."""
+"""Maximum number of points of a recorded learning curve."""
 
 
 def check_shares(name: str, values: Sequence[Any], kind: str = "(0, 1]") -> None:
-    """Raise an error unless all values are shares, of ``"(0, 1]"`` or ``"[0, 1)"``."""
+    """Raise unless all values are numbers in ``"(0, 1]"`` or ``"[0, 1)"``."""
     excluded = 1 if kind == "[0, 1)" else 0
     for value in values:
         number = isinstance(value, Real) and not isinstance(value, bool)
@@ -49,9 +48,9 @@ def check_shares(name: str, values: Sequence[Any], kind: str = "(0, 1]") -> None
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that all trials of a comparison share; the defaults are the paper's protocol.
+    """Settings that all trials of a comparison share; the defaults are the paper's protocol.
 
-    See :func:`~graph_transplant.compare` and :func:`~graph_transplant.fit` for what they mean.
+    See :func:`~graph_transplant.compare` and :func:`~graph_transplant.fit` for their meaning.
     ``shards`` is the number of processes that share every batch.
 
     Example:
@@ -96,7 +95,7 @@ class Settings:
 
     @classmethod
     def of(cls, recipe: str, scale: str, **given: Any) -> Settings:
-        """Settings of a recipe for data of a scale; what is given and not ``None`` comes first."""
+        """Settings of a recipe for data of a scale; given values override unless ``None``."""
         chosen = RECIPES[check_choice("recipe", recipe, RECIPES)]
         size = SCALES[check_choice("scale", scale, SCALES)]
         named = {name: value for name, value in given.items() if value is not None}
@@ -124,15 +123,15 @@ class Settings:
         return chosen | {name: getattr(self, name) for name in names}
 
     def as_record(self, version: str) -> dict[str, Any]:
-        """The settings as they stand in a record, with the library version."""
+        """The settings as stored in a record, with the library version."""
         more = {"attack": list(self.attack), "numerics": NUMERICS, "version": version}
         return asdict(self) | more
 
     @staticmethod
     def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Add to the settings of an older record what it lacks, which then had its default."""
+        """Fill in what the settings of an older record lack, with the defaults."""
         complete = {**asdict(Settings()), "attack": [], "numerics": 1, **settings}
-        # Older records call `shards` parts, and have budgets in any order.
+        # Older records call `shards` parts, and have unsorted budgets.
         complete["shards"] = complete.pop("parts", complete["shards"])
         complete["attack"] = sorted(set(complete["attack"]))
         return complete
@@ -140,7 +139,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scale:
-    """How the paper trains on data sets of at most ``most`` graphs ("Evaluation protocol")."""
+    """The paper's settings for data sets of at most ``most`` graphs ("Evaluation protocol")."""
 
     most: float
     batch_size: int
@@ -154,28 +153,28 @@ SCALES = {
     "medium": Scale(99_999, 128, 50, 20, "epochs"),
     "large": Scale(float("inf"), 64, 10, 5, "epochs"),
 }
-"""The paper's presets by the size of the data set, in ascending order."""
+"""The paper's presets by size of the data set, in ascending order."""
 
 
 def scale_of(graphs: int) -> str:
-    """Name the preset for a data set of so many graphs."""
+    """Return the name of the preset for a number of graphs."""
     return next(name for name, scale in SCALES.items() if graphs <= scale.most)
 
 
 def metric_for(store: GraphStore) -> str:
-    """Choose the metric that suits a data set.
+    """Return the default metric for a data set.
 
-    Accuracy says little when one of two classes is rare: then, and for two classes in a table of
-    molecules, it is AUROC.
+    Accuracy is misleading when one of two classes is rare: then, and for two classes in a table of
+    molecules, the default is AUROC.
 
-    Deviation: metric-decides. The paper stops and selects by validation accuracy, also where it
-    reports AUROC; here the metric that is reported decides.
+    Deviation: metric-decides. The paper stops and selects by validation accuracy even where it
+    reports AUROC; here the reported metric decides.
     """
     if store.task != "multiclass":
         return deciding(store.task)[0]
     if store.num_outputs != 2:
         return "accuracy"
-    # Named data sets of molecules have no columns, and keep the metric of their records.
+    # Named data sets of molecules have no target columns, and keep the metric of their records.
     how = store.featurizer
     table = how is not None and how.kind == "molecules" and bool(how.targets)
     rarest = min(store.labels.bincount(minlength=2).tolist())
@@ -183,13 +182,13 @@ def metric_for(store: GraphStore) -> str:
 
 
 def automatic_model(store: GraphStore) -> str:
-    """Choose the convolution: ``"gine"`` for molecules with edge features, else ``"gcs"``."""
+    """Return ``"gine"`` for molecules with edge features, otherwise ``"gcs"``."""
     molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
     return "gine" if molecules and store.num_edge_features else "gcs"
 
 
 def check_edge_features(store: GraphStore, models: Sequence[str]) -> None:
-    """Refuse models that need edge features which a data set does not have."""
+    """Raise if a model needs edge features and the data set has none."""
     from graph_transplant.nn import CONVOLUTIONS
 
     needing = [name for name in models if CONVOLUTIONS[name].takes_edge_attr]
@@ -200,7 +199,7 @@ def check_edge_features(store: GraphStore, models: Sequence[str]) -> None:
 
 
 def unused_edge_features(store: GraphStore, models: Sequence[str]) -> str:
-    """Say which models do not use the edge features of a data set; empty where all do."""
+    """Describe which models do not use the edge features of a data set; empty if all do."""
     from graph_transplant.nn import CONVOLUTIONS
 
     blind = [name for name in models if not CONVOLUTIONS[name].takes_edge_attr]
@@ -216,7 +215,7 @@ def unused_edge_features(store: GraphStore, models: Sequence[str]) -> str:
 
 
 def sampled_curve(history: Sequence[EpochLog]) -> list[dict[str, Any]]:
-    """Take ``CURVE_POINTS`` epochs from a history, evenly, the first and the last among them."""
+    """Sample at most ``CURVE_POINTS`` epochs evenly, including the first and the last."""
     if len(history) > CURVE_POINTS:
         import numpy as np  # late: the command line imports this module for its help
 

@@ -1,4 +1,4 @@
-"""Graphs as pages show them, and as examples in records; needs no torch."""
+"""Graphs to show on pages and to store as examples in records; does not import torch."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any, Final
 
 from graph_transplant.errors import GraphTransplantError
 
-_DIGITS: Final = 4  # of numbers in a record
+_DIGITS: Final = 4
 
 
 @dataclass(frozen=True)
 class Structure:
-    """A graph as it is drawn.
+    """A graph to draw.
 
     Attributes:
-        names: Label of every node, or element with hydrogens and charge where they are known
-            (``NH``, ``O-``); empty texts for none.
-        edges: Pairs of node numbers; an undirected edge stands here once.
-        orders: Bond order of every edge, 1.5 for aromatic ones; empty where all are 1.
+        names: Node labels, or elements with hydrogens and charge (``NH``, ``O-``); may be empty.
+        edges: Pairs of node indices; undirected edges appear once.
+        orders: Bond order of every edge, 1.5 if aromatic; empty if all are 1.
         molecule: Whether it is a molecule.
         directed: Whether its edges have a direction.
     """
@@ -36,8 +35,8 @@ class Structure:
 class Part:
     r"""One of the two graphs that were mixed.
 
-    ``chosen`` marks the nodes that are in the mixed graph, ``share`` is their share of the graph's
-    saliency, I(S_π, V̄_π) or I(S, V \ V̄); with labels by size, of its nodes.
+    ``chosen`` marks the nodes in the mixed graph. ``share`` is their share of the graph's saliency,
+    I(S_π, V̄_π) or I(S, V \ V̄), or of its nodes if labels are mixed by size.
     """
 
     id: str
@@ -49,12 +48,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Mixture:
-    """A mixed graph beside the two it was made of.
+    """A mixed graph and the two graphs it was made from.
 
-    ``from_source`` marks the transplanted nodes, ``new_edges`` numbers the edges between the parts,
-    ``weight`` is λ, the weight of the source's label. ``labels`` (weight of every class or label in
-    it, the largest first) and what follows is not known of an example in a record. ``target`` is
-    the column of the classes.
+    ``from_source`` marks the transplanted nodes, ``new_edges`` are the indices of edges between the
+    parts, and ``weight`` is λ, the weight of the source's label. Examples in records lack
+    ``labels`` (the weight of every class or label, largest first) and the fields after it.
+    ``target`` is the input column of the classes.
     """
 
     source: Part
@@ -73,11 +72,10 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Salient:
-    """What a trained model says about a test graph, and which nodes move it.
+    """Prediction for a test graph, and the saliency of its nodes.
 
-    ``truth``, ``confidence`` and ``correct`` are ``None`` where they are not known. ``saliency`` of
-    every node is divided by the largest of the graph. ``motif`` marks the nodes that decide the
-    class, where the data say so.
+    ``truth``, ``confidence`` and ``correct`` are ``None`` if unknown. ``saliency`` is divided by
+    its maximum in the graph. ``motif`` marks the nodes that determine the class, if known.
     """
 
     graph: str
@@ -92,7 +90,7 @@ class Salient:
 
 @dataclass(frozen=True)
 class Made:
-    """A graph that an augmentation made, without a trace of where its nodes come from."""
+    """A graph made by an augmentation, without the origin of its nodes."""
 
     structure: Structure
     label: str
@@ -107,11 +105,11 @@ KINDS: Final[Mapping[str, type[Example]]] = {
 }
 """Kinds of examples in records."""
 
-_FLAGS: Final = ("molecule", "directed")  # of a mixture, not of each part
+_FLAGS: Final = ("molecule", "directed")  # stored once per mixture
 
 
 def write_example(example: Example) -> dict[str, Any]:
-    """An example for a record; what has its default is left out, floats are rounded."""
+    """Convert an example for a record; defaults are left out and floats are rounded."""
     kind = next(name for name, cls in KINDS.items() if isinstance(example, cls))
     record = {"kind": kind, **_plain(example)}
     if isinstance(example, Mixture):
@@ -122,7 +120,7 @@ def write_example(example: Example) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        # One mark per node is shorter as 0 or 1.
+        # Masks are shorter as 0 and 1.
         return [int(item) if isinstance(item, bool) else _plain(item) for item in value]
     if not is_dataclass(value):
         return round(value, _DIGITS) if isinstance(value, float) else value
@@ -137,7 +135,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_example(record: Mapping[str, Any]) -> Example:
-    """Parse one of the ``examples`` of a trial's record; raise if a part is missing or unfit."""
+    """Parse an example from a record; raise if malformed."""
     try:
         flags = {name: record[name] for name in _FLAGS}
         example: Example = _read(KINDS[record["kind"]], record, flags)

@@ -18,7 +18,7 @@ from torch.nn.functional import embedding_bag
 
 from graph_transplant.segments import offsets
 
-# torch says once per process that its CSR tensors are in beta; the note is of no use to our users.
+# Torch warns once per process that CSR tensors are in beta; trigger the warning here, silenced.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor([0, 0], [], [], (1, 1), check_invariants=False)
@@ -27,9 +27,9 @@ with warnings.catch_warnings():
 class Adjacency:
     """The edges of a batch of graphs in compressed rows, on the device of the model.
 
-    ``column`` is the sending node of every edge, its row the receiving one. In a symmetric matrix
-    every edge has its reverse of equal weight: it is its own transpose, and the backward pass needs
-    no second structure. A ``weight`` of ``None`` stands for ones.
+    ``column`` is the sending node of every edge, its row the receiving one. A symmetric matrix, in
+    which every edge has a reverse of equal weight, is its own transpose, so the backward pass needs
+    no second structure. ``weight=None`` means ones.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class Adjacency:
 
     @cached_property
     def _loop_places(self) -> tuple[Tensor, Tensor]:
-        """Where the loops and the edges lie in ``with_self_loops``."""
+        """Positions of the loops and of the edges in ``with_self_loops``."""
         nodes = torch.arange(self.num_nodes, device=self.row.device)
         edges = torch.arange(self.row.numel(), device=self.row.device).add_(self.row).add_(1)
         return nodes.add_(self.row_ptr[:-1]), edges
 
     def beside_loops(self, edges: Tensor, loops: Tensor) -> Tensor:
-        """Lay values ``[edges, …]`` and ``[nodes, …]`` in the order of :attr:`with_self_loops`."""
+        """Interleave values of edges and of loops in the order of :attr:`with_self_loops`."""
         loop_places, edge_places = self._loop_places
         laid = edges.new_zeros(len(edges) + len(loops), *edges.shape[1:])
         return laid.index_copy(0, loop_places, loops).index_copy(0, edge_places, edges)
 
     @cached_property
     def with_self_loops(self) -> Adjacency:
-        """The same edges and one loop of weight one at every node, first in its row."""
+        """The same edges plus a self-loop of weight one at every node, first in its row."""
         nodes = torch.arange(self.num_nodes, device=self.column.device)
         weight = self.weight
         if weight is not None:
@@ -103,7 +103,7 @@ class Adjacency:
 
 
 def _weighted_sum(row_ptr: Tensor, column: Tensor, x: Tensor, values: Tensor | None) -> Tensor:
-    """Sum the rows of ``x`` that each row lists, weighted."""
+    """Weighted sum of the rows of ``x`` that each row lists."""
     return embedding_bag(
         column, x, row_ptr, mode="sum", include_last_offset=True, per_sample_weights=values
     )
@@ -118,7 +118,7 @@ class _SparseProduct(torch.autograd.Function):
     ) -> Tensor:
         ctx.adjacency, ctx.symmetric = adjacency, symmetric
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, values)
-        # Detached, torch takes the forward-only kernel, which is twice as fast.
+        # For detached tensors torch uses the forward-only kernel, which is twice as fast.
         detached = None if values is None else values.detach()
         return _weighted_sum(adjacency.row_ptr, adjacency.column, x.detach(), detached)
 
@@ -144,7 +144,7 @@ class _SparseProduct(torch.autograd.Function):
 def sampled_product(adjacency: Adjacency, left: Tensor, right: Tensor) -> Tensor:
     """Compute ``left[i] · right[j]`` at every edge ``j → i`` without forming edge features."""
     if adjacency.column.numel() > adjacency.num_nodes**2:
-        # Repeated edges can outnumber the places of the matrix, which torch's kernel refuses.
+        # Torch's kernel rejects more edges than matrix entries, which repeated edges can cause.
         ends = left.index_select(0, adjacency.row) * right.index_select(0, adjacency.column)
         return ends.sum(1)
     pattern = torch.sparse_csr_tensor(
@@ -167,8 +167,8 @@ def spmm(
 ) -> Tensor:
     """Multiply a sparse adjacency with node features: ``out[i] = Σ_j values[i, j] · x[j]``.
 
-    The adjacency's own ``weight`` is not applied. ``symmetric_values`` says whether, *if* it is
-    symmetric, an edge and its reverse have the same value.
+    The adjacency's own ``weight`` is not applied. ``symmetric_values`` matters only for a symmetric
+    adjacency: whether an edge and its reverse have the same value.
     """
     symmetric = adjacency.symmetric and symmetric_values
     product: Tensor = _SparseProduct.apply(  # type: ignore[no-untyped-call]
@@ -178,7 +178,7 @@ def spmm(
 
 
 class _RectifiedSum(torch.autograd.Function):
-    """See :func:`rectified_sum`. Keeps one tensor per edge where single operations keep three."""
+    """Fused :func:`rectified_sum`: stores one tensor per edge; separate operations store three."""
 
     @staticmethod
     def forward(
@@ -214,7 +214,7 @@ class _RectifiedSum(torch.autograd.Function):
 def rectified_sum(
     adjacency: Adjacency, x: Tensor, edges: Tensor, values: Tensor | None = None
 ) -> Tensor:
-    """Sum messages ``values[k] · relu(x[j] + edges[k])``, k being j → i; differentiable once."""
+    """Sum messages ``values[k] · relu(x[j] + edges[k])``, where k is j → i; differentiable once."""
     product: Tensor = _RectifiedSum.apply(  # type: ignore[no-untyped-call]
         x, edges, values, adjacency
     )

@@ -1,6 +1,6 @@
-"""Training, validation and test parts: folds, random, by scaffold, official. One seed decides.
+"""Splits into training, validation and test graphs: folds, random, by scaffold, official.
 
-Graphs of one *group* (molecules of one scaffold, duplicates) stay on one side of every split.
+Graphs of one *group* (one scaffold, duplicates) stay in one part, except in official splits.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from graph_transplant.recipes import TRAINING_SPLITS
 from graph_transplant.targets import rarest_label
 
 SHARE = 0.1
-"""Share of the validation graphs, and of the test graphs, unless others are asked for."""
+"""Default share of the validation graphs, and of the test graphs."""
 
 QUANTILES = 10
-"""Numbers are stratified by at most so many groups of equal size, from low to high."""
+"""Maximum number of quantile groups that regression targets are stratified by."""
 
 
 @dataclass(frozen=True)
 class Split:
     """Graph numbers of three disjoint parts, each int64 and ascending.
 
-    They cover the data, unless only a fraction of the training graphs is used.
+    They cover the data unless only a fraction of the training graphs is used.
     """
 
     train: Tensor
@@ -40,7 +40,7 @@ class Split:
 
 
 def prepare(store: GraphStore, split: str, *, group_duplicates: bool = False) -> GraphStore:
-    """Add to a data set what a split of a comparison needs: its groups, or its three parts."""
+    """Add the groups or the parts that a split needs to a data set."""
     if split == "scaffold":
         return store.with_official(scaffold_split(store))
     if split == "scaffold-folds":
@@ -66,10 +66,10 @@ def fold_indices(
     fold: int,
     groups: Tensor | None = None,
 ) -> Split:
-    """Give one of the ``folds`` stratified splits of a repeat.
+    """Return one of the ``folds`` stratified splits of a repeat.
 
-    Part ``fold`` of :func:`fold_parts` is the test set, the next part the validation set, the rest
-    the training set: 3:1:1 for five folds.
+    Part ``fold`` of :func:`fold_parts` is the test set, the next part the validation set, and the
+    rest the training set: 3:1:1 for five folds.
     """
     parts = fold_parts(labels, folds=folds, repeat=repeat, seed=seed, groups=groups)
     held_out = (fold + 1) % folds
@@ -80,16 +80,16 @@ def fold_indices(
 def fold_parts(
     labels: Tensor, *, folds: int, repeat: int, seed: int, groups: Tensor | None = None
 ) -> list[Tensor]:
-    """Shuffle graphs and cut them into ``folds`` parts of equal class proportions.
+    """Shuffle graphs and divide them into ``folds`` parts of equal class proportions.
 
-    Graphs of one group are in one part; proportions then are as equal as groups allow.
+    Groups stay together; proportions are then as equal as they allow.
     """
-    # Late: whoever only predicts should not wait for it.
+    # Imported late, as prediction does not need it.
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
     check_folds(labels, folds)
     classes = labels.cpu().numpy()
-    # The spawn key keeps this stream apart from every other use of the comparison's seed.
+    # The spawn key separates this stream from all others of the comparison's seed.
     stream = np.random.SeedSequence(seed, spawn_key=(repeat,))
     kind = StratifiedKFold if groups is None else StratifiedGroupKFold
     shuffle = kind(folds, shuffle=True, random_state=int(stream.generate_state(1)[0]))
@@ -106,7 +106,7 @@ def fold_parts(
 
 
 def check_folds(labels: Tensor, folds: int, names: Sequence[str] = ()) -> None:
-    """Check that ``labels`` can be cut into ``folds`` stratified parts; ``names`` are theirs."""
+    """Raise if a class has fewer graphs than ``folds``; ``names`` are those of the classes."""
     classes, counts = torch.unique(labels, return_counts=True)
     small = [
         f"class {names[number] if names else number} has only {counted(graphs, 'graph')}"
@@ -126,10 +126,10 @@ def check_folds(labels: Tensor, folds: int, names: Sequence[str] = ()) -> None:
 
 
 def strata(store: GraphStore, folds: int) -> Tensor:
-    """Give the classes that folds are stratified by, int64 ``[graphs]``.
+    """Return the classes that folds are stratified by, int64 ``[graphs]``.
 
-    Of several labels the rarest counts, and one too rare to be in every fold counts as none.
-    Numbers are put into up to ten groups of equal size from low to high, by the first target.
+    Multilabel data: the rarest label of each graph, unless it is too rare to be in every fold.
+    Regression data: up to ten quantile groups of the first target that enough graphs have.
     """
     if store.task == "multiclass":
         check_folds(store.labels, folds, store.output_names)
@@ -140,7 +140,7 @@ def strata(store: GraphStore, folds: int) -> Tensor:
     small = torch.bincount(classes, minlength=store.num_outputs + 1) < folds
     classes = torch.where(small[classes], 0, classes)
     if 0 < int((classes == 0).sum()) < min(folds, len(classes)):
-        # Too few are left over for a class of their own: they join the largest one.
+        # Too few for a class of their own: they join the largest one.
         largest = torch.bincount(classes[classes > 0]).argmax()
         classes = torch.where(classes == 0, largest, classes)
     check_folds(classes, folds)
@@ -148,7 +148,7 @@ def strata(store: GraphStore, folds: int) -> Tensor:
 
 
 def _quantiles(store: GraphStore, folds: int) -> Tensor:
-    """Group graphs by the rank of the first target that enough have; 0 is for those without."""
+    """Group graphs by quantiles of the first target that enough have; 0 if it is missing."""
     counts = (~store.y.isnan()).sum(0).tolist()
     column = next((number for number, there in enumerate(counts) if there >= folds), None)
     if column is None:
@@ -166,7 +166,7 @@ def _quantiles(store: GraphStore, folds: int) -> Tensor:
 
 
 def by_rank(values: Tensor, groups: int) -> Tensor:
-    """Cut numbers into groups of equal size from low to high, from 1 up; 0 is for those missing."""
+    """Divide numbers into groups of equal size from low (1) to high; 0 is for missing ones."""
     present = (~values.isnan()).nonzero().flatten()
     order = values[present].argsort(stable=True)
     classes = torch.zeros(len(values), dtype=torch.long)
@@ -174,11 +174,11 @@ def by_rank(values: Tensor, groups: int) -> Tensor:
     return classes
 
 
-# -------------------------------------------------------------------- one split
+# -------------------------------------------------------------------- single splits
 
 
 def official_split(store: GraphStore) -> Split:
-    """Give the split that comes with a data set."""
+    """Return the split that comes with a data set."""
     if store.official is None:
         raise DataError(f"`split` is 'official', but {store.name} comes without a split of its own")
     split = _parts(store.official)
@@ -209,18 +209,18 @@ def scaffold_groups(store: GraphStore) -> Tensor:
 def scaffold_split(store: GraphStore, validation: float = SHARE, test: float = SHARE) -> Tensor:
     """Split molecules so that those with one scaffold stay together; int8 ``[graphs]``.
 
-    As MoleculeNet and OGB do it: the sets of one scaffold go, the largest first, to training (0)
-    while it has room, else to validation (1) while training and validation together have room, else
-    to test (2). So test molecules are of rare and unseen kinds. Nothing is drawn by chance.
+    As in MoleculeNet and OGB, scaffold sets are assigned from the largest to the smallest: to
+    training (0) if they fit, else to validation (1) if they fit into training and validation
+    together, else to test (2). Test molecules thus have rare, unseen scaffolds. Deterministic.
     """
     _check_shares(validation, test)
     groups = scaffold_groups(store)
-    # Of two sets of one size the one that begins later goes first, as in MoleculeNet.
+    # Of two sets of equal size, the one that starts later comes first, as in MoleculeNet.
     ends = torch.bincount(groups).cumsum(0).tolist()
     order = groups.argsort(stable=True).tolist()
     sets = [order[start:end] for start, end in pairwise([0, *ends])]
     sets.sort(key=lambda graphs: (len(graphs), graphs[0]), reverse=True)
-    # Rounded, as 1 - 0.1 - 0.1 is a little less than 0.8.
+    # Rounded, as 1 - 0.1 - 0.1 is slightly less than 0.8.
     room = round((1 - validation - test) * len(store), 6)
     room_both = round((1 - test) * len(store), 6)
     part = torch.zeros(len(store), dtype=torch.int8)
@@ -255,11 +255,11 @@ def _check_shares(validation: float, test: float) -> None:
 
 
 def random_split(store: GraphStore, *, validation: float, test: float, seed: int) -> Split:
-    """Draw validation and test graphs that are like the whole data set.
+    """Draw validation and test graphs that are representative of the data set.
 
     Stratified systematic sampling by class, rarest label or value: each part has its share of each
-    class up to one graph. One graph of every class always stays for training. Of groups, one graph
-    each is drawn, and the others follow it.
+    class up to one graph. At least one graph of every class is for training. If there are groups,
+    whole groups are drawn instead, each represented by its first graph.
     """
     if store.groups is not None:
         number, group = torch.unique(store.groups, return_inverse=True)
@@ -280,7 +280,7 @@ def random_split(store: GraphStore, *, validation: float, test: float, seed: int
     key = _key(store)
     order = shuffled[key[shuffled].argsort(stable=True)]
     if store.task != "regression":
-        # The first of each class in this order is kept for training.
+        # Keep the first of each class for training.
         first = torch.ones(graphs, dtype=torch.bool)
         first[1:] = key[order][1:] != key[order][:-1]
         order = order[~first]
@@ -295,8 +295,8 @@ def random_split(store: GraphStore, *, validation: float, test: float, seed: int
     held_out = {}
     for name, count in wanted.items():
         step = len(order) / count if count else 0.0
-        # At even distances from a random start. Values have one order only: of each stretch of
-        # them any may be drawn, or there would be few different splits.
+        # At equal distances from a random start. Values have only one order, so one is drawn at
+        # random from each interval; otherwise there would be few different splits.
         starts = generator.random(count if store.task == "regression" else 1)
         places = ((torch.arange(count) + torch.from_numpy(starts)) * step).floor().to(torch.long)
         taken = torch.zeros(len(order), dtype=torch.bool)
@@ -309,16 +309,16 @@ def random_split(store: GraphStore, *, validation: float, test: float, seed: int
 
 
 def _key(store: GraphStore) -> Tensor:
-    """Give the number that graphs are put in order by before some are drawn."""
+    """Return the sort key of graphs for systematic sampling."""
     if store.task == "multiclass":
         return store.labels
     if store.task == "multilabel":
         return rarest_label(store.y)
-    # Missing values come last; of several values the first decides.
+    # By the first target; missing values come last.
     return store.y[:, 0].nan_to_num(nan=math.inf)
 
 
-# -------------------------------------------------------------------- for one model
+# -------------------------------------------------------------------- training one model
 
 
 def split_for_training(
@@ -330,9 +330,9 @@ def split_for_training(
     seed: int,
     tell: Callable[[str], None],
 ) -> tuple[Split, str]:
-    """Share out the graphs for one model; give also the name of the way it was done.
+    """Split the graphs for training one model; return also the kind of split.
 
-    Duplicates among molecules stay on one side.
+    Random splits keep duplicate molecules together.
     """
     if isinstance(split, Split):
         return split, "given"
@@ -364,7 +364,7 @@ def split_for_training(
 
 
 def lacking(store: GraphStore, parts: Split) -> str | None:
-    """Say what a split lacks that training needs, or ``None``."""
+    """Return what a split lacks for training, or ``None``."""
     for name, index in (("training", parts.train), ("validation", parts.validation)):
         if not len(index):
             return f"there are no {name} graphs"
@@ -378,7 +378,7 @@ def lacking(store: GraphStore, parts: Split) -> str | None:
 
 
 def missing_classes(store: GraphStore, index: Tensor) -> list[str]:
-    """Name the classes of a data set that none of some graphs has."""
+    """Return the classes of a data set that are missing from some of its graphs."""
     there = torch.bincount(store.labels, minlength=store.num_outputs).gt(0)
     here = torch.bincount(store.labels[index], minlength=store.num_outputs).gt(0)
     return [store.output_names[n] for n in (there & ~here).nonzero().flatten().tolist()]

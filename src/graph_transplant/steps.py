@@ -1,4 +1,4 @@
-"""One training step on a batch and its virtual samples, also for training loops of your own."""
+"""One training step on a batch and its virtual samples, also for custom training loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class StepLosses:
-    """The losses of one step: original graphs, virtual samples, augmentations' own parameters."""
+    """The losses of one step: original graphs, virtual samples, parameters of augmentations."""
 
     clean: Tensor
     virtual: Tensor
@@ -34,7 +34,7 @@ class StepLosses:
 
     @property
     def total(self) -> Tensor:
-        """What is minimised."""
+        """The training objective."""
         return self.clean + self.virtual + self.auxiliary
 
 
@@ -59,7 +59,7 @@ def step_losses(
         _check_logits(logits)
     clean = CleanPass(batch, targets, prediction, loss_of)
     virtual = auxiliary = clean.loss.new_zeros(())
-    # Every pass normalises by itself; running statistics are those of real graphs alone.
+    # Virtual samples must not change running statistics.
     with keeping_statistics(module_of(model)):
         for augmentation in augment:
             samples = augmentation(clean, model=model, generator=generator)
@@ -81,10 +81,10 @@ def take_step(
     share: float = 1.0,
     ranks: Ranks | None = None,
 ) -> StepLosses | None:
-    """Take one optimiser step on a batch and its virtual samples; returns the losses before it.
+    """Take one optimiser step on a batch and its virtual samples; return the losses before it.
 
-    Only the gradient of the model is limited to ``clip_norm``. Where several processes share a
-    batch, ``share`` is the part of its graphs that this one has; it may have none.
+    ``clip_norm`` limits the gradient of the model only. In distributed training, ``share`` is this
+    process's fraction of the batch; ``batch`` is ``None`` if it has no graphs.
     """
     optimizer.zero_grad(set_to_none=True)
     losses = None
@@ -99,7 +99,7 @@ def take_step(
 
 
 def _check_logits(logits: Tensor) -> None:
-    """Refuse probabilities, which a softmax inside the model gives."""
+    """Raise if the outputs are probabilities, as from a final softmax."""
     rows = logits.detach()
     if len(rows) > 1 and bool((rows >= 0).all()) and bool(((rows.sum(1) - 1).abs() < 1e-5).all()):
         raise GraphTransplantError(
@@ -122,27 +122,27 @@ def augmented_loss(
 ) -> Tensor:
     """Return the training loss of a batch with augmentation, ready for ``.backward()``.
 
-    The result is the loss of the original graphs plus that of the virtual ones plus the
-    augmentation's own training loss, if any. Use it in your own training loop with any model, and
-    pass the augmentation's parameters to the optimiser as well.
+    The loss of the original graphs, plus that of the virtual ones, plus the augmentation's own
+    training loss, if any. For custom training loops with any model: pass the augmentation's
+    parameters to the optimiser as well.
 
     Args:
-        model: A :class:`~graph_transplant.GraphClassifier` or any ``nn.Module`` that works on PyG
-            batches: fields are passed to its ``forward`` by parameter name (``x``, ``edge_index``,
-            ``edge_weight``, ``edge_attr``, ``batch``, ``batch_size``); a ``forward`` with a single
-            parameter of another name receives the batch. ``torch.compile``, ``DataParallel`` and
-            ``DistributedDataParallel`` are supported.
+        model: A :class:`~graph_transplant.GraphClassifier` or any ``nn.Module`` for PyG batches.
+            Fields are passed to ``forward`` by parameter name (``x``, ``edge_index``,
+            ``edge_weight``, ``edge_attr``, ``batch``, ``batch_size``). If its only required
+            parameter is ``batch``, or not a field, it receives the batch itself. ``torch.compile``,
+            ``DataParallel`` and ``DistributedDataParallel`` are supported.
         batch: A PyG batch with ``y``, or a batch from a :class:`~graph_transplant.GraphStore`.
         augment: One augmentation or several.
-        loss_fn: Loss to use instead of cross-entropy: receives logits and soft targets, both
+        loss_fn: Replaces the default loss: takes logits and soft targets, both
             ``[graphs, outputs]``, and returns one loss per graph.
         class_weight: Weight of every class or label, float ``[outputs]``.
-        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``. Integer ``y`` means classes;
-            float ``y`` requires it.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``. Optional for a
+            ``GraphClassifier``, or if ``y`` holds one integer class per graph.
         output: Extracts the logits ``[graphs, outputs]`` from what the model returns.
         generator: Source of the augmentation's randomness; ``None`` uses torch's global generator.
-        saliency_module: For your own models, where saliency is computed: a submodule or its name.
-            By default, the message-passing modules.
+        saliency_module: The submodule, or its name, at which the saliency of custom models is
+            computed. By default, the message-passing modules.
 
     Example:
         >>> import graph_transplant as gt
@@ -164,7 +164,7 @@ def augmented_loss(
 
 
 def _task_of(model: nn.Module, y: Tensor) -> str:
-    """What a batch's targets are, where nobody said it: never guessed from their values."""
+    """Infer the task from the model or the type of ``y``, never from its values."""
     inner = unwrapped(model)
     if isinstance(inner, GraphClassifier):
         return inner.task
@@ -178,6 +178,6 @@ def _task_of(model: nn.Module, y: Tensor) -> str:
 
 
 def several(augment: Augmentations) -> tuple[Augmentation, ...]:
-    """Return one augmentation or several as a tuple; raise if it is neither."""
+    """Return one augmentation or several as a tuple."""
     must = "`augment` must be an augmentation or several, such as gt.GraphTransplant()"
     return as_augmentations(augment, must)

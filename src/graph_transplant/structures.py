@@ -1,4 +1,4 @@
-"""Graphs of a store taken apart as they are drawn, and their labels in words."""
+"""Graphs of a store as structures to draw, and their labels in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graph_transplant.kernels import structure
 from graph_transplant.kernels.compiling import Bools, Ints
 from graph_transplant.shown import Mixture, Part, Structure
 
-# What the columns of the two molecule sets mean whose readme says so; their files hold numbers.
+# Elements and bond orders of the columns, from the readmes; the files only hold numbers.
 _TU_ELEMENTS: Final = {
     "MUTAG": ("C", "N", "O", "F", "I", "Cl", "Br"),
     "Mutagenicity": (
@@ -29,32 +29,30 @@ _TU_ELEMENTS: Final = {
 }
 _TU_ORDERS: Final = {"MUTAG": (1.5, 1.0, 2.0, 3.0), "Mutagenicity": (1.0, 2.0, 3.0)}
 
-NO_LABEL: Final = "none of the labels"  # what a graph without any label is called
+NO_LABEL: Final = "none of the labels"
 
 LABELLED: Final = 0.5
-"""The target of a given label, and its predicted probability, is at least this."""
+"""Threshold for the targets and predicted probabilities of labels."""
 
-# Shares below this would be written as zero.
+# Smaller shares are left out.
 _NOTHING: Final = 0.0005
 
 
 def graph_id(store: GraphStore, number: int) -> str:
-    """What a graph is called: its id, or its number counted from 1."""
+    """The id of a graph, or its number counted from 1."""
     if store.rows is None:
         return str(number + 1)
     return store.rows.ids[number] or str(int(store.rows.number[number]))
 
 
 def class_column(task: str, featurizer: Featurizer | None) -> str:
-    """The column that the classes of a data set come from; empty where there is none."""
+    """The input column with the classes; empty if there is none."""
     targets = () if featurizer is None else featurizer.targets
     return targets[0] if task == "multiclass" and len(targets) == 1 else ""
 
 
 def output_words(task: str, names: Sequence[str], values: Sequence[float]) -> str:
-    """Write one row of targets or outputs: the likeliest class, the given labels, or all values.
-
-    Values that are NaN are not known and left out.
+    """Format a row of targets or outputs: the likeliest class, positive labels, or known values.
 
     Example:
         >>> output_words("multilabel", ["a", "b", "c"], [0.9, 0.6, 0.2])
@@ -69,7 +67,7 @@ def output_words(task: str, names: Sequence[str], values: Sequence[float]) -> st
 
 
 def label_words(store: GraphStore, number: int) -> str | None:
-    """Write the true label or value of a graph; ``None`` where it is not known."""
+    """Format the true label or value of a graph; ``None`` if unknown."""
     names = store.output_names
     if store.task == "multiclass":
         return None if store.num_outputs < 2 else names[int(store.y[number])]
@@ -80,11 +78,11 @@ def label_words(store: GraphStore, number: int) -> str | None:
 def target_words(
     store: GraphStore, row: Sequence[float]
 ) -> tuple[str, tuple[tuple[str, float], ...]]:
-    """Write mixed targets in words, with the weight of every class or label, the largest first."""
+    """Format mixed targets; also return the weights of classes or labels, largest first."""
     names = store.output_names
     if store.task == "regression":
         return output_words(store.task, names, row) or "unknown", ()
-    # NaN, an entry that was not measured, is not above anything.
+    # The comparison also excludes missing entries (NaN).
     parts = [(name, share) for name, share in zip(names, row, strict=True) if share > _NOTHING]
     parts.sort(key=lambda part: -part[1])
     words = ", ".join(f"{100 * share:.0f} % {name}" for name, share in parts)
@@ -94,11 +92,11 @@ def target_words(
 def structures(
     batch: GraphBatch, store: GraphStore, *, there: Bools | None = None
 ) -> list[Structure]:
-    """Take graphs apart that have the features of a store; ``there`` marks edges that exist."""
+    """Convert a batch with the features of a store; ``there`` masks the edges to keep."""
     names, molecule = _node_names(batch, store, atom_names)
     orders = _orders(batch, store) if molecule else None
     row, column = structure.rows_of(batch.row_ptr), batch.column
-    # Both directions of an undirected edge are there: draw the one that goes up.
+    # Draw only one direction of an undirected edge.
     first, second = (row, column) if store.undirected else (column, row)
     shown = first <= second if store.undirected else np.ones(batch.num_edges, np.bool_)
     if there is not None:
@@ -129,10 +127,10 @@ def taken_apart(
     targets: Tensor,
     name: Callable[[int], str],
 ) -> list[Mixture]:
-    """Take mixed graphs apart again, with where everything comes from.
+    """Convert mixed graphs, with the origin of nodes and edges.
 
-    ``shown`` are the numbers of the graphs that were mixed, ``batch`` these graphs, ``targets``
-    those of the mixed ones in the units of the data; ``name`` gives what a graph is called.
+    ``shown`` are the indices of the original graphs in the store, ``batch`` these graphs,
+    ``targets`` those of the mixed graphs in the units of the data; ``name`` returns a graph's name.
     """
     plan, places = mixed.plan, shown.tolist()
     originals = structures(batch, store)
@@ -156,7 +154,7 @@ def taken_apart(
                 destination=part(number, rest, mixed.destination_share[number]),
                 structure=graph,
                 from_source=given,
-                # Edges between the parts are new, all others are kept.
+                # Only edges between the parts are new.
                 new_edges=tuple(n for n, (a, b) in enumerate(graph.edges) if given[a] != given[b]),
                 label=target_words(store, row)[0],
                 weight=float(mixed.label_weight[number]),
@@ -166,10 +164,7 @@ def taken_apart(
 
 
 def atoms_of(batch: GraphBatch, store: GraphStore) -> tuple[list[str], list[float]] | None:
-    """The element of every node and the bond order of every edge, 1 where that is not known.
-
-    ``None`` if the graphs are not known to be molecules.
-    """
+    """Elements of nodes and bond orders of edges (1 if unknown); ``None`` if not molecules."""
     names, molecule = _node_names(batch, store, node_names)
     if not molecule:
         return None
@@ -179,10 +174,7 @@ def atoms_of(batch: GraphBatch, store: GraphStore) -> tuple[list[str], list[floa
 def _node_names(
     batch: GraphBatch, store: GraphStore, of_atoms: Callable[[Tensor, Featurizer], list[str]]
 ) -> tuple[list[str], bool]:
-    """Names of all nodes of a batch, and whether these are the atoms of molecules.
-
-    A featurizer may come from anywhere: one that does not fit the features names nothing.
-    """
+    """Node names, empty if the featurizer does not match, and whether they are atoms."""
     nameless = [""] * batch.num_nodes, False
     featurizer = store.featurizer
     if batch.x is None:
@@ -204,7 +196,6 @@ def _node_names(
 
 
 def _orders(batch: GraphBatch, store: GraphStore) -> list[float] | None:
-    """Bond orders of all edges of a batch of molecules."""
     attr = batch.edge_attr
     if attr is None:
         return None
@@ -212,7 +203,7 @@ def _orders(batch: GraphBatch, store: GraphStore) -> list[float] | None:
     if store.featurizer is not None:
         try:
             return bond_orders(attr, store.featurizer)
-        except DataError:  # as for the names
+        except DataError:  # the featurizer does not match
             return None
     orders = _TU_ORDERS[store.name]
     if attr.shape[1] != len(orders):

@@ -1,7 +1,7 @@
-"""Targets as float ``[graphs, outputs]``, and the losses that take them.
+"""Targets as float ``[graphs, outputs]``, and losses.
 
-From here on a target is a row of numbers: one-hot or mixed class probabilities, labels of which
-some may be missing (NaN), or regression values. Mixing is linear in all of them.
+A target is a row of numbers: one-hot or mixed class probabilities, labels (NaN if missing), or
+regression values. All of them are mixed linearly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graph_transplant.metrics import TASKS
 
 
 def as_targets(y: Tensor, num_outputs: int) -> Tensor:
-    """Turn what a batch carries as ``y``, class numbers or float targets, into float targets."""
+    """Convert ``y``, class numbers or float targets, to float targets."""
     if y.is_floating_point():
         targets = y.unsqueeze(1) if y.dim() == 1 else y
         if targets.shape[1] != num_outputs:
@@ -42,26 +42,26 @@ def batch_targets(
 ) -> Tensor:
     """Return the targets of a batch, float ``[graphs, outputs]``.
 
-    The number of outputs is by default what the batch's store says, else what its ``y`` shows: for
-    classes the largest label of *this* batch. Integers are classes only if the task says so.
+    By default, the number of outputs is that of the batch's store, else inferred from ``y``: for
+    classes, from the largest label of *this* batch. Integers are classes only for ``"multiclass"``.
     """
     y, graphs = targets_of(batch), batch.num_graphs
     y = y.reshape(1) if y.dim() == 0 else y
-    if task != "multiclass" and not y.is_floating_point():  # labels 0 and 1, or whole numbers
+    if task != "multiclass" and not y.is_floating_point():  # integer labels or values
         y = y.to(torch.get_default_dtype())
     num_outputs = num_outputs or batch.num_outputs
     if num_outputs is None:
         wide = y.dim() == 2 and y.shape[1] > 1
         num_outputs = y.shape[1] if wide else 1 if y.is_floating_point() else int(y.max()) + 1
     if y.is_floating_point() and y.shape == (graphs * num_outputs,):
-        y = y.view(graphs, num_outputs)  # PyG lays rows [outputs] of several graphs end to end
+        y = y.view(graphs, num_outputs)  # PyG concatenates 1-D targets
     if len(y) != graphs:
         raise DataError(f"`y` must have {graphs} rows, one per graph; got {list(y.shape)}")
     return as_targets(y, num_outputs)
 
 
 def targets_of(batch: GraphBatch) -> Tensor:
-    """Return ``y`` of a batch, which must have one."""
+    """Return ``y`` of a batch; raise if it has none."""
     if batch.y is None:
         raise DataError(
             "the batch has no targets: give every graph a `y`, a tensor with its class or values"
@@ -71,17 +71,16 @@ def targets_of(batch: GraphBatch) -> Tensor:
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of every graph.
+    """Loss per graph.
 
     Cross-entropy with soft targets equals the paper's ``λ L(G', y_π) + (1 - λ) L(G', y)``.
 
     Args:
         task: ``"multiclass"`` (cross-entropy), ``"multilabel"`` (binary cross-entropy) or
             ``"regression"`` (squared error).
-        class_weight: Weight of every class or label, float ``[outputs]``, as ``weight`` of
-            ``torch.nn.functional.cross_entropy``.
-        loss_fn: Used in their place: gets logits and soft targets, both ``[graphs, outputs]``, and
-            returns one loss per graph; ``F.cross_entropy`` with ``reduction="none"`` is one.
+        class_weight: Weight of every class or label, float ``[outputs]``.
+        loss_fn: Replaces these losses: takes logits and soft targets, both ``[graphs, outputs]``,
+            and returns one loss per graph, like ``F.cross_entropy`` with ``reduction="none"``.
     """
 
     task: str = "multiclass"
@@ -122,7 +121,7 @@ class Loss:
         present = ~targets.isnan()
         filled = targets.masked_fill(~present, 0.0)
         if self.task == "multilabel":
-            # The loss has the type of its targets: those of a double model must not be single.
+            # The loss has the type of its targets: promote them for double-precision models.
             filled = filled.to(torch.promote_types(filled.dtype, logits.dtype))
             each = binary_cross_entropy_with_logits(logits, filled, reduction="none")
             each = each if weight is None else each * weight.to(each)
@@ -132,14 +131,9 @@ class Loss:
 
 
 def rarest_label(y: Tensor) -> Tensor:
-    """Give every graph one class by the rarest label it has, to balance or stratify by.
-
-    It is 0 for graphs without a positive label, else the number of the label plus one. Of labels
-    that are equally rare the later one counts.
-    """
+    """Return the rarest positive label of every graph plus 1 (0 if none); ties go to the last."""
     positive = y == 1
     counts = positive.sum(0)
-    # A label's weight is the larger the rarer it is.
     rank = torch.arange(1, counts.numel() + 1, device=counts.device)
     rarity = torch.zeros_like(counts).index_copy_(
         0, counts.argsort(descending=True, stable=True), rank
@@ -150,11 +144,7 @@ def rarest_label(y: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class TargetScale:
-    """The units of regression targets: their mean and standard deviation, column by column.
-
-    Networks are trained on standardised targets; what they predict is given back in the units of
-    the data. ``std`` is 1 for a column that does not vary.
-    """
+    """Mean and standard deviation of regression targets; ``std`` is 1 for constant targets."""
 
     mean: Tensor
     std: Tensor
@@ -170,7 +160,7 @@ class TargetScale:
 
     @staticmethod
     def of(store: GraphStore) -> TargetScale:
-        """Measure the targets of a regression data set; missing entries do not count."""
+        """Compute the scale of a regression data set, ignoring missing entries."""
         if store.task != "regression":
             raise DataError(
                 f"only the targets of regression are standardised, but the task of {store.name} is "
@@ -180,7 +170,7 @@ class TargetScale:
         for column in store.y.to(torch.double).unbind(1):
             values = column[~column.isnan()]
             varies = bool(len(values)) and bool(values.min() < values.max())
-            # Equal numbers may have a mean that is off by a rounding error; it is no unit.
+            # The mean of equal numbers may have a rounding error.
             means.append(float(values.mean() if varies else values[0]) if len(values) else 0.0)
             deviations.append(float(values.std(correction=0)) if varies else 1.0)
         mean, std = torch.tensor([means, deviations], dtype=torch.double).unbind(0)
@@ -192,7 +182,7 @@ class TargetScale:
         return store.with_targets(scaled.to(store.y.dtype))
 
     def undo(self, outputs: Tensor) -> Tensor:
-        """Return what a model says in the units of the data, of the type of ``outputs``."""
+        """Convert outputs of a model to the units of the data."""
         mean, std = self.mean.to(outputs.device), self.std.to(outputs.device)
         return (outputs.to(torch.double) * std + mean).to(outputs.dtype)
 
@@ -202,7 +192,7 @@ class TargetScale:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> TargetScale:
-        """Read what :meth:`as_dict` gives, from a file that may be damaged."""
+        """Parse the output of :meth:`as_dict`; raise if malformed."""
         try:
             columns = [torch.tensor(values[name], dtype=torch.double) for name in ("mean", "std")]
         except (KeyError, TypeError, ValueError, OverflowError, RuntimeError):

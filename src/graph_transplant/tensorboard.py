@@ -1,7 +1,6 @@
-"""Training curves and finished trials for TensorBoard: event files, one run per folder.
+"""Training curves and finished trials as TensorBoard event files, one run per folder.
 
-The package ``tensorboard`` is an extra and is imported when something is written. To look:
-``tensorboard --logdir runs``.
+Requires the extra ``tensorboard``. To view them: ``tensorboard --logdir runs``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from graph_transplant.training import EpochLog
 
-# What is drawn of an epoch, with its name in TensorBoard; a record's curve has some of it.
+# Values of an epoch and their TensorBoard tags; the curves of records have some of them.
 _LOGGED: Final = {
     **{f"{part}_loss": f"loss/{part}" for part in ("train", "clean", "virtual", "auxiliary")},
     "validation_loss": "loss/validation",
@@ -36,11 +35,11 @@ _CONDITION: Final = {"label_noise": 0.0, "train_fraction": 1.0}
 
 
 class TensorBoard:
-    """Writes every epoch of a training for TensorBoard; a callback of :func:`graph_transplant.fit`.
+    """Callback of :func:`graph_transplant.fit` that logs every epoch to TensorBoard.
 
-    Losses, the validation accuracy and score, the learning rate and measurements of augmentations
-    are plotted over epochs. A training that resumes from a checkpoint, or another one in the same
-    directory, replaces what was written from its first epoch on.
+    Logs losses, validation accuracy and score, the learning rate and measurements of augmentations.
+    Resumed training, or another run in the same directory, replaces earlier values from its first
+    epoch on.
 
     Example:
         >>> import tempfile
@@ -59,21 +58,21 @@ class TensorBoard:
         _writer_class()
 
     def __call__(self, log: EpochLog) -> None:
-        """Write one epoch; it is on disk when the next one begins."""
+        """Write one epoch and flush it to disk."""
         with _writing(self.directory):
             if self._writer is None:
-                # Earlier points from this epoch on are those of a run that was cut short.
+                # Discard later points of an interrupted run.
                 self._writer = _writer_class()(str(self.directory), purge_step=log.epoch)
             for tag, value in _epoch(vars(log)).items():
                 self._writer.add_scalar(tag, value, log.epoch)
             self._writer.flush()
 
     def of_member(self, number: int) -> TensorBoard:
-        """The callback for a network of an ensemble: a run of its own, below the first one's."""
+        """Return the callback for an ensemble member; all but the first log to a subdirectory."""
         return TensorBoard(self.directory / f"member-{number}") if number > 1 else self
 
     def close(self) -> None:
-        """Close the file. A further epoch opens a new one."""
+        """Close the file; the next epoch opens a new one."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -86,18 +85,17 @@ class TensorBoard:
 
 
 def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
-    """Write a finished trial as one run of TensorBoard: its curve, final numbers and what it was.
+    """Write a finished trial as a TensorBoard run: curve, final results and identity.
 
-    The run is a folder named by data set, model, method, repeat and fold; what it held before is
-    replaced. A directory is for one comparison: trials that differ in nothing but their settings
-    share a folder.
+    The run is a folder named by data set, model, method, repeat and fold, and is replaced if it
+    exists. Use one directory per comparison, as settings are not part of the name.
     """
     condition = {
         name: record[name]
         for name, default in _CONDITION.items()
         if record.get(name, default) != default
     }
-    # A trial without a network has neither model nor layers.
+    # Trials without a network have no model and layers.
     identity = {name: record[name] for name in _IDENTITY if record[name] is not None} | condition
     number = {"repeat": record["repeat"], "fold": record["fold"], **condition}
     parts = (
@@ -121,7 +119,7 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
 
 
 def check_directory(directory: Path) -> None:
-    """Raise where nothing can be written for TensorBoard, before hours of training."""
+    """Raise early if TensorBoard is not installed or the directory is not writable."""
     _writer_class()
     with _writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -130,7 +128,6 @@ def check_directory(directory: Path) -> None:
 
 
 def _epoch(log: Mapping[str, Any]) -> dict[str, float]:
-    """The points of an epoch by name."""
     measured = log.get("measurements", {})
     return _numbers(
         {tag: log.get(name) for name, tag in _LOGGED.items()}
@@ -139,7 +136,6 @@ def _epoch(log: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _final(record: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers of the finished model by name."""
     return _numbers(
         {f"{part}/{name}": v for part in _FINAL for name, v in record.get(part, {}).items()}
         | {f"attacked/{row['budget']:g}": row.get("accuracy") for row in record.get("attacked", ())}
@@ -147,12 +143,11 @@ def _final(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """Keep what is a finite number; records have null for others."""
     return {k: float(v) for k, v in values.items() if v is not None and math.isfinite(v)}
 
 
 def _safe(name: str) -> str:
-    """Make a name that may hold anything the name of one folder; different ones stay different."""
+    """Turn any name into a valid, unique folder name."""
     kept = re.sub(r"[^A-Za-z0-9._=,+-]", "_", name)[:80].lstrip(".")
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return kept if kept and kept == name else f"{kept}-{digest}"

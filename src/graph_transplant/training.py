@@ -1,4 +1,4 @@
-"""Training with the paper's protocol, and evaluation."""
+"""Training and evaluation."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from graph_transplant.steps import Augmentations, LossFunction, several, take_st
 from graph_transplant.targets import Loss, as_targets, rarest_label
 
 CHECKPOINT_SECONDS = 10.0
-"""Least time between two checkpoints of a training."""
+"""Minimum time between checkpoints."""
 
 EVALUATED_GRAPHS = 512
-"""Most graphs that are evaluated at a time."""
+"""Maximum number of graphs per evaluation batch."""
 
 EVALUATED_ITEMS = 1 << 20
-"""About how many nodes and edges are evaluated at a time at most."""
+"""Approximate maximum number of nodes and edges per evaluation batch."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """Share of the graphs whose largest logit is that of the largest target."""
+        """Share of graphs whose class is predicted correctly."""
         return accuracy(self.logits, self.targets, "multiclass")
 
 
@@ -72,8 +72,8 @@ def evaluate(
 ) -> Evaluation:
     """Run a model on all graphs of a data set.
 
-    ``batch_size`` is 512 by default, or less if graphs are large; ``output`` extracts the logits
-    from what the model returns.
+    ``batch_size`` is 512 by default, or less for large graphs; ``output`` extracts the logits from
+    what the model returns.
 
     Example:
         >>> import graph_transplant as gt
@@ -97,7 +97,7 @@ def evaluate(
 
 
 def evaluated_at_once(store: GraphStore) -> int:
-    """How many graphs are predicted at a time: fewer where they are large."""
+    """Default batch size for evaluation; smaller for large graphs."""
     items = int(store.node_counts.sum() + store.edge_counts.sum()) // len(store)
     return max(1, min(EVALUATED_GRAPHS, EVALUATED_ITEMS // max(1, items)))
 
@@ -108,7 +108,7 @@ def _device(model: nn.Module) -> torch.device:
 
 @dataclass(frozen=True)
 class FitResult:
-    """A finished training; the model has the weights of the best epoch."""
+    """Result of training; the model has the weights of the best epoch."""
 
     model: nn.Module
     history: list[EpochLog] = field(repr=False)
@@ -157,10 +157,9 @@ def fit(
     higher validation accuracy; the weights of the best epoch are restored, including those of
     augmentations.
 
-    All randomness in an epoch is derived from the seed and the epoch number. With a ``checkpoint``,
-    an interrupted training can be resumed: the same call finds the file, continues, and ends with
-    bit-identical weights. The file is written after an epoch, at most every ten seconds, and once
-    more at the end; it is not removed.
+    With a ``checkpoint``, the same call resumes interrupted training and ends with bit-identical
+    weights. The file is written after an epoch, at most every ten seconds, and at the end; it is
+    not removed.
 
     If ``torch.distributed`` is initialised, as under torchrun, all processes must call this
     function with the same arguments. Each takes a share of every batch and mixes graphs within it,
@@ -176,36 +175,31 @@ def fit(
         train: Training graphs.
         validation: Graphs that determine when to stop and which weights to keep.
         augment: One augmentation or several; none for plain training.
-        seed: Seed for the order of the graphs, dropout and all augmentation. Torch's global
-            generator is not affected.
+        seed: Seed for graph order, dropout and augmentation. Torch's global generator is unchanged.
         epochs: Maximum number of passes over the training graphs.
-        batch_size: Graphs per step, of all processes together.
+        batch_size: Graphs per step, over all processes.
         learning_rate: Initial learning rate.
         stop_patience: See above.
         decay_patience: See above.
         patience_unit: Unit of both, ``"iterations"`` or ``"epochs"``.
-        metric: What decides when to stop and which weights to keep: ``"accuracy"``, of classes;
-            ``"auroc"`` or ``"average_precision"`` for two classes and for labels (their mean);
-            ``"r2"`` for numbers. With ``"accuracy"`` the validation loss decides for labels and
-            numbers.
-        ties: Which of several epochs with the same validation score is the best: the ``"first"``;
-            that with the lowest validation ``"loss"``; or, as in the released code, the last, every
-            tie letting patience start over (``"reset"``).
+        metric: Determines when to stop and which weights to keep: ``"accuracy"`` for classes (for
+            other tasks, the validation loss); ``"auroc"`` or ``"average_precision"`` for two
+            classes, or their mean over labels; ``"r2"`` for regression.
+        ties: Which of several epochs with the same validation score is the best: the ``"first"``,
+            the one with the lowest validation ``"loss"``, or, as in the released code, the last,
+            where every tie resets patience (``"reset"``).
         clip_norm: Maximum norm of the model's gradient.
-        loss_fn: Loss to use instead of cross-entropy; see :func:`augmented_loss`. The validation
-            loss remains plain cross-entropy or squared error, also with ``class_weight``.
+        loss_fn: Replaces the default loss; see :func:`augmented_loss`. The validation loss remains
+            plain cross-entropy or squared error, also with ``class_weight``.
         class_weight: Weight of every class or label, float ``[outputs]``.
-        optimizer: Creates the optimiser for the given parameters, like ``torch.optim.SGD``.
-            (default: Adam with ``learning_rate``)
-        scheduler: Creates a learning rate schedule that replaces the halving; it is stepped after
-            every epoch. :mod:`graph_transplant.recipes` has AdamW, warm-up and cosine.
+        optimizer: Creates the optimiser from parameters, like ``torch.optim.SGD``; by default Adam.
+        scheduler: Creates a learning rate schedule, stepped after every epoch, that replaces the
+            halving. :mod:`graph_transplant.recipes` has AdamW, warm-up and cosine.
         output: Extracts the logits from what the model returns.
         balance: Draw the graphs of an epoch with replacement so that every class, or rarest label
             of a graph, is equally likely.
-        graph_weight: Sampling weight of each training graph, drawn with replacement, float
-            ``[graphs]``.
-        saliency_module: For your own models, where saliency is computed; see
-            :func:`augmented_loss`.
+        graph_weight: Weights for sampling graphs with replacement, float ``[graphs]``.
+        saliency_module: See :func:`augmented_loss`.
         progress: Show a progress bar; by default if standard error is a terminal.
         callbacks: Called with every epoch's log. An exception ends the training.
         checkpoint: File for the complete state of the training.
@@ -233,7 +227,7 @@ def fit(
     if balance:
         weights = _balancing(train) * (1.0 if weights is None else weights)
     augmentations = several(augment)
-    # Gradients are added up here: a wrapper that does so too would wait for ranks without graphs.
+    # Gradients are reduced here: DDP would wait for ranks without graphs.
     alone = model.module if isinstance(model, DistributedDataParallel) else model
     predictor = as_predictor(alone, saliency_module, output)
     if class_weight is not None:
@@ -360,12 +354,11 @@ def fit(
     )
 
 
-# Streams of randomness that follow from the seed of a training.
+# Random streams derived from the seed.
 _ORDER, _AUGMENT, _DROPOUT = range(3)
 
 
 def _child(seed: int, *stream: int) -> int:
-    """Derive the seed of one stream of randomness from the seed of all."""
     return int(np.random.SeedSequence([seed, *stream]).generate_state(1, np.uint64)[0] >> 1)
 
 
@@ -374,7 +367,7 @@ def _generator(seed: int, *stream: int) -> torch.Generator:
 
 
 def _order(weights: Tensor | None, graphs: int, generator: torch.Generator) -> Tensor:
-    """The graphs of an epoch: all of them, or as many drawn by their weights."""
+    """Order of the graphs in an epoch, or a weighted sample of the same size."""
     if weights is None:
         return torch.randperm(graphs, generator=generator)
     return torch.multinomial(weights, graphs, replacement=True, generator=generator)
@@ -392,7 +385,7 @@ def _train_epoch(
     generator: torch.Generator,
     ranks: Ranks,
 ) -> list[float]:
-    """Take a step on each part of the graphs; returns the mean of the three :class:`StepLosses`."""
+    """Take a step on each part of the graphs; return the mean of the three :class:`StepLosses`."""
     module = module_of(model).train()
     device = _device(module)
     totals = torch.zeros(3, device=device)
@@ -417,7 +410,7 @@ def _train_epoch(
 
 
 def _balancing(train: GraphStore) -> Tensor:
-    """Weights under which every class is drawn equally often, float64 ``[graphs]``."""
+    """Sampling weights that balance the classes, float64 ``[graphs]``."""
     if train.task == "regression":
         raise GraphTransplantError(
             f"`balance` needs classes or labels, but the targets of {train.name} are numbers"
@@ -438,14 +431,13 @@ def _check_makers(**given: Any) -> None:
 
 
 def _check_metric(metric: str, validation: GraphStore) -> None:
-    """Refuse a metric that the validation graphs do not have."""
     check_choice("metric", metric, deciding())
     if metric == "accuracy":
         return
     task, found = validation.task, None
     if task in METRICS[metric].decides:
         targets = as_targets(validation.y, validation.num_outputs)
-        # Average precision is defined without negatives, but then it is 1 whatever the model says.
+        # Average precision without negatives is defined, but 1 for any model.
         decisive = "auroc" if metric == "average_precision" else metric
         found = METRICS[decisive].compute(torch.zeros_like(targets), targets, task)
     if found is None or math.isnan(found):
@@ -459,7 +451,7 @@ def _check_metric(metric: str, validation: GraphStore) -> None:
 
 
 def _score(checked: Evaluation, metric: str, task: str) -> float:
-    """Return what patience and the best weights go by; higher is better."""
+    """Score for patience and the best epoch; higher is better."""
     if metric != "accuracy":
         return METRICS[metric].compute(checked.logits, checked.targets, task) or 0.0
     return checked.accuracy if task == "multiclass" else -checked.loss
@@ -469,7 +461,6 @@ def _score(checked: Evaluation, metric: str, task: str) -> float:
 def _progress_bar(
     progress: bool | None, epochs: int, metric: str
 ) -> Iterator[Callable[[EpochLog], None]]:
-    """Show the epochs as they pass, or nothing."""
     if progress is None:
         progress = sys.stderr.isatty()
     if not progress:

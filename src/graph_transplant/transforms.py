@@ -1,8 +1,4 @@
-"""Augmentations in PyG pipelines: single graphs by transforms, mixing by a collate function.
-
-They need neither a model nor this library's training loop; see :class:`MixCollate` for the limits
-of mixing without a model.
-"""
+"""Augmentations for PyG pipelines: transforms for single graphs, a collate function for mixing."""
 
 from __future__ import annotations
 
@@ -30,15 +26,15 @@ from graph_transplant.targets import Loss, batch_targets, targets_of
 
 
 class _WorkerGenerator(torch.Generator):
-    """What a worker of a ``DataLoader`` draws from."""
+    """The generator of a ``DataLoader`` worker."""
 
 
 def _for_worker(generator: torch.Generator | None) -> torch.Generator | None:
-    """In a worker a generator of its own: the copies of the given one would all draw the same."""
+    """Give each worker its own generator; copies of one would all draw the same numbers."""
     worker = get_worker_info()
     if generator is None or worker is None or isinstance(generator, _WorkerGenerator):
         return generator
-    # Drawn: the next transform with the same generator gets other numbers.
+    # Draw a seed, so that the next transform with the same generator gets a different one.
     drawn = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     own = _WorkerGenerator()
     own.manual_seed((drawn + worker.seed) % 2**63)
@@ -46,10 +42,10 @@ def _for_worker(generator: torch.Generator | None) -> torch.Generator | None:
 
 
 class _Edit(BaseTransform):  # type: ignore[misc]
-    """Edits one graph; fields of the graph itself, such as ``y`` or ``smiles``, stay.
+    """Edits one graph; graph-level fields such as ``y`` or ``smiles`` are kept.
 
-    With ``generator=None`` torch's own is used. Each worker of a ``DataLoader`` has its own random
-    numbers either way, new ones in every epoch.
+    ``generator=None`` uses torch's global generator. Either way, each ``DataLoader`` worker draws
+    its own random numbers, new ones in every epoch.
     """
 
     def __init__(self, augmentation: Perturbation, generator: torch.Generator | None) -> None:
@@ -57,7 +53,6 @@ class _Edit(BaseTransform):  # type: ignore[misc]
         self.generator = generator
 
     def forward(self, data: Data) -> Data:
-        """Edit a graph, or each graph of a batch by itself."""
         if isinstance(data, Batch):
             return Batch.from_data_list([self(graph) for graph in data.to_data_list()])
         graph = GraphBatch.from_pyg(data)
@@ -73,7 +68,7 @@ class _Edit(BaseTransform):  # type: ignore[misc]
                         f"`{name}` holds numbers of nodes, and {self} numbers the nodes anew: "
                         "remove it first"
                     )
-        # PyG has made a shallow copy, so that the caller's graph stays as it is.
+        # PyG passes a shallow copy, so the caller's graph is not changed.
         data.update({**edited.nodes, **edited.edges, "edge_index": edited.edge_index})
         if "num_nodes" in data or not edited.nodes:
             data.num_nodes = edited.num_nodes
@@ -149,7 +144,7 @@ def _no_prediction() -> Prediction:
 
 
 class _NoModel:
-    """Stands where a model is expected: it would take edge weights, and predicts nothing."""
+    """Placeholder for a model: takes edge weights, but raises when used to predict."""
 
     takes_edge_weight = True
     takes_edge_attr = True
@@ -159,7 +154,7 @@ class _NoModel:
 
 
 class _PassWithoutModel(CleanPass):
-    """Original graphs of which nothing was predicted; all nodes are equally salient."""
+    """Original graphs without predictions; all nodes are equally salient."""
 
     def saliency(self, reading: NodeSaliency) -> Tensor:
         return torch.ones(self.batch.num_nodes, device=self.batch.device)
@@ -177,9 +172,9 @@ class MixCollate:
             prepared.
         num_outputs: Number of classes, labels or values.
         keep_originals: Whether the original graphs come first in the batch.
-        generator: Source of all randomness; ``None`` uses torch's global generator. Each worker of
-            the loader has its own random numbers either way, new ones in every epoch.
-        task: What the targets are: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
+        generator: Source of all randomness; ``None`` uses torch's global generator. Either way,
+            each worker of the loader draws its own random numbers, new ones in every epoch.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
 
     Example:
         >>> import graph_transplant as gt
@@ -212,7 +207,7 @@ class MixCollate:
         self.loss_of = Loss(task)
 
     def __call__(self, graphs: Sequence[Data]) -> Batch:
-        """Collate graphs with ``y`` and mixtures of them; the new ``y`` is [graphs, outputs]."""
+        """Collate graphs and their mixtures; ``y`` becomes float ``[graphs, outputs]``."""
         batch = GraphBatch.from_pyg(Batch.from_data_list(list(graphs)))
         batch = replace(batch, y=batch_targets(batch, self.num_outputs, self.loss_of.task))
         clean = _PassWithoutModel(batch, targets_of(batch), _no_prediction, self.loss_of)
@@ -254,7 +249,7 @@ def soft_targets(
 
 
 def _fitted(batch: GraphBatch, other: GraphBatch) -> GraphBatch:
-    """The same graphs with the fields of another batch, as far as they have them."""
+    """Keep only fields that ``other`` has; add edge weights of one if only it has weights."""
     edges = {"edge_weight": torch.ones(batch.num_edges, device=batch.device), **batch.edges}
     return replace(
         batch,
@@ -265,7 +260,6 @@ def _fitted(batch: GraphBatch, other: GraphBatch) -> GraphBatch:
 
 
 def _joined(first: GraphBatch, second: GraphBatch) -> GraphBatch:
-    """Graphs of two batches side by side, with the fields that both have."""
     first = _fitted(first, second)
     second = _fitted(second, first)
     return GraphBatch(

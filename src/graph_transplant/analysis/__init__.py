@@ -1,7 +1,4 @@
-"""What a trained model is like beyond its accuracy.
-
-Under attack; as sure as it is right, or not; what it looks at; and the graphs that its method made.
-"""
+"""Analyses beyond accuracy: robustness, calibration, saliency quality and sample quality."""
 
 from graph_transplant.analysis.attack import (
     Attacked,

@@ -1,9 +1,9 @@
 """GradArgmax, the paper's white-box attack on edges (appendix; Dai et al., ICML 2018).
 
-All graphs of a batch are attacked at once. Every pair of nodes that may be changed is an edge of
-weight one (joined) or zero (not joined), so that one backward pass gives the slope of every
-graph's loss along every pair, and one segmented maximum chooses a pair in every graph. Where the
-model reads edge attributes only pairs that are joined may change: a new edge would have none.
+All graphs of a batch are attacked at once. Every pair of nodes that may change is an edge of weight
+one (connected) or zero, so that one backward pass yields the gradient of every graph's loss with
+respect to every pair, and one segmented maximum selects a pair in every graph. If the model uses
+edge attributes, edges are only removed: a new one would have no attributes.
 """
 
 from __future__ import annotations
@@ -30,62 +30,59 @@ from graph_transplant.targets import Loss, batch_targets
 from graph_transplant.training import evaluate
 
 PAIRS_AT_ONCE = 1 << 18
-"""Most pairs in one backward pass; bounds the memory where graphs are dense or large."""
+"""Maximum number of pairs per backward pass; bounds the memory for dense or large graphs."""
 
 KINDS: Final = ("strong", "as-stated", "random")
-"""Kinds of attack: ours, the paper's to the letter, and the control."""
+"""Kinds of attack: a stronger variant, the paper's, and random changes as a control."""
 
 
 def mean_edges(store: GraphStore) -> float:
-    """Mean number of edges of a graph: distinct pairs of two different nodes that are joined.
-
-    This is what the attack can remove.
-    """
+    """Return the mean number of edges per graph, without repeated edges and self-loops."""
     first, second = store.edge_index
     graph = torch.repeat_interleave(torch.arange(len(store)), store.edge_counts)
     counted = first != second
-    # A store's edges are sorted, so that a repeated edge stands next to its like.
+    # The edges of a store are sorted, so that repeated edges are adjacent.
     repeated = (first[1:] == first[:-1]) & (second[1:] == second[:-1]) & (graph[1:] == graph[:-1])
     counted[1:] &= ~repeated
     return int(counted.sum()) / (2 if store.undirected else 1) / len(store)
 
 
 def attack_edges(store: GraphStore, budget: float) -> int:
-    """How many pairs of a graph an attack changes, *m*: a share of the data's mean number of edges.
+    """Return *m*, the pairs to change in each graph: a share of the mean number of edges.
 
     Rounded down, at least one; the paper's ``budget`` is 0.2. ``store`` is the whole data set.
     """
     if not (math.isfinite(budget) and budget > 0):
         raise GraphTransplantError(f"`budget` must be a positive share of the edges, got {budget}")
-    # The inner rounding undoes binary fractions: 0.29 * 100 is 28.999999999999996.
+    # The inner rounding corrects floating-point errors: 0.29 * 100 is 28.999999999999996.
     return max(1, math.floor(round(budget * mean_edges(store), 9)))
 
 
 def removals_only(model: nn.Module, store: GraphStore) -> bool:
-    """Whether an attack can only remove edges: the model reads attributes that new ones lack."""
+    """Whether an attack can only remove edges, because the model uses edge attributes."""
     return as_predictor(model).takes_edge_attr and store.num_edge_features > 0
 
 
 @dataclass(frozen=True)
 class Attacked:
-    """What an attack made of some graphs, and what the model says about them."""
+    """Attacked graphs, and the model's predictions for them."""
 
     store: GraphStore  # the attacked graphs, in the order of the originals
     logits: Tensor = field(repr=False)  # of the attacked graphs, [graphs, outputs]
     targets: Tensor = field(repr=False)
-    added: Tensor = field(repr=False)  # pairs that were joined, [graphs]
-    removed: Tensor = field(repr=False)  # pairs that were cut, [graphs]
-    edges: int  # most pairs that were allowed to change in a graph, m
+    added: Tensor = field(repr=False)  # number of edges added, [graphs]
+    removed: Tensor = field(repr=False)  # number of edges removed, [graphs]
+    edges: int  # m, the maximum number of changes per graph
     removals_only: bool = False
 
     @property
     def changed(self) -> Tensor:
-        """Pairs that changed, int64 ``[graphs]``."""
+        """Number of changed pairs, int64 ``[graphs]``."""
         return self.added + self.removed
 
     @property
     def accuracy(self) -> float:
-        """Share of the attacked graphs, or of their labels, that are still predicted rightly."""
+        """Share of the attacked graphs, or of their labels, that are predicted correctly."""
         return accuracy(self.logits, self.targets, self.store.task)
 
 
@@ -102,7 +99,7 @@ def attack(
 ) -> Attacked:
     """Attack graphs with GradArgmax, using the model's gradient.
 
-    For every graph by itself, *m* times: take the gradient of the graph's loss with respect to its
+    For each graph separately, *m* times: take the gradient of the graph's loss with respect to its
     adjacency; among the pairs of nodes that are at most ``hops`` steps apart in the *original*
     graph, consider unconnected pairs with a positive gradient and connected pairs with a negative
     one; add or remove the edge with the largest magnitude. No pair changes twice. If no such pair
@@ -114,9 +111,9 @@ def attack(
     attributes, edges are only removed, since new ones would have no attributes.
 
     Deviation: attack-counts-changes. The paper chooses *m* pairs by magnitude alone and then adds
-    or removes by sign, so that a pair whose edge already is as the gradient wants it uses up one of
-    the *m* without a change. Here only pairs that do change are considered: all *m* are spent, and
-    the attack is the stronger. ``"as-stated"`` is the paper's to the letter.
+    or removes by sign, so that a pair that already has the desired state uses up one of the *m*
+    without a change. Here only pairs that do change are considered, which makes the attack
+    stronger. ``"as-stated"`` follows the paper exactly.
 
     Args:
         model: A :class:`~graph_transplant.GraphClassifier`, or any module whose ``forward`` uses
@@ -127,7 +124,7 @@ def attack(
         edges: *m* itself. Give that of the whole data set when ``store`` is only its test graphs.
         hops: How far apart a pair may be, *b*.
         batch_size: Graphs per batch; fewer if they have very many pairs.
-        seed: Determines the draw of ``"random"``; else of no consequence.
+        seed: Seed for ``"random"``; the other kinds are deterministic.
 
     Example:
         >>> import graph_transplant as gt
@@ -155,10 +152,10 @@ def nested_attacks(
     batch_size: int = 64,
     seed: int = 0,
 ) -> list[Attacked]:
-    """Attack graphs with several *m*, for little more than the price of the largest.
+    """Attack graphs with several *m*, for little more than the cost of the largest.
 
-    The changes of a smaller *m* are the first of those of a larger one, so that one greedy pass, or
-    one random order of the pairs, serves all. Each result is that of :func:`attack` with that *m*.
+    The changes of a smaller *m* are the first of those of a larger one, so that one pass serves
+    all. Each result is that of :func:`attack` with that *m*.
     """
     check_choice("kind", kind, KINDS)
     check_at_least(0, edges=min(edges, default=0))
@@ -175,7 +172,7 @@ def nested_attacks(
     changes: dict[int, list[_Changes]] = {allowed: [] for allowed in edges}
     with evaluating(model), torch.enable_grad():
         for graphs in _stretches(store, batch_size):
-            # In a store with directed graphs every direction is a variable, in all its batches.
+            # If any graph of the store is directed, directions are separate in all batches.
             batch = replace(store.batch(graphs), symmetric=store.undirected)
             pairs = _Pairs.of(batch, hops, cuts=cuts)
             if kind == "random":
@@ -190,7 +187,7 @@ def nested_attacks(
     for allowed, parts in changes.items():
         kept, added, removed = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
         rebuilt = _rebuilt(store, kept, added)
-        # The changed graphs are judged as graphs, without weights.
+        # Evaluate the changed graphs without edge weights.
         evaluation = evaluate(model, rebuilt)
         found[allowed] = Attacked(
             store=rebuilt,
@@ -213,12 +210,12 @@ def robustness(
     hops: int = 4,
     seed: int = 0,
 ) -> list[dict[str, float]]:
-    """Measure the accuracy under the three kinds of attack at some budgets, as records keep it.
+    """Return the accuracy under the three kinds of attack at some budgets, as JSON values.
 
     Budgets are shares of the mean number of edges of ``data``, the whole data set, so that *m* is
     the same in every fold.
     """
-    _ = test.labels  # refuses what has no classes before any work is done
+    _ = test.labels  # raises early if there are no classes
     shares = [float(budget) for budget in budgets]
     edges = [attack_edges(data, share) for share in shares]
     strong, as_stated, chance = (
@@ -237,22 +234,19 @@ def robustness(
     ]
 
 
-# -------------------------------------------------------------------- pairs that may change
-
-
 @dataclass(frozen=True)
 class _Pairs:
-    """The pairs of nodes of a batch that may change, sorted; one entry per undirected edge."""
+    """The pairs of nodes of a batch that may change, sorted; one entry per undirected pair."""
 
     batch: GraphBatch  # the original graphs
     first: Tensor  # one end, or the sender
     second: Tensor  # the other end, or the receiver; larger than `first` when undirected
-    joined: Tensor  # whether the pair has an edge at first
-    edge_pair: Tensor  # pair of every edge; the place after the last for self-loops, which stay
+    joined: Tensor  # whether the pair is connected in the original graph
+    edge_pair: Tensor  # pair of every edge; the number of pairs for self-loops, which stay
 
     @classmethod
     def of(cls, batch: GraphBatch, hops: int, *, cuts: bool) -> _Pairs:
-        """Find pairs at most ``hops`` steps apart in any direction, or those with an edge alone."""
+        """Find pairs within ``hops`` steps in any direction; with ``cuts``, connected ones only."""
         nodes = batch.num_nodes
         sender, receiver = batch.edge_index
         low, high = sender, receiver
@@ -280,7 +274,7 @@ class _Pairs:
 def _within(
     sender: np.ndarray, receiver: np.ndarray, nodes: int, hops: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """List all ordered pairs at most so many steps apart, each node with itself, sorted."""
+    """Return all ordered pairs at most ``hops`` steps apart, with self-pairs, sorted."""
     ones = np.ones(len(sender), dtype=bool)
     there = csr_array((ones, (sender, receiver)), shape=(nodes, nodes))
     step = csr_array(there + there.T + eye_array(nodes, dtype=bool, format="csr"))
@@ -296,7 +290,7 @@ def _within(
 
 
 def _stretches(store: GraphStore, batch_size: int) -> Iterator[Tensor]:
-    """Cut the graphs into batches that have a bounded number of pairs, or are one graph."""
+    """Yield batches with a bounded number of pairs, or with a single graph."""
     counts = store.node_counts
     total = offsets(counts * (counts - 1) // (2 if store.undirected else 1))
     start = 0
@@ -307,14 +301,11 @@ def _stretches(store: GraphStore, batch_size: int) -> Iterator[Tensor]:
         start = end
 
 
-# -------------------------------------------------------------------- gradients
-
-
 class _Slopes:
-    """The slope of every graph's loss along every pair, for graphs with some pairs changed.
+    """Gradient of every graph's loss with respect to every pair, with some pairs changed.
 
-    Slopes are comparable within a graph only. Pairs beyond the limit are served in turns: one that
-    is not joined has no influence on the slope of another, so that it can be left out.
+    Only comparable within a graph. If there are too many pairs, they are processed in chunks: an
+    unconnected pair does not affect the gradient of others, so that it can be left out.
     """
 
     def __init__(self, predictor: Predictor, pairs: _Pairs, task: str, *, like: Tensor) -> None:
@@ -324,7 +315,7 @@ class _Slopes:
         self.whole = self._laid_out(self.parts[0]) if len(self.parts) == 1 else None
 
     def __call__(self, flipped: Tensor) -> Tensor:
-        """Return float ``[pairs]`` for graphs in which the pairs ``flipped``, bool, are changed."""
+        """Return the gradient, float ``[pairs]``, with the pairs ``flipped``, bool, changed."""
         joined = self.pairs.joined ^ flipped
         if self.whole is not None:
             return self._slope(self.whole, joined)
@@ -338,7 +329,7 @@ class _Slopes:
         return slope
 
     def _laid_out(self, new: Tensor) -> tuple[GraphBatch, Tensor]:
-        """Make a batch with the pairs ``new`` as further edges; give the pair of each edge too."""
+        """Return a batch with the pairs ``new`` as further edges, and the pair of each edge."""
         pairs, batch = self.pairs, self.pairs.batch
         if not new.numel():
             return batch.to(self.device), pairs.edge_pair
@@ -362,8 +353,8 @@ class _Slopes:
         (slope,) = torch.autograd.grad(
             logits, variable, pull, allow_unused=True, materialize_grads=True
         )
-        # Where the true slope is zero (the only edge of both its ends, normalised) rounding would
-        # choose. What moves the logits by less than their own rounding is none.
+        # Gradients below the rounding error of the logits count as zero: where the true one is zero
+        # (normalisation, both ends without other edges), rounding must not decide.
         size = logits.detach().abs().amax(1).clamp(min=1.0).to(slope.device)
         noise = size.mul_(torch.finfo(self.dtype).eps).index_select(0, self.pairs.segment)
         return torch.where(slope.abs() > noise, slope, 0.0)
@@ -372,28 +363,25 @@ class _Slopes:
 def _pull(logits: Tensor, targets: Tensor, task: str) -> Tensor:
     """Return the gradient of each graph's loss at its logits, scaled to a largest entry of one.
 
-    A model that is very sure has a gradient that vanishes in floating point: it would look robust.
-    Only the order of the pairs within a graph matters, which the scale does not change.
+    The gradient of a very confident model underflows, which would make it look robust. The scale
+    does not change the order of the pairs within a graph.
     """
     if task == "multiclass":
-        # p - y, divided by 1 - p at the true class: a softmax of the other classes, which neither
+        # (p - y) / (1 - p of the true class) is a softmax over the other classes, which neither
         # underflows nor cancels.
         if logits.shape[1] == 1:
             return torch.zeros_like(logits)
         true = targets.bool()
         return logits.detach().masked_fill(true, -torch.inf).softmax(1).masked_fill(true, -1.0)
     exact = logits.detach().to(torch.double).requires_grad_()
-    # Graphs of a batch do not touch: the sum's gradient is that of each graph's own loss.
+    # Graphs are independent: the sum's gradient is that of each graph's own loss.
     loss = Loss(task)(exact, targets.to(torch.double)).sum()
     (gradient,) = torch.autograd.grad(loss, exact)
     largest = gradient.abs().amax(1, keepdim=True)
     return (gradient / torch.where(largest > 0, largest, 1.0)).to(logits.dtype)
 
 
-# -------------------------------------------------------------------- which pairs change, and when
-
-NEVER: Final = 0
-"""The step of pairs that do not change; steps count from 1."""
+NEVER: Final = 0  # the step of pairs that do not change; steps count from 1
 
 
 def _greedy_turns(slopes: _Slopes, steps: int, *, as_stated: bool) -> Tensor:
@@ -403,7 +391,7 @@ def _greedy_turns(slopes: _Slopes, steps: int, *, as_stated: bool) -> Tensor:
     free = torch.ones_like(pairs.joined)
     for step in range(1, steps + 1):
         slope = slopes(turn != NEVER)
-        # A pair that may be chosen is still as it was at first.
+        # Free pairs are still in their original state.
         useful = torch.where(pairs.joined, slope < 0, slope > 0)
         open_to = free if as_stated else free & useful
         chosen = _strongest(slope.abs().masked_fill_(~open_to, 0.0), pairs)
@@ -420,28 +408,26 @@ def _strongest(strength: Tensor, pairs: _Pairs) -> Tensor:
     best.scatter_reduce_(0, pairs.segment, strength, "amax")
     is_best = (strength > 0) & (strength == best.index_select(0, pairs.segment))
     place = is_best.nonzero().flatten()
-    # Of equals the first: nodes that look alike give equal slopes.
+    # Ties, as between equivalent nodes, go to the first.
     graph, repeats = torch.unique_consecutive(pairs.segment[place], return_counts=True)
     return place[offsets(repeats)[:-1]] if graph.numel() else place
 
 
 def _random_turns(pairs: _Pairs, generator: torch.Generator) -> Tensor:
-    """Put the pairs of every graph into a random order, from 1, int64 ``[pairs]``."""
+    """Return a random order of the pairs of every graph, from 1, int64 ``[pairs]``."""
     keys = torch.rand(pairs.first.numel(), dtype=torch.double, generator=generator)
     counts = torch.bincount(pairs.segment, minlength=pairs.batch.num_graphs)
     return rank_in_segment(keys, pairs.segment, offsets(counts)) + 1
 
 
-# -------------------------------------------------------------------- changed graphs
-
 _Changes = tuple[Tensor, Tensor, Tensor]
-"""Edges that stay, bool ``[edges]``; graph and both ends, numbered within the graph, of new pairs,
-int64 ``[3, new]``; graph of every pair that was cut, int64 ``[cut]``."""
+"""Kept edges, bool ``[edges]``; graph and both ends, numbered within the graph, of added pairs,
+int64 ``[3, new]``; graph of every removed pair, int64 ``[cut]``."""
 
 
 def _changes_of(pairs: _Pairs, flipped: Tensor, first: int) -> _Changes:
-    """Say what the pairs ``flipped``, bool ``[pairs]``, change in graphs from ``first`` on."""
-    # The last place is that of self-loops, which stay.
+    """Return the changes from the pairs ``flipped``; ``first`` is the batch's first graph."""
+    # The last entry stands for self-loops, which stay.
     cut = torch.cat((flipped & pairs.joined, torch.zeros(1, dtype=torch.bool)))
     new = (flipped & ~pairs.joined).nonzero().flatten()
     graph = pairs.segment[new]
@@ -451,7 +437,7 @@ def _changes_of(pairs: _Pairs, flipped: Tensor, first: int) -> _Changes:
 
 
 def _rebuilt(store: GraphStore, kept: Tensor, added: Tensor) -> GraphStore:
-    """Return the store with its edges changed; new edges have zeros for attributes."""
+    """Return the store with changed edges; new edges have zero attributes."""
     graph = torch.repeat_interleave(torch.arange(len(store)), store.edge_counts)[kept]
     edge_index = store.edge_index.to(torch.long)[:, kept]
     new_graph, new = added[0], added[1:]

@@ -1,8 +1,8 @@
-"""Whether probabilities mean what they say, and one number that helps when they do not.
+"""Calibration: reliability of probabilities, and temperature scaling.
 
-A network that is trained until it no longer errs on its training graphs tends to be too sure.
-Temperature scaling (Guo, Pleiss, Sun and Weinberger, ICML 2017) divides all logits by one number,
-chosen on graphs that were held out. The order of the classes, and so the accuracy, stays.
+Networks that fit their training graphs perfectly tend to be overconfident. Temperature scaling
+(Guo, Pleiss, Sun and Weinberger, ICML 2017) divides all logits by one number, fitted on held-out
+graphs. The order of the classes, and so the accuracy, does not change.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from graph_transplant.metrics import TASKS, measure
 from graph_transplant.scores import CALIBRATION_BINS, probabilities_of
 
 TEMPERATURES: Final = (0.2, 20.0)
-"""The lowest and the highest temperature. Where the held-out graphs are told apart without an
-error, ever lower temperatures would fit ever better."""
+"""Lowest and highest temperature. Without held-out errors, lower ones always fit better."""
 
 
 def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
     """Find the temperature in :data:`TEMPERATURES` with the highest likelihood on held-out graphs.
 
-    The negative log-likelihood is convex in the inverse of the temperature, so that its slope
-    crosses zero once. ``targets`` are one-hot; or 0, 1 and NaN (missing) for ``"multilabel"``,
-    whose labels share one temperature. It is 1 when the graphs say nothing about it.
+    The negative log-likelihood is convex in the inverse temperature, so its slope crosses zero
+    once. ``targets`` are one-hot; or 0, 1 and NaN (missing) for ``"multilabel"``, whose labels
+    share one temperature. Returns 1 if the graphs do not determine it.
 
     Example:
         >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [4.0, 0.0]])
@@ -46,19 +45,19 @@ def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -
         present = ~wanted.isnan()
         scores, wanted = scores[present], wanted[present]
     else:
-        # Only differences between classes count; a common part would cost precision.
+        # Only differences between classes matter; a common offset would cost precision.
         scores = scores - scores.amax(1, keepdim=True)
     reached = (wanted * scores).sum()
 
     def slope(inverse: float) -> float:
-        """Derivative of the negative log-likelihood by the inverse temperature."""
+        """Derivative of the negative log-likelihood with respect to the inverse temperature."""
         heated = scores * inverse
         expected = heated.sigmoid() if task == "multilabel" else heated.softmax(1)
         return float((expected * scores).sum() - reached)
 
     lowest, highest = TEMPERATURES
     if slope(1 / lowest) <= 0:
-        # Also where all logits of a graph are equal: then the slope is zero everywhere.
+        # If each graph's logits are all equal, the slope is zero everywhere.
         return lowest if slope(1 / highest) < 0 else 1.0
     if slope(1 / highest) >= 0:
         return highest
@@ -69,9 +68,9 @@ def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -
 def reliability(
     probabilities: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS
 ) -> list[dict[str, Any]]:
-    """Compare confidence with accuracy, in intervals (lower, upper] of equal width.
+    """Compare confidence with accuracy, in bins (lower, upper] of equal width.
 
-    The means are NaN in an empty interval. The mean gap, weighted by the counts, is the
+    The means are NaN in an empty bin. The mean gap, weighted by the counts, is the
     :func:`~graph_transplant.scores.expected_calibration_error`.
     """
     confidence, predicted = probabilities.to(torch.double).max(1)
@@ -98,14 +97,13 @@ def calibration(
 ) -> dict[str, Any]:
     """Calibrate a model on its validation graphs and measure the result on its test graphs.
 
-    The temperature is that of :func:`fit_temperature`; 1, which changes nothing, where the
-    validation graphs cannot tell: logits that are not finite, no graphs, or all of one class, which
-    any sharper prediction of that class fits.
+    The temperature is that of :func:`fit_temperature`; 1 if the validation graphs cannot determine
+    it: if there are none, all are of one class, or their logits are not finite.
 
     Returns:
-        Plain numbers, as a record keeps them; nothing for ``"regression"``. ``calibrated`` has the
-        ``temperature`` and the metrics of the test graphs with it. ``reliability`` (without the
-        temperature) and ``reliability_calibrated`` list the bins that are not empty.
+        JSON values; empty for ``"regression"``. ``calibrated`` has the ``temperature`` and the test
+        metrics with it. ``reliability`` (without the temperature) and ``reliability_calibrated``
+        list the non-empty bins.
     """
     if check_choice("task", task, TASKS) == "regression":
         return {}
@@ -135,17 +133,16 @@ def _check_shapes(logits: Tensor, targets: Tensor, part: str = "") -> None:
 
 
 def _kinds(targets: Tensor, task: str) -> int:
-    """Count the classes, or the values of labels, that there are."""
+    """Count the classes, or label values, that are present."""
     present = targets[~targets.isnan()] if task == "multilabel" else targets.argmax(1)
     return len(torch.unique(present))
 
 
 def _rows(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, int | float]]:
-    """Give the bins of a reliability diagram that hold something."""
+    """Return the non-empty bins of a reliability diagram."""
     if task == "multilabel":
         probabilities, labels = probabilities_of(logits, targets, task)
     else:
-        # The same numbers as in `classification_metrics`: no rounding between two bins.
         probabilities, labels = logits.log_softmax(1).exp(), targets.argmax(1)
     known = ~probabilities.isnan().any(1)
     bins = enumerate(reliability(probabilities[known], labels[known]))

@@ -1,7 +1,7 @@
-"""Whether node saliency points at what counts: known motifs, and curves of cut graphs.
+"""Quality of node saliency: agreement with known motifs, deletion and insertion curves.
 
-The paper shows saliency by examples. Here it is measured: against the nodes that are known to make
-the class, and by taking salient nodes away or keeping them alone.
+The paper shows examples of saliency. Here it is evaluated: against the nodes known to determine the
+class, and by removing the salient nodes or keeping only those.
 """
 
 from __future__ import annotations
@@ -31,18 +31,16 @@ from graph_transplant.segments import rank_in_segment
 from graph_transplant.targets import Loss, batch_targets, targets_of
 from graph_transplant.training import evaluated_at_once
 
-MOTIF_FIELD: Final = "motif_mask"
-"""The node field of a store that marks the nodes which make the class."""
+MOTIF_FIELD: Final = "motif_mask"  # node field that marks the nodes which determine the class
+STEPS: Final = 10  # of a curve: shares 0, 0.1, … 1
 
-STEPS: Final = 10  # a curve has so many steps: shares 0, 0.1, … 1
-
-# Nodes and edges of cut graphs that are predicted at a time.
+# Approximate number of nodes and edges of cut graphs per batch.
 _CUT_ITEMS: Final = 1 << 17
 
 CURVES: Final = ("deletion", "insertion", "deletion_random", "insertion_random")
-"""What a point of a saliency curve holds beside its share."""
+"""Fields of a point of a saliency curve, besides its share."""
 
-# Fraction of the golden ratio: its multiples fill an interval evenly and follow no period.
+# Fractional part of the golden ratio: its multiples fill an interval evenly, without a period.
 _GOLDEN: Final = 0.6180339887498949
 
 
@@ -56,27 +54,26 @@ def saliency_quality(
 ) -> dict[str, Any]:
     """Measure whether the most salient nodes are those that determine the class.
 
-    *Motifs.* Where the store marks the nodes that make the class (``motif_mask``), the saliency of
-    training, but in evaluation mode, is scored against the marks; see :func:`motif_scores`.
+    *Motifs.* If the store marks the nodes that determine the class (``motif_mask``), the saliency
+    of the loss, in evaluation mode, is scored against the marks; see :func:`motif_scores`.
 
     *Curves.* The nodes of every graph are ordered by their saliency for the class that the model
-    predicts for it, or for the label with the highest probability. Deletion takes the most salient
-    ones away, insertion keeps them alone; at every share stands the mean probability of that class.
-    Good saliency makes the deletion curve fall early and the insertion curve rise early, each
-    compared with a random order. Of n nodes a share means the nearest whole number, halves rounded
-    up; one node always stays. What stays is the induced subgraph.
+    predicts for it, or for the label with the highest probability. Deletion removes the most
+    salient nodes, insertion keeps only those; the curves are the mean probability of that class in
+    the induced subgraph. Good saliency makes the deletion curve fall and the insertion curve rise
+    earlier than a random order. Numbers of nodes are rounded, halves up; one node always stays.
 
     Args:
         model: A :class:`~graph_transplant.GraphClassifier` or any other model over PyG batches.
         store: The graphs, usually those that training did not see.
-        reading: How saliency is read. (default: ``NodeSaliency()``, as in training)
-        seed: Determines the random order, and the order of equally salient nodes.
-        graphs: At most so many graphs are looked at, see :func:`spread`.
+        reading: How saliency is computed. (default: ``NodeSaliency()``, as in training)
+        seed: Seed for the random order and for the order of equally salient nodes.
+        graphs: Maximum number of graphs to use, see :func:`spread`.
 
     Returns:
         ``saliency``: the number of ``graphs``, the areas under the four :data:`CURVES`, and with
         known motifs ``auroc``, ``precision`` and ``chance``. ``saliency_curve``: the four
-        probabilities at every share. Nothing at all for regression, where no class is predicted.
+        probabilities at every share. Empty for regression.
 
     Example:
         >>> import graph_transplant as gt
@@ -94,7 +91,7 @@ def saliency_quality(
     part = store.subset(spread(len(store), graphs))
     generator = torch.Generator().manual_seed(seed)
     nodes = int(part.node_counts.sum())
-    # Drawn for all graphs at once, so that the size of a batch decides nothing.
+    # Drawn for all graphs at once, so that results do not depend on the batch size.
     keys = torch.rand(2, nodes, dtype=torch.double, generator=generator)
     total = torch.zeros(len(CURVES), STEPS + 1, dtype=torch.double)
     found: list[MotifScores] = []
@@ -134,10 +131,10 @@ def saliency_quality(
 
 
 def spread(total: int, count: int) -> Tensor:
-    """Choose some of many graphs, evenly spread and always the same: one of each stretch.
+    """Choose some of many graphs, evenly and deterministically: one per interval.
 
-    Its place within the stretch changes from one to the next: data sets whose classes take turns
-    would else give graphs of one class alone.
+    The position within the interval varies: otherwise, data sets with alternating classes would
+    yield graphs of a single class.
     """
     count = min(total, count)
     number = torch.arange(count)
@@ -147,36 +144,29 @@ def spread(total: int, count: int) -> Tensor:
 
 
 def _segment(ptr: Tensor) -> Tensor:
-    """The graph of every node."""
     return torch.repeat_interleave(ptr.diff())
 
 
 def salient_order(saliency: Tensor, ptr: Tensor, keys: Tensor) -> Tensor:
-    """Rank the nodes of each graph, int64 ``[nodes]``: 0 for the most salient one.
-
-    ``keys``, float64 in ``[0, 1)``, decide between equally salient nodes.
-    """
-    # Whole numbers in the order of the values leave the room below one to the random keys.
+    """Rank the nodes of each graph, 0 for the most salient; ``keys`` in ``[0, 1)`` break ties."""
+    # Ranks are integers, so that keys below one decide only between equal values.
     level = torch.unique(saliency, return_inverse=True)[1]
     return rank_in_segment(keys - level, _segment(ptr), ptr)
 
 
 class MotifScores(NamedTuple):
-    """How well the saliency of some graphs finds the nodes known to count, float64 ``[graphs]``."""
+    """Agreement of saliency with marked nodes, float64 ``[graphs]``."""
 
-    auroc: Tensor
-    """Probability that a marked node is more salient than another one of its graph."""
-    precision: Tensor
-    """Share of marked nodes among the k most salient ones, of k marked nodes in all."""
-    chance: Tensor
-    """Share of marked nodes, the precision of a random order."""
+    auroc: Tensor  # probability that a marked node is more salient than an unmarked one
+    precision: Tensor  # share of marked nodes among the k most salient, where k are marked
+    chance: Tensor  # share of marked nodes: the precision of a random order
 
 
 def motif_scores(saliency: Tensor, marked: Tensor, ptr: Tensor) -> MotifScores:
-    """Score saliency against the ``marked`` nodes that are known to count, all graphs at once.
+    """Score saliency against the ``marked`` nodes, which are known to determine the class.
 
-    Equally salient nodes count by the mean over their orders. A graph all of whose nodes are
-    marked, or none, is left out; where saliency is not finite the scores of its graph are NaN.
+    Ties are averaged over their orders. Graphs with all or no nodes marked are left out; AUROC and
+    precision are NaN if saliency is not finite.
     """
     scores = []
     for first, last in pairwise(ptr.tolist()):
@@ -188,12 +178,12 @@ def motif_scores(saliency: Tensor, marked: Tensor, ptr: Tensor) -> MotifScores:
             scores.append((math.nan, math.nan, size / nodes))
             continue
         ordered, theirs = np.sort(values), values[inside]
-        # Ranks from 1; where values tie, the lowest and the highest of theirs.
+        # Ranks from 1; for ties, the lowest and the highest.
         lowest = np.searchsorted(ordered, theirs, "left") + 1
         highest = np.searchsorted(ordered, theirs, "right")
-        # Sum of the ranks of marked nodes, as Mann and Whitney count.
+        # Mann-Whitney U of the marked nodes.
         above = float((lowest + highest).sum()) / 2 - size * (size + 1) / 2
-        # Of nodes that tie for the last places among the k most salient, each has its chance.
+        # Nodes tied for the last places among the k most salient count proportionally.
         chosen = (size - (nodes - highest)) / (highest - lowest + 1)
         hits = sum(chosen.clip(0.0, 1.0).tolist())
         scores.append((above / (size * (nodes - size)), hits / size, size / nodes))
@@ -201,7 +191,7 @@ def motif_scores(saliency: Tensor, marked: Tensor, ptr: Tensor) -> MotifScores:
 
 
 def _means(found: Sequence[MotifScores]) -> dict[str, float]:
-    """Average over all graphs; nothing where no graph has a motif to find."""
+    """Average over all graphs; empty if no graph has a motif."""
     if not sum(len(scores.chance) for scores in found):
         return {}
     joined = (torch.cat(each).mean() for each in zip(*found, strict=True))
@@ -211,14 +201,14 @@ def _means(found: Sequence[MotifScores]) -> dict[str, float]:
 def _read(
     predictor: Predictor, batch: GraphBatch, task: str, reading: NodeSaliency
 ) -> tuple[Prediction, Tensor, Tensor]:
-    """Return the prediction and two saliencies: of the true targets, of what is predicted."""
+    """Return the prediction, and saliency for the true targets and for the predicted class."""
     prediction, _, followed = read_saliency(predictor, batch, task, reading)
     logits = prediction.logits
     with torch.enable_grad():
         targets = batch_targets(batch, logits.shape[1])
         # The loss of a class is log(1 + exp(-m)) of its log-odds m: its gradient is that of -m
-        # times the probability of being wrong. That factor is the same for all nodes of a graph,
-        # and it vanishes where the model is very sure; without it such graphs keep their order.
+        # times the probability of being wrong. That factor is the same for all nodes of a graph
+        # but underflows for a very confident model, so it is left out.
         if task == "multiclass" and logits.shape[1] > 1:
             loss = -margins(logits, targets.argmax(1), task)
         else:
@@ -236,7 +226,7 @@ def _curves(
 ) -> Tensor:
     """Sum over graphs of the probability at every share, float64 ``[4, STEPS + 1]``.
 
-    ``copies`` lays so many copies of the batch end to end, to predict many cut graphs at a time.
+    ``copies`` concatenates n copies of the batch, to predict many cut graphs at a time.
     """
     counts = np.diff(batch.ptr)
     chosen = logits.argmax(1, keepdim=True)
@@ -256,7 +246,7 @@ def _curves(
     masks = []
     for rank in ranks:
         for step in range(STEPS):
-            # Whole numbers round exactly; 0.1 is no binary fraction.
+            # Integer arithmetic: 0.1 has no exact binary representation.
             taken, shown = ((counts * share + STEPS // 2) // STEPS for share in (step + 1, step))
             removed = np.repeat(np.minimum(taken, counts - 1), counts)
             added = np.repeat(np.maximum(shown, 1), counts)
@@ -266,8 +256,7 @@ def _curves(
     found = torch.cat(
         [kept(masks[start : start + at_once]) for start in range(0, len(masks), at_once)]
     )
-    # From [order, step, deletion or insertion] to one row for each curve, with the whole graph at
-    # the end where nothing is cut.
+    # One row per curve; the uncut graph comes first for deletion and last for insertion.
     cut = found.view(len(ranks), STEPS, 2).transpose(1, 2)
     whole = probability(logits).expand(len(ranks), 1)
     deletion = torch.cat((whole, cut[:, 0]), dim=1)

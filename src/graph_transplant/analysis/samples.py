@@ -1,4 +1,4 @@
-"""Sample quality: how much the virtual graphs of a method are like graphs of the data."""
+"""Sample quality: how similar the virtual graphs of a method are to the original graphs."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ from graph_transplant.saliency import Predictor, as_predictor, module_of
 from graph_transplant.targets import Loss, batch_targets
 
 AtomReader = Callable[[GraphBatch], tuple[list[str], list[float]] | None]
-"""Says of a batch of molecules which element every node is, and the bond order of every edge."""
+"""Returns the element of every node and the bond order of every edge, for molecules."""
 
 AROMATIC: Final = 1.5
-"""Bond order of an aromatic bond; also how much more than its valence an aromatic atom may show."""
+"""Bond order of an aromatic bond; also the tolerance for the valence of aromatic atoms."""
 
-# Choices that are drawn once per step, such as the size of subgraphs, are drawn for each so many
-# graphs: small batches show more of them.
+# Graphs per step; small, to sample more of the choices made once per step, such as subgraph sizes.
 _TOGETHER: Final = 32
-# So many times the originals are cut in halves, to see what chance gives.
+# Number of random halvings of the originals, for the control.
 _HALVINGS: Final = 20
-# Numbers closer than this are the same but for rounding.
+# Tolerance for rounding errors.
 _SAME: Final = 1e-6
 
 _Ints = npt.NDArray[np.int64]
@@ -55,32 +54,32 @@ def sample_quality(
 ) -> dict[str, float | int | None]:
     """Measure the virtual graphs that a method creates with a trained model.
 
-    They are made as in a training step, but of the model in evaluation mode, 32 graphs at a time.
-    An edge counts if its weight is above one half; directions, repeats and self-loops do not count.
-    The model, the augmentations and torch's own generator stay as they are.
+    They are created as in a training step, but with the model in evaluation mode, 32 graphs at a
+    time. An edge counts if its weight is above one half; directions, repeats and self-loops do not
+    count. The model, the augmentations and torch's global generator are not changed.
 
     Args:
         model: The trained model.
-        augmentations: What it was trained with, as training left it.
+        augmentations: Those that it was trained with, in their final state.
         store: The training graphs.
-        seed: Determines all choices.
+        seed: Seed for all randomness.
         graphs: Maximum number of graphs of the store to use, evenly spaced.
-        atoms: For molecules, which elements and bonds a batch has; see
+        atoms: For molecules, reads elements and bonds of a batch; see
             :func:`graph_transplant.structures.atoms_of`.
 
     Returns:
-        Nothing for methods that make no graphs. Else, where ``…_original`` is the same of the
-        originals and ``None`` stands for what is not defined:
+        Empty for methods that create no graphs. Otherwise, where ``…_original`` is the same for the
+        originals and ``None`` means undefined:
 
-        - ``graphs``: how many virtual graphs were measured;
+        - ``graphs``: number of virtual graphs;
         - ``nodes_ratio``, ``edges_ratio``: their mean size divided by that of the originals;
         - ``degree_distance``: 1-Wasserstein distance between the degrees of all their nodes and
           those of the originals; ``…_control``: between two random halves of the originals;
         - ``components``, ``disconnected``: mean number of connected components, share of graphs
           with more than one; ``isolated``: share of nodes without an edge;
-        - for methods that put a part of one graph into another, ``label_gap``: mean difference
-          between the weight of the source's label and its share of the nodes, and
-          ``label_share_correlation``: Pearson's correlation between the two;
+        - for methods that insert a part of one graph into another, ``label_gap``: mean absolute
+          difference between the weight of the source's label and its share of the nodes, and
+          ``label_share_correlation``: Pearson correlation between the two;
         - for molecules, if RDKit is installed, ``valence_violations``: share of graphs in which an
           atom has more bonds than its element allows, see :func:`valence_limits`.
 
@@ -93,14 +92,14 @@ def sample_quality(
         (60, True, 0.0)
     """
     check_at_least(1, graphs=graphs)
-    # Some remember what they have seen.
+    # Some augmentations are stateful.
     makers = [copy.deepcopy(each) for each in augmentations if each.gives_graphs]
     if not makers:
         return {}
     count = min(graphs, len(store))
     generator = torch.Generator().manual_seed(seed)
     order = spread(len(store), count)[torch.randperm(count, generator=generator)]
-    # Before anything else is drawn, so that they are the same for every method.
+    # Drawn before any augmentation, so that they are the same for every method.
     halves = [torch.randperm(count, generator=generator).numpy() for _ in range(_HALVINGS)]
     predictor = as_predictor(model)
     originals: list[_Shape] = []
@@ -123,7 +122,7 @@ def sample_quality(
 
 
 def edges_there(batch: GraphBatch) -> npt.NDArray[np.bool_]:
-    """Mark the edges that are there rather than not: those of weight above one half."""
+    """Mark the edges that count as present: those with a weight above one half."""
     weight = batch.edge_weight
     if weight is None:
         return np.ones(batch.num_edges, dtype=np.bool_)
@@ -132,7 +131,7 @@ def edges_there(batch: GraphBatch) -> npt.NDArray[np.bool_]:
 
 
 def degree_distance(one: npt.ArrayLike, two: npt.ArrayLike) -> float:
-    """The 1-Wasserstein distance between two distributions of degrees."""
+    """Return the 1-Wasserstein distance between two degree distributions."""
     first, second = (np.asarray(each, dtype=np.int64) for each in (one, two))
     length = int(max(first.max(), second.max())) + 1
     gap = np.bincount(first, minlength=length) / first.size
@@ -142,10 +141,10 @@ def degree_distance(one: npt.ArrayLike, two: npt.ArrayLike) -> float:
 
 @cache
 def valence_limits() -> dict[str, float]:
-    """How many bonds an atom of each element may have, by RDKit's periodic table; {} without it.
+    """Return the maximum valence of each element, by RDKit's periodic table; empty without RDKit.
 
-    Graphs do not say which atoms are charged, so boron, nitrogen and oxygen may have one bond more,
-    as in nitro groups and oxonium. Elements that the table sets no limit, such as iron, have none.
+    Graphs have no charges, so boron, nitrogen and oxygen may have one bond more, as in nitro groups
+    and oxonium. Elements without a limit, such as iron, are left out.
     """
     if find_spec("rdkit") is None:
         return {}
@@ -161,17 +160,16 @@ def valence_limits() -> dict[str, float]:
 
 
 class _Shape(NamedTuple):
-    """What counts of some graphs."""
+    """Structural statistics of some graphs."""
 
     nodes: _Ints  # [graphs]
-    edges: _Ints  # pairs of nodes that an edge joins, [graphs]
+    edges: _Ints  # connected pairs of nodes, [graphs]
     components: _Ints  # [graphs]
     degree: _Ints  # [nodes]
-    violates: npt.NDArray[np.bool_]  # whether an atom has too many bonds, [graphs]; else empty
+    violates: npt.NDArray[np.bool_]  # whether an atom has too many bonds, [graphs] or empty
 
     @staticmethod
     def of(batch: GraphBatch, atoms: AtomReader | None) -> _Shape:
-        """Count what is there in a batch, all graphs at once."""
         graphs, nodes = batch.num_graphs, batch.num_nodes
         segment = structure.rows_of(batch.ptr)
         sender, receiver = batch.column, structure.rows_of(batch.row_ptr)
@@ -194,7 +192,6 @@ class _Shape(NamedTuple):
 
     @staticmethod
     def join(shapes: Sequence[_Shape]) -> _Shape:
-        """Put the graphs of several batches together."""
         return _Shape(*(np.concatenate(each) for each in zip(*shapes, strict=True)))
 
     @property
@@ -216,7 +213,7 @@ def _violations(
     edge: _Ints,
     segment: _Ints,
 ) -> npt.NDArray[np.bool_]:
-    """Mark the molecules in which an atom has too many bonds; empty where that is not known."""
+    """Mark the molecules in which an atom has too many bonds; empty if unknown."""
     limits = valence_limits() if atoms is not None else {}
     known = atoms(batch) if atoms is not None and limits else None
     if known is None:
@@ -231,7 +228,7 @@ def _violations(
         total = np.bincount(ends, np.tile(bonds, 2), minlength=len(segment))
         return total.astype(np.float64)
 
-    # How double bonds are spread over a ring is not known: RDKit allows as much.
+    # The positions of double bonds in a ring are unknown; RDKit has the same tolerance.
     slack = np.where(per_atom(aromatic) > 0, AROMATIC, 0.0)
     wrong = per_atom(order) > most + slack + _SAME
     found: npt.NDArray[np.bool_] = np.bincount(segment[wrong], minlength=batch.num_graphs) > 0
@@ -241,7 +238,6 @@ def _violations(
 def _measured(
     virtual: _Shape, originals: _Shape, halves: Sequence[_Ints]
 ) -> dict[str, float | int | None]:
-    """Hold virtual graphs against the originals."""
     edges = float(originals.edges.mean())
     found: dict[str, float | int | None] = {
         "graphs": len(virtual.nodes),
@@ -263,7 +259,7 @@ def _measured(
 
 
 def _chance(originals: _Shape, halves: Sequence[_Ints]) -> float | None:
-    """Mean distance between random halves of the originals; ``None`` if there is only one."""
+    """Mean degree distance between random halves of the originals; ``None`` for one graph."""
     graphs = len(originals.nodes)
     if graphs < 2:
         return None
@@ -286,7 +282,6 @@ def _label_shares(mixed: MixedGraphs | SubMixedGraphs) -> _Floats:
 
 
 def _label_fit(labels: Sequence[_Floats]) -> dict[str, float | int | None]:
-    """Compare label weights with shares of nodes, where both are known."""
     if not labels:
         return {}
     weight, share = np.concatenate(labels, axis=1)

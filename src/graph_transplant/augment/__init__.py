@@ -1,4 +1,4 @@
-"""Augmentations: Graph Transplant, its ablations and rivals, and the methods by name."""
+"""Augmentations: Graph Transplant, its ablations and baselines, and the registry of methods."""
 
 from __future__ import annotations
 

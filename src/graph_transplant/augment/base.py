@@ -1,4 +1,4 @@
-"""The interface of augmentations: from original graphs to virtual samples."""
+"""Augmentation interface: from original graphs to virtual samples."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from graph_transplant.targets import Loss
 
 
 def random_numbers(generator: torch.Generator | None) -> np.random.Generator:
-    """Return the random generator of one call, seeded by one draw from a torch generator."""
+    """Return a NumPy generator seeded by one draw from a torch generator."""
     device = "cpu" if generator is None else generator.device
     seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
     return np.random.default_rng(int(seed))
 
 
 class CleanPass:
-    """A model's pass on original graphs; ``targets`` are float ``[graphs, outputs]``.
+    """A model's forward pass on original graphs; ``targets`` are float ``[graphs, outputs]``.
 
-    ``prediction`` may be a function, called when an augmentation first uses it.
+    ``prediction`` may be a function, which is called on first use.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class CleanPass:
 
     @property
     def task(self) -> str:
-        """What the targets are."""
+        """Task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``."""
         return self.loss_of.task
 
     @cached_property
     def prediction(self) -> Prediction:
-        """What the model said, with gradients."""
+        """The model's prediction, with gradients."""
         return self._prediction() if callable(self._prediction) else self._prediction
 
     @cached_property
@@ -63,7 +63,7 @@ class CleanPass:
         return self.loss_of(self.prediction.logits, self.targets).mean()
 
     def saliency(self, reading: NodeSaliency) -> Tensor:
-        """Saliency of every node, float ``[nodes]``, computed when first asked for."""
+        """Saliency of every node, float ``[nodes]``, computed on first use."""
         if reading not in self._saliency:
             self._saliency[reading] = reading.read(self.loss, self.prediction)
         return self._saliency[reading]
@@ -73,16 +73,16 @@ class CleanPass:
 class Virtual(ABC):
     """Virtual samples to train on in addition to the original graphs.
 
-    The loss is the mean over all samples, so that a weight of zero leaves a sample out.
+    The loss is the mean over all samples; those of weight zero still count as samples.
     """
 
     targets: Tensor  # float [samples, outputs]
-    weight: Tensor | None = None  # of every sample in the loss, ones by default
-    auxiliary_loss: Tensor | None = None  # of the augmentation's own parameters
+    weight: Tensor | None = None  # weight of every sample in the loss; ones by default
+    auxiliary_loss: Tensor | None = None  # loss of the augmentation's own parameters
 
     @abstractmethod
     def logits(self, model: Predictor) -> Tensor:
-        """Let the model predict the samples, float ``[samples, outputs]``."""
+        """Predict the samples, float ``[samples, outputs]``."""
 
     def loss(self, model: Predictor, loss_of: Loss) -> Tensor:
         """Mean soft loss of the samples, a scalar."""
@@ -97,7 +97,7 @@ class VirtualGraphs(Virtual):
     batch: GraphBatch
 
     def logits(self, model: Predictor) -> Tensor:
-        """Let the model predict the graphs, float ``[graphs, outputs]``."""
+        """Predict the graphs, float ``[graphs, outputs]``."""
         return model.run(self.batch, layers=False).logits
 
 
@@ -105,8 +105,8 @@ class VirtualGraphs(Virtual):
 class EditedGraphs(VirtualGraphs):
     """Virtual graphs, each made from one original graph."""
 
-    node_origin: np.ndarray  # number in the original batch of every node
-    edge_origin: np.ndarray  # and of every edge, -1 for new ones
+    node_origin: np.ndarray  # index of every node in the original batch
+    edge_origin: np.ndarray  # index of every edge in the original batch, -1 for new ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,18 +116,17 @@ class VirtualEmbeddings(Virtual):
     graphs: Tensor
 
     def logits(self, model: Predictor) -> Tensor:
-        """Let the head of the model classify the embeddings, float ``[samples, outputs]``."""
-        assert isinstance(model, GraphClassifier)  # where the head of another begins is not known
+        """Classify the embeddings with the head of the model, float ``[samples, outputs]``."""
+        assert isinstance(model, GraphClassifier)  # other models have no known head
         return model.classify(self.graphs)
 
 
 class Augmentation(nn.Module, ABC):
     """Creates virtual samples from the original graphs of a batch.
 
-    An augmentation draws every random choice from the given generator and leaves its inputs and the
-    model unchanged. It may have its own parameters, which are trained together with the model's.
-    Three hooks do nothing by default: :meth:`check` and :meth:`prepare` before training,
-    :meth:`after_epoch`.
+    All randomness comes from the given generator; inputs and model are left unchanged. Parameters
+    of the augmentation are trained together with the model's. Three hooks do nothing by default:
+    :meth:`check` and :meth:`prepare` before training, and :meth:`after_epoch`.
 
     Example:
         An augmentation that trains on the original graphs a second time:
@@ -159,15 +158,15 @@ class Augmentation(nn.Module, ABC):
         """Raise a :class:`GraphTransplantError` if the model or data are not supported."""
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
-        """Look at the training graphs once, before training."""
+        """Fit to the training graphs, once before training."""
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
-        """Adapt or measure after an epoch; returns measurements to record, by name."""
+        """Adapt or measure after an epoch; return measurements to record, by name."""
         return {}
 
 
 def as_augmentations(given: Any, must: str) -> tuple[Augmentation, ...]:
-    """One augmentation or several as a tuple; ``must`` begins the error about anything else."""
+    """Return one or several augmentations as a tuple; ``must`` starts the error for other types."""
     one = isinstance(given, Augmentation | str) or not isinstance(given, Iterable)
     several = (given,) if one else tuple(given)
     for each in several:
@@ -177,7 +176,7 @@ def as_augmentations(given: Any, must: str) -> tuple[Augmentation, ...]:
 
 
 def merged_measurements(*found: Mapping[str, float]) -> dict[str, float]:
-    """Put measurements together; a name that occurs again gets a number."""
+    """Merge measurements; make names unique by appending _2, _3 and so on."""
     merged: dict[str, float] = {}
     for name, value in (item for measured in found for item in measured.items()):
         numbered = (f"{name}_{number}" for number in count(2))

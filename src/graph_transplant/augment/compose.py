@@ -27,7 +27,7 @@ from graph_transplant.saliency import Predictor
 
 
 class _Composed(Augmentation):
-    """Several augmentations; the hooks go to all of them."""
+    """Base of compositions; hooks are called for all parts."""
 
     def __init__(self, augmentations: Sequence[Augmentation]) -> None:
         super().__init__()
@@ -40,21 +40,18 @@ class _Composed(Augmentation):
 
     @property
     def parts(self) -> tuple[Augmentation, ...]:
-        """The augmentations."""
         return tuple(self.augmentations)  # type: ignore[arg-type]
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse what any part refuses."""
         for augmentation in self.parts:
             augmentation.check(model, data)
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
-        """Prepare all parts."""
         for augmentation in self.parts:
             augmentation.prepare(train, generator)
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
-        """Adapt and measure all parts; equal names get a number, as ``label_threshold_2``."""
+        """Adapt and measure all parts; repeated names get a number, as in ``label_threshold_2``."""
         return merged_measurements(*(part.after_epoch(model, validation) for part in self.parts))
 
 
@@ -63,7 +60,7 @@ class OneOf(_Composed):
 
     Args:
         *augmentations: The augmentations to draw from; at least one.
-        probabilities: Of each augmentation, adding up to 1; equal by default.
+        probabilities: One per augmentation, summing to 1; equal by default.
 
     Example:
         >>> import graph_transplant as gt
@@ -90,13 +87,13 @@ class OneOf(_Composed):
 
     @property
     def gives_graphs(self) -> bool:
-        """Whether all of them give graphs."""
+        """Whether all parts return graphs."""
         return all(part.gives_graphs for part in self.parts)
 
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> Virtual:
-        """Let one augmentation work."""
+        """Apply one augmentation."""
         drawn = random_numbers(generator).choice(len(self.parts), p=self.probabilities)
         virtual: Virtual = self.parts[drawn](clean, model=model, generator=generator)
         return virtual
@@ -136,18 +133,18 @@ class Sequential(_Composed):
 
     @property
     def gives_graphs(self) -> bool:
-        """Whether the last one gives graphs."""
+        """Whether the last part returns graphs."""
         return self.parts[-1].gives_graphs
 
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> Virtual:
-        """Let one augmentation work after the other."""
+        """Apply the augmentations in order."""
         virtual: Virtual = self.parts[0](clean, model=model, generator=generator)
         for augmentation in self.parts[1:]:
             assert isinstance(virtual, VirtualGraphs)
             batch = virtual.batch
-            # The model runs on virtual graphs only if the next augmentation asks what it says.
+            # Lazy: the model runs only if the next augmentation needs its prediction.
             between = type(clean)(batch, virtual.targets, _prediction(model, batch), clean.loss_of)
             later: Virtual = augmentation(between, model=model, generator=generator)
             own = [each for each in (virtual.weight, later.weight) if each is not None]

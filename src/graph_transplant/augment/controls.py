@@ -1,4 +1,4 @@
-"""Controls: what a method must beat before its gain is its own."""
+"""Controls: simple alternatives that a method has to outperform."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from graph_transplant.saliency import Predictor
 
 @dataclass(frozen=True, kw_only=True)
 class VirtualLogits(Virtual):
-    """Samples that the model has predicted already, ``[samples, outputs]``: nothing runs."""
+    """Samples that are already predicted, ``[samples, outputs]``: the model does not run again."""
 
     predicted: Tensor
 
     def logits(self, model: Predictor) -> Tensor:
-        """Return what the model said, float ``[samples, outputs]``."""
+        """Return the existing predictions, float ``[samples, outputs]``."""
         return self.predicted
 
 
 class LabelSmoothing(Augmentation):
-    """Train on smoothed labels (Szegedy et al. 2016): a control for soft targets by themselves.
+    """Train on smoothed labels (Szegedy et al. 2016): a control for soft targets alone.
 
     The smoothed loss is (1 - s) times the loss of the labels plus s times that of the uniform
-    distribution. The first is there already with weight one; so the virtual samples are the clean
-    logits with uniform targets and the weight s / (1 - s). The sum is the smoothed loss divided by
-    1 - s, a factor that Adam's steps do not depend on. With several labels per graph every label is
-    smoothed towards one half; missing ones stay missing. Regression is refused.
+    distribution. Training already includes the first with weight 1, so the virtual samples are the
+    clean logits with uniform targets and weight s / (1 - s). The total is the smoothed loss divided
+    by 1 - s, a factor that Adam's steps do not depend on. In multilabel tasks every label is
+    smoothed towards one half; missing labels stay missing. Regression is not supported.
 
     Args:
         smoothing: s, in (0, 1).
@@ -52,13 +52,13 @@ class LabelSmoothing(Augmentation):
         self.smoothing = smoothing
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse regression."""
+        """Raise for regression."""
         _check_labels(data.task, f"{data.name} is a regression data set")
 
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> VirtualLogits:
-        """Give the clean logits uniform targets."""
+        """Pair the clean logits with uniform targets."""
         _check_labels(clean.task, "the task is regression")
         targets = clean.targets
         several = clean.task == "multilabel"
@@ -75,9 +75,7 @@ def _check_labels(task: str, reason: str) -> None:
 
 
 class OriginalGraphs(Augmentation):
-    """Train on the original graphs a second time: a control for the second pass of every step.
-
-    Only dropout makes two different samples of them.
+    """Train on the original graphs twice: a control for the second pass; only dropout differs.
 
     Example:
         >>> import graph_transplant as gt
@@ -89,5 +87,5 @@ class OriginalGraphs(Augmentation):
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> VirtualGraphs:
-        """Hand on the original graphs."""
+        """Return the original graphs."""
         return VirtualGraphs(batch=clean.batch, targets=clean.targets)

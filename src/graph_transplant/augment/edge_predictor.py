@@ -1,4 +1,4 @@
-"""The edge predictor ψ, which joins the transplanted part to the rest (*EP*)."""
+"""The edge predictor ψ, which connects the transplanted part to the rest (*EP*)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from graph_transplant.kernels import transplant as kernel
 from graph_transplant.kernels.compiling import Ints
 from graph_transplant.segments import gather_rows
 
-# Pairs that ψ looks at together when it only predicts: few enough to stay in the cache.
+# Chunk size for pairs without gradient: small enough for the CPU cache.
 _PIECE = 2048
 
 
 class EdgePredictor(nn.Module):
-    r"""A perceptron ψ on the embeddings of two nodes (Algorithm 2, lines 9-16; Algorithm 3, 4-5).
+    r"""An MLP ψ on the embeddings of two nodes (Algorithm 2, lines 9-16; Algorithm 3, 4-5).
 
     For every pair of :math:`U_\pi \times U` an edge is drawn with probability
     :math:`\hat e_{u,v} = (ψ(u, v) + ψ(v, u)) / 2`; its weight carries the straight-through
@@ -29,21 +29,21 @@ class EdgePredictor(nn.Module):
     Deviation: exact-bernoulli. The noise is added to logit(ê), which draws an edge with probability
     exactly ê; the released code adds it to log(ê), which draws with probability ê / (1 + ê).
 
-    Deviation: true-negatives. Pairs without an edge are never a node with itself, and are left out
-    for complete graphs.
+    Deviation: true-negatives. Non-edges never pair a node with itself, and nodes that are connected
+    to all others have none.
 
-    Deviation: gradient-pairs. Where a batch has more than twice ``gradient_pairs`` pairs, the
-    straight-through gradient is taken through so many random ones and scaled up, which keeps its
-    expectation at a fraction of the cost.
+    Deviation: gradient-pairs. If a batch has more than twice ``gradient_pairs`` pairs, the
+    straight-through gradient is estimated from ``gradient_pairs`` random ones and scaled up: the
+    same expectation at a fraction of the cost.
 
     Deviation: psi-examples. ψ learns from at most ``examples`` edges per step and as many
-    non-edges; the released code takes as many as the batch has nodes, or edges if they are fewer.
+    non-edges; the released code takes as many as the batch has nodes, or edges if there are fewer.
 
     Args:
         embedding_size: Width of the node embeddings.
         hidden: Widths of the two hidden layers.
         examples: Edges of the original graphs to learn from per step, and as many non-edges.
-        gradient_pairs: Pairs per step that carry the straight-through gradient when there are many.
+        gradient_pairs: Pairs to estimate the straight-through gradient from when there are many.
 
     Example:
         >>> psi = EdgePredictor(embedding_size=4)
@@ -71,13 +71,13 @@ class EdgePredictor(nn.Module):
         self.second = nn.Linear(embedding_size, wide, bias=False)
         self.inner = nn.Linear(wide, narrow)
         self.outer = nn.Linear(narrow, 1)
-        bound = (2 * embedding_size) ** -0.5  # as one layer on the concatenated pair would start
+        bound = (2 * embedding_size) ** -0.5  # the default for one layer on the concatenated pair
         for parameter in (self.first.weight, self.first.bias, self.second.weight):
             nn.init.uniform_(parameter, -bound, bound)
 
     def _score(self, first: Tensor, second: Tensor) -> Tensor:
         """Logits of ψ from the two projections of each pair, float ``[pairs]``."""
-        # In place: the sums and products before a rectifier are needed by no backward pass.
+        # In place: no backward pass needs the values before the ReLU.
         hidden: Tensor = self.inner((first + second).relu_()).relu_()
         score: Tensor = self.outer(hidden)
         return score.squeeze(1)
@@ -91,7 +91,7 @@ class EdgePredictor(nn.Module):
         return (forward.sigmoid() + backward.sigmoid()) / 2
 
     def probability(self, u: Tensor, v: Tensor) -> Tensor:
-        """Return ê of pairs of embeddings ``[pairs, width]``, the same for (u, v) and (v, u)."""
+        """Return ê for pairs of embeddings ``[pairs, width]``; symmetric in u and v."""
         return self._both_ways(self.first(u), self.second(u), self.first(v), self.second(v))
 
     def _check(self, nodes: Tensor | None) -> Tensor:
@@ -114,13 +114,13 @@ class EdgePredictor(nn.Module):
     def draw(
         self, nodes: Tensor | None, u: Ints, v: Ints, rng: np.random.Generator
     ) -> tuple[Tensor, Ints]:
-        """Draw an edge or none for every pair of nodes of the two parts.
+        """Sample whether each pair of nodes (u, v) becomes an edge.
 
         Returns 0 or 1 with the straight-through gradient, and the pairs that carry it.
         """
         embeddings = self._check(nodes)
         noise = torch.from_numpy(rng.random(len(u))).to(embeddings.device)
-        # Every node that may be joined is projected once, whatever the number of its pairs.
+        # Each node is projected once, not once per pair.
         joinable = np.zeros(len(embeddings), np.bool_)
         joinable[u] = joinable[v] = True
         ends, place = np.flatnonzero(joinable), np.cumsum(joinable) - 1
@@ -136,7 +136,7 @@ class EdgePredictor(nn.Module):
 
         if len(u) <= 2 * self.gradient_pairs:
             return straight_through(probability(place_u, place_v), noise), np.arange(len(u))
-        # The gradient of some pairs, scaled up, stands for that of all.
+        # Estimate the gradient from a sample of the pairs, scaled up.
         carrying = choice.distinct(len(u), self.gradient_pairs, rng)
         chosen = torch.from_numpy(carrying).to(embeddings.device)
         some = probability(place_u.index_select(0, chosen), place_v.index_select(0, chosen))
@@ -144,7 +144,7 @@ class EdgePredictor(nn.Module):
         scale = len(u) / self.gradient_pairs
         soft = soft.detach() + (soft - soft.detach()) * scale
         others = torch.from_numpy(np.delete(np.arange(len(u)), carrying)).to(embeddings.device)
-        with torch.no_grad():  # a piece at a time, so that each stays in the cache
+        with torch.no_grad():  # in chunks that fit into the cache
             likely = [
                 probability(place_u.index_select(0, piece), place_v.index_select(0, piece))
                 for piece in torch.split(others, _PIECE)
@@ -172,7 +172,7 @@ class EdgePredictor(nn.Module):
     def _examples(
         batch: GraphBatch, most: int, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Random edges (u, v); which of the u are not joined to some node; and such a node each."""
+        """Random edges (u, v), the indices of those u with a non-neighbour, and one for each."""
         edges = rng.integers(batch.num_edges, size=min(most, batch.num_edges))
         u, v = batch.column[edges], np.searchsorted(batch.row_ptr, edges, side="right") - 1
         stranger = kernel.strangers(u, batch.ptr, batch.near[0], batch.near[1], rng)
@@ -183,7 +183,7 @@ class EdgePredictor(nn.Module):
 
     @torch.no_grad()
     def accuracy(self, nodes: Tensor, batch: GraphBatch, rng: np.random.Generator) -> float:
-        """How often ψ is right about pairs, half of them joined; NaN without edges."""
+        """Accuracy of ψ on edges and about as many non-edges; NaN without edges."""
         embeddings = self._check(nodes)
         if not batch.num_edges:
             return float("nan")
@@ -197,11 +197,8 @@ class EdgePredictor(nn.Module):
 
 
 def straight_through(probability: Tensor, noise: Tensor) -> Tensor:
-    """Draw 0 or 1 with a gradient of the binary Gumbel-softmax (temperature 1).
-
-    ``noise`` is uniform in ``[0, 1)``, float64.
-    """
-    # In half precision a confident ψ is exactly 1, and its logit infinite.
+    """Sample 0 or 1 with a binary Gumbel-softmax gradient (τ = 1); ``noise``: uniform float64."""
+    # In half precision a confident ψ rounds to 1, whose logit is infinite.
     probability = probability.to(torch.promote_types(probability.dtype, torch.float32))
     logistic = torch.logit(noise, eps=1e-12).to(probability.dtype)
     soft = (torch.logit(probability, eps=1e-6) + logistic).sigmoid()

@@ -27,22 +27,19 @@ from graph_transplant.saliency import Predictor, as_predictor, module_of
 class SwapOpenTriads(RatioPerturbation):
     """Close open triads, and remove an edge of each (*motif-similarity mapping* of M-Evolve).
 
-    An open triad is a path u - a - v whose ends no edge joins. A swap adds the edge u - v and
-    removes u - a or a - v. Of m edges ``ceil(ratio · m)`` are swapped, fewer where so many open
-    triads are not found. Pairs u, v are drawn without replacement, in proportion to their
+    An open triad is a path u - a - v whose ends are not connected. A swap adds the edge u - v and
+    removes u - a or a - v. Of m edges, ``ceil(ratio · m)`` are swapped, or fewer if not enough open
+    triads are found. Pairs u, v are drawn without replacement, in proportion to their
     resource-allocation index: the sum of 1 / degree over their common neighbours.
 
-    New edges take the attributes and the weight of the edge removed for them. Directions of edges
-    do not matter for triads, and stay when one end of an edge moves. Self-loops and repeated edges
-    make no triads.
+    A new edge takes the attributes, weight and direction of the edge it replaces. Triads ignore
+    edge directions, self-loops and repeated edges.
 
-    Deviation: distinct-swaps. All swaps look at the original graph, and no two remove the same
-    edge. In the publication the removed edges are a set, so that repeats let the graph grow; here
-    the number of edges never changes.
+    Deviation: distinct-swaps. All swaps see the original graph, and no edge is removed twice. In
+    the publication repeated removals make the graph grow; here the number of edges never changes.
 
     Deviation: uniform-removal. Either edge of the triad is removed with probability 1/2. The
-    publication weighs them by similarity, which would need a sum over the common neighbours of
-    every edge looked at.
+    publication weights them by similarity, which requires the common neighbours of each.
 
     Args:
         ratio: Share of the edges to swap (β), in [0, 1). The paper tries 0.2 and 0.4.
@@ -65,30 +62,30 @@ class SwapOpenTriads(RatioPerturbation):
 
 
 class ReliabilityFilter(Augmentation):
-    """Train only on those virtual samples whose labels the model finds reliable.
+    """Train only on virtual samples with reliable labels.
 
-    This is the data filtration of M-Evolve as a wrapper of any augmentation. The prototype q_k of
-    a class is the mean of the probabilities that the model gives to validation graphs of that
-    class. A graph with probabilities p and class y has the *label reliability* r = p · q_y. The
-    threshold θ best tells validation graphs classified right from those classified wrong; a virtual
-    sample counts in the loss if r > θ. Both are found anew after each epoch; during the first one
-    every sample counts. The model judges in evaluation mode.
+    This is the data filtration of M-Evolve, as a wrapper around any augmentation. The prototype q_k
+    of a class is the mean predicted probability vector of its validation graphs. A graph with
+    probabilities p and class y has the *label reliability* r = p · q_y. The threshold θ best
+    separates correctly from incorrectly classified validation graphs; a virtual sample counts in
+    the loss if r > θ. Both are updated after each epoch; during the first, every sample counts.
+    Predictions are made in evaluation mode.
 
-    Deviation: filter-every-step. The publication filters once, with a trained model, and trains
-    again on what is left; as in the paper's comparison, virtual graphs are filtered in every step.
+    Deviation: filter-every-step. The publication filters once, with a trained model, and retrains;
+    as in the paper's comparison, virtual graphs are filtered in every step.
 
-    Deviation: soft-reliability. With mixed targets t the prototype of a sample is Σ t_k q_k; the
-    publication has graphs of one class only, for which it is the same.
+    Deviation: soft-reliability. For mixed targets t the prototype is Σ t_k q_k; for graphs of a
+    single class, as in the publication, this is the same.
 
-    Deviation: empty-class-prototype. A class without validation graphs, of which the publication
-    does not speak, has its one-hot vector for a prototype.
+    Deviation: empty-class-prototype. The prototype of a class without validation graphs, a case
+    that the publication does not cover, is its one-hot vector.
 
     Args:
-        augmentation: Makes the samples.
+        augmentation: Creates the samples.
 
     Attributes:
-        threshold: θ, a float64 scalar; minus infinity before the first epoch is over.
-        prototypes: q_k in row k, float64 ``[classes, classes]``; empty before.
+        threshold: θ, a float64 scalar; minus infinity until the end of the first epoch.
+        prototypes: q_k in row k, float64 ``[classes, classes]``; empty until then.
 
     Example:
         >>> import graph_transplant as gt
@@ -115,16 +112,16 @@ class ReliabilityFilter(Augmentation):
 
     @property
     def gives_graphs(self) -> bool:
-        """Whether the filtered augmentation gives graphs."""
+        """Whether the wrapped augmentation returns graphs."""
         return self.augmentation.gives_graphs
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse data without classes, and what the filtered augmentation refuses."""
+        """Raise for tasks other than multiclass, or if the wrapped augmentation does."""
         _check_classes(data.task, f"{data.name} is a {data.task} data set")
         self.augmentation.check(model, data)
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
-        """Forget an earlier training, and prepare the filtered augmentation."""
+        """Reset the filter and prepare the wrapped augmentation."""
         self.threshold = torch.full_like(self.threshold, -torch.inf)
         self.prototypes = self.prototypes.new_empty(0, 0)
         self._count_anew()
@@ -136,7 +133,7 @@ class ReliabilityFilter(Augmentation):
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> Virtual:
-        """Make virtual samples and weigh them by 0 or 1."""
+        """Create virtual samples and weight them by 0 or 1."""
         _check_classes(clean.task, f"the task is {clean.task}")
         virtual: Virtual = self.augmentation(clean, model=model, generator=generator)
         keep = self.passes(virtual, model)
@@ -146,7 +143,7 @@ class ReliabilityFilter(Augmentation):
         return replace(virtual, weight=weight * (1 if virtual.weight is None else virtual.weight))
 
     def passes(self, virtual: Virtual, model: Predictor) -> Tensor:
-        """Mark the samples whose labels are reliable, r > θ; bool ``[samples]``."""
+        """Mark the samples with reliable labels, r > θ; bool ``[samples]``."""
         targets = virtual.targets.detach()
         if not self.prototypes.numel():
             return torch.ones(len(targets), dtype=torch.bool, device=targets.device)
@@ -155,7 +152,7 @@ class ReliabilityFilter(Augmentation):
         return label_reliability(probability, targets, self.prototypes) > self.threshold
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
-        """Find prototypes and threshold anew; measures θ and the share that counted."""
+        """Update prototypes and threshold; measure θ and the share of samples that counted."""
         model = as_predictor(model)
         measured = self.augmentation.after_epoch(model, validation)
         device = self.threshold.device
@@ -177,7 +174,7 @@ class ReliabilityFilter(Augmentation):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *others: Any, **named: Any
     ) -> None:
-        """Make room for prototypes: how many classes there are is known only after an epoch."""
+        """Resize the prototypes first: the number of classes is known only after an epoch."""
         stored = state_dict.get(f"{prefix}prototypes")
         if stored is not None:
             self.prototypes = self.prototypes.new_empty(stored.shape)
@@ -193,15 +190,15 @@ def class_prototypes(probability: Tensor, labels: Tensor) -> Tensor:
 
 
 def label_reliability(probability: Tensor, targets: Tensor, prototypes: Tensor) -> Tensor:
-    """How well probabilities p go with targets t: p · Σ t_k q_k, float64 ``[samples]``."""
+    """Reliability of targets t given probabilities p: p · Σ t_k q_k, float64 ``[samples]``."""
     return (probability * (targets.to(prototypes.dtype) @ prototypes)).sum(1)
 
 
 def reliability_threshold(reliability: Tensor, right: Tensor) -> Tensor:
-    """The threshold θ that best tells graphs classified right from those classified wrong.
+    """Threshold θ that best separates correctly from incorrectly classified graphs.
 
-    It minimises the number of right graphs with less reliability and wrong ones with more. One of
-    the reliabilities always does; of several the smallest is taken, which lets most samples pass.
+    It minimises the number of correct graphs below and incorrect ones above. One of the given
+    reliabilities is always optimal; ties go to the smallest, which keeps the most samples.
     """
     values, place = torch.unique(reliability, return_inverse=True)
     right_at = torch.bincount(place[right], minlength=len(values))

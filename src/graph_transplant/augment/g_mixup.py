@@ -1,7 +1,7 @@
 """G-Mixup (Han, Jiang, Liu and Hu, ICML 2022): graphs drawn from mixtures of the classes' graphons.
 
-A graphon is seen as a step function: a matrix of edge probabilities between *positions*, that of
-a node being its rank among the nodes of its graph by descending degree.
+A graphon is represented by a step function: a matrix of edge probabilities between *positions*. The
+position of a node is its rank by descending degree.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from graph_transplant.kernels import structure
 from graph_transplant.kernels.compiling import Floats, Ints
 from graph_transplant.saliency import Predictor
 
-# Training graphs looked at in one piece; it bounds the memory of the estimation.
+# Chunk size in training graphs; bounds the memory of the estimation.
 _PIECE = 512
 
 
 @dataclass(frozen=True)
 class GraphonPlan:
-    """Every random choice of one mixing; carrying it out involves no chance."""
+    """All random choices of one mixing; carrying it out is deterministic."""
 
-    source_of: Ints  # the graph that each one is mixed with
+    source_of: Ints  # the graph that each graph is mixed with
     label_weight: Floats  # λ, the weight of that graph's class
-    position: Ints  # of every drawn node in the graphon; all graphs have equally many nodes
+    position: Ints  # graphon position of every node; all graphs have the same number
     first: Ints  # smaller node of every edge, ascending
     second: Ints  # larger node of every edge
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphonGraphs(VirtualGraphs):
-    """Graphs drawn from mixed graphons."""
+    """Graphs sampled from mixed graphons."""
 
     label_weight: Tensor  # λ, the weight of the source's label, [graphs]
-    position: Ints  # of every node in the graphon
+    position: Ints  # graphon position of every node
     plan: GraphonPlan
 
 
 def threshold_singular_values(matrix: Tensor, threshold: float) -> Tensor:
     """Estimate a graphon by universal singular value thresholding (USVT).
 
-    Singular values below ``threshold · √r`` are taken out, and entries clipped to ``[0, 1]``.
+    Singular values below ``threshold · √r`` are removed, and entries clipped to ``[0, 1]``.
 
-    Deviation: largest-singular-value. The largest one always stays, so that the graphon of a class
-    of sparse graphs is not empty.
+    Deviation: largest-singular-value. The largest one is always kept, so that the graphon of a
+    class of sparse graphs is not empty.
     """
     # The singular values of a symmetric matrix are the absolute eigenvalues.
     value, vector = torch.linalg.eigh(matrix)
@@ -64,18 +64,18 @@ def threshold_singular_values(matrix: Tensor, threshold: float) -> Tensor:
 
 
 def aligned_means(train: GraphStore, resolution: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean adjacency and features of each class, nodes sorted by degree; and its graph counts.
+    """Mean adjacency and features by position, and number of graphs, of each class.
 
-    Nodes stand by descending number of neighbours, ties in their own order; those beyond the
-    resolution are cut off, smaller graphs are filled up with places without edges.
+    Nodes are sorted by descending degree, ties in their original order. Those beyond the resolution
+    are cut off; smaller graphs are padded with positions without edges.
 
     Deviation: no-padded-features. The features at a position are the mean over the graphs that have
-    a node there (where none has, the mean over all nodes of the class); the released code fills
-    smaller graphs up with zeros, which would shrink the features of late positions.
+    a node there (if none has, over all nodes of the class); the released code pads smaller graphs
+    with zeros, which shrinks the features of late positions.
     """
     classes, width = train.num_outputs, train.num_node_features
     joined = np.zeros((classes, resolution, resolution), np.int64)
-    # A last position takes in the nodes beyond the resolution.
+    # An extra last position collects the nodes beyond the resolution.
     filled = torch.zeros(classes * (resolution + 1), dtype=torch.long)
     summed = torch.zeros(classes * (resolution + 1), width, dtype=torch.double)
     for batch in train.batches(torch.arange(len(train)), _PIECE):
@@ -108,30 +108,30 @@ class GMixup(Augmentation):
     .. math::
         W = (1 - λ) W_{y} + λ W_{y_π}, \qquad y' = (1 - λ) y + λ y_π,
 
-    nodes take positions :math:`u_k` at random, pairs are joined with probability :math:`W(u_k,
-    u_l)`, and features are those of the positions, mixed alike. Nodes without edges are left out,
-    as in the released code; at least one stays. Node fields other than ``x`` are left out; edge
+    nodes take random positions :math:`u_k`, pairs are connected with probability :math:`W(u_k,
+    u_l)`, and the features of the positions are mixed likewise. Isolated nodes are removed, as in
+    the released code, but at least one is kept. Node fields other than ``x`` are dropped; edge
     weights are one. The time of a step grows with r².
 
     Deviation: bounded-resolution. r is at most ``largest``.
 
-    Deviation: graphons-every-step. Graphs are drawn anew in each step, one for each original, where
-    the publication adds a fixed 20 % to the training set.
+    Deviation: graphons-every-step. New graphs are sampled in each step, one per original; the
+    publication adds a fixed 20 % to the training set.
 
-    Deviation: any-two-classes. With random pairing both graphs may be of one class, whose graphon
-    is then drawn from as it is; ``pairing="cross-class"`` mixes two classes, as published.
+    Deviation: any-two-classes. With random pairing both graphs may have the same class, whose
+    graphon is then not mixed; ``pairing="cross-class"`` mixes two classes, as published.
 
     Deviation: usvt-estimator. The publication's experiments estimate graphons by "largest gap" and
-    name USVT among the alternatives; the released code, and this class, use USVT with the factor
-    0.2 (2.02, the constant for a single matrix, would leave nothing of sparse classes).
+    name USVT among the alternatives; the released code and this class use USVT with factor 0.2
+    (2.02, the constant for a single matrix, would leave nothing of sparse classes).
 
     Args:
         pairing: A policy of :class:`~graph_transplant.augment.pairing.Pairing`.
         mixing: Range of λ, the share of the other class (the publication's values).
         threshold: Singular values below this factor times √r are removed.
         largest: Maximum number of positions of a graphon.
-        nodes: Nodes of every sampled graph, before nodes without edges are left out; r by default,
-            as published. Degrees grow with it.
+        nodes: Nodes of every sampled graph, before isolated ones are removed; r by default, as
+            published. Degrees grow with it.
 
     Attributes:
         graphons: Edge probabilities, float64 ``[classes, r, r]``, after :meth:`prepare`.
@@ -170,11 +170,11 @@ class GMixup(Augmentation):
         self.threshold = threshold
         self.largest = largest
         self.nodes = nodes
-        # On the host, where graphs are drawn; not saved, since prepare() makes them again.
+        # On the CPU, where graphs are sampled; not saved, since prepare() recomputes them.
         self.graphons = self.features = self.graphs_of_class = torch.empty(0)
 
     def check(self, model: Predictor | None, data: GraphStore) -> None:
-        """Refuse targets other than classes, edge features and directed graphs."""
+        """Raise for tasks other than multiclass, edge features or directed graphs."""
         if data.task != "multiclass":
             reason = f"it has one graphon per class, but the task is {data.task}"
         elif data.num_edge_features:
@@ -189,7 +189,7 @@ class GMixup(Augmentation):
         raise DataError(f"g-mixup does not support {data.name}: {reason}")
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
-        """Estimate the graphons of the classes; nothing is drawn."""
+        """Estimate the graphons of the classes; ``generator`` is not used."""
         self.check(None, train)
         median = int(torch.quantile(train.node_counts.to(torch.double), 0.5))
         adjacency, self.features, self.graphs_of_class = aligned_means(
@@ -198,19 +198,18 @@ class GMixup(Augmentation):
         self.graphons = threshold_singular_values(adjacency, self.threshold)
 
     def plan(self, targets: Tensor, rng: np.random.Generator) -> GraphonPlan:
-        """Make every random choice of one mixing of graphs with these targets."""
+        """Make all random choices for mixing graphs with these targets."""
         source_of = self.pairing.sources(targets, "multiclass", rng)
         label_weight = rng.uniform(*self.mixing, len(source_of))
         share, own = label_weight[:, None], targets.detach().cpu().numpy()
         mixture = share * own[source_of] + (1 - share) * own
-        # As published, as many nodes as positions: a graph of twice the size drawn from the same
-        # graphon would have twice the degree.
+        # As published, as many nodes as positions: degrees grow with the number of nodes.
         nodes = self.nodes or self.graphons.shape[1]
         drawn = kernel.draw_pairs(mixture, self.graphons.numpy(), nodes, rng)
         return GraphonPlan(source_of, label_weight, *drawn)
 
     def carry_out(self, plan: GraphonPlan, batch: GraphBatch, targets: Tensor) -> GraphonGraphs:
-        """Carry out a plan; the same plan gives the same graphs."""
+        """Carry out a plan; deterministic."""
         graphs, drawn = batch.num_graphs, len(plan.position) // batch.num_graphs
         row_ptr, column, _ = structure.compress(
             np.concatenate((plan.first, plan.second)),
@@ -244,14 +243,13 @@ class GMixup(Augmentation):
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> GraphonGraphs:
-        """Draw one mixed graph for every graph of a batch."""
+        """Sample one mixed graph for every graph of a batch."""
         self._check_batch(clean)
         with torch.no_grad():
             plan = self.plan(clean.targets, random_numbers(generator))
             return self.carry_out(plan, clean.batch, clean.targets)
 
     def _check_batch(self, clean: CleanPass) -> None:
-        """Refuse a batch that the graphons do not fit."""
         if not self.graphons.numel():
             raise GraphTransplantError(
                 "G-Mixup has no graphons yet: call prepare(train, generator) with the training "

@@ -1,4 +1,4 @@
-"""ifMixup (Guo and Mao, AAAI 2023): two graphs laid over each other, node on node."""
+"""ifMixup (Guo and Mao, AAAI 2023): interpolation of two graphs, node by node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graph_transplant.saliency import Predictor
 
 @dataclass(frozen=True, kw_only=True)
 class InterpolatedGraphs(VirtualGraphs):
-    """Graphs between two graphs each."""
+    """Graphs interpolated between pairs of graphs."""
 
     label_weight: Tensor  # 1 - λ, the weight of the source's features, edges and label, [graphs]
     source_of: Ints  # the source graph of every mixed graph
@@ -28,10 +28,10 @@ class InterpolatedGraphs(VirtualGraphs):
 def interpolate(
     batch: GraphBatch, targets: Tensor, source_of: Ints, label_weight: Floats
 ) -> InterpolatedGraphs:
-    """Lay the source of every graph over it (Algorithm 1), with weight 1 - λ; nothing is drawn.
+    """Interpolate every graph with its source, of weight 1 - λ (Algorithm 1); deterministic.
 
-    The i-th node of the source falls on the i-th node of the destination. The smaller of the two is
-    filled up with dummy nodes without features (zeros) and without edges.
+    The i-th node of the source is matched with the i-th of the destination. The smaller graph is
+    padded with dummy nodes that have zero features and no edges.
     """
     batch = batch.dense()
     x, attributes = batch.nodes.get("x"), batch.edge_attr
@@ -54,7 +54,7 @@ def interpolate(
     if weight is None:
         edges["edge_weight"] = total.to(torch.get_default_dtype())
     else:
-        # In double precision: rounding then hides the order in which repeated edges add up.
+        # In double precision, so that rounding hides the order in which repeated edges are added.
         found = weight.index_select(0, edge).to(torch.double)
         edges["edge_weight"] = _added(found, edge_share, entry, len(column)).to(weight.dtype)
     if attributes is not None:
@@ -72,7 +72,7 @@ def interpolate(
 
 
 def _added(rows: Tensor, share: Tensor, place: Tensor, size: int) -> Tensor:
-    """Sum of the shares of the rows that come to each of so many places."""
+    """Sum the rows, weighted by ``share``, that go to each of ``size`` places."""
     parts = rows * share.to(rows.dtype).view(-1, *([1] * (rows.dim() - 1)))
     return parts.new_zeros((size, *rows.shape[1:])).index_add(0, place, parts)
 
@@ -87,14 +87,13 @@ class IfMixup(Augmentation):
         x' = λ x + (1 - λ) x_π, \qquad e' = λ e + (1 - λ) e_π, \qquad y' = λ y + (1 - λ) y_π.
 
     The interpolated edges are stored in ``edge_weight``, so the model must accept edge weights.
-    Weights that the graphs have themselves are interpolated; those of repeated edges add up. An
-    edge's attributes are the weighted mean of those it has in the two graphs: an edge of only one
-    graph keeps its own, since its weight already expresses how much of it is there. Node fields
-    other than ``x`` are left out, since they may be indices.
+    Existing edge weights are interpolated; those of repeated edges add up. Edge attributes are the
+    weighted mean over the two graphs: an edge of only one graph keeps its own, since its weight
+    already reflects its share. Node fields other than ``x`` are dropped, since they may be indices.
 
-    Deviation: if-mixup-degrees. The publication interpolates node features. Graphs without any are
-    mixed here by their edges only, and the model reads the (weighted, rounded) degrees of the mixed
-    graph: by the rule it reads those of any graph, instead of interpolating degrees as features.
+    Deviation: if-mixup-degrees. The publication interpolates node features. For graphs without any,
+    only edges are mixed, and the model uses the (weighted, rounded) degrees of the mixed graph, as
+    for any other graph, instead of interpolated degrees.
 
     Args:
         alpha: λ, the weight of the destination, is drawn from Beta(alpha, beta). Of the five
@@ -127,12 +126,12 @@ class IfMixup(Augmentation):
         _check_model(model, "")
         rng = random_numbers(generator)
         source_of = self.pairing.sources(clean.targets, clean.task, rng)
-        # 1 - λ; drawn itself, because it is mostly small.
+        # 1 - λ, drawn directly because it is mostly small.
         label_weight = rng.beta(self.beta, self.alpha, len(source_of))
         return interpolate(clean.batch, clean.targets, source_of, label_weight)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse models without edge weights, and pairing by class where there are none."""
+        """Raise for models without edge weights, or pairing by class without classes."""
         _check_model(model, f" (data set {data.name})")
         self.pairing.check(data.task)
 

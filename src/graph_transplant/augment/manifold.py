@@ -1,4 +1,4 @@
-"""Manifold mixup of whole graphs: embeddings after the readout are mixed, and so are targets."""
+"""Manifold mixup of graph embeddings after the readout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graph_transplant.saliency import Predictor
 
 @dataclass(frozen=True, kw_only=True)
 class MixedEmbeddings(VirtualEmbeddings):
-    """Mixed graph embeddings, and what each was mixed of."""
+    """Mixed graph embeddings and their sources."""
 
     label_weight: Tensor  # λ, the weight of the source's embedding and label, [graphs]
     source_of: Ints  # the source graph of every sample
@@ -27,11 +27,10 @@ class MixedEmbeddings(VirtualEmbeddings):
 class ManifoldMixup(Augmentation):
     """Mix the embeddings of graphs after the readout (Wang et al., WWW 2021; appendix "Baselines").
 
-    The embedding and the target of every graph are mixed with those of another by the same weight λ
-    ~ Beta(alpha, alpha), drawn for every pair. Only the head of the model runs on the mixture; its
-    gradient reaches all layers through both embeddings. A label that is missing in one of the two
-    graphs is missing in the mixture. The model must be a
-    :class:`~graph_transplant.GraphClassifier`, since only there it is known where the head begins.
+    The embedding and target of every graph are mixed with those of another with weight λ ~
+    Beta(alpha, alpha), drawn per pair. Only the head of the model runs on the mixture; its gradient
+    reaches all layers through both embeddings. A label that is missing in one graph is missing in
+    the mixture. Only :class:`~graph_transplant.GraphClassifier` is supported, whose head is known.
 
     Args:
         alpha: Parameter of the distribution of λ, positive. The paper uses 2.
@@ -54,7 +53,7 @@ class ManifoldMixup(Augmentation):
         self.pairing = Pairing.of(pairing)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse models without a known head, and pairing by class where there are none."""
+        """Raise for models without a known head, or pairing by class without classes."""
         _check_head(model)
         self.pairing.check(data.task)
 

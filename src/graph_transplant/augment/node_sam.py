@@ -1,4 +1,4 @@
-"""NodeSam (Yoo, Shim and Kang, WWW 2022): split a node, merge another two."""
+"""NodeSam (Yoo, Shim and Kang, WWW 2022): split a node, merge two others."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from graph_transplant.kernels.compiling import Bools, Ints
 
 @dataclass(frozen=True)
 class NodeSamPlan:
-    """Every random choice of one split and merge; carrying it out involves no chance.
+    """All random choices of one split and merge; carrying it out is deterministic.
 
-    The second half of the node that is split in graph g has the number ``nodes + g``.
+    The second half of the node split in graph g gets the number ``nodes + g``.
     """
 
-    split: Ints  # the node that is split in each graph; it becomes the first half
-    moved: Bools  # its neighbours that go over to the second half, [nodes]
-    shared: Bools  # its neighbours that are joined to both halves, [nodes]
-    between: Ints  # the edge that the one between the halves is like, -1 for none
-    edges: tuple[Ints, Ints, Ints, Bools, Ints]  # the edges after the split, as the kernel lists
-    kept: Ints  # the node that takes in the other end of the merged edge
-    merged: Ints  # that other end
+    split: Ints  # the node to split in each graph; it becomes the first half
+    moved: Bools  # its neighbours that move to the second half, [nodes]
+    shared: Bools  # its neighbours that are connected to both halves, [nodes]
+    between: Ints  # edge whose attributes the one between the halves takes, -1 for none
+    edges: tuple[Ints, Ints, Ints, Bools, Ints]  # after the split, from `split_nodes`
+    kept: Ints  # the end of the merged edge that remains
+    merged: Ints  # the other end
 
 
 class NodeSam(Perturbation):
     r"""Split a random node of every graph into two and merge the ends of a random edge (*NodeSam*).
 
-    The two halves of the split node are joined to each other and have its features; each of its
-    neighbours goes to one of them with equal probability. Then the ends of a random edge become one
-    node with the neighbours of both and the mean of their features. Every graph keeps its number of
-    nodes and components, and its label.
+    The two halves of the split node are connected and have its features; each of its neighbours
+    goes to either half with equal probability. Then the ends of a random edge become one node with
+    the neighbours of both and the mean of their features. Every graph keeps its number of nodes and
+    components, and its label.
 
-    A merge loses an edge for every triangle that the merged edge is part of. To make up for it, the
-    neighbours that form a triangle with the split node, :math:`S`, are joined to both halves with
-    probability :math:`\min(h / |S|, 1)`, where h is such that the expected number of edges stays:
+    A merge loses an edge for every triangle that the merged edge is part of. To compensate, the
+    neighbours that form a triangle with the split node, :math:`S`, are connected to both halves
+    with probability :math:`\min(h / |S|, 1)`, where h preserves the expected number of edges:
 
     .. math::
         h = \frac{\sqrt{c^2 + 4 t |V| - 6 t} - c}{2}, \qquad c = |E| - 2 - \frac{3 t}{d},
 
     with t triangles and d neighbours at the split node.
 
-    Beyond the simple undirected graphs of the publication: a neighbour's repeated edges and both
-    directions stay together; repeated edges and self-loops count for nothing in h; both halves have
-    the self-loops of the node. The edge between the halves takes the attributes and weight of a
-    random edge of the node, and in directed graphs runs from the first half to the second. Where
-    both ends of the merged edge have an edge to one node, only those of the node that takes in the
-    other remain. Node fields other than ``x``, and ``x`` of integers, are those of the node that
-    took in the other. Nodes keep their places; that of the merged node is given to the second half.
+    The publication covers simple undirected graphs. Beyond these, all edges to a neighbour stay
+    together, and both halves keep the node's self-loops; repeated edges and self-loops are ignored
+    in h. The edge between the halves takes the attributes and weight of a random edge of the node;
+    in directed graphs it runs from the first half to the second. If both ends of the merged edge
+    have an edge to the same node, only those of the remaining end are kept. Node fields other than
+    ``x``, and integer ``x``, are those of the remaining end. Nodes keep their order; the second
+    half takes the place of the merged node.
 
     Args:
-        adjust: Whether neighbours are joined to both halves as above; without, this is the
-            publication's *NodeSam-base*.
+        adjust: Whether to connect neighbours to both halves; ``False`` is the publication's
+            *NodeSam-base*.
 
     Example:
         >>> import torch
@@ -74,7 +74,7 @@ class NodeSam(Perturbation):
         self.adjust = adjust
 
     def plan(self, batch: GraphBatch, rng: np.random.Generator) -> NodeSamPlan:
-        """Make every random choice of one split and merge."""
+        """Make all random choices of one split and merge."""
         chosen = kernel.choose_splits(batch.ptr, *batch.near, self.adjust, rng)
         edges = kernel.split_nodes(batch.ptr, batch.row_ptr, batch.column, batch.symmetric, *chosen)
         receiver, sender, _, _, edge_ptr = edges
@@ -82,14 +82,14 @@ class NodeSam(Perturbation):
         return NodeSamPlan(*chosen, edges, kept, merged)
 
     def carry_out(self, plan: NodeSamPlan, batch: GraphBatch, targets: Tensor) -> EditedGraphs:
-        """Carry out a plan; the same plan gives the same graphs."""
+        """Carry out a plan; deterministic."""
         batch = batch.dense()
         receiver, sender, like, new, edge_ptr = plan.edges
         row_ptr, column, listed = kernel.merge_nodes(
             receiver, sender, edge_ptr, batch.num_nodes, plan.kept, plan.merged
         )
         like = like[listed]
-        # The second half has the place of the merged node, unless it was merged itself.
+        # The second half takes the place of the merged node, unless it was merged itself.
         other = np.where(plan.merged < batch.num_nodes, plan.merged, plan.split)
         node_origin = np.arange(batch.num_nodes)
         node_origin[other] = plan.split

@@ -1,4 +1,4 @@
-"""Which graph each graph of a batch is mixed with."""
+"""Pairing policies: which graph each graph of a batch is mixed with."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ POLICIES = ("random", "same-class", "cross-class", "minority")
 class Pairing:
     """Chooses a source graph for every graph (destination) of a batch.
 
-    With several labels per graph, two graphs are of one class when all their labels agree; only for
-    ``"minority"`` such a graph's class is the rarest label it has in the batch, or none. Regression
-    has no classes: only ``"random"`` pairing.
+    In multilabel tasks, graphs with identical labels form a class; for ``"minority"``, the class of
+    a graph is the rarest of its labels in the batch, or none. Regression allows only ``"random"``.
 
     Args:
-        policy: ``"random"``: a random permutation, so that every graph is a source once.
-            ``"same-class"``: any *other* graph of the destination's class; itself if it is the
-            only one. ``"cross-class"``: any graph of another class; any graph at all if the batch
-            has one class only. ``"minority"``: a graph of a random class of the batch, each class
-            equally likely, so that rare classes are mixed in more often than they occur.
+        policy: ``"random"``: a random permutation, so every graph is a source once.
+            ``"same-class"``: another graph of the destination's class, or itself if it is the only
+            one. ``"cross-class"``: any graph of another class, or any graph if the batch has only
+            one class. ``"minority"``: a graph of a random class of the batch, each class equally
+            likely, which oversamples rare classes.
 
     Example:
         >>> targets = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -41,11 +40,11 @@ class Pairing:
 
     @staticmethod
     def of(pairing: str | Pairing) -> Pairing:
-        """A pairing, made of its policy's name where only that is given."""
+        """Return a pairing, given one or the name of a policy."""
         return pairing if isinstance(pairing, Pairing) else Pairing(pairing)
 
     def check(self, task: str) -> None:
-        """Refuse a task that has no classes."""
+        """Raise if the policy needs classes and the task has none."""
         if task == "regression" and self.policy != "random":
             raise GraphTransplantError(
                 f"pairing {self.policy!r} needs classes, but the task is regression: use "
@@ -73,9 +72,9 @@ class Pairing:
         return chosen
 
     def _classes(self, targets: Tensor, task: str) -> Tensor:
-        """Number the classes among which this policy chooses, int64 ``[graphs]``."""
+        """Class number of every graph under this policy, int64 ``[graphs]``."""
         if self.policy == "minority" and task == "multilabel":
-            # Labels may be mixed already; what is more than half there counts as there.
+            # Labels may already be mixed; those of at least one half count.
             classes = rarest_label(targets.ge(0.5).to(targets.dtype))
         else:
             classes = targets.argmax(1) if task == "multiclass" else targets.nan_to_num(nan=-1.0)

@@ -1,7 +1,4 @@
-"""Random edits of single graphs that keep the label: the augmentations of GraphCL, and DropEdge.
-
-GraphCL is You et al. (NeurIPS 2020), DropEdge is Rong et al. (ICLR 2020).
-"""
+"""Label-preserving edits: GraphCL (You et al., NeurIPS 2020), DropEdge (Rong et al., ICLR 2020)."""
 
 from __future__ import annotations
 
@@ -21,21 +18,21 @@ from graph_transplant.saliency import Predictor
 
 
 class Perturbation(Augmentation):
-    """Changes every graph by itself and keeps its target; no model is needed."""
+    """Edits each graph separately and keeps its target; needs no model."""
 
     @abstractmethod
     def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
-        """Make a virtual graph of every graph."""
+        """Create a virtual graph from every graph."""
 
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
     ) -> EditedGraphs:
-        """Make a virtual graph of every graph of a training batch."""
+        """Create a virtual graph from every graph of a training batch."""
         return self.edit(clean.batch, clean.targets, random_numbers(generator))
 
 
 class RatioPerturbation(Perturbation):
-    """Changes a share of something in every graph."""
+    """Edits a share of the nodes or edges of every graph."""
 
     def __init__(self, ratio: float = 0.2) -> None:
         super().__init__()
@@ -55,9 +52,9 @@ def keep_parts(
     nodes: Bools | None = None,
     edges: Bools | None = None,
 ) -> EditedGraphs:
-    """The graphs on the marked nodes with the marked edges; all by default.
+    """Return the subgraphs of the marked nodes and edges; all by default.
 
-    At least one node of every graph must stay, and edges of undirected graphs with their reverses.
+    Every graph must keep at least one node, and undirected edges must keep their reverse.
     """
     nodes = np.ones(batch.num_nodes, np.bool_) if nodes is None else nodes
     edges = np.ones(batch.num_edges, np.bool_) if edges is None else edges
@@ -76,7 +73,7 @@ def keep_parts(
 def replace_edges(
     batch: GraphBatch, targets: Tensor, keep: Bools, sender: Ints, receiver: Ints, like: Ints
 ) -> EditedGraphs:
-    """The same nodes with the marked edges and with new ones, each like an old edge."""
+    """Keep the marked edges and add new ones, each with the attributes of an old edge."""
     row_ptr, column, origin = structure.exchange(
         batch.row_ptr, batch.column, keep, sender, receiver
     )
@@ -94,15 +91,14 @@ def replace_edges(
 
 
 def reverse_of(batch: GraphBatch) -> Ints:
-    """The reverse of every edge; in directed graphs itself."""
+    """Return the reverse of every edge; in directed graphs, the edge itself."""
     return batch.reverse if batch.symmetric else np.arange(batch.num_edges)
 
 
 class DropNodes(RatioPerturbation):
     """Remove random nodes from every graph, with their edges (*DropN*).
 
-    Of n nodes, ``floor(ratio · n)`` are removed, every such set equally likely; at least one node
-    stays.
+    Of n nodes, ``floor(ratio · n)`` are removed, chosen uniformly; at least one is kept.
 
     Args:
         ratio: Share of the nodes to drop, in [0, 1). The paper tries 0.2 and 0.4.
@@ -126,13 +122,12 @@ class PerturbEdges(RatioPerturbation):
     """Remove random edges from every graph and add as many new ones (*PermE*).
 
     Of m edges, ``floor(ratio · m)`` are replaced, but at most as many as there are unconnected
-    pairs. New edges connect two different nodes that were not connected before; each gets the
-    attributes and weight of one removed edge, matched at random. An undirected edge is removed and
-    added with its reverse.
+    pairs. New edges connect distinct nodes that were not connected before; each takes the
+    attributes and weight of a removed edge, matched at random. Undirected edges are removed and
+    added with their reverse.
 
-    Deviation: edges-stay-simple. GraphCL's released code draws the ends of new edges one by one
-        with replacement: it adds self-loops, repeated edges and single directions of undirected
-        ones.
+    Deviation: edges-stay-simple. GraphCL's released code draws the ends of new edges independently,
+    which adds self-loops, repeated edges and single directions of undirected edges.
 
     Args:
         ratio: Share of the edges to replace, in [0, 1). The paper tries 0.2 and 0.4.
@@ -157,11 +152,10 @@ class PerturbEdges(RatioPerturbation):
 class DropEdges(RatioPerturbation):
     """Remove random edges from every graph (*DropEdge*).
 
-    Of m edges, ``floor(ratio · m)`` are removed, every such set equally likely; all nodes stay.
+    Of m edges, ``floor(ratio · m)`` are removed, chosen uniformly; all nodes are kept.
 
     Deviation: both-directions. An undirected edge is removed with its reverse; DropEdge's released
-        code drops entries of the adjacency matrix one by one, which leaves edges in one direction
-        only.
+    code drops single entries of the adjacency matrix, which leaves one-directional edges.
 
     Args:
         ratio: Share of the edges to drop, in [0, 1).
@@ -183,13 +177,12 @@ class DropEdges(RatioPerturbation):
 class MaskNodes(RatioPerturbation):
     """Mask all features of random nodes of every graph (*MaskN*).
 
-    Of n nodes, ``floor(ratio · n)`` are masked, every such set equally likely. The continuous
-    features of a masked node become the mean over the training graphs, found by :meth:`prepare`,
-    its other (one-hot) features become 0; without :meth:`prepare` all become 0. An integer that
-    stands for a category becomes category 0.
+    Of n nodes, ``floor(ratio · n)`` are masked, chosen uniformly. Continuous features of a masked
+    node are set to their mean over the training graphs, computed by :meth:`prepare`; all other
+    features, and all features without :meth:`prepare`, are set to 0.
 
     Deviation: neutral-mask. GraphCL's released code masks with the mean of the graph's nodes or
-    with normal noise, also where features are one-hot.
+    with normal noise, even if features are one-hot.
 
     Args:
         ratio: Share of the nodes to mask, in [0, 1). The paper tries 0.2 and 0.4.
@@ -207,16 +200,16 @@ class MaskNodes(RatioPerturbation):
 
     def __init__(self, ratio: float = 0.2) -> None:
         super().__init__(ratio)
-        # It follows from the training graphs, so it is no part of what a model learns.
+        # Not saved: computed from the training graphs, not learned.
         self.register_buffer("mask", None, persistent=False)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse data without node features."""
+        """Raise for data without node features."""
         if data.num_node_features == 0:
             raise DataError(f"mask-nodes needs node features, but {data.name} has none")
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
-        """Find the mean of the continuous features."""
+        """Compute the mean of the continuous features."""
         mask = torch.zeros(
             train.num_node_features, device=None if self.mask is None else self.mask.device
         )
@@ -251,14 +244,14 @@ class MaskNodes(RatioPerturbation):
 class RandomSubgraph(Perturbation):
     """Keep a random connected part of every graph (*SubG*).
 
-    From a random node a set of nodes grows: in every step it crosses a random edge between itself
-    and the rest of the graph, each such edge equally likely. Of n nodes ``floor(size · n)`` are
-    kept, at least one, with all edges among them; where the start lies in a smaller component, that
-    whole component. Directed edges are crossed in both directions.
+    A set of nodes grows from a random start: each step adds the far end of a random edge that
+    leaves the set, all such edges equally likely. Of n nodes, ``floor(size · n)`` are kept (at
+    least one) with all edges among them, or the whole component of the start if it is smaller.
+    Directed edges are crossed in both directions.
 
     Deviation: walk-by-growth. The paper says "using the random walk". A walk needs up to order n²
-    steps to see n nodes; here every step reaches a new one. GraphCL's released code, too, adds
-    random neighbours, but forgets to add theirs, and so never leaves the start's neighbourhood.
+    steps to visit n nodes; here every step reaches a new one. GraphCL's released code also adds
+    random neighbours, but not theirs, so it never leaves the start's neighbourhood.
 
     Args:
         size: Share of the nodes to keep, in (0, 1]. The paper tries 0.6 and 0.8.
@@ -278,7 +271,7 @@ class RandomSubgraph(Perturbation):
         self.size = size
 
     def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
-        """Cut a part out of every graph."""
+        """Keep a random part of every graph."""
         near_ptr, near, _ = batch.near
         kept = kernel.grow(batch.ptr, near_ptr, near, self.size, rng)
         return keep_parts(batch, targets, nodes=kept)

@@ -1,4 +1,4 @@
-"""SubMix (Yoo, Shim and Kang, WWW 2022): connected subgraphs of equal size change places."""
+"""SubMix (Yoo, Shim and Kang, WWW 2022): replace a subgraph by one of the same size."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from graph_transplant.saliency import Predictor
 
 @dataclass(frozen=True)
 class SubMixPlan:
-    """Every random choice of one mixing; carrying it out involves no chance."""
+    """All random choices of one mixing; carrying it out is deterministic."""
 
     source_of: Ints  # the source graph of every mixed graph
-    replaced: Ints  # S, graph after graph, in each from the root outward
-    brought: Ints  # S_π; the i-th takes the place of the i-th of `replaced`
+    replaced: Ints  # S of every graph, closest to the root first
+    brought: Ints  # S_π; the i-th replaces the i-th of `replaced`
     ptr: Ints  # offsets of the graphs in both
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubMixedGraphs(VirtualGraphs):
-    """Graphs with a subgraph of another graph in the place of their own.
+    """Graphs with a subgraph replaced by one of another graph.
 
-    Nodes stand as in the destination graphs; those of the source have its features.
+    Nodes keep the order of the destination; replaced nodes have features of the source.
     """
 
     label_weight: Tensor  # of the source's label, [graphs]
-    node_origin: Ints  # number in the original batch of the node whose features a node has
-    edge_origin: Ints  # number in the original batch of every edge
+    node_origin: Ints  # index in the original batch of the node whose features each has
+    edge_origin: Ints  # index of every edge in the original batch
     plan: SubMixPlan
 
     @property
@@ -46,7 +46,7 @@ class SubMixedGraphs(VirtualGraphs):
 
     @property
     def node_from_source(self) -> Bools:
-        """Whether a node has the features of one of the source, bool ``[nodes]``."""
+        """Whether a node has features of the source, bool ``[nodes]``."""
         from_source = np.zeros(len(self.node_origin), np.bool_)
         from_source[self.plan.replaced] = True
         return from_source
@@ -66,9 +66,9 @@ class SubMix(Augmentation):
 
     Deviation: sub-mix-connected. The publication orders nodes by PageRank of the symmetrically
     normalised adjacency, under which the k best need not be connected, and falls back on
-    breadth-first search where they are not. Here the scores are means over neighbours, which makes
-    the k best connected always (:func:`graph_transplant.kernels.mixing.root_scores` has the proof).
-    Walks are followed for 16 steps, and component sizes count what they reach.
+    breadth-first search where they are not. Here the scores are means over neighbours, so the k
+    best are always connected (proof: :func:`graph_transplant.kernels.mixing.root_scores`). Walks
+    have 16 steps, and component sizes count only the nodes they reach.
 
     Args:
         size: k is drawn uniformly from 1 to this share of the nodes of the smaller of the two
@@ -91,13 +91,13 @@ class SubMix(Augmentation):
         self.pairing = Pairing.of(pairing)
 
     def plan(self, batch: GraphBatch, source_of: Ints, rng: np.random.Generator) -> SubMixPlan:
-        """Draw roots and sizes, and with them the nodes that change places."""
+        """Draw roots and sizes, which determine the nodes to replace."""
         near_ptr, near, _ = batch.near
         chosen = kernel.choose_subgraphs(source_of, batch.ptr, near_ptr, near, self.size, rng)
         return SubMixPlan(source_of, *chosen)
 
     def carry_out(self, plan: SubMixPlan, batch: GraphBatch, targets: Tensor) -> SubMixedGraphs:
-        """Carry out a plan; the same plan gives the same graphs."""
+        """Carry out a plan; deterministic."""
         row_ptr, column, edge_origin, share = kernel.swap_subgraphs(
             batch.ptr, batch.row_ptr, batch.column, plan.replaced, plan.brought, plan.ptr
         )
@@ -127,5 +127,5 @@ class SubMix(Augmentation):
         return self.carry_out(self.plan(clean.batch, source_of, rng), clean.batch, clean.targets)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Refuse pairing by class where there are none."""
+        """Raise for pairing by class without classes."""
         self.pairing.check(data.task)

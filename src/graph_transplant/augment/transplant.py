@@ -1,7 +1,4 @@
-"""Graph Transplant (Park, Shim and Yang, AAAI 2022): plan every choice, then carry out the plan.
-
-The loops over graphs are in :mod:`graph_transplant.kernels.transplant`.
-"""
+"""Graph Transplant (Park, Shim and Yang, AAAI 2022): plan every choice, then carry out the plan."""
 
 from __future__ import annotations
 
@@ -35,15 +32,15 @@ from graph_transplant.targets import as_targets, batch_targets
 
 CONNECTIONS = ("degree", "predict", "none")
 
-# Validation graphs that ψ is measured on after every epoch.
+# Validation graphs on which ψ is measured after every epoch.
 _MEASURED = 64
 
 
 @dataclass(frozen=True)
 class TransplantPlan:
-    """Every structural choice of one mixing; carrying it out involves no chance.
+    """All structural choices of one mixing; carrying it out is deterministic.
 
-    Node numbers are those of the batch; mixed graph ``g`` has ``taken_ptr[g]`` to
+    Nodes are numbered as in the batch. Mixed graph ``g`` has entries ``taken_ptr[g]`` to
     ``taken_ptr[g + 1] - 1`` of ``taken``, and likewise for the other lists.
     """
 
@@ -60,13 +57,13 @@ class TransplantPlan:
     into_source: Bools  # whether a pair becomes an edge to its source node,
     into_destination: Bools  # and to its destination node; both if undirected
     like: Ints  # the edge whose attributes a new edge takes; -1 for zeros
-    weight: Tensor | None = None  # of the pairs where ψ drew them, with its gradient
-    # For source and destination: the nodes H that anchors (step 0) and each of the K hops chose,
-    # and the offsets of these lists, K + 1 per graph; empty for other cuts.
+    weight: Tensor | None = None  # of every pair if drawn by ψ, with its gradient
+    # For source and destination: the nodes H of step 0 (anchors) and of each of the K hops, and the
+    # offsets of these lists, K + 1 per graph; empty for scattered cuts.
     steps: tuple[tuple[Ints, Ints], ...] = ()
 
     def only(self, pairs: Bools) -> TransplantPlan:
-        """The same plan with some of the pairs."""
+        """Restrict the plan to some of the pairs."""
         counts = np.concatenate(([0], np.cumsum(pairs)))
         index = np.flatnonzero(pairs)
         weight = self.weight
@@ -86,7 +83,7 @@ class TransplantPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class MixedGraphs(VirtualGraphs):
-    """Mixed graphs, and where every node and edge of them comes from.
+    """Mixed graphs, and the origin of every node and edge.
 
     In each mixed graph the transplanted nodes come first, then the remaining ones.
     """
@@ -94,8 +91,8 @@ class MixedGraphs(VirtualGraphs):
     label_weight: Tensor  # λ, the weight of the source's label, [graphs]
     source_share: Floats  # I(S_π, V̄_π), [graphs]
     destination_share: Floats  # I(S, V \ V̄), [graphs]
-    node_origin: Ints  # number in the original batch of every node
-    edge_origin: Ints  # and of every edge, -1 for new ones
+    node_origin: Ints  # index of every node in the original batch
+    edge_origin: Ints  # index of every edge in the original batch, -1 for new ones
     plan: TransplantPlan
 
     @property
@@ -125,8 +122,8 @@ class GraphTransplant(Augmentation):
     Deviation: per-graph-share. At each hop p % of N(H) are taken **in every graph**, at least one
     while N(H) is not empty; the released code draws over the whole batch.
 
-    Deviation: distinct-pairs. Degree preservation joins different pairs, so at most
-    :math:`|U_\pi| |U|` of them; the released code draws with replacement, and repeated edges count.
+    Deviation: distinct-pairs. Degree preservation connects distinct pairs, so at most
+    :math:`|U_\pi| |U|` of them; the released code draws with replacement and counts repeats.
 
     Args:
         connect: How to connect the parts. ``"degree"`` (DP): :math:`\lfloor (D + D_\pi)/2 \rfloor`
@@ -139,8 +136,7 @@ class GraphTransplant(Augmentation):
         cut: The mixing unit: a partial K-hop ``"subgraph"``, or as many ``"scattered"`` nodes.
         importance: Label weights by ``"saliency"`` or ``"size"``.
         saliency: How node saliency is computed during training.
-        pairing: Which graph each graph receives a part of; a policy of
-            :class:`~graph_transplant.augment.pairing.Pairing`.
+        pairing: A policy of :class:`~graph_transplant.augment.pairing.Pairing`.
         embedding_size: Width of the node embeddings, for ``connect="predict"``.
         new_edge_attr: Attributes of new edges: ``"drawn"`` from the edges that one of their ends
             lost, or ``"zero"``.
@@ -206,7 +202,7 @@ class GraphTransplant(Augmentation):
         self._said_hard_edges = False
 
     def extra_repr(self) -> str:
-        """Its main settings."""
+        """Show the main settings."""
         return f"{self.connect!r}, anchor_ratio={self.anchor_ratio}, hops={self.hops}"
 
     def forward(
@@ -236,7 +232,7 @@ class GraphTransplant(Augmentation):
         rng: np.random.Generator,
         nodes: Tensor | None = None,
     ) -> TransplantPlan:
-        """Make every random choice of one mixing.
+        """Make all random choices of one mixing.
 
         ``saliency`` is float32 ``[nodes]``, ``source_of`` is π; ``connect="predict"`` needs the
         embeddings ``nodes``, float ``[nodes, width]``.
@@ -278,7 +274,7 @@ class GraphTransplant(Augmentation):
 
         into_source = np.ones(len(first), np.bool_)
         into_destination = into_source
-        if not batch.symmetric:  # one directed edge per pair, its direction drawn
+        if not batch.symmetric:  # one directed edge per pair, in a random direction
             into_source = rng.random(len(first)) < 0.5
             into_destination = ~into_source
         if batch.edges and self.new_edge_attr == "drawn":
@@ -293,7 +289,7 @@ class GraphTransplant(Augmentation):
             into_source, into_destination, like, weight, tuple(steps),
         )  # fmt: skip
         if weight is not None and carrying is not None and len(carrying) < len(first):
-            # Pairs that are neither edges nor carry ψ's gradient would only cost time.
+            # Drop pairs that are neither edges nor carry ψ's gradient.
             needed = (weight.detach() > 0.5).cpu().numpy()
             needed[carrying] = True
             plan = plan.only(needed)
@@ -307,7 +303,7 @@ class GraphTransplant(Augmentation):
         saliency: Floats,
         soft_edges: bool = False,
     ) -> MixedGraphs:
-        """Carry out a plan; the same plan gives the same graphs.
+        """Carry out a plan; deterministic.
 
         With ``soft_edges``, pairs that ψ did not connect are kept as edges of weight zero, so that
         its gradient reaches them too.
@@ -333,14 +329,14 @@ class GraphTransplant(Augmentation):
         if batch.edges:
             like = np.where(pair >= 0, plan.like[pair] if len(plan.like) else -1, edge_origin)
             if batch.symmetric:
-                # What one end lost leads to it; the way back has the attributes of the reverse.
+                # A lost edge leads to the end that lost it; the other direction uses its reverse.
                 to = node_origin[structure.rows_of(row_ptr)]
                 lost = (pair >= 0) & (like >= 0)
                 back = lost & (structure.rows_of(batch.row_ptr)[like] != to)
                 like[back] = batch.reverse[like[back]]
         edges = batch.edges_like(like)
         if "edge_weight" in edges or soft_edges:
-            # Kept edges have their weights, new ones that of ψ or one.
+            # Kept edges keep their weights; new ones have that of ψ, or one.
             weight = batch.edges_like(edge_origin).get("edge_weight")
             if weight is None:
                 weight = torch.ones(len(pair), device=batch.device)
@@ -363,7 +359,7 @@ class GraphTransplant(Augmentation):
         )
 
     def _soft(self, model: Predictor) -> bool:
-        """Whether the model takes the weights of predicted edges."""
+        """Whether to pass predicted edges as weights; warn once if the model takes none."""
         if self.edge_predictor is None or model.takes_edge_weight:
             return self.edge_predictor is not None
         if not self._said_hard_edges:
@@ -389,7 +385,7 @@ class GraphTransplant(Augmentation):
 
         Args:
             batch: Graphs with ``y``, as a PyG batch or from a store.
-            saliency: float ``[nodes]``, not negative; all nodes have the same weight by default.
+            saliency: float ``[nodes]``, not negative; equal for all nodes by default.
             generator: Source of all randomness; ``None`` uses torch's global generator.
             targets: float ``[graphs, outputs]`` or class numbers, integer ``[graphs]``; ``y`` of
                 the batch by default.
@@ -410,7 +406,7 @@ class GraphTransplant(Augmentation):
                 raise DataError(f"`{name}` must have {rows} rows, one per {item}; got {len(value)}")
         on_host = _checked(saliency, graphs.num_nodes)
         rng = random_numbers(generator)
-        # Rows that add up to one are classes, mixed ones too.
+        # Rows that sum to one are class probabilities, possibly mixed.
         shares = bool((targets >= 0).all()) and bool((targets.sum(1) - 1).abs().lt(1e-4).all())
         with torch.no_grad():
             task = "multiclass" if shares else task_of(targets)
@@ -424,14 +420,14 @@ class GraphTransplant(Augmentation):
         return replace(mixed, edge_origin=origin)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Reject pairing by class if there are no classes."""
+        """Raise for pairing by class without classes."""
         self.pairing.check(data.task)
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
-        """Measure the accuracy of ψ on an even selection of validation graphs."""
+        """Measure the accuracy of ψ on evenly spaced validation graphs."""
         if self.edge_predictor is None:
             return {}
-        # Graphs of a split stand class by class; the first ones would be of one class.
+        # Data sets are often sorted by class, so the first graphs may all be of one class.
         spread = torch.linspace(0, len(validation) - 1, min(len(validation), _MEASURED)).long()
         batch = validation.batch(spread).to(self.edge_predictor.first.weight.device)
         predictor = as_predictor(model)
@@ -441,7 +437,7 @@ class GraphTransplant(Augmentation):
         return {"edge_predictor_accuracy": self.edge_predictor.accuracy(nodes, batch, rng)}
 
     def _look_at(self, saliency: Tensor, batch: GraphBatch) -> None:
-        """Say once when saliency ranks nothing."""
+        """Warn once if saliency does not distinguish nodes."""
         if self._looked_at_saliency:
             return
         self._looked_at_saliency = True
@@ -466,7 +462,6 @@ def _every(batch: GraphBatch) -> Ints:
 
 
 def _checked(saliency: Tensor | None, nodes: int) -> Floats:
-    """Saliency as the kernels take it; raise if it cannot be."""
     if saliency is None:
         return np.ones(nodes, np.float32)
     saliency = torch.as_tensor(saliency)

@@ -1,6 +1,6 @@
-"""Classical rivals: what one would use without a graph network, on the same folds.
+"""Classical methods, without a graph network, to compare with on the same folds.
 
-A rival is a function ``fit_predict(given: Given) -> Outcome`` in a module of its own, and a line in
+A method is a module with a function ``fit_predict(given: Given) -> Outcome`` and an entry in
 :data:`CLASSICAL`. Importing this package imports none of the libraries that they use.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["CLASSICAL", "Given", "Outcome", "Rival", "fit_predict", "refusal"]
 
 
 class Rival(NamedTuple):
-    """A method without a network: what it is, the module whose ``fit_predict`` it is, its name."""
+    """Summary of a classical method, its module, and its name for use in sentences."""
 
     summary: str
     module: str
@@ -48,11 +48,11 @@ CLASSICAL: dict[str, Rival] = {
         "always saying the largest class",
     ),
 }
-"""Methods of a comparison that train no graph network, by name."""
+"""Classical methods by name."""
 
 
 class Given(NamedTuple):
-    """What a rival is given; it is fitted to ``train`` and may choose on ``validation``."""
+    """Input of a classical method, which is fitted to ``train`` and tuned on ``validation``."""
 
     train: GraphStore
     validation: GraphStore
@@ -64,7 +64,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Logits, or values in the units of the data, float ``[graphs, outputs]``."""
+    """Predictions, float ``[graphs, outputs]``: logits, or values in the units of the data."""
 
     validation: Tensor
     test: Tensor
@@ -81,10 +81,10 @@ def fit_predict(
     balance: bool = False,
     seed: int = 0,
 ) -> Outcome:
-    """Fit a rival to training graphs, choose on validation graphs, predict these and test graphs.
+    """Fit a classical method, tune it on validation graphs, and predict these and test graphs.
 
-    ``name`` is a key of :data:`CLASSICAL`, ``metric`` one that decides for the task; ``balance``
-    weighs training graphs so that all classes count the same.
+    ``name`` is a key of :data:`CLASSICAL`, ``metric`` the one to tune by; ``balance`` weights
+    training graphs so that all classes have the same total weight.
     """
     function = import_module(CLASSICAL[name].module).fit_predict
     outcome: Outcome = function(Given(train, validation, test, metric, balance, seed))
@@ -92,7 +92,7 @@ def fit_predict(
 
 
 def refusal(name: str, store: GraphStore) -> str | None:
-    """Say why a rival cannot serve some data, or ``None`` if it can."""
+    """Return why a method does not support the data, or ``None`` if it does."""
     molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
     if name == "forest" and molecules and not store.has_structures:
         return (

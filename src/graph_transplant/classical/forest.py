@@ -1,4 +1,4 @@
-"""Random forest: on circular fingerprints of molecules, on statistics of other graphs."""
+"""Random forest on circular fingerprints of molecules, or on statistics of other graphs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from graph_transplant.graphs import GraphStore
 TREES = 500
 FINGERPRINT_BINS = 2048
 RADIUS = 2
-"""ECFP4: circles of a diameter of four bonds."""
+"""ECFP4: a diameter of four bonds."""
 
 DEGREES = 16
-"""Nodes are counted by degree up to this one, which stands for all higher ones too."""
+"""Nodes are counted by degree up to this one, which includes all higher degrees."""
 
 Features = npt.NDArray[np.float32]
 
 
 def fit_predict(given: Given) -> Outcome:
-    """See :func:`graph_transplant.classical.fit_predict`."""
+    """Fit a random forest and predict."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     train, balance = given.train, given.balance
@@ -38,7 +38,7 @@ def fit_predict(given: Given) -> Outcome:
     for problem in problems(train, balance):
         if not len(problem.rows):
             continue
-        # A third of the columns, as for trees on numbers in general, would take long on 2,048.
+        # For regression a third of the columns is usual, but slow with 2,048.
         forest = kind(TREES, max_features="sqrt", random_state=given.seed, n_jobs=1)
         forest.fit(known[problem.rows], problem.y, sample_weight=problem.weight)
         for part, values in zip(asked, said, strict=True):
@@ -48,10 +48,7 @@ def fit_predict(given: Given) -> Outcome:
 
 
 def _answers(forest: Any, x: Features, ignorant: Floats) -> Floats:
-    """Logits or values of a forest.
-
-    One tree more knows class frequencies alone, so that no probability is zero.
-    """
+    """Return logits or values; an extra tree that votes by the prior avoids zero probabilities."""
     if not hasattr(forest, "classes_"):
         values: Floats = forest.predict(x)[:, None]
         return values
@@ -67,7 +64,7 @@ def _answers(forest: Any, x: Features, ignorant: Floats) -> Floats:
 
 
 def fingerprints(store: GraphStore) -> Features:
-    """ECFP4 counts, ``[graphs, 2048]``: how often every circular environment occurs, folded."""
+    """Return folded ECFP4 counts of circular environments, ``[graphs, 2048]``."""
     chem = chemistry()
     from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
     from rdkit.rdBase import BlockLogs
@@ -77,7 +74,7 @@ def fingerprints(store: GraphStore) -> Features:
     found = np.empty((len(texts), FINGERPRINT_BINS), np.float32)
     with BlockLogs():
         for number, text in enumerate(texts):
-            # Read before: no text is left that is not a molecule.
+            # All texts have been parsed before, so none is invalid.
             block = is_block(text)
             molecule = chem.MolFromMolBlock(text) if block else chem.MolFromSmiles(text.strip())
             found[number] = generator.GetCountFingerprintAsNumPy(molecule)
@@ -85,13 +82,12 @@ def fingerprints(store: GraphStore) -> Features:
 
 
 def statistics(store: GraphStore) -> Features:
-    """Numbers that describe a graph, ``[graphs, columns]``.
+    """Return descriptive statistics of graphs, ``[graphs, columns]``.
 
-    Nodes, edges, density, components; mean, spread and largest of degrees, triangles and clustering
-    coefficients; how many and what share of the nodes have a degree; sum, mean, spread, smallest
-    and largest of continuous node features, sum and mean of other node features and of edge
-    features. Degrees count edges that enter a node; for triangles and components edges have no
-    direction.
+    Numbers of nodes and edges, density, number of components; number and share of nodes with each
+    degree; sum, mean, spread, minimum and maximum of degrees, triangles, clustering coefficients
+    and continuous node features; sum and mean of other node features and of edge features. Degrees
+    count incoming edges; triangles, clustering and components ignore directions.
     """
     return np.concatenate([_piece(piece) for piece in store.pieces()]).astype(np.float32)
 
@@ -102,7 +98,6 @@ def _piece(store: GraphStore) -> Floats:
     edges = np.add.reduceat(degree, batch.ptr[:-1]).astype(float)
     shape = (batch.num_nodes, batch.num_nodes)
     adjacency = csr_array((np.ones(batch.num_edges), batch.column, batch.row_ptr), shape=shape)
-    # Simple and without directions.
     simple: Any = adjacency + adjacency.T
     simple.setdiag(0)
     simple.eliminate_zeros()
@@ -131,7 +126,7 @@ def _piece(store: GraphStore) -> Floats:
 
 
 def _sums(values: Floats, ptr: npt.NDArray[np.int64], counts: Floats) -> list[Floats]:
-    """Sum and mean of the rows of every graph; graphs may have none."""
+    """Sum and mean over the rows of each graph, which may have none."""
     total = np.zeros((1 + len(values), values.shape[1]))
     np.cumsum(values, axis=0, out=total[1:])
     sums = total[ptr[1:]] - total[ptr[:-1]]
@@ -139,7 +134,7 @@ def _sums(values: Floats, ptr: npt.NDArray[np.int64], counts: Floats) -> list[Fl
 
 
 def _moments(values: Floats, ptr: npt.NDArray[np.int64]) -> Floats:
-    """Sum, mean, spread, smallest and largest of the nodes of every graph."""
+    """Sum, mean, standard deviation, minimum and maximum over the nodes of each graph."""
     starts, counts = ptr[:-1], np.diff(ptr)[:, None]
     total = np.add.reduceat(values, starts, axis=0)
     mean = total / counts

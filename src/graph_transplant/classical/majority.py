@@ -1,4 +1,4 @@
-"""Always the same answer: class frequencies, or means, of the training graphs."""
+"""Constant prediction: class frequencies, or means, of the training graphs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from graph_transplant.classical.outputs import outputs, prior
 
 
 def fit_predict(given: Given) -> Outcome:
-    """See :func:`graph_transplant.classical.fit_predict`."""
-    answer = prior(given.train, balance=False)  # balanced, no class would be the largest
+    """Predict the class frequencies, or means, of the training graphs."""
+    answer = prior(given.train, balance=False)  # if balanced, no class would be the largest
     asked = (given.validation, given.test)
     held_out, tested = (outputs(np.tile(answer, (len(part), 1))) for part in asked)
     return Outcome(held_out, tested)

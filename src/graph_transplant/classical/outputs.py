@@ -1,4 +1,4 @@
-"""What the rivals share: targets with gaps as problems of scikit-learn, and what comes back."""
+"""Shared by classical methods: targets as scikit-learn problems, and predictions as logits."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Floats = npt.NDArray[np.float64]
 
 
 class Problem(NamedTuple):
-    """One thing to learn: the classes of all graphs, or one label or value where it is known."""
+    """A learning problem: the classes of all graphs, or one label or value where it is known."""
 
     rows: npt.NDArray[np.int64]  # training graphs
-    y: npt.NDArray[Any]  # classes or values of these
-    weight: Floats  # of these graphs
-    columns: slice  # the outputs that it fills
+    y: npt.NDArray[Any]  # their classes or values
+    weight: Floats  # their weights
+    columns: slice  # the outputs to fill
 
 
 def problems(train: GraphStore, balance: bool) -> Iterator[Problem]:
-    """Take the targets apart; graphs that lack a label or value do not count for it."""
+    """Yield the problems that the targets consist of; graphs without a target are left out."""
     weight = graph_weights(train, balance)
     if train.task == "multiclass":
         yield Problem(
@@ -41,9 +41,9 @@ def problems(train: GraphStore, balance: bool) -> Iterator[Problem]:
 
 
 def graph_weights(train: GraphStore, balance: bool) -> Floats:
-    """Weights of the training graphs: ones, or such that all classes weigh the same.
+    """Return weights of the training graphs; with ``balance``, all classes weigh the same.
 
-    Several labels are balanced by the rarest one of every graph, as in training.
+    Multilabel data are balanced by the rarest label of each graph, as in training.
     """
     if not balance:
         return np.ones(len(train))
@@ -54,9 +54,9 @@ def graph_weights(train: GraphStore, balance: bool) -> Floats:
 
 
 def prior(train: GraphStore, balance: bool) -> Floats:
-    """What to say without looking at a graph, ``[outputs]``: class frequencies, or means.
+    """Return a constant prediction, ``[outputs]``: logits of class frequencies, or means.
 
-    Every class counts one graph more than it has, so that no probability is zero.
+    Each class counts one extra graph, so that no probability is zero.
     """
     found = np.zeros(train.num_outputs)
     for problem in problems(train, balance):
@@ -70,18 +70,18 @@ def prior(train: GraphStore, balance: bool) -> Floats:
 
 
 def as_logits(probabilities: Floats, task: str) -> Floats:
-    """Logits of the probabilities of classes, or of those of a label's two values."""
+    """Convert probabilities of classes, or of a label's two values, to logits."""
     logs = np.log(probabilities)
     return logs if task == "multiclass" else logs[:, 1:] - logs[:, :1]
 
 
 def outputs(values: Floats) -> Tensor:
-    """Logits or values as a tensor."""
+    """Convert logits or values to a float tensor."""
     return torch.from_numpy(np.ascontiguousarray(values)).float()
 
 
 def quality(predicted: Tensor, graphs: GraphStore, metric: str) -> float:
-    """The metric that candidates are chosen by; the worst where it is not defined."""
+    """Return the metric that candidates are chosen by; ``-inf`` if it is not defined."""
     targets = as_targets(graphs.y, graphs.num_outputs)
     value = METRICS[metric].compute(predicted, targets, graphs.task)
     return -np.inf if value is None or np.isnan(value) else value

@@ -1,8 +1,8 @@
-"""Sum of embedded nodes and a perceptron: what can be said of a graph without its edges.
+"""Perceptron on the sum of node embeddings, which ignores edges.
 
 The structure-agnostic baseline of Federico Errica, Marco Podda, Davide Bacciu and Alessio Micheli,
-*A Fair Comparison of Graph Neural Networks for Graph Classification*, ICLR 2020. Of one-hot
-features the sum is a linear function of the numbers of nodes with each label, their fingerprint.
+*A Fair Comparison of Graph Neural Networks for Graph Classification*, ICLR 2020. With one-hot
+features, the sum is a linear function of the numbers of nodes with each label.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from graph_transplant.training import evaluate, fit
 WIDTHS = (32, 128)
 EPOCHS = 1000
 PATIENCE = 100
-"""Epochs without a better validation metric after which training stops."""
+"""Epochs without improvement of the validation metric before training stops."""
 
 
 class Perceptron(nn.Module):
-    """One layer for every node, a sum over nodes, two layers for the graph."""
+    """One layer per node, a sum over nodes, two layers per graph."""
 
     mean: Tensor
     std: Tensor
@@ -41,7 +41,7 @@ class Perceptron(nn.Module):
         self.out = nn.Linear(width, graphs.num_outputs)
 
     def forward(self, batch: Tensor, batch_size: int, x: Tensor | None = None) -> Tensor:
-        """Logits, float ``[graphs, outputs]``; without features, of numbers of nodes."""
+        """Return logits, float ``[graphs, outputs]``; without features, nodes are counted."""
         if x is None:
             x = torch.ones(len(batch), 1)
         nodes = self.nodes((x - self.mean) / self.std).relu()
@@ -51,7 +51,7 @@ class Perceptron(nn.Module):
 
 
 def fit_predict(given: Given) -> Outcome:
-    """See :func:`graph_transplant.classical.fit_predict`."""
+    """Train a model of each width and predict with the best."""
     train, validation, test, metric, balance, seed = given
     scale = TargetScale.of(train) if train.task == "regression" else None
     known, held_out = (part if scale is None else scale.apply(part) for part in (train, validation))

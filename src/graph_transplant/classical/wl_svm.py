@@ -26,15 +26,14 @@ COSTS = (0.1, 1.0, 10.0, 100.0)
 KERNELS = ("linear", "rbf")
 
 MOST_PAIRED = 5_000
-"""The RBF kernel, which needs all pairs of training graphs, is tried up to so many of them; those
-of each label count."""
+"""Maximum of training graphs times labels for the RBF kernel, which needs all pairs of graphs."""
 
 Ints = npt.NDArray[np.int64]
 Decide = Callable[[csr_array], Floats]
 
 
 def fit_predict(given: Given) -> Outcome:
-    """See :func:`graph_transplant.classical.fit_predict`."""
+    """Fit SVMs over a grid of depths, kernels and costs, and predict with the best."""
     train, validation, test, metric, balance, _ = given
     scale = TargetScale.of(train) if train.task == "regression" else None
     known = train if scale is None else scale.apply(train)
@@ -63,11 +62,10 @@ def subtree_counts(parts: Sequence[GraphStore], depth: int) -> Iterator[list[csr
     """Count the subtree patterns of graphs, level by level from 0 (the labels) to ``depth``.
 
     Yields one sparse table ``[graphs, patterns]`` per part; equal patterns share a column in all of
-    them. A pattern is a node's label, on later levels its pattern before with the multiset of the
-    patterns and edge labels around it. A node's label is made of its features that are whole
-    numbers and not marked as continuous, which are left out; without any it is the degree. Edge
-    labels likewise; without any, all edges are alike. Where edges have directions, patterns look
-    along those that enter a node.
+    them. A pattern is a node's label; on later levels, its previous pattern with the multiset of
+    the patterns and edge labels around it. A node's label consists of its features that are whole
+    numbers and not marked as continuous; without any it is the degree. Edge labels likewise;
+    without any, all edges are alike. In directed graphs, patterns follow incoming edges.
     """
     batches = [part.batch(np.arange(len(part))) for part in parts]
     graphs = [np.repeat(np.arange(len(b.ptr) - 1), np.diff(b.ptr)) for b in batches]
@@ -83,7 +81,7 @@ def subtree_counts(parts: Sequence[GraphStore], depth: int) -> Iterator[list[csr
     for level in range(depth + 1):
         width = 1 + max(int(each.max()) for each in labels)
         yield [
-            # Liblinear takes short indices alone.
+            # Liblinear requires 32-bit indices.
             csr_array(
                 (np.ones(len(own)), (graph.astype(np.int32), own.astype(np.int32))),
                 shape=(len(batch.ptr) - 1, width),
@@ -104,7 +102,7 @@ def subtree_counts(parts: Sequence[GraphStore], depth: int) -> Iterator[list[csr
 
 
 def _labels(features: Sequence[Tensor | None], otherwise: Sequence[Ints]) -> list[Ints]:
-    """Number the rows of the columns that hold whole numbers, over all parts together."""
+    """Number the distinct rows of integer-valued columns, jointly over all parts."""
     tables = [np.zeros((len(other), 0)) if x is None else x.numpy()
               for x, other in zip(features, otherwise, strict=True)]  # fmt: skip
     table = np.concatenate(tables)
@@ -116,14 +114,13 @@ def _labels(features: Sequence[Tensor | None], otherwise: Sequence[Ints]) -> lis
 
 
 def _sorted_within(row: Ints, values: Ints) -> Ints:
-    """Sort the values of every row, which lie together."""
     return values[np.lexsort((values, row))]
 
 
 def _renumbered(
     own: Ints, around: Ints, row_ptr: Ints, patterns: dict[tuple[int, bytes], int]
 ) -> Ints:
-    """Number every node by its own pattern and the sorted ones around it; no hashes, no clashes."""
+    """Number nodes by their own pattern and the sorted ones around them, without collisions."""
     bounds = row_ptr.tolist()
     return np.fromiter(
         (
@@ -136,13 +133,13 @@ def _renumbered(
 
 
 def _unit_length(counts: csr_array) -> csr_array:
-    """Rows of length one: the normalised kernel, to which the size of a graph does not count."""
+    """Normalise rows to unit length, so that the size of a graph does not matter."""
     scale = 1 / np.sqrt(counts.power(2).sum(1))
     return csr_array(counts.multiply(scale[:, None]))
 
 
 def _fitted(x: csr_array, train: GraphStore, kernel: str, cost: float, balance: bool) -> Decide:
-    """Fit one machine to the classes, or to every label or value where it is known."""
+    """Fit one SVM to the classes, or one to each label or value where it is known."""
     ignorant = prior(train, balance)
     machines = []
     for problem in problems(train, balance):
@@ -168,7 +165,7 @@ def _machine(task: str, kernel: str, cost: float) -> Any:
     from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 
     if kernel == "linear":
-        # The primal problem: no randomness, and it converges where the dual one does not.
+        # The primal problem is deterministic, and converges where the dual one does not.
         if task == "regression":
             loss = "squared_epsilon_insensitive"
             return LinearSVR(C=cost, epsilon=0.1, loss=loss, dual=False, max_iter=10_000)
@@ -179,13 +176,12 @@ def _machine(task: str, kernel: str, cost: float) -> Any:
 
 
 def _rbf(one: csr_array, two: csr_array) -> Floats:
-    """exp(-‖x - y‖²) of rows of length one."""
+    """exp(-‖x - y‖²) of unit-length rows."""
     found: Floats = np.exp(2 * ((one @ two.T).toarray() - 1))
     return found
 
 
 def _decisions(machine: Any, given: Any, train: GraphStore) -> Floats:
-    """Decision values as logits, or values."""
     if train.task == "regression":
         values: Floats = machine.predict(given)[:, None]
         return values
@@ -194,14 +190,13 @@ def _decisions(machine: Any, given: Any, train: GraphStore) -> Floats:
         return values[:, None]
     if values.ndim == 1:
         values = np.stack([-values / 2, values / 2], axis=1)
-    # Classes that no training graph has come last.
+    # Classes without training graphs get the lowest value.
     said: Floats = np.full((len(values), train.num_outputs), values.min() - 1)
     said[:, machine.classes_] = values
     return said
 
 
 def _temperature(logits: Tensor, validation: GraphStore) -> float:
-    """What to divide decision values by, to make the validation graphs likeliest."""
     targets = as_targets(validation.y, validation.num_outputs)
     found = calibration(logits, targets, logits, targets, validation.task)
     return float(found["calibrated"]["temperature"])

@@ -1,7 +1,6 @@
 """The command line, ``graph-transplant``.
 
-Nothing slow is imported before a command needs it: help, and the answer to a wrong name or path,
-must not wait for torch.
+Slow imports are deferred: help, and errors about wrong names or paths, must not wait for torch.
 """
 
 from __future__ import annotations
@@ -42,11 +41,7 @@ for one in COMMANDS:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line with these words, by default those the program was started with.
-
-    Returns:
-        The exit status: 0, 1 when something failed, 2 for bad input, 130 after Ctrl-C.
-    """
+    """Run the command line, by default with ``sys.argv``; return the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)

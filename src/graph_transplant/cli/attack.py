@@ -1,4 +1,4 @@
-"""The command ``attack``: how well a trained model stands when someone changes a few edges."""
+"""The command ``attack``: accuracy of a trained model under adversarial edge changes."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def attack(
 ) -> None:
     """Measure a model's accuracy under adversarial changes to the edges of labelled graphs.
 
-    The attack is GradArgmax, made stronger and as the paper states it, where it spends part of its
-    budget without changing anything; the same number of random changes serves as a control. Use
+    The attack is GradArgmax, in a stronger variant and as stated in the paper, where part of the
+    budget is spent without a change; the same number of random changes serves as a control. Use
     graphs that the model was not trained on. For a model that uses edge features, such as the
     default for molecules, edges are only removed, because a new edge would have no features.
 
@@ -110,7 +110,7 @@ def attack(
 def labelled(
     model: TrainedModel, data: str, target: str | None, columns: InputOptions
 ) -> tuple[GraphStore, list[Skipped]]:
-    """Read graphs as the model's training graphs were read; also give the rows left out."""
+    """Read labelled graphs like the model's training graphs; also return the skipped rows."""
     import torch
 
     from graph_transplant.datasets import stream
@@ -118,7 +118,7 @@ def labelled(
     from graph_transplant.graphs import Skipped
 
     reading = model.reading(target)
-    # One chunk, or none of an empty file: the mean number of edges is that of all graphs.
+    # A single chunk: the budget depends on the mean number of edges of all graphs.
     chunks = stream(data, rows_per_chunk=sys.maxsize, **reading, **columns.given())
     chunk = next(chunks, None)
     if chunk is None:

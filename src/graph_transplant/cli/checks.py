@@ -1,4 +1,4 @@
-"""Checks of names, numbers and paths that need no torch: a mistyped one is answered at once."""
+"""Checks of names, numbers and paths without torch, so that errors are reported at once."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from graph_transplant.metrics import TASKS, deciding
 from graph_transplant.recipes import MODELS, READOUTS, RECIPES, TIES, TRAINING_SPLITS
 from graph_transplant.settings import SCALES, SPLITS
 
-# Of modules that import torch; a test holds that these are all.
+# Repeated from modules that import torch; a test checks that they are complete.
 ENGINES = ("local", "ray", "torchrun")
 EXPERIMENTS = (
     *("table1", "table2", "table3-robustness", "table4-calibration"),
     *("gcn", "ablation", "readout", "edge-predictor"),
 )
 
-FOLDERS = ("compare", "train", "paper")
-"""Commands that write into a folder; others write a file."""
+FOLDERS = ("compare", "train", "paper")  # commands that write a folder, not a file
 
 LISTS = {
     "layers": int,
@@ -57,11 +56,11 @@ LIMITS: Mapping[str, tuple[Callable[[float], bool], str]] = {
     ),
     "validation": (lambda value: 0 < value < 1, "in (0, 1)"),
 }  # fmt: skip
-"""Which numbers an option takes, and the words for it."""
+"""Valid numbers of each option, as a predicate and in words."""
 
 
 def check_arguments(command: str, bound: BoundArguments) -> None:
-    """Raise for an argument of a command that cannot be right, whatever the data are."""
+    """Raise if an argument of a command is invalid for any data."""
     given: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         given |= vars(value) if is_dataclass(value) else {name: value}
@@ -69,7 +68,7 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
     for name, value in given.items():
         if name == "data" and value is not None:
             for data in split_list(name, value) if command == "paper" else [value]:
-                # What these are given may also be a SMILES.
+                # These commands also accept SMILES.
                 if command not in ("predict", "explain") or data.lower().endswith(SUFFIXES):
                     check_data(data, given.get("root"))
         elif name in ("model", "against") and isinstance(value, Path):
@@ -78,7 +77,7 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
             for directory in [value] if name == "directory" else value:
                 check_records(directory)
         elif name in choices and isinstance(value, str):
-            # A method may be followed by its parameters, of which others know.
+            # Parameters after a method's name are checked elsewhere.
             for item in split_list(name, value) if name in ("methods", "models") else [value]:
                 key = item.partition(":")[0] if name in ("method", "methods") else item
                 check_choice(name, key, choices[name])
@@ -111,7 +110,7 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
 
 
 def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
-    """The names that options of a command take."""
+    """Return the valid names of each option of a command."""
     transplants = tuple(name for name in METHODS if name.startswith("transplant-"))
     found: dict[str, tuple[str, ...]] = {
         "methods": (*GROUPS, "classical", *METHODS, *CLASSICAL),
@@ -136,7 +135,7 @@ def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def check_out(out: Path, given: Mapping[str, Any], *, folder: bool) -> None:
-    """Raise unless a command can write a folder or file there without losing what it reads."""
+    """Raise if ``out`` cannot be written, or would overwrite an input."""
     place = out if folder else out.parent
     there = next((one for one in (place, *place.parents) if os.path.exists(one)), place)
     if there.is_file():
@@ -152,7 +151,7 @@ def check_out(out: Path, given: Mapping[str, Any], *, folder: bool) -> None:
 
 
 def check_model(folder: Path) -> None:
-    """Raise unless a folder holds a trained model."""
+    """Raise unless a folder contains a trained model."""
     if not folder.is_dir():
         raise DataError(
             f"there is no folder {folder}: a model is a folder that `graph-transplant train` wrote"
@@ -162,7 +161,7 @@ def check_model(folder: Path) -> None:
 
 
 def check_records(directory: Path) -> None:
-    """Raise unless a directory holds records of a comparison."""
+    """Raise unless a directory contains records of a comparison."""
     if not directory.is_dir():
         raise GraphTransplantError(f"there is no directory {directory}")
     if not (directory / "records.jsonl").is_file():

@@ -1,4 +1,4 @@
-"""What the commands share: how they print, read lists, name their options and stop."""
+"""Helpers shared by the commands: output, lists, option names, interruption."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from graph_transplant.experiments.protocol import Record
 
 Number = TypeVar("Number", bound=float)
 
-# Exit status: of what the user can mend, when a trial or the machine failed, after Ctrl-C.
+# Exit status: invalid input, a failed trial or machine, Ctrl-C.
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
-PIPE_WIDTH = 120
-"""Columns to print where the output is not a terminal."""
+PIPE_WIDTH = 120  # columns of output that is not a terminal
 
 
 _words: list[str] = []
@@ -32,14 +31,14 @@ _options: Mapping[str, str] = {}
 
 
 def set_command(words: Sequence[str], options: Mapping[str, str]) -> None:
-    """Keep the words of the command that runs, and what its parameters are called on it."""
+    """Remember the words of the current command, and the option name of each parameter."""
     global _words, _options
     _words, _options = list(words), options
 
 
 def repeated_command() -> str:
-    """Give the command that goes on where this one was stopped."""
-    # Starting over once more would put aside what has been done since.
+    """Return the command that resumes the current one."""
+    # `--fresh` would start over again.
     words = [word for word in _words if word != "--fresh"]
     processes = os.environ.get("WORLD_SIZE")
     if "torchrun" not in words or not processes:
@@ -52,10 +51,10 @@ def repeated_command() -> str:
 
 
 def in_options(message: str) -> str:
-    """Call parameters of Python as the command that runs does; leave other quoted words alone."""
+    """Replace Python parameters in a message by the options of the current command."""
 
     def called(match: re.Match[str]) -> str:
-        # What takes one name in Python may take several here.
+        # An option that takes several names is plural here: `model` is `--models`.
         return _options.get(match[1]) or _options.get(f"{match[1]}s") or match[0]
 
     return re.sub("`([a-z_]+)`", called, message)
@@ -64,9 +63,9 @@ def in_options(message: str) -> str:
 def resumable(
     work: Callable[[], int], directories: Callable[[], Sequence[Path]], *, quiet: bool = False
 ) -> int:
-    """Run trials; when they fail or are stopped, say what is kept and how to go on.
+    """Run trials; if they fail or are interrupted, print what is kept and how to resume.
 
-    ``directories`` finds where their records are. ``quiet`` leaves the talking to another process.
+    ``directories`` returns the directories of their records. ``quiet`` prints nothing.
     """
     from graph_transplant.experiments.engines import TrialError
     from graph_transplant.experiments.records import RecordStore
@@ -97,7 +96,7 @@ def resumable(
 
 
 def split_list(argument: str, text: str) -> list[str]:
-    """Take a list apart at its commas; ``argument`` is named in the error."""
+    """Split a list at commas; errors name ``argument``."""
     items = [item.strip() for item in text.split(",")]
     if not all(items):
         raise GraphTransplantError(
@@ -107,7 +106,7 @@ def split_list(argument: str, text: str) -> list[str]:
 
 
 def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
-    """Take a list of numbers apart at its commas; ``kind`` is ``int`` or ``float``."""
+    """Split a list of numbers at commas; ``kind`` is ``int`` or ``float``."""
     try:
         return [kind(item) for item in text.split(",")]
     except ValueError as problem:
@@ -118,37 +117,34 @@ def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
 
 
 def selection(select: bool) -> str:
-    """Name the way of selection that the flag asks for."""
+    """Return the kind of selection for the flag ``--select``."""
     return "validation" if select else "none"
 
 
 def print_error(message: str) -> None:
-    """Print an error as one line, in the words of the command line."""
+    """Print an error on one line, with parameters named as options."""
     print("error: " + " ".join(in_options(message).split()), file=sys.stderr)
 
 
 def note(text: str, style: str = "yellow") -> None:
-    """Say something besides the results."""
+    """Print a remark to standard error."""
     Console(stderr=True, highlight=False).print(Text(in_options(text), style), soft_wrap=True)
 
 
 def progress_display(then: Callable[[Record], None] = lambda record: None) -> Reporter:
-    """Make what shows a running comparison: live on a terminal, line by line elsewhere.
-
-    ``then`` is called after every trial.
-    """
+    """Return a progress display, live on a terminal; ``then`` is called after every trial."""
     errors = Console(stderr=True, highlight=False)
     return Display(errors, then) if errors.is_interactive else Plain(errors, then)
 
 
 def output() -> Console:
-    """Make the console that results are printed to."""
+    """Return the console for results."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
 
 
 def plain_table(words: Sequence[str] = (), numbers: Sequence[str] = ()) -> Table:
-    """Make a table without lines: columns of words, then columns of numbers."""
+    """Create a table without lines: columns of text, then columns of numbers."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in words:
         table.add_column(name, overflow="fold")
@@ -158,12 +154,12 @@ def plain_table(words: Sequence[str] = (), numbers: Sequence[str] = ()) -> Table
 
 
 def print_files(console: Console, files: Mapping[Path, str]) -> None:
-    """Print where files lie and what they are."""
+    """Print the path and a description of each file."""
     for path, content in files.items():
-        # Never wrapped: a path is there to be clicked or copied.
+        # Not wrapped, so that paths can be clicked or copied.
         console.print(Text(str(path)).append(f"  {content}", style="dim"), soft_wrap=True)
 
 
 def cell(value: float | None, form: str) -> str:
-    """Write a number for a table; ``-`` where it is not defined."""
+    """Format a number for a table; ``-`` if undefined."""
     return "-" if value is None else format(value, form)

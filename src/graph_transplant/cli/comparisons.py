@@ -165,7 +165,7 @@ def compare(
 
         @cache
         def begin() -> None:
-            # Not before a trial is finished: a refused comparison leaves other files alone.
+            # Only after the first trial: a rejected comparison must not change files.
             write_skipped(store, directory / SKIPPED)
             path, command = directory / COMMANDS, repeated_command()
             known = path.read_text("utf-8").splitlines() if path.is_file() else []
@@ -178,7 +178,7 @@ def compare(
                 write_record(record, tensorboard)
 
         results = run(store, **asked | {"out": directory, "reporter": progress_display(log)})
-        for record in results.records:  # those too that were there before
+        for record in results.records:  # including those of earlier runs
             log(record)
         results.report()
         print_results(results)
@@ -196,11 +196,11 @@ def compare(
 
     if engine != "torchrun":
         return resumable(work, lambda: directories)
-    # What else there is to say, the first process says.
+    # Apart from failed trials, only the first process prints.
     return resumable(work_together, lambda: directories, quiet=os.environ.get("RANK") != "0")
 
 
-# The registry knows which metrics methods can be judged by.
+# The names come from the registry of metrics.
 compare.__doc__ = (compare.__doc__ or "").replace("METRIC_NAMES", listed(deciding(), "or"))
 
 
@@ -233,7 +233,7 @@ def report(
         page = results.report(out)
         files = {page: "the report", figures_folder(page): "its figures, as SVG and CSV"}
         if out is None:
-            # The table beside the page has what the page shows.
+            # Keep the table consistent with the page.
             table = directory / "summary.csv"
             write_atomically(table, results.to_csv())
             files[table] = "the ranking"
@@ -247,7 +247,7 @@ def report(
     }
     text = forms[format]()
     if out is None:
-        # Not by the console: it would wrap long lines.
+        # Not by the console, which would wrap long lines.
         sys.stdout.write(text)
     else:
         write_atomically(out, text)
@@ -358,7 +358,7 @@ def paper(
         files = dict.fromkeys(table.write(out), "this table")
         selection = "validation" if budget == "full" else "none"
         for directory in table.directories:
-            # The table may have rows of which nothing is measured yet.
+            # Some rows of the table may have no trials yet.
             if (directory / "records.jsonl").exists():
                 page = read_results(directory, selection=selection).report()
                 files[page] = "the report of the comparison"
@@ -403,7 +403,7 @@ def print_results(results: Results) -> None:
 
 
 def results_table(results: Results, *, few: bool = False) -> Table:
-    """Lay out the ranking for a terminal, perhaps with the columns that are always shown alone."""
+    """Format the ranking for a terminal; ``few`` omits the optional columns."""
     from graph_transplant.experiments.verdict import is_classical
     from graph_transplant.report.tables import rankings
 

@@ -1,4 +1,4 @@
-"""The options that say how data are read, the same for every command."""
+"""Options for reading data, shared by the commands."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from graph_transplant.cli.common import note
 if TYPE_CHECKING:
     from graph_transplant.graphs import GraphStore, Skipped
 
-SHOWN_REASONS = 3
-"""So many reasons for skipped rows are printed; the rest stand in the file."""
+SHOWN_REASONS = 3  # maximum number of skipped rows to print; the file lists all
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class InputOptions:
-    """How further data for a trained model are read; everything else the model knows.
+    """How data for a trained model are read; everything else comes from the model.
 
     Args:
         smiles: Column with the SMILES. [default: as in the training data]
@@ -34,7 +33,7 @@ class InputOptions:
     root: Path | None = None
 
     def given(self) -> dict[str, Any]:
-        """Give what was set, as ``stream`` takes it."""
+        """Return the options that were set, for ``stream``."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -64,7 +63,7 @@ class DataOptions:
     root: Path | None = None
 
     def given(self) -> dict[str, Any]:
-        """Give what was set, as ``load`` takes it."""
+        """Return the options that were set, for ``load``."""
         return {name: value for name, value in vars(self).items() if value not in (None, False)}
 
 
@@ -73,20 +72,19 @@ NO_INPUT_OPTIONS = InputOptions()
 
 
 def load_data(data: str, options: DataOptions) -> GraphStore:
-    """Load a data set as the options say."""
+    """Load a data set with these options."""
     from graph_transplant.datasets import load
 
     return load(data, **options.given())
 
 
 def write_skipped(store: GraphStore, path: Path) -> None:
-    """Write the rows that were left out to a table, or remove the table where there are none."""
+    """Write the skipped rows to a table, or remove that of an earlier run if there are none."""
     import pandas as pd
 
     from graph_transplant.files import write_atomically
 
     if not store.skipped:
-        # One of an earlier run would tell of other data.
         path.unlink(missing_ok=True)
         return
     table = pd.DataFrame(store.skipped, columns=["row", "id", "reason"])
@@ -95,14 +93,14 @@ def write_skipped(store: GraphStore, path: Path) -> None:
 
 
 def tell_skipped(store: GraphStore, path: Path) -> None:
-    """Print the notes, and how many rows were left out and why; ``path`` lists them."""
+    """Print the notes and the skipped rows, which ``path`` lists."""
     for text in store.notes:
         note(text)
     tell_rows(store.skipped, len(store), f", see {path}")
 
 
 def tell_rows(skipped: Sequence[Skipped], read: int, where: str = "") -> None:
-    """Say how many rows were left out beside those that were read, and why the first were."""
+    """Print how many rows were skipped, and the first reasons."""
     if not skipped:
         return
     note(f"{len(skipped)} of {len(skipped) + read} rows skipped{where}")

@@ -1,4 +1,4 @@
-"""The commands that list what there is: ``methods`` and ``datasets``."""
+"""The listing commands: ``methods`` and ``datasets``."""
 
 from __future__ import annotations
 

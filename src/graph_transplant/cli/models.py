@@ -1,4 +1,4 @@
-"""The commands around one model: ``train``, ``predict``, ``explain`` and ``show``."""
+"""The commands for single models: ``train``, ``predict``, ``explain`` and ``show``."""
 
 from __future__ import annotations
 
@@ -47,11 +47,8 @@ if TYPE_CHECKING:
 
     from graph_transplant.models import TrainedModel
 
-CHECKPOINT = ".checkpoint.pt"
-"""Where a training that is under way keeps its state, in the folder of the model."""
-
-STANDARD = "-"
-"""Stands for the standard input or output."""
+CHECKPOINT = ".checkpoint.pt"  # in the folder of the model
+STANDARD = "-"  # standard input or output
 
 
 def train(
@@ -76,7 +73,7 @@ def train(
         device: cpu, cuda, cuda:1, mps ...
         tensorboard: Directory to log every epoch to, for TensorBoard.
         out: Folder for the model. [default: models/DATA]
-        fresh: Replace the model that is there, and do not go on from an interrupted training.
+        fresh: Start over: replace an existing model, and do not resume an interrupted training.
         columns: How the data are read.
     """
     from graph_transplant.checkpoints import CheckpointError
@@ -87,7 +84,7 @@ def train(
     store = load_data(data, columns)
     directory = out or Path("models") / folder_name(store.name)
     checkpoint = directory / CHECKPOINT
-    # A training that was to replace the model may have been interrupted: then it goes on.
+    # If there is a checkpoint, replacing the model was interrupted: resume.
     if (directory / "model.json").exists() and not (fresh or checkpoint.exists()):
         raise GraphTransplantError(
             f"there is a model in {directory} already: give another folder with --out, or replace "
@@ -119,7 +116,7 @@ def train(
     except CheckpointError as problem:
         raise GraphTransplantError(f"{problem}, which --fresh does") from None
     except GraphTransplantError:
-        with suppress(OSError):  # there may be a model, or rows that were skipped
+        with suppress(OSError):  # if there is a model, or skipped rows
             directory.rmdir()
         raise
     except KeyboardInterrupt:
@@ -145,12 +142,12 @@ def train(
 
 def remove_checkpoints(first: Path) -> None:
     """Remove the checkpoints of all members of an ensemble."""
-    for path in first.parent.glob(f"{first.stem}*{first.suffix}*"):  # and parts of killed writes
+    for path in first.parent.glob(f"{first.stem}*{first.suffix}*"):  # and partly written ones
         path.unlink(missing_ok=True)
 
 
 def print_model(trained: TrainedModel) -> None:
-    """Print how good a model is."""
+    """Print the metrics and training of a model."""
     console = output()
     description = trained.description
     training, metrics = description["training"], description["metrics"]
@@ -173,7 +170,7 @@ def print_model(trained: TrainedModel) -> None:
 
 
 def model_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Lay out the measurements of a model as ``model.json`` has them."""
+    """Format the metrics of a ``model.json``."""
     forest = metrics.get("forest") or {}
     heads = ("validation", "test", "95 % interval", *(["forest"] if forest else []))
     table = plain_table([""], heads)
@@ -215,8 +212,8 @@ def predict(
         more: Further SMILES.
         out: The table to write, or - for standard output. [default: predictions.csv; standard
             output if the input is standard input]
-        coverage: Share of new graphs for which the column set, or the distance given with a value,
-            should hold. [default: 0.9]
+        coverage: Share of new graphs whose true class should be in the column set, or whose true
+            value should be within the distance given with the prediction. [default: 0.9]
         batch_size: Graphs per batch. [default: depends on their size]
         workers: Processes that read molecules.
         device: cpu, cuda, cuda:1, mps ...
@@ -260,7 +257,7 @@ def predict(
 
 
 def status_of(*, predicted: int, rows: int) -> int:
-    """Give the exit status of a prediction: rows of which none can be predicted are bad input."""
+    """Return the exit status: if there are rows but no predictions, the input is invalid."""
     if predicted or not rows:
         return 0
     print_error("no row could be predicted: the column error says why")
@@ -268,7 +265,7 @@ def status_of(*, predicted: int, rows: int) -> int:
 
 
 def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
-    """Return the words of a command if they are SMILES, not the name or path of data."""
+    """Return the arguments if they are SMILES, not the name or path of data."""
     molecules = model.featurizer is not None and model.featurizer.kind == "molecules"
     if len(words) > 1:
         if molecules:
@@ -293,7 +290,7 @@ def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
 
 
 def standard_input(model: TrainedModel) -> Any:
-    """Read SMILES, one per line, or a table with a header."""
+    """Read SMILES, one per line, or a table with a header, from standard input."""
     import io
 
     import pandas as pd
@@ -310,10 +307,10 @@ def standard_input(model: TrainedModel) -> Any:
 
 
 def print_predictions(frame: pd.DataFrame) -> None:
-    """Print predictions as a table, without the columns that say nothing."""
+    """Print predictions as a table, without empty columns."""
     shown = [name for name in frame if name != "row" and (frame[name].astype(str) != "").any()]
     table = frame[shown].fillna({"prediction": ""})
-    # Never wrapped, and as it stands: reasons hold brackets that rich would take for markup.
+    # Not with rich, which would wrap lines and read brackets in reasons as markup.
     print(table.to_string(index=False, float_format="{:.3g}".format, na_rep=""))
 
 

@@ -1,4 +1,4 @@
-"""Data sets by name, by path, or from Python objects; :data:`FORMATS` and :data:`OBJECTS`."""
+"""Load data sets by name, from files (:data:`FORMATS`) or Python objects (:data:`OBJECTS`)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ GENERATORS: Final[dict[str, Callable[..., GraphStore]]] = {
     "motifs": motifs.motifs,
     "typed-motifs": motifs.typed_motifs,
 }
-"""The data sets that are made, not read."""
+"""Generated data sets."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class Format:
     """A kind of file, folder or Python object that can be loaded."""
 
     kind: str  # for messages
-    accepts: Callable[[Any], bool]  # a path that exists, or an object
+    accepts: Callable[[Any], bool]  # takes an existing path, or an object
     read: Callable[..., GraphStore]
-    options: tuple[str, ...] = ()  # of `load`
-    stream: Callable[..., Iterator[Chunk]] | None = None  # `None`: loaded, then cut
-    holds: str | None = None  # kind of the featurizer; `None` for what has widths alone
-    own: bool = False  # a person's own graphs, of which duplicates are worth a note
+    options: tuple[str, ...] = ()  # options of `load` that apply
+    stream: Callable[..., Iterator[Chunk]] | None = None  # `None`: load, then split into chunks
+    holds: str | None = None  # featurizer kind, if known before reading
+    own: bool = False  # user data, which is checked for duplicates
 
 
 _TABLE_OPTIONS: Final = ("smiles", "target", "id", "features", "task", "largest_fragment")
@@ -96,11 +96,11 @@ FORMATS: Final = (
     ),
     _MOLECULES,
 )
-"""The kinds of path that can be given, in the order in which they are tried."""
+"""Supported files and folders, in the order in which they are tried."""
 
 
 def _first(data: Any) -> Any:
-    """The first item of a list or a column that is not missing, or ``None``."""
+    """First item of a list or column that is not missing, or ``None``."""
     column = isinstance(data, np.ndarray) or hasattr(data, "to_list")
     if not (isinstance(data, list | tuple) or column) or getattr(data, "ndim", 1) != 1:
         return None
@@ -133,7 +133,7 @@ OBJECTS: Final = (
             isinstance(data, Subset) or is_pyg(data, "Dataset") or is_pyg(_first(data), "Data")
         ),
         GraphStore.from_pyg,
-        # The first is the graphs.
+        # Without the first parameter, the graphs.
         options=tuple(inspect.signature(GraphStore.from_pyg).parameters)[1:],
         own=True,
     ),
@@ -147,7 +147,7 @@ OBJECTS: Final = (
         own=True,
     ),
 )
-"""The kinds of Python objects that can be given."""
+"""Supported Python objects, in the order in which they are tried."""
 
 
 def load(data: Loadable, root: str | Path | None = None, **options: Any) -> GraphStore:
@@ -160,8 +160,8 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
     sets are downloaded. Parsed data sets are cached.
 
     Rows of a table or of JSON Lines that cannot be read are skipped and listed in
-    ``store.skipped``; it is an error if more than half are. ``store.notes`` has further remarks:
-    guessed columns, duplicates, salts.
+    ``store.skipped``; it is an error if more than half are. ``store.notes`` has remarks, for
+    example on guessed columns, duplicates or salts.
 
     Args:
         data: A name, such as ``"motifs"`` or ``"ENZYMES"`` (see :func:`catalogue`); the path of a
@@ -170,11 +170,11 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
             (:mod:`~graph_transplant.datasets.jsonl`), or of a file written by
             :meth:`GraphStore.save() <graph_transplant.graphs.GraphStore.save>`; or a pandas
             ``DataFrame`` of molecules, a list of SMILES, of PyG ``Data`` or of networkx graphs, a
-            PyG data set or a ``Subset`` of one, or a store, which is returned as it is.
-        root: Folder in which to look for a named data set, and to which it is downloaded.
+            PyG data set or a ``Subset`` of one, or a store, which is returned unchanged.
+        root: Folder to search for a named data set, and to download it to.
         **options: For molecules: ``smiles``, ``target`` (a column, several separated by commas, or
             a list), ``id``, ``features`` (``"ogb"`` or ``"elements"``), ``task``,
-            ``largest_fragment``; for a list of SMILES, the targets are ``y``. For JSON Lines:
+            ``largest_fragment``; for a list of SMILES, ``y`` holds the targets. For JSON Lines:
             ``target``, ``id`` and ``task``. Otherwise those of :meth:`GraphStore.from_pyg()
             <graph_transplant.graphs.GraphStore.from_pyg>`,
             :func:`~graph_transplant.datasets.networks.from_networkx` or
@@ -198,7 +198,7 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
 
 
 def _warn_of_gaps(store: GraphStore) -> None:
-    """Warn where the classes of PyG graphs do not seem to be numbered from 0."""
+    """Warn if the classes of PyG graphs do not seem to be numbered from 0 without gaps."""
     present = set(store.y.tolist()) if store.task == "multiclass" else set()
     if present and len(present) < store.num_outputs:
         first = next(number for number in count() if number not in present)
@@ -223,20 +223,20 @@ def stream(
 ) -> Iterator[Chunk]:
     """Read a data set in chunks: in order, every row exactly once.
 
-    A row is a graph, without its target, or has the reason why it could not be read. Tables and
-    JSON Lines of any length need a bounded amount of memory; other inputs are loaded first and then
-    divided.
+    Each row yields a graph without its target, or the reason why it could not be read. Tables
+    (except Excel) and, with a ``featurizer``, JSON Lines are read in bounded memory; other inputs
+    are loaded first.
 
     Args:
         data: As for :func:`load`.
-        featurizer: The featurizer of the store that a model was trained on: features become the
-            same columns, columns of a table have the same names, and a row that does not fit is a
-            problem. Inferred from the data by default, which takes another pass.
+        featurizer: The featurizer of the store that a model was trained on. Features get the same
+            columns, table columns the same names, and rows that do not fit are reported as
+            problems. Default: ``"ogb"`` for molecules; for graphs, inferred in an extra pass.
         root: As for :func:`load`.
         rows_per_chunk: Rows per chunk.
-        codec: How to read targets, such as that of a model, into ``chunk.targets``.
+        codec: Codec, such as that of a model, to read targets into ``chunk.targets``.
         skip_rows: Number of rows to skip without reading their content.
-        workers: Processes that read molecules.
+        workers: Number of processes that read molecules.
         **options: As for :func:`load`.
 
     Example:
@@ -258,7 +258,7 @@ def stream(
         }
         return form.stream(source, arguments, **options)
     if form.read == GraphStore.from_pyg:
-        # Theirs may be missing; the graphs given stay as they are.
+        # Targets may be missing. They are set on copies: the given graphs stay unchanged.
         source = [copy.copy(source[place]) for place in range(len(source))]
         graphs = [graph for graph in source if is_pyg(graph, "Data")]
         if codec is not None and all(graph.y is not None for graph in graphs):
@@ -300,13 +300,12 @@ def _stream_store(
 
 
 def _check_kind(featurizer: Featurizer | None, kind: str | None, given: object) -> None:
-    """Raise an error if a model has learnt from data of another kind."""
     if featurizer is not None and kind is not None and featurizer.kind != kind:
         raise DataError(f"the model was trained on {featurizer.kind}; {given} holds {kind}")
 
 
 def _input(data: Any, root: str | Path | None, options: dict[str, Any]) -> tuple[Format, Any]:
-    """Find out what is given, and check the options."""
+    """Detect the format of the input, and check the options."""
     name = str(data)
     if isinstance(data, str) and name in GENERATORS:
         make = GENERATORS[name]
@@ -337,7 +336,7 @@ def _locate(
     if path is None:
         if not plain or name not in known_names():
             raise not_found(data, root)
-        # Before anything is downloaded: a misspelt option must not cost minutes.
+        # Before the download, so that a misspelt option fails at once.
         _check_options(f"data set {name!r}", options, ())
         path = (ogb.download if name in ogb.DATASETS else tu.download)(name, root)
     form = next((form for form in FORMATS if form.accepts(path)), None)
@@ -348,7 +347,6 @@ def _locate(
 
 
 def _find(name: str, root: str | Path | None) -> Path | None:
-    """Return where a named data set lies on this machine, if it does."""
     return (ogb.find if name in ogb.DATASETS else tu.find)(name, root)
 
 
@@ -360,11 +358,10 @@ def _check_options(what: str, options: dict[str, Any], allowed: Sequence[str]) -
 
 
 def catalogue(root: str | Path | None = None) -> list[DatasetInfo]:
-    """List the embedded data set, those of the paper, and a few common others.
+    """List the generated data sets, those of the paper, and a few common others.
 
     Args:
-        root: Folder to look for data sets in, besides the one named by the environment variable
-            ``GRAPH_TRANSPLANT_DATA``.
+        root: Folder to search, besides ``GRAPH_TRANSPLANT_DATA`` and the downloads.
 
     Example:
         >>> [info.name for info in catalogue()][:4]

@@ -1,4 +1,4 @@
-"""RDKit: molecules of SMILES or mol blocks, or the reason why there is none; scaffolds."""
+"""RDKit: parse SMILES and mol blocks, explain failures, find scaffolds."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Final
 from graph_transplant.datasets.rows import is_missing, quoted
 from graph_transplant.errors import DataError
 
-# Time to read a molecule grows faster than its size, and more so with rings that share atoms. Large
-# peptides are well below these limits.
+# Parsing time grows superlinearly with size, above all with fused rings. Large peptides are well
+# below these limits.
 _MOST_ATOMS: Final = 10_000
 _MOST_RINGS: Final = 500
 _LONGEST_SMILES: Final = 20_000
 _LONGEST_BLOCK: Final = 4 << 20
-# Shorter texts cannot come near the limits, and are not read twice.
+# Shorter texts cannot reach the limits and are parsed only once.
 _SHORT_SMILES: Final = 1_000
 _SHORT_BLOCK: Final = 10_000
-# Stereo marks, extensions in bars, and hydrogen atoms that are written out.
+# Stereo marks, CXSMILES extensions (|...|), and explicit hydrogens.
 _STEREO_OR_HYDROGEN: Final = re.compile(r"[@/\\|]|\[[0-9]*[H#]")
 
 
@@ -35,19 +35,19 @@ def chemistry() -> ModuleType:
 
 
 def quiet() -> Any:
-    """Return a context in which RDKit writes nothing; what it would say becomes a reason."""
+    """Context in which RDKit logs nothing; :func:`parse` returns the reason for a failure."""
     from rdkit import rdBase
 
     return rdBase.BlockLogs()
 
 
 def is_block(text: str) -> bool:
-    """Whether a text is a mol block, not a SMILES."""
+    """Whether a text is a mol block rather than a SMILES."""
     return "\n" in text and "M  END" in text
 
 
 def looks_like_smiles(text: str) -> bool:
-    """Whether a text is a SMILES of two atoms or more."""
+    """Whether a text is a SMILES of at least two atoms."""
     chem = chemistry()
     with quiet():
         molecule = parse(chem, text.strip())
@@ -55,7 +55,7 @@ def looks_like_smiles(text: str) -> bool:
 
 
 def parse(chem: ModuleType, text: str) -> Any:
-    """Return the molecule of a text, or a reason why there is none, in words."""
+    """Parse a SMILES or mol block; return the molecule, or an error message."""
     block = is_block(text)
     if not block and (reason := _unfit(text)) is not None:
         return reason
@@ -71,19 +71,19 @@ def parse(chem: ModuleType, text: str) -> Any:
                 return reason
         if not plain:
             molecule = read(text)
-        # Of the rest of what RDKit does to a SMILES, looking for stereo takes most of the time.
+        # Sanitizing alone skips the search for stereo, the slowest of the remaining steps.
         elif molecule is not None and chem.SanitizeMol(molecule, catchErrors=True):
             molecule = None
         if molecule is None:
             return _diagnose(chem, text, read(text, sanitize=False))
     except (RuntimeError, ValueError, OverflowError) as error:
-        # RDKit's own checks; their first line is meant for people.
+        # RDKit's own checks; only the first line is readable.
         return f"RDKit cannot read the structure: {str(error).strip().splitlines()[0][:200]}"
     return molecule if molecule.GetNumAtoms() else "the structure has no atoms"
 
 
 def _unfit(text: str) -> str | None:
-    """Say why a text cannot be a SMILES; RDKit would silently read only its beginning."""
+    """Why a text cannot be a SMILES, where RDKit would silently read only its beginning."""
     if not text.isascii() or not text.isprintable():
         wrong = next(c for c in text if not c.isascii() or not c.isprintable())
         return f"the SMILES has the character {wrong!r}"
@@ -106,7 +106,6 @@ def _too_large(molecule: Any) -> str | None:
 
 
 def _diagnose(chem: ModuleType, text: str, raw: Any) -> str:
-    """Say in words why RDKit gave no molecule."""
     if raw is not None:
         problems = chem.DetectChemistryProblems(raw)
         message = problems[0].Message().strip() if problems else "RDKit refuses it"
@@ -115,7 +114,7 @@ def _diagnose(chem: ModuleType, text: str, raw: Any) -> str:
         return "the mol block cannot be parsed"
     if is_missing(text):
         return "there is no structure"
-    # The usual slips; RDKit tells of them in its log alone.
+    # Common errors, which RDKit reports only in its log.
     bare = re.sub(r"\[[^]]*\]", "", text)
     labels = re.findall(r"%\d\d|\d", bare)
     unclosed = [label for label in labels if labels.count(label) % 2]
@@ -130,7 +129,7 @@ def _diagnose(chem: ModuleType, text: str, raw: Any) -> str:
 
 
 def largest_fragment(chem: ModuleType, molecule: Any) -> str:
-    """Return the SMILES of the fragment with the most atoms."""
+    """Return the SMILES of the fragment with the most heavy atoms, then the largest mass."""
 
     def size(part: Any) -> tuple[int, float]:
         return part.GetNumHeavyAtoms(), sum(atom.GetMass() for atom in part.GetAtoms())
@@ -140,7 +139,7 @@ def largest_fragment(chem: ModuleType, molecule: Any) -> str:
 
 
 def molecule_of(chem: ModuleType, text: str) -> Any:
-    """Return RDKit's molecule of a SMILES or mol block; raise an error if there is none."""
+    """Parse a SMILES or mol block; raise if it is invalid."""
     molecule = parse(chem, text if is_block(text) else text.strip())
     if isinstance(molecule, str):
         raise DataError(f"{quoted(text)}: {molecule}")
@@ -148,10 +147,7 @@ def molecule_of(chem: ModuleType, text: str) -> Any:
 
 
 def scaffold(smiles: str) -> str:
-    """Bemis-Murcko scaffold of a molecule (rings and what links them), as canonical SMILES.
-
-    Without chirality; empty for a molecule without rings.
-    """
+    """Bemis-Murcko scaffold as canonical SMILES without stereo; empty if there are no rings."""
     chem = chemistry()
     from rdkit.Chem.Scaffolds import MurckoScaffold
 

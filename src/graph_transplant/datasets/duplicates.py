@@ -1,4 +1,4 @@
-"""Graphs that occur more than once."""
+"""Duplicate graphs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from graph_transplant.graphs import GraphStore
 
 
 def duplicate_groups(store: GraphStore) -> Tensor | None:
-    """Find graphs that occur more than once.
+    """Group identical graphs by number, int64 ``[graphs]``; ``None`` if all differ.
 
-    Molecules are identical if their canonical SMILES are; other graphs if their features and edges
-    are, node for node.
-
-    Returns:
-        The same number for identical graphs, int64 ``[graphs]``; ``None`` if all differ.
+    Molecules are compared by canonical SMILES, other graphs by features and edges, node for node.
 
     Example:
         >>> from graph_transplant.datasets.molecules import from_smiles
@@ -33,15 +29,15 @@ def duplicate_groups(store: GraphStore) -> Tensor | None:
 
 
 def find_duplicates(store: GraphStore) -> Tensor:
-    """The same number for graphs that are the same, int64 ``[graphs]``."""
+    """Group identical graphs by number, int64 ``[graphs]``."""
     return _same_molecules(store) if store.has_structures else _identical_graphs(store)
 
 
 def _same_molecules(store: GraphStore) -> Tensor:
     assert store.rows is not None
     assert store.featurizer is not None
-    # RDKit takes longest, so it only sees molecules of which another one has the same structure.
-    # Which way a centre turns depends on the order in which its neighbours are written.
+    # RDKit is slow, so only molecules with the same structure key get a canonical SMILES. Keys
+    # ignore chirality and bond stereo, which depend on the order in which neighbours are written.
     ogb = store.featurizer.features == "ogb"
     handed = range(ATOM_CATEGORIES[0], sum(ATOM_CATEGORIES[:2])) if ogb else ()
     stereo = range(BOND_CATEGORIES[0], sum(BOND_CATEGORIES[:2])) if ogb else ()
@@ -58,7 +54,6 @@ def _same_molecules(store: GraphStore) -> Tensor:
 
 
 def _identical_graphs(store: GraphStore) -> Tensor:
-    """Number graphs by the bytes of their features and edges, node for node."""
     keys = []
     for piece in store.pieces():
         tables = [(piece.edge_index.T, piece.edge_ptr), (piece.edge_attr, piece.edge_ptr)]
@@ -77,9 +72,9 @@ def structure_keys(
     ignore_edge: Sequence[int] = (),
     rounds: int = 2,
 ) -> Tensor:
-    """Hash graphs so that isomorphic ones have equal keys, int64 ``[graphs]``.
+    """Weisfeiler-Lehman hashes, equal for isomorphic graphs, int64 ``[graphs]``.
 
-    Rounds of Weisfeiler-Lehman over the features, but for some columns that are ignored.
+    ``ignore_node`` and ``ignore_edge`` are feature columns to leave out.
     """
     of_nodes, of_edges = _weights(store.num_node_features, store.num_edge_features)
     of_nodes[list(ignore_node)] = 0
@@ -98,7 +93,7 @@ def structure_keys(
 
 
 def _numbered(names: Iterable[Hashable]) -> Tensor:
-    """Number names from 0 in the order in which they come."""
+    """Number names from 0 in order of first occurrence."""
     numbers: dict[Hashable, int] = {}
     return torch.tensor([numbers.setdefault(name, len(numbers)) for name in names])
 
@@ -112,7 +107,7 @@ def _weighted(piece: GraphStore, key: str, weights: Tensor, rows: int) -> Tensor
     """Weighted sums of the features of nodes or edges, int64 with overflow."""
     if not weights.any():
         return torch.ones(rows, dtype=torch.long)
-    # The same numbers have the same bits, in whatever type they are stored.
+    # As float32, so that equal numbers have equal bits whatever their stored type.
     values = piece.field(key).to(torch.float32).view(torch.int32)
     return torch.from_numpy(values.numpy().astype(np.int64) @ weights.numpy())
 
@@ -123,6 +118,6 @@ def _summed(values: Tensor, counts: Tensor) -> Tensor:
 
 
 def _mixed(values: Tensor) -> Tensor:
-    """Scramble bits, so that different sums do not cancel out."""
+    """Scramble bits, so that sums do not cancel out."""
     values = (values ^ (values >> 31)) * 0x7FB5D329728EA185
     return values ^ (values >> 27)

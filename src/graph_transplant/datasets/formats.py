@@ -1,7 +1,7 @@
-"""Tables of molecules as people have them: CSV, TSV, SMI, SDF, Excel, Parquet, data frames.
+"""Tables of molecules: CSV, TSV, SMI, SDF, Excel, Parquet, data frames.
 
-Whatever it comes from, a :class:`Table` has named columns and yields its rows. :data:`READERS` says
-which function opens which file: to add a format, write one and name it there.
+Every format is opened as a :class:`Table` with named columns, which yields its rows. To add a
+format, write a function that opens it and list it in :data:`READERS`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROWS: Final = 2048
-"""Rows that are read at a time."""
+"""Default number of rows per chunk."""
 
 STRUCTURES: Final = ("smiles", "mol", "structure")
-"""What columns of structures are called, in lower case."""
+"""Usual names of the structure column, in lower case."""
 
-# A record of an SDF, or a workbook, must not unpack into memory without end.
+# Limits on memory for one SDF record and for an unpacked workbook.
 _LONGEST_RECORD: Final = 8 << 20
 _LARGEST_WORKBOOK: Final = 1 << 30
 _SHOWN_COLUMNS: Final = 20
@@ -46,17 +46,17 @@ class Table:
     where: str  # for messages
     name: str  # of the data set
     columns: Sequence[str]
-    # Yields, for some columns, the cells of every row and what is wrong with it, if anything is.
+    # Yields the cells of the given columns and an error message, empty if there is none.
     rows: Callable[[Sequence[str]], Iterator[tuple[Sequence[str], str]]]
-    # Columns of structures, names and targets where they are known.
+    # Columns of structures, ids and targets, if known.
     structures: str | None = None
     ids: str | None = None
     targets: tuple[str, ...] = ()
-    # For the user; grows while rows are read. A dictionary, as a second pass notes the same.
+    # Grows while rows are read. A dictionary, so that a second pass does not repeat notes.
     notes: dict[str, None] = field(default_factory=dict)
 
     def check(self, argument: str, name: str) -> None:
-        """Raise an error unless a column is there, once."""
+        """Raise unless exactly one column has this name."""
         columns = self.columns
         times = list(columns).count(name)
         if times > 1:
@@ -76,7 +76,7 @@ class Table:
 
 
 def listed(columns: Sequence[str]) -> str:
-    """The first columns as messages name them."""
+    """List the first columns, for messages."""
     more = len(columns) - _SHOWN_COLUMNS
     shown = ", ".join(map(quoted, columns[:_SHOWN_COLUMNS]))
     return shown + (f" and {more} more" if more > 0 else "")
@@ -99,7 +99,7 @@ def _lines(path: Path, notes: dict[str, None]) -> Generator[str, None, None]:
 
 
 def _delimited(path: Path) -> Table:
-    """Open a table whose cells are separated by commas, semicolons or tabs."""
+    """Open a table separated by commas, semicolons or tabs."""
     notes: dict[str, None] = {}
     with closing(_lines(path, notes)) as lines:
         first = next((line for line in lines if line.strip()), None)
@@ -126,7 +126,7 @@ def _delimited(path: Path) -> Table:
                 values = next(cells, None)
             except csv.Error as error:
                 if "field larger" in str(error) or "unexpected end" in str(error):
-                    # Nothing after it can be trusted.
+                    # The rest of the file cannot be split into rows.
                     raise DataError(f"{path}, line {start}: a quoted value is not closed") from None
                 yield (), f"the row is broken ({error})"
                 continue
@@ -148,7 +148,7 @@ def _delimited(path: Path) -> Table:
 def _header(
     first: Sequence[str], rest: Iterator[Sequence[str]], notes: dict[str, None]
 ) -> tuple[list[str], str | None]:
-    """Name the columns; without a header also the one with the structures."""
+    """Return the column names and, if there is no header, the structure column."""
     columns = [cell.strip() for cell in first]
     if any(name.casefold() in STRUCTURES or "smiles" in name.casefold() for name in columns):
         return columns, None
@@ -166,14 +166,14 @@ def _header(
 
 
 def _smi(path: Path) -> Table:
-    """Open a file of SMILES and, after white space, names; further columns come after tabs."""
+    """Open a file of SMILES, each followed by an optional name; tabs separate more columns."""
     notes: dict[str, None] = {}
 
     def cells() -> Iterator[list[str]]:
         for number, line in enumerate(_lines(path, notes)):
             text = line.strip()
             found = text.split("\t") if "\t" in text else text.split(None, 1)
-            # Some programs write a header nevertheless.
+            # Some programs write a header.
             if found and (number or found[0].casefold() not in STRUCTURES):
                 yield found
 
@@ -189,7 +189,7 @@ def _smi(path: Path) -> Table:
 
 
 def _sdf(path: Path) -> Table:
-    """Open an SDF; RDKit reads the blocks of its records later, as it does SMILES."""
+    """Open an SDF; its mol blocks are parsed later, as SMILES are."""
     notes: dict[str, None] = {}
 
     def records() -> Iterator[str]:
@@ -204,7 +204,7 @@ def _sdf(path: Path) -> Table:
                 raise DataError(f"{path}: a record is longer than {_LONGEST_RECORD >> 20} MiB")
             else:
                 record.append(line.rstrip("\r\n") + "\n")
-        # The last record may lack its end; blank lines behind the last end are no record.
+        # The last record may lack `$$$$`; trailing blank lines are not a record.
         if any(line.strip() for line in record):
             yield "".join(record)
 
@@ -215,7 +215,7 @@ def _sdf(path: Path) -> Table:
             found[_TITLE], found[_BLOCK] = record.partition("\n")[0], block + "M  END\n"
             reason = "" if rest else "the record has no line 'M  END'"
             if len(rest) > 1:
-                # The first would get the properties of the second.
+                # Properties cannot be assigned to one of the two.
                 reason = "the record holds two structures; is `$$$$` missing?"
                 found = {_TITLE: found[_TITLE]}
             yield [found.get(name, "") for name in names], reason
@@ -238,7 +238,7 @@ def _sdf(path: Path) -> Table:
 
 
 def frame_table(frame: pd.DataFrame, where: str, name: str) -> Table:
-    """Open a data frame; what is missing is empty."""
+    """Open a data frame; missing values become empty cells."""
     columns = [str(column) for column in frame.columns]
 
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
@@ -253,7 +253,7 @@ def frame_table(frame: pd.DataFrame, where: str, name: str) -> Table:
 
 
 def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
-    """Open a list of SMILES, which also name its rows, or a data frame; targets are in ``y``."""
+    """Open a list of SMILES, which are also the ids, or a data frame; ``y`` holds targets."""
     import pandas as pd
 
     ids = None
@@ -352,26 +352,26 @@ READERS: Final[Mapping[str, Callable[[Path], Table]]] = {
     ".xlsx": _excel,
     ".parquet": _parquet,
 }
-"""What opens which file, by its suffix; ``.gz`` may follow."""
+"""Functions that open a file, by suffix; ``.gz`` may follow that of a text format."""
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that says what a file is, without that of its packing."""
+    """Suffix of a file in lower case, without ``.gz``."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def name_of(path: Path) -> str:
-    """The name of a file without its suffixes."""
+    """Name of a file without its suffix and ``.gz``."""
     return Path(re.sub(r"\.gz$", "", path.name, flags=re.IGNORECASE)).stem
 
 
 def is_table(path: Path) -> bool:
-    """Whether a path is a table of molecules, by its name."""
+    """Whether a path is a table of molecules, judged by its suffix."""
     return suffix_of(path) in READERS and path.is_file()
 
 
 def open_table(data: Any, y: Any = None, name: str | None = None) -> Table:
-    """Open a file by its suffix, or else a list of SMILES or a data frame."""
+    """Open a file, a list of SMILES or a data frame."""
     if isinstance(data, Path):
         return READERS[suffix_of(data)](data)
     return _texts_table(data, y, name)

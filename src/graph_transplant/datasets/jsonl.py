@@ -6,10 +6,10 @@
      "nodes": [{"id": "a", "label": "C", "x": [0.1, 2]}, {"id": "b", "label": "O", "x": [0.3, 1]}],
      "edges": [{"source": "a", "target": "b", "label": "single", "x": 1.4}]}
 
-(on one line in the file), as ``networkx.node_link_data`` gives it. ``nodes`` and ``edges`` (or
-``links``) are needed; nodes without any ``id`` are numbered from 0. An undirected edge is given
-once, or in both directions with the same attributes. ``y`` is a text, a number, or a list with
-``null`` where one is missing. Target and id are looked for in an object ``graph`` as well.
+The object has the format of ``networkx.node_link_data`` and must be on a single line. ``nodes`` and
+``edges`` (or ``links``) are required. If no node has an ``id``, nodes are numbered from 0. An
+undirected edge is given once, or in both directions with the same attributes. ``y`` is a string, a
+number, or a list with ``null`` for missing values. Target and id may also be in a ``graph`` object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 def is_jsonl(path: Path) -> bool:
-    """Tell whether a path is a file of JSON Lines, by its name."""
+    """Whether a path is a JSON Lines file, judged by its suffix."""
     return path.name.lower().endswith(SUFFIXES) and path.is_file()
 
 
@@ -47,12 +47,12 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
-    """Parse a line; a `DataError` says what is wrong with it, however hostile it is."""
+    """Parse an untrusted line; raise `DataError` if it is malformed."""
     try:
         text = line.decode("utf-8")
         value = json.loads(text)
         if "\\ud" in text or "\\uD" in text:
-            # Half of a pair of surrogates can be escaped in JSON, but not written anywhere else.
+            # JSON can escape a lone surrogate, which cannot be encoded as UTF-8.
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise DataError("it cannot be read: lists or objects are nested too deeply") from None
@@ -66,7 +66,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
         raise DataError("it cannot be read: a number has too many digits") from None
     if not isinstance(value, dict) or not isinstance(value.get("graph", {}), dict):
         raise DataError("it must be a JSON object with `nodes` and `edges`, and `graph` an object")
-    # Where networkx writes attributes of the graph.
+    # networkx writes graph attributes to `graph`.
     return {**value.pop("graph", {}), **value}
 
 
@@ -88,7 +88,7 @@ def _graph(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _source(path: Path, options: TableOptions, featurizer: Featurizer | None) -> Source:
-    """Say where to find what, as given or as in training."""
+    """Describe the input; names of entries default to those used in training."""
     known = featurizer or Featurizer("graphs")
     targets = options.targets or known.targets or ("y",)
     name = options.id or known.id or "id"
@@ -114,11 +114,11 @@ def _source(path: Path, options: TableOptions, featurizer: Featurizer | None) ->
 
 
 def read_jsonl(path: str | Path, **options: Any) -> GraphStore:
-    """Read a file of JSON Lines, plain or packed with gzip; see :func:`graph_transplant.load`."""
+    """Read a JSON Lines file, plain or gzipped; see :func:`graph_transplant.load`."""
     return read_networks(_source(Path(path), TableOptions.of(**options), None))
 
 
 def stream_jsonl(path: str | Path, arguments: Mapping[str, Any], **options: Any) -> Iterator[Chunk]:
-    """Read a file of JSON Lines a stretch at a time; blank lines do not count."""
+    """Read a JSON Lines file in chunks; blank lines are not counted as rows."""
     source = _source(Path(path), TableOptions.of(**options), arguments["featurizer"])
     return stream_networks(source, arguments)

@@ -1,14 +1,14 @@
 """Molecules as graphs: atoms are nodes, bonds are edges in both directions.
 
-A molecule comes as a SMILES or as a mol block (a record of an SDF). RDKit reads it; hydrogen atoms
-that are written out are taken into the atoms they hang on. Two kinds of features are offered:
+Molecules are SMILES or mol blocks (records of an SDF), parsed by RDKit. Explicit hydrogens are
+merged into their heavy atoms. There are two kinds of features:
 
-* ``"ogb"``: the categories of the Open Graph Benchmark as one-hot columns, 174 for an atom (atomic
+* ``"ogb"``: the categories of the Open Graph Benchmark as one-hot columns, 174 per atom (atomic
   number, chirality, degree, charge, hydrogens, radical electrons, hybridisation, aromatic, in a
-  ring) and 13 for a bond (type, stereo, conjugated). They need no data to be learned from.
-* ``"elements"``: one column for each element of the training data and five for the type of a bond.
+  ring) and 13 per bond (type, stereo, conjugated). They do not depend on the data.
+* ``"elements"``: one column per element of the training data, and five for the bond type.
 
-RDKit is the extra ``chem``; it is imported when the first molecule is read.
+RDKit (the extra ``chem``) is imported when the first molecule is read.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from graph_transplant.graphs.store import SortedEdges
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-# How many categories OGB 1.3.6 has for each feature of an atom and of a bond. They stand here and
-# are not asked of its package, so that features are the same with every version of it.
+# Number of categories of each atom and bond feature in OGB 1.3.6. Copied, not imported, so that
+# features do not change with the installed version.
 ATOM_CATEGORIES: Final = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 BOND_CATEGORIES: Final = (5, 6, 2)
 
@@ -49,11 +49,11 @@ _HYBRIDISATIONS: Final = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
 _BOND_TYPES: Final = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 _STEREO: Final = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY")
 _ORDERS: Final = (1.0, 2.0, 3.0, 1.5, 1.0)
-# How the categories of charge and hydrogens are written behind an element, as in SMILES.
+# Suffixes for the categories of charge and hydrogens, as in SMILES.
 _CHARGES: Final = (*("-5", "-4", "-3", "-2", "-", "", "+", "+2", "+3", "+4", "+5"), "")
 _HYDROGENS: Final = ("", "H", *(f"H{number}" for number in range(2, 10)))
 
-# Symbols by atomic number; 0 is an atom left open.
+# Symbols by atomic number; 0 is a wildcard atom.
 _ALL_SYMBOLS: Final = (
     "* H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se "
     "Br Kr Rb Sr Y Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy "
@@ -67,11 +67,7 @@ SYMBOLS: Final = tuple(_ALL_SYMBOLS.split())
 
 
 class _Codes(dict[tuple[Any, ...], int]):
-    """Numbers the different atoms or bonds, and keeps the categories of each.
-
-    There are a hundred or so different atoms in thousands of molecules: what is done here is done
-    once for each of them, and an atom costs one look into a dictionary.
-    """
+    """Numbers distinct atoms or bonds, which are few; categories are computed once for each."""
 
     def __init__(self, categories: Callable[..., tuple[int, ...]]) -> None:
         super().__init__()
@@ -84,12 +80,12 @@ class _Codes(dict[tuple[Any, ...], int]):
         return self[key]
 
     def table(self, width: int) -> Bytes:
-        """Return the categories of the different atoms or bonds, uint8 ``[kinds, width]``."""
+        """Return the categories of the distinct atoms or bonds, uint8 ``[kinds, width]``."""
         return np.array(self._rows, dtype=np.uint8).reshape(-1, width)
 
 
 def _among(name: Any, names: tuple[str, ...]) -> int:
-    """Place of a value of an enumeration among names; behind the last for any other."""
+    """Index of an enum value in ``names``, or ``len(names)`` if it is not among them."""
     return names.index(str(name)) if str(name) in names else len(names)
 
 
@@ -104,7 +100,7 @@ def _atom_categories(
     radicals: int = 0,
     chirality: Any = _CHIRALITIES[0],
 ) -> tuple[int, ...]:
-    """Return the nine categories of an atom in the order of OGB; the last of each is "other"."""
+    """Return the nine categories of an atom in OGB's order."""
     return (
         number - 1 if 1 <= number <= 118 else 118,
         _among(chirality, _CHIRALITIES),
@@ -119,34 +115,34 @@ def _atom_categories(
 
 
 def _bond_type(kind: Any) -> int:
-    """Category of the type of a bond, given as RDKit's name or as a number."""
+    """Category of a bond type, given as RDKit's enum or as a bond order."""
     if isinstance(kind, float):
         return _ORDERS.index(kind) if kind in _ORDERS else len(_BOND_TYPES)
     return _among(kind, _BOND_TYPES)
 
 
 def _bond_categories(kind: Any, conjugated: bool, stereo: Any = _STEREO[0]) -> tuple[int, ...]:
-    """Return the three categories of a bond; OGB knows no stereo of other kinds than these."""
+    """Return the three categories of a bond; unknown stereo counts as ``STEREOANY``."""
     return _bond_type(kind), min(_among(stereo, _STEREO), 5), int(conjugated)
 
 
 @dataclass(frozen=True)
 class MoleculeArrays:
-    """Molecules as arrays of categories: small, quick to send to another process."""
+    """Molecules as arrays of categories: compact and cheap to send between processes."""
 
-    # Categories of the different atoms and bonds, [kinds, 9] and [kinds, 3]; for the features
-    # "elements" the atomic number and the type, [kinds, 1].
+    # Categories of the distinct atoms and bonds, [kinds, 9] and [kinds, 3]; for the features
+    # "elements", the atomic number and the bond type, [kinds, 1].
     atom_kinds: Bytes
     bond_kinds: Bytes
-    # Which of these every atom and bond is, and the two atoms of a bond, from 0 in each molecule.
+    # Kind of every atom and bond, and the two atoms of a bond, from 0 in each molecule.
     atoms: npt.NDArray[np.int32]
     bonds: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int32]
     atom_counts: Ints  # [molecules]
     bond_counts: Ints
-    places: Ints  # which of the given texts each molecule is
-    problems: Mapping[int, str]  # why each of the other texts is none, by its place
-    # Texts of the molecules with several fragments, or of the largest that was kept, by place.
+    places: Ints  # index of the text of each molecule
+    problems: Mapping[int, str]  # why the other texts cannot be used, by index
+    # Texts of molecules with several fragments, or of the largest if only that is kept, by index.
     fragments: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -172,14 +168,14 @@ def molecule_arrays(
     known: Mapping[int, str] | None = None,
     largest_only: bool = False,
 ) -> MoleculeArrays:
-    """Read molecules from SMILES or mol blocks; those in ``known`` have a reason not to be read."""
+    """Read molecules from SMILES or mol blocks; skip the texts with a problem in ``known``."""
     check_choice("features", features, FEATURES)
     chem = chemistry()
     ogb = features == "ogb"
-    # Bound once: looking up a method of an atom takes a good part of the time of calling it.
+    # Looked up once: method lookup takes a good part of the time of a call.
     atom, bond = chem.Atom, chem.Bond
     begin, end, as_number = bond.GetBeginAtomIdx, bond.GetEndAtomIdx, bond.GetBondTypeAsDouble
-    # Only atoms in brackets have these in a SMILES; charges come to others as well (nitro groups).
+    # In a SMILES, only bracket atoms have these; others can still get a charge (nitro groups).
     in_brackets = (atom.GetNumRadicalElectrons, atom.GetChiralTag)
     atom_getters: tuple[Callable[[Any], Any], ...] = (atom.GetAtomicNum,)
     bond_getters: tuple[Callable[[Any], Any], ...] = ()
@@ -195,7 +191,7 @@ def molecule_arrays(
         bond_getters = (bond.GetIsConjugated,)
     atom_codes = _Codes(_atom_categories if ogb else lambda number: (number,))
     bond_codes = _Codes(_bond_categories if ogb else lambda kind: (_bond_type(kind),))
-    # Not lists: these grow with the atoms of a whole data set.
+    # Arrays, not lists, as they hold the atoms of a whole data set.
     atoms, bonds, begins, ends = (array("i") for _ in range(4))
     atom_counts, bond_counts, places = (array("q") for _ in range(3))
     problems = dict(known or {})
@@ -206,12 +202,12 @@ def molecule_arrays(
                 continue
             text = given if is_block(given) else given.strip()
             molecule = parse(chem, text)
-            # A mol block, or what follows a SMILES in bars, may give stereo otherwise.
+            # Mol blocks and CXSMILES extensions (|...|) can set stereo by other means.
             unsure = "|" in text or "\n" in text
             several = (unsure or "." in text) and not isinstance(molecule, str)
             if several and len(chem.GetMolFrags(molecule)) > 1:
                 if largest_only:
-                    # Read anew: atoms come in the order of the text that is kept.
+                    # Parsed again, so that atoms are in the order of the text that is kept.
                     text = largest_fragment(chem, molecule)
                     molecule = parse(chem, text)
                 fragments[place] = text
@@ -225,7 +221,7 @@ def molecule_arrays(
             getters = atom_getters + in_brackets if brackets else atom_getters
             keys = zip(*(map(getter, of_atoms) for getter in getters), strict=True)
             atoms.extend(map(atom_codes.__getitem__, keys))
-            # Other types than these need brackets or an arrow; a number comes faster than a name.
+            # Bond orders are faster to get than types, and suffice without brackets and arrows.
             kind = bond.GetBondType if unsure or "[" in text or ">" in text else as_number
             getters = (kind, *bond_getters, *((bond.GetStereo,) if directed else ()))
             keys = zip(*(map(getter, of_bonds) for getter in getters), strict=True)
@@ -261,13 +257,13 @@ def one_hot(categories: npt.NDArray[Any], widths: Sequence[int]) -> Bytes:
 
 
 def _known_elements(arrays: MoleculeArrays, elements: Sequence[str]) -> MoleculeArrays:
-    """Put atoms as places among elements; molecules with others become problems."""
+    """Map atoms to indices into ``elements``; molecules with other elements become problems."""
     place = np.full(len(SYMBOLS), -1, dtype=np.int64)
     place[[SYMBOLS.index(element) for element in elements]] = np.arange(len(elements))
     kinds = place[arrays.atom_kinds]
     unknown = (kinds[:, 0] < 0)[arrays.atoms]
     starts = np.cumsum(arrays.atom_counts) - arrays.atom_counts
-    # Every molecule has an atom, so that no stretch is empty.
+    # Every molecule has an atom, so no segment is empty, as `reduceat` requires.
     wrong = np.logical_or.reduceat(unknown, starts) if len(arrays) else unknown
     problems = dict(arrays.problems)
     for molecule in np.flatnonzero(wrong).tolist():
@@ -289,7 +285,7 @@ def chunk_of(
     first: int = 1,
     name: str = "molecules",
 ) -> Chunk:
-    """Give molecules that were read from ``texts`` their features; targets are zeros."""
+    """Make a chunk with the features of the molecules read from ``texts``; targets are zeros."""
     node_widths: Sequence[int] = ATOM_CATEGORIES
     edge_widths: Sequence[int] = BOND_CATEGORIES
     if featurizer.features == "elements":
@@ -306,7 +302,7 @@ def chunk_of(
     longest = int(arrays.atom_counts.max())
     keys = (np.tile(base, 2) + both[:, 0]) * longest + both[:, 1]
     order = np.argsort(keys, kind="stable")
-    # Cloned: without bonds, numpy leaves strides of 0, which not all of torch can take.
+    # Cloned: without bonds, NumPy returns strides of 0, which some torch functions reject.
     ends = torch.from_numpy(np.ascontiguousarray(both[order].T)).clone()
     bonds = arrays.bonds[order % max(len(base), 1)]
     places = arrays.places.tolist()
@@ -330,11 +326,10 @@ def chunk_of(
 
 
 def from_smiles(texts: Sequence[str], *, features: str = "ogb") -> GraphStore:
-    """Make a store without targets of SMILES or mol blocks.
+    """Create a store without targets from SMILES or mol blocks.
 
-    Targets are zeros: ``store.rows.number`` says which rows to take when
-    :meth:`~graph_transplant.graphs.GraphStore.with_targets` sets them. Texts that cannot be read
-    are in ``skipped``.
+    Targets are zeros; set them with :meth:`~graph_transplant.graphs.GraphStore.with_targets`, for
+    the rows in ``store.rows.number``. Texts that cannot be read are listed in ``skipped``.
 
     Example:
         >>> from_smiles(["CCO", "c1ccccc1", "CC("], features="elements").skipped[0].row
@@ -357,7 +352,7 @@ def store_of(
     name: str,
     where: str,
 ) -> GraphStore:
-    """Make the store of a data set to learn from; its elements are those that are known later."""
+    """Make the store of training data, whose elements become those of the featurizer."""
     skipped = [Skipped(place + 1, ids[place], why) for place, why in arrays.problems.items()]
     check_readable(where, len(texts), skipped)
     if featurizer.features == "elements":
@@ -373,7 +368,7 @@ def store_of(
 
 
 def node_names(x: Tensor, featurizer: Featurizer) -> list[str]:
-    """The element of every atom; ``*`` where OGB has no category, ``?`` where none is set."""
+    """Element of every atom; ``*`` if OGB has no category for it, ``?`` if none is set."""
     ogb = featurizer.features == "ogb"
     symbols = (*SYMBOLS[1:], SYMBOLS[0]) if ogb else featurizer.elements
     if x.shape[1] < len(symbols):
@@ -382,10 +377,7 @@ def node_names(x: Tensor, featurizer: Featurizer) -> list[str]:
 
 
 def atom_names(x: Tensor, featurizer: Featurizer) -> list[str]:
-    """The element of every atom with its hydrogens and charge where features tell them.
-
-    They are written as in SMILES: ``NH``, ``O-``. Neutral carbon, a corner of a drawing, has none.
-    """
+    """Elements with hydrogens and charge if known, such as ``NH``; neutral carbon is ``C``."""
     names = node_names(x, featurizer)
     if featurizer.features != "ogb" or x.shape[1] != sum(ATOM_CATEGORIES):
         return names
@@ -399,7 +391,7 @@ def atom_names(x: Tensor, featurizer: Featurizer) -> list[str]:
 
 
 def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
-    """Name nodes by the one feature that is set; ``masked`` where none is."""
+    """Name nodes by their one-hot feature; ``masked`` if none is set."""
     value, place = x.max(1)
     return [
         names[index] if is_set else masked
@@ -408,7 +400,7 @@ def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
 
 
 def bond_orders(edge_attr: Tensor, featurizer: Featurizer) -> list[float]:
-    """Order of every bond from its features: 1, 2, 3, 1.5 (aromatic); 1 where it is not known."""
+    """Order of every bond from its features: 1, 2, 3 or 1.5 (aromatic); 1 if unknown."""
     if featurizer.kind != "molecules" or edge_attr.shape[1] < len(_ORDERS):
         raise DataError(f"`edge_attr` must be {len(_ORDERS)} or more columns of molecules")
     value, place = edge_attr[:, : len(_ORDERS)].max(1)

@@ -1,17 +1,16 @@
-"""Generated data sets: find the motif that was grafted on a random graph.
+"""Generated data sets: classify the motif attached to a random graph.
 
-``motifs``: a random base graph, half of the time a random tree and half of the time grown by
-preferential attachment, on which one of six motifs is grafted; the motif is the class. Noise edges
-run within the base graph and between it and the motif, never within the motif: its nodes induce it
-exactly.
+``motifs``: one of six motifs is attached to a random base graph, with equal probability a random
+tree or one grown by preferential attachment; the motif is the class. Noise edges run within the
+base graph and between it and the motif, never within the motif, which stays an induced subgraph.
 
-Numbers of nodes and edges say nothing about the class: both are drawn first, and the base graph and
-the noise edges make up for what the motif brings along. Nodes have no features.
+The numbers of nodes and edges carry no information about the class: both are drawn first, and the
+base graph and the noise edges make up the rest. Nodes have no features.
 
-``typed-motifs``: random trees with a few further edges and nodes of five types. A motif of four
-nodes, told by its shape and its types together, makes the class; the rest is context.
+``typed-motifs``: random trees with a few extra edges and nodes of five types. The class is the
+shape and the node types of a motif of four nodes.
 
-The nodes of the motif are known (``motif_mask``), so that a saliency map can be scored.
+The nodes of the motif are known (``motif_mask``), so that saliency maps can be evaluated.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def _cycle(length: int) -> Edges:
     return tuple((node, (node + 1) % length) for node in range(length))
 
 
-# Name, number of nodes and edges of every class.
+# Name, number of nodes, and edges of every class.
 MOTIFS: Final[tuple[tuple[str, int, Edges], ...]] = (
     ("house", 5, ((0, 1), (1, 2), (2, 3), (3, 0), (0, 4), (1, 4))),
     ("five-cycle", 5, _cycle(5)),
@@ -43,7 +42,7 @@ MOTIFS: Final[tuple[tuple[str, int, Edges], ...]] = (
     ("clique", 4, tuple((one, other) for one in range(4) for other in range(one))),
 )
 
-# Number of node types of the typed motifs; name, types and edges of every class.
+# Number of node types; name, node types and edges of every class.
 TYPES: Final = 5
 TYPED_MOTIFS: Final[tuple[tuple[str, tuple[int, ...], Edges], ...]] = (
     ("cycle of 0 and 1", (0, 1, 0, 1), _cycle(4)),
@@ -52,30 +51,30 @@ TYPED_MOTIFS: Final[tuple[tuple[str, tuple[int, ...], Edges], ...]] = (
     ("star of 2 and 3", (2, 3, 2, 3), ((0, 1), (0, 2), (0, 3))),
 )
 
-# Smallest and largest graph.
+# Smallest and largest number of nodes.
 _NODES: Final = (16, 32)
 _TYPED_NODES: Final = (15, 30)
-# Fewest and most independent cycles, edges - nodes + 1. The grid alone has four.
+# Smallest and largest number of independent cycles, edges - nodes + 1. The grid has four.
 _CYCLES: Final = (4, 6)
 
 
 def _uniform(seed: int, number: int) -> Callable[[int], int]:
-    """Return a function that draws whole numbers below its argument, for one graph.
+    """Return a function that draws integers below its argument, for one graph.
 
-    Only the raw stream of PCG64 is used, which NumPy promises never to change, so that a seed means
+    Uses only the raw stream of PCG64, which NumPy guarantees never to change, so that a seed gives
     the same data set with every version and on every machine.
     """
     raw = np.random.PCG64(np.random.SeedSequence((seed, number)))
 
     def below(limit: int) -> int:
-        # 53 bits: exact in a double, and the bias of the product is far below anything visible.
+        # 53 bits are exact in a double; the bias of the product is negligible.
         return int((int(raw.random_raw()) >> 11) * 2.0**-53 * limit)
 
     return below
 
 
 class _Graph(NamedTuple):
-    """Undirected edges, which nodes are the motif's, and types of the nodes where they have any."""
+    """Undirected edges, mask of the motif's nodes, and node types, if any."""
 
     edges: list[tuple[int, int]]
     mask: list[bool]
@@ -87,9 +86,9 @@ def _grow(motif: int, below: Callable[[int], int]) -> _Graph:
     nodes = _NODES[0] + below(_NODES[1] - _NODES[0] + 1)
     cycles = _CYCLES[0] + below(_CYCLES[1] - _CYCLES[0] + 1)
     preferential = below(2) == 1
-    base = nodes - size  # the motif takes the last numbers until nodes are shuffled
+    base = nodes - size  # the motif has the last nodes until they are shuffled
     edges = {(base + min(e), base + max(e)) for e in motif_edges}
-    ends = [0]  # every base node as often as it has edges: a uniform draw prefers hubs
+    ends = [0]  # base nodes repeated by degree: a uniform draw prefers hubs
 
     def base_node(limit: int) -> int:
         return ends[below(len(ends))] if preferential else below(limit)
@@ -129,7 +128,7 @@ def _shuffled(
     types: list[int],
     below: Callable[[int], int],
 ) -> _Graph:
-    """Give the nodes other numbers, so that these say nothing."""
+    """Renumber the nodes at random, so that their order reveals nothing."""
     place = list(range(nodes))
     for last in range(nodes - 1, 0, -1):
         other = below(last + 1)
@@ -143,22 +142,15 @@ def _shuffled(
 
 
 def motifs(*, graphs: int = 600, seed: int = 0) -> GraphStore:
-    """Generate the embedded data set.
+    """Generate the data set ``motifs``.
 
-    Graph ``i`` depends on ``seed`` and ``i`` alone: a smaller data set is the beginning of a larger
-    one, and the same seed gives the same graphs on every machine. Classes take turns, so they are
-    as equal in size as ``graphs`` allows.
+    Graph ``i`` depends only on ``seed`` and ``i``: a smaller data set is a prefix of a larger one,
+    and a seed gives the same graphs on every machine. Classes alternate. The boolean node field
+    ``motif_mask`` ``[nodes]`` marks the nodes of the motif.
 
     Args:
         graphs: Number of graphs, at least one for each of the six classes.
-        seed: Determines the graphs; not negative.
-
-    Returns:
-        A store of undirected graphs without node features, with the boolean node field
-        ``motif_mask`` ``[nodes]``: true for the nodes of the motif.
-
-    Raises:
-        GraphTransplantError: If an argument is out of range.
+        seed: Random seed, not negative.
 
     Example:
         >>> store = motifs(graphs=12)
@@ -171,10 +163,7 @@ def motifs(*, graphs: int = 600, seed: int = 0) -> GraphStore:
 
 
 def typed_motifs(*, graphs: int = 800, seed: int = 0) -> GraphStore:
-    """Generate graphs of typed nodes whose class lies in four of them.
-
-    A graph depends on ``seed`` and its number alone, and classes take turns, as with
-    :func:`motifs`.
+    """Generate the data set ``typed-motifs``, with node types as features; see :func:`motifs`.
 
     Example:
         >>> typed_motifs(graphs=8)
@@ -199,7 +188,7 @@ def _generate(
     mask = [inside for graph in made for inside in graph.mask]
     return GraphStore(
         x=one_hot(types, TYPES).float() if len(types) else None,
-        # Each edge in both directions, one after the other.
+        # Both directions of each edge, next to each other.
         edge_index=torch.stack((pairs, pairs.flip(1)), 1).view(-1, 2).T.contiguous(),
         y=torch.arange(graphs) % len(classes),
         node_counts=torch.tensor([len(graph.mask) for graph in made]),

@@ -1,12 +1,12 @@
-"""Graphs given as nodes and edges with attributes: networkx graphs, and lines of JSON.
+"""Graphs with node and edge attributes: networkx graphs and JSON Lines.
 
-Two attributes of nodes and edges become columns of features, numbers first:
+Two attributes of nodes and edges become feature columns, numbers first:
 
-* ``x``: a number, or a list of numbers; for edges without ``x``, their ``weight``.
-* ``label``: a text or a whole number. Every label that occurs gets a one-hot column.
+* ``x``: a number or a list of numbers; for edges without ``x``, their ``weight``.
+* ``label``: a string or an integer. Every label that occurs gets a one-hot column.
 
-All graphs must have the same columns: those that differ from most others are left out. Other
-attributes are not read.
+Other attributes are ignored. All graphs must have the same columns: graphs that differ from the
+majority are skipped, or raise an error in :func:`from_networkx`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     import networkx as nx
 
 Line = dict[str, Any]
-Shape = tuple[int, bool]  # how many numbers there are, and whether there are labels
+Shape = tuple[int, bool]  # number of numeric columns, and whether there are labels
 
-# More kinds of nodes than this are names, not labels: one-hot columns of them say nothing.
+# More distinct labels than this are names, which are useless as one-hot columns.
 _MOST_LABELS: Final = 1000
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 _LARGEST: Final = float(np.finfo(np.float32).max)
@@ -56,15 +56,15 @@ class Source(NamedTuple):
 
     name: str
     where: str  # for messages
-    # Skips so many; yields the id, if there is one, and the graph or the reason why there is none.
+    # Skips n graphs, then yields the id, if any, and the graph or the reason why it is invalid.
     lines: Callable[[int], Iterator[tuple[Any, Line | str]]]
-    targets: tuple[str, ...]  # entries; a single one may hold a list
-    id: str  # entry of the name
+    targets: tuple[str, ...]  # names of entries; a single one may hold a list
+    id: str  # name of the entry with the id
     task: str | None
-    columns: Mapping[str, Any]  # what the featurizer keeps of `targets` and `id`
+    columns: Mapping[str, Any]  # `targets` and `id` as the featurizer keeps them
 
     def rows(self, skip: int = 0) -> Iterator[tuple[int, str, Line | str]]:
-        """Yield the number, the name and the content of every row."""
+        """Yield the number, the id and the content of every row."""
         for number, (name, line) in enumerate(self.lines(skip), skip + 1):
             named = type(name) in (str, int, float) and name != ""
             yield number, str(name if named else number), line
@@ -85,8 +85,6 @@ class _Columns(NamedTuple):
 
 
 class _Graph(NamedTuple):
-    """A graph as numbers."""
-
     number: int
     id: str
     cells: tuple[str, ...]  # its targets
@@ -98,7 +96,7 @@ class _Graph(NamedTuple):
 
 
 def _encode(number: int, name: str, line: Line | str, targets: Sequence[str]) -> _Graph:
-    """Check a graph and turn it into numbers; a `DataError` says why it cannot be used."""
+    """Validate a graph and convert it to arrays; raise `DataError` if it is malformed."""
     if isinstance(line, str):
         raise DataError(line)
     nodes, edges, directed = line["nodes"], line["edges"], line["directed"]
@@ -155,7 +153,7 @@ def _encode(number: int, name: str, line: Line | str, targets: Sequence[str]) ->
 
 
 def _columns(key: str, items: Sequence[Line], kind: str) -> _Columns:
-    """Read numbers and labels of all nodes or all edges, which ``kind`` names in messages."""
+    """Read the numbers and labels of all nodes or edges; ``kind`` is for messages."""
     values, labels = (_given(items, attribute, kind) for attribute in (key, "label"))
     numbers = np.empty((len(items), 0), dtype=np.float32)
     if values:
@@ -170,12 +168,12 @@ def _columns(key: str, items: Sequence[Line], kind: str) -> _Columns:
     for label in labels:
         if isinstance(label, bool) or not isinstance(label, str | int | np.integer):
             raise DataError(f"every `label` must be a text or a whole number; got {shown(label)}")
-    # The same few labels come again and again.
+    # Interned, as the same few labels recur.
     return _Columns(numbers, [sys.intern(str(label)) for label in labels] or None)
 
 
 def _given(items: Sequence[Line], attribute: str, kind: str) -> list[Any]:
-    """An attribute of all nodes or edges; an empty list if none has it."""
+    """Values of an attribute of all nodes or edges; empty if none has it."""
     values = [item[attribute] for item in items if item.get(attribute) is not None]
     if values and len(values) < len(items):
         raise DataError(f"some of its {kind}s have no `{attribute}`, but others have one")
@@ -183,7 +181,7 @@ def _given(items: Sequence[Line], attribute: str, kind: str) -> list[Any]:
 
 
 def _cells(line: Line, targets: Sequence[str]) -> tuple[str, ...]:
-    """Return targets as texts, such as the cells of a table are."""
+    """Return targets as strings, like the cells of a table."""
     values: Any = [line.get(target) for target in targets]
     if len(values) == 1:
         (value,) = values
@@ -208,8 +206,8 @@ def _cell(value: Any) -> str:
 
 
 def _majority(source: Source, graphs: Sequence[_Graph]) -> Featurizer:
-    """The columns that most of the graphs have; ties go to the first seen."""
-    # Graphs without edges fit any kind of edges.
+    """Featurizer with the columns of most graphs; ties go to the first seen."""
+    # Graphs without edges are compatible with any edge features.
     joined = [graph for graph in graphs if len(graph.edge_index)]
     seen = Counter((graph.node.shape, graph.edge.shape) for graph in joined or graphs)
     node, edge = next(iter(seen.most_common(1)), (((0, False), (0, False)), 0))[0]
@@ -230,7 +228,7 @@ def _majority(source: Source, graphs: Sequence[_Graph]) -> Featurizer:
 
 
 def _kinds(source: Source, what: str, parts: Sequence[_Columns]) -> tuple[str, ...]:
-    """The different labels of nodes or edges, in order."""
+    """Distinct labels of nodes or edges, sorted; by value if all are integers."""
     labels = {label for part in parts for label in part.labels or ()}
     if len(labels) > _MOST_LABELS:
         raise DataError(
@@ -242,7 +240,7 @@ def _kinds(source: Source, what: str, parts: Sequence[_Columns]) -> tuple[str, .
 
 
 def _codec(source: Source, graphs: Sequence[_Graph], others: Sequence[str]) -> TargetCodec:
-    """How targets are to be read, of which there are as many as most graphs have."""
+    """Infer the target codec; the number of targets is that of most graphs."""
     names = source.targets
     widths = Counter(len(g.cells) for g in graphs if not all(map(is_missing, g.cells)))
     if not widths:
@@ -261,7 +259,7 @@ def _codec(source: Source, graphs: Sequence[_Graph], others: Sequence[str]) -> T
 
 
 def _unfit(graph: _Graph, featurizer: Featurizer) -> str:
-    """Say why a graph does not have the columns of others; nothing if it does."""
+    """Why a graph does not fit the featurizer; empty if it does."""
     for kind, given, numbers, known in (
         ("node", graph.node, featurizer.node_numbers, featurizer.node_labels),
         ("edge", graph.edge, featurizer.edge_numbers, featurizer.edge_labels),
@@ -292,7 +290,7 @@ def _target(codec: TargetCodec, cells: tuple[str, ...]) -> Target:
 def _features(
     parts: Sequence[_Columns], numbers: int, labels: Sequence[str] | None
 ) -> Tensor | None:
-    """Put numbers and one-hot labels side by side."""
+    """Concatenate numbers and one-hot labels."""
     empty = np.empty((0, numbers), dtype=np.float32)
     table = np.concatenate([empty, *(part.numbers for part in parts)])
     if labels is None:
@@ -307,8 +305,8 @@ def _features(
 
 
 def _store(graphs: Sequence[_Graph], featurizer: Featurizer, name: str) -> GraphStore:
-    """Put graphs together, without their targets."""
-    # Graphs without edges have no columns at all.
+    """Make a store of graphs, without their targets."""
+    # Graphs without edges have no edge columns.
     edges = [graph.edge for graph in graphs if len(graph.edge_index)]
     return GraphStore(
         x=_features([g.node for g in graphs], featurizer.node_numbers, featurizer.node_labels),
@@ -332,10 +330,10 @@ def _store(graphs: Sequence[_Graph], featurizer: Featurizer, name: str) -> Graph
 def read_networks(
     source: Source, featurizer: Featurizer | None = None, *, strict: bool = False
 ) -> GraphStore:
-    """Read all graphs of an input; with ``strict``, the first that cannot be used is an error."""
+    """Read all graphs; with ``strict``, raise for the first that cannot be used."""
     graphs: list[_Graph] = []
     skipped: list[Skipped] = []
-    entries: set[str] = set()  # of the last graph, for a message
+    entries: set[str] = set()  # of the last valid graph, for a message
     rows = 0
 
     def check() -> None:
@@ -366,10 +364,7 @@ def read_networks(
 
 
 def stream_networks(source: Source, arguments: Mapping[str, Any]) -> Iterator[Chunk]:
-    """Read graphs a stretch at a time; ``arguments`` are those of ``stream``.
-
-    Without a ``featurizer``, all of it is read first.
-    """
+    """Read graphs in chunks; ``arguments`` are those of ``stream``."""
     featurizer, codec = arguments["featurizer"], arguments["codec"]
     if featurizer is None:
         read = []
@@ -447,15 +442,15 @@ def from_networkx(
     featurizer: Featurizer | None = None,
     **options: Any,
 ) -> GraphStore:
-    """Create a store from networkx graphs; the first graph that does not fit is an error.
+    """Create a store from networkx graphs; raise for the first that cannot be used.
 
     Args:
-        graphs: Graphs or directed graphs, with attributes ``x``, ``label`` and ``weight``.
-        y: Target of every graph: the name of a class, a number, or a list of labels or numbers.
-            (default: the graphs' own attribute)
+        graphs: Undirected or directed graphs, with attributes ``x``, ``label`` and ``weight``.
+        y: Target of every graph: a class name, a number, or a list of labels or numbers
+            (default: the graph attribute named by ``target``).
         featurizer: The featurizer of another store, to get the same columns.
-        **options: ``target``, the attribute of a graph that holds its target (default: ``"y"``);
-            ``task``, found from the targets by default; ``name`` of the data set.
+        **options: ``target``, the graph attribute that holds the target (default: ``"y"``);
+            ``task``, inferred from the targets by default; ``name`` of the data set.
 
     Example:
         >>> import networkx as nx
@@ -469,5 +464,5 @@ def from_networkx(
 
 
 def stream_networkx(graphs: Sequence[Any], arguments: Mapping[str, Any], **options: Any) -> Any:
-    """Read networkx graphs a stretch at a time; one that does not fit is a problem of its row."""
+    """Read networkx graphs in chunks; those that do not fit are reported as problems."""
     return stream_networks(_networkx(graphs, **options), arguments)

@@ -1,7 +1,6 @@
 """OGB data sets for graph classification: ogbg-molhiv and ogbg-ppa.
 
-A data set of the Open Graph Benchmark is a folder (or a zip archive of one) of packed tables
-without headers:
+An OGB data set is a folder or zip archive of gzipped tables without headers:
 
 =============================  ===================  ======================================
 file                           one line per         content
@@ -15,14 +14,14 @@ file                           one line per         content
 ``split/KIND/*.csv.gz``        graph of that part   its number, from 0 (train, valid, test)
 =============================  ===================  ======================================
 
-Every edge stands there once; its reverse is added, with the same features. The tables are read in
-pieces into one file of the cache, which is then mapped into memory: neither the text nor the graphs
-are ever in memory as a whole.
+Every edge is listed once; its reverse is added, with the same features. Tables are read in chunks
+into a cache file, which is then memory-mapped: neither the text nor the graphs are ever in memory
+as a whole.
 
-* **ogbg-molhiv**: the nine numbers of an atom and the three of a bond are categories; each becomes
-  one one-hot column for every category that OGB knows, used or not.
-* **ogbg-ppa**: nodes have no features, so the mean of the features of a node's edges becomes its
-  own, and edge features are then dropped (appendix, "Datasets"). An isolated node has zeros.
+* **ogbg-molhiv**: the nine atom and three bond features are categorical and become one-hot columns,
+  one for every category of OGB, used or not.
+* **ogbg-ppa**: nodes have no features, so they get the mean of the features of their edges, and
+  edge features are dropped (appendix, "Datasets"). Isolated nodes get zeros.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ log = logging.getLogger(__name__)
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
-# Raise it whenever the same files would be read into a different store.
+# Increase whenever the same files would be read into a different store.
 _READER_VERSION: Final = 1
-# Graphs are put together in pieces of about this many edges of the file.
+# Chunk size, in edges of the file.
 _PIECE_EDGES: Final = 1 << 19
 _SUBFOLDERS: Final = ("ogb", "molecules")
 _OGB: Final = "http://snap.stanford.edu/ogb/data/graphproppred"
@@ -63,13 +62,13 @@ class _Recipe:
     """How the tables of one data set become graphs."""
 
     url: str
-    split: str  # kind of the published split
+    split: str  # name of the published split
     classes: int
     label_names: tuple[str, ...] | None = None
-    edge_numbers: int = 0  # of an edge, whose mean goes to its nodes; 0 for molecules
+    edge_numbers: int = 0  # edge features to average at the nodes; 0 for molecules
 
     def files(self) -> dict[str, str]:
-        """Where each table lies."""
+        """Path of each table in the folder or archive."""
         raw = ["num-node-list", "num-edge-list", "graph-label", "edge", "edge-feat"]
         raw += [] if self.edge_numbers else ["node-feat"]
         split = ("train", "valid", "test")
@@ -90,7 +89,7 @@ DATASETS: Final[dict[str, _Recipe]] = {
 
 
 def _scan(path: Path) -> Parts | None:
-    """The tables in a folder or zip archive that is named after a data set, if any."""
+    """Tables in a folder or zip archive that is named after a data set, if any."""
     stem = path.stem if path.suffix.lower() == ".zip" else path.name
     name = stem.replace("_", "-")
     if name not in DATASETS:
@@ -107,7 +106,7 @@ def _scan(path: Path) -> Parts | None:
 
 
 def is_ogb(path: Path) -> bool:
-    """Whether this is a folder or zip archive of one of these data sets, and is named so."""
+    """Whether this is a folder or zip archive of an OGB data set, and is named after it."""
     return _scan(path) is not None
 
 
@@ -116,17 +115,17 @@ def _stem(name: str) -> str:
 
 
 def find(name: str, root: str | Path | None = None) -> Path | None:
-    """Where a data set lies on this machine; see :func:`graph_transplant.load`."""
+    """Path of a data set on this machine, if any; see :func:`graph_transplant.load`."""
     return places.find(_stem(name), _SUBFOLDERS, root, is_ogb)
 
 
 def download(name: str, root: str | Path | None = None) -> Path:
-    """Download a data set from where OGB publishes it; return the archive."""
+    """Download a data set from OGB; return the path of the archive."""
     return places.download(name, DATASETS[name].url, _stem(name), _SUBFOLDERS, root)
 
 
 def load(path: Path) -> GraphStore:
-    """Load a data set, by way of a file in the cache that is mapped into memory."""
+    """Load a data set from a memory-mapped cache file, which is written first if needed."""
     parts = parts_of(path)
 
     def make(cached: Path) -> GraphStore:
@@ -146,7 +145,7 @@ def load(path: Path) -> GraphStore:
 
 
 def parts_of(path: Path) -> Parts:
-    """The tables of a data set; raise if one is missing."""
+    """Tables of a data set; raise if one is missing."""
     parts = _scan(path)
     assert parts is not None, "see is_ogb"
     for part, file in DATASETS[parts.name].files().items():
@@ -190,7 +189,7 @@ def _write(parts: Parts, target: Path) -> None:
 
 
 def _slices(edge_counts: Ints) -> Iterator[slice]:
-    """Cut the graphs into pieces of about ``_PIECE_EDGES`` edges, at least one graph each."""
+    """Slices of graphs with at most ``_PIECE_EDGES`` edges, but at least one graph."""
     ends = np.cumsum(edge_counts)
     start = 0
     while start < len(ends):
@@ -202,7 +201,7 @@ def _slices(edge_counts: Ints) -> Iterator[slice]:
 
 def _read_counts(parts: Parts, part: str, least: int, graphs: int | None = None) -> Ints:
     counts: Ints = parts.table(part, whole=True, columns=1, lines=graphs)[:, 0]
-    # Sums of larger numbers might wrap around.
+    # Sums of larger numbers might overflow.
     wrong = (counts < least) | (counts >= 2**31)
     parts.check(part, wrong, f"expected a number from {least} to {2**31 - 1}")
     return counts
@@ -251,7 +250,7 @@ def _next_graphs(
         x = _one_hot(tables["node-feat"], nodes, ATOM_CATEGORIES)
         bonds = _one_hot(tables["edge-feat"], edges, BOND_CATEGORIES)
         edge_attr = torch.from_numpy(np.repeat(bonds, 2, axis=0))
-    # Both directions of an edge one after the other, so that graphs stay together.
+    # Both directions of an edge next to each other, so that graphs stay contiguous.
     both = np.repeat(pairs, 2, axis=0)
     both[1::2] = pairs[:, ::-1]
     return GraphStore(
@@ -274,7 +273,6 @@ def _one_hot(numbers: Numbers, lines: int, categories: tuple[int, ...]) -> npt.N
 
 
 def _mean_at_nodes(ends: Ints, features: Doubles, nodes: int) -> Doubles:
-    """Mean of the features of each node's edges, ``[nodes, features]``."""
     total = np.empty((nodes, features.shape[1]))
     for column, values in enumerate(features.T):
         total[:, column] = sum(np.bincount(end, weights=values, minlength=nodes) for end in ends.T)

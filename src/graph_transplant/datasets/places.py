@@ -1,4 +1,4 @@
-"""Finding data sets on this machine, downloads, and the cache of what was read once."""
+"""Local search, download and cache of data sets."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ def find(
     root: str | Path | None,
     holds: Callable[[Path], bool],
 ) -> Path | None:
-    """Look for ``stem/`` or ``stem.zip`` in every search folder and its subfolders.
-
-    A folder counts if it ``holds`` a data set.
-    """
+    """Search for ``stem.zip``, or a folder ``stem/`` that ``holds`` a data set."""
     for folder in search_folders(root):
         for place in ("", *subfolders):
             path = folder / place / stem
@@ -46,7 +43,7 @@ def find(
 def download(
     name: str, url: str, stem: str, subfolders: Sequence[str], root: str | Path | None
 ) -> Path:
-    """Download ``stem.zip`` to ``root`` or the cache, whole or not at all."""
+    """Download ``stem.zip`` to ``root`` or the cache; a partial download is not kept."""
     folder = (cache_folder() / "downloads") if root is None else Path(root).expanduser()
     target = folder / f"{stem}.zip"
     log.info("downloading %s", url)
@@ -78,7 +75,7 @@ def _fetch(url: str, target: Path) -> None:
 def load_cached(
     kind: str, version: int, parts: Parts, make: Callable[[Path], GraphStore]
 ) -> GraphStore:
-    """Load a store from the cache, or make it there where files or reader have changed."""
+    """Load a store from the cache; make it anew if the files or the reader have changed."""
     folder = cache_folder() / kind
     prefix = f"{parts.name}-{_digest(parts.name, parts.path.resolve())}-"
     cached = folder / f"{prefix}{_digest(version, parts.state())}.safetensors"

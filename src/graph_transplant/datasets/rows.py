@@ -1,4 +1,4 @@
-"""What readers that go row by row share: stretches of rows, options, targets."""
+"""Shared parts of the row-based readers: chunks of rows, options, targets."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from graph_transplant.graphs.checks import check_precision
 from graph_transplant.graphs.featurizer import FEATURES
 from graph_transplant.metrics import TASKS
 
-# Cells that say that nothing was measured, in lower case.
+# Markers of missing values, in lower case.
 MISSING: Final = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
-# Why a row is left out that is not unreadable at all.
+# Reason for skipping a row that is readable but has no target.
 NO_TARGET: Final = "no target"
 
-# A column with more different values than this holds no classes, unless the task says so.
+# Columns with more distinct values are not classes, unless `task` says so.
 _MOST_CLASSES: Final = 50
 _LARGEST: Final = float(np.finfo(np.float32).max)
 _YES_NO: Final = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
-# Two classes of which everybody knows the positive one; it comes second, even where it is common.
+# Class pairs with a conventional positive class, which comes second even if it is more frequent.
 _PAIRS: Final = (
     ("no", "yes"),
     ("false", "true"),
@@ -38,31 +38,31 @@ _PAIRS: Final = (
     ("negative", "positive"),
 )
 _COMMA_NUMBER: Final = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
-# With three digits behind it a comma may as well separate thousands.
+# A comma before exactly three digits may also separate thousands.
 _THOUSANDS: Final = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
-# A percentage, or a number that says what the value is above, below or about.
+# A percentage, or a number with a sign such as < or ~.
 _AMOUNT: Final = re.compile(r"\s*[<>≤≥=~≈]*\s*[+-]?[0-9]+([.,][0-9]+)?\s*%?\s*")
 
-# Values are quoted in messages up to so many characters.
+# Maximum length of values quoted in messages.
 _QUOTED: Final = 40
 
 Target = tuple[float, ...] | str
-"""The class, labels or values of a graph (NaN if missing), or why it has none."""
+"""Class, labels or values of a graph (NaN if missing), or why it has none."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A stretch of consecutive rows of the input, each of them a graph or a problem.
+    """Consecutive rows of the input, each of them a graph or a problem.
 
     Attributes:
-        first: Number of its first row; rows count from 1, a header does not count.
-        ids: What the input calls every row; its number where it has no other name.
-        texts: What every row was read from where that is one text, such as its SMILES; else empty.
-        store: The graphs of the rows that could be read, in order; ``store.rows.number`` says which
-            rows these are. ``None`` where there are none.
-        problems: Why each of the other rows is no graph, by row number.
-        targets: What a codec made of the target of each row, or why it has none, by row number;
-            empty where targets were not asked for.
+        first: Number of the first row, counted from 1 without the header.
+        ids: Id of every row; its number if it has none.
+        texts: Source text of every row, such as its SMILES, or an empty string.
+        store: Graphs of the readable rows, in order; their row numbers are in
+            ``store.rows.number``. ``None`` if there are none.
+        problems: Why the other rows could not be read, by row number.
+        targets: Encoded target of each row, or why it has none, by row number; empty without a
+            codec.
     """
 
     first: int
@@ -78,14 +78,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Which columns of a table hold what, and how molecules become features."""
+    """Columns of a table, and how molecules become features."""
 
     smiles: str | None = None  # guessed by default
     targets: tuple[str, ...] = ()
-    whole: str | None = None  # several targets as written: perhaps one column with commas in it
+    whole: str | None = None  # `target` if it has commas: may be a single column
     id: str | None = None  # the number of the row by default
     features: str | None = None  # by default those of the model, or "ogb"
-    task: str | None = None  # found from the values by default
+    task: str | None = None  # inferred from the values by default
     largest_fragment: bool = False
 
     def __post_init__(self) -> None:
@@ -96,9 +96,9 @@ class TableOptions:
 
     @classmethod
     def of(cls, *, target: Any = None, **options: Any) -> TableOptions:
-        """Options as a user gives them: several targets as a list or with commas."""
+        """Create from user options; several targets are a list, or separated by commas."""
         given = target.split(",") if isinstance(target, str) else target
-        if not isinstance(given, Iterable):  # a column may be called by a number
+        if not isinstance(given, Iterable):  # a column name may be a number
             given = [] if given is None else [given]
         names = tuple(str(name).strip() for name in given)
         if "" in names:
@@ -122,18 +122,18 @@ class TableOptions:
 
 
 def quoted(text: str) -> str:
-    """A text of the input as a message shows it: quoted, and not too long."""
+    """Quote and shorten a text of the input for messages."""
     return repr(text if len(text) <= _QUOTED else text[:_QUOTED] + "…")
 
 
 def is_missing(cell: str) -> bool:
-    """Whether a cell says that nothing was measured."""
+    """Whether a cell is empty or marks a missing value."""
     return cell.strip().lower() in MISSING
 
 
 def number_of(cell: str) -> float | None:
-    """The number that a cell holds (``inf`` is one), or ``None`` if it is not written as one."""
-    # Python also reads underscores and the digits of other scripts, which no table means.
+    """Parse a cell as a number (which may be ``inf``); ``None`` if it is not one."""
+    # `float` also accepts underscores and the digits of other scripts.
     if "_" in cell or not cell.isascii():
         return None
     try:
@@ -143,7 +143,7 @@ def number_of(cell: str) -> float | None:
 
 
 def class_name(cell: str) -> str:
-    """What a class is called: 1, 1.0 and +1 are one class."""
+    """Normalised class name: 1, 1.0 and +1 are the same class."""
     number = number_of(cell)
     if number is None or not math.isfinite(number):
         return cell.strip()
@@ -151,16 +151,13 @@ def class_name(cell: str) -> str:
 
 
 def no_target(cells: Sequence[str]) -> str:
-    """Say that a row has no target; a word that counts as missing may have been meant otherwise."""
+    """Reason for skipping a row without a target; names the marker of missing values, if any."""
     words = [cell.strip() for cell in cells if cell.strip() and is_missing(cell)]
     return f"{NO_TARGET} ({quoted(words[0])} counts as missing)" if words else NO_TARGET
 
 
 def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
-    """Raise an error if more than half of the rows cannot be read, or none is left.
-
-    Rows without a target are readable: a column may well be measured for few of them.
-    """
+    """Raise if over half of the rows are unreadable, not counting missing targets, or all fail."""
     if not rows:
         raise DataError(f"{where}: there are no rows")
     broken = [skip for skip in skipped if not skip.reason.startswith(NO_TARGET)]
@@ -177,9 +174,9 @@ def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
 
 @dataclass(frozen=True)
 class TargetCodec:
-    """Turns the targets of rows, as text, into the ``y`` of a store.
+    """Converts targets from text to the ``y`` of a store.
 
-    Upper and lower case make no difference between classes.
+    Class names are case-insensitive, unless classes differ only in case.
 
     Example:
         >>> codec = TargetCodec("multiclass", ("Class",), ("0", "1"))
@@ -188,13 +185,13 @@ class TargetCodec:
     """
 
     task: str
-    names: tuple[str, ...]  # columns of the targets: the labels or values
-    classes: tuple[str, ...] = ()  # in order; only of the task "multiclass"
-    decimal_comma: bool = False  # whether 1,234 is a little more than one
+    names: tuple[str, ...]  # target columns: the labels or values
+    classes: tuple[str, ...] = ()  # in order; only for the task "multiclass"
+    decimal_comma: bool = False  # whether 1,234 means 1.234
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """What the outputs are called."""
+        """Names of the outputs."""
         return self.classes if self.task == "multiclass" else self.names
 
     @property
@@ -203,7 +200,7 @@ class TargetCodec:
         return len(self.label_names)
 
     def encode(self, cells: Sequence[str]) -> Target:
-        """The class, labels or values (NaN if missing) of one row, or why it has none."""
+        """Class, labels or values (NaN if missing) of a row, or why it has none."""
         if all(is_missing(cell) for cell in cells):
             return no_target(cells)
         if self.task == "multiclass":
@@ -223,12 +220,12 @@ class TargetCodec:
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        """Places of the classes by their names, as they are and without regard to case."""
+        """Class indices by exact and by case-folded name; exact names take precedence."""
         exact = {name: place for place, name in enumerate(self.classes)}
         return {name.casefold(): place for name, place in reversed(exact.items())} | exact
 
     def _value(self, cell: str) -> float | str:
-        """Return a label or value, or what was expected."""
+        """Parse a label or value; return what was expected if it is invalid."""
         if self.task == "multilabel":
             return _YES_NO.get(class_name(cell).lower(), "0, 1 or empty")
         number = number_of(cell)
@@ -241,7 +238,7 @@ class TargetCodec:
         return number
 
     def of_store(self, store: GraphStore) -> list[Target]:
-        """What all graphs of a store have as their targets, if these are what is read here."""
+        """Targets of all graphs in a store, or why they have none that fits this codec."""
         unknown: list[Target] = [NO_TARGET] * len(store)
         if store.task != self.task:
             return unknown
@@ -252,18 +249,18 @@ class TargetCodec:
             return found if store.num_outputs == self.num_outputs else unknown
         if store.num_outputs < 2:
             return unknown
-        # Classes without names are numbered as those that are read here.
+        # Classes without names are taken to be numbered as in this codec.
         names = store.label_names or self.classes[: store.num_outputs]
         classes = [self.encode([name]) for name in names]
         return [classes[n] if n < len(classes) else NO_TARGET for n in store.y.tolist()]
 
     def tensor(self, values: Sequence[tuple[float, ...]]) -> Tensor:
-        """What :meth:`encode` gave for all graphs, as the ``y`` of a store."""
+        """Convert the results of :meth:`encode` to the ``y`` of a store."""
         table = torch.tensor(values, dtype=torch.float64).reshape(len(values), len(self.names))
         return table[:, 0].long() if self.task == "multiclass" else table.float()
 
     def apply(self, store: GraphStore, values: Sequence[tuple[float, ...]]) -> GraphStore:
-        """The graphs of a store with what :meth:`encode` gave as their targets."""
+        """Return a store with the results of :meth:`encode` as its targets."""
         return store.with_targets(
             self.tensor(values),
             task=self.task,
@@ -273,7 +270,6 @@ class TargetCodec:
 
 
 def _comma_number(cell: str) -> float | None:
-    """The number that a cell with a decimal comma holds."""
     text = cell.strip()
     return float(text.replace(",", ".")) if _COMMA_NUMBER.fullmatch(text) else None
 
@@ -283,7 +279,7 @@ def _thousands(cell: str) -> bool:
 
 
 class _Column:
-    """The different cells of one column of targets, in the order in which they come."""
+    """Distinct cells of a target column, in order of first occurrence."""
 
     def __init__(self, cells: Counter[str], first: Mapping[str, int]) -> None:
         self.missing = {cell.strip().lower() for cell in cells if is_missing(cell)} - {""}
@@ -291,19 +287,19 @@ class _Column:
         self.commas = [
             c for c, n in self.values.items() if n is None and _comma_number(c) is not None
         ]
-        # Those whose comma cannot separate thousands.
+        # Their comma cannot separate thousands.
         self.decimals = [cell for cell in self.commas if not _thousands(cell)]
         others = [cell for cell, number in self.values.items() if number is None]
         self.texts = [cell for cell in others if cell not in set(self.commas)]
-        # At least nine of ten cells are numbers: a text is more likely a slip than a class.
+        # At least 90 % of the cells are numbers: the texts are more likely errors than classes.
         self.slips = 10 * sum(cells[c] for c in others) <= sum(cells[c] for c in self.values)
-        # Percentages, or measurements beyond a limit.
+        # Percentages, or censored values such as "<5".
         self.amounts = bool(self.texts) and all(map(_AMOUNT.fullmatch, self.texts))
         self.odd = f"{quoted(self.texts[0])} in row {first[self.texts[0]]}" if self.texts else ""
         numbers = [number for number in self.values.values() if number is not None]
         self.whole = all(number.is_integer() for number in numbers)
         self.fraction = any(math.isfinite(n) and not n.is_integer() for n in numbers)
-        # How often every spelling of a class was seen, by its name without regard to case.
+        # Counts of the spellings of each class, by case-folded name.
         self.classes: dict[str, Counter[str]] = {}
         for cell in self.values:
             name = class_name(cell)
@@ -312,7 +308,7 @@ class _Column:
 
     @property
     def decimal_comma(self) -> bool:
-        """Whether commas are decimal; numbers with a point beside them leave it open."""
+        """Whether commas are decimal; undecided if there are also decimal points."""
         return bool(self.decimals) and not self.fraction
 
 
@@ -322,14 +318,14 @@ def find_codec(
     rows: Iterable[tuple[int, Sequence[str]]],
     task: str | None = None,
 ) -> tuple[TargetCodec, list[str]]:
-    """Find how the targets of all rows are to be read, and notes for the user.
+    """Infer how to read the targets; also return notes for the user.
 
-    One column of texts, or of whole numbers with at most 50 different values, holds classes; other
-    numbers are to be predicted as such. Several columns of 0 and 1, or no and yes, hold labels;
-    several columns of other numbers are to be predicted together. A few texts among numbers are an
-    error, which names the row of the first.
+    One column of texts, or of integers with at most 50 distinct values, is multiclass; other
+    numbers are regression. Several columns of 0 and 1, or no and yes, are multilabel; several
+    columns of other numbers are regression. A few texts among numbers are an error, which names
+    the row of the first.
 
-    Names of classes that differ in case alone are one class, called by its most frequent spelling.
+    Class names that differ only in case are one class, named by its most frequent spelling.
     """
     if task is not None:
         check_choice("task", task, TASKS)
@@ -343,12 +339,12 @@ def find_codec(
             places.setdefault(cell, number)
     columns = dict(zip(names, map(_Column, seen, first), strict=True))
     which = " and ".join(map(quoted, names))
-    # Words that may have been meant as classes.
+    # Markers of missing values that may have been meant as classes.
     missing = sorted(set().union(*(column.missing for column in columns.values())))
     verb = "counts" if len(missing) == 1 else "count"
     hint = f" ({' and '.join(map(quoted, missing))} {verb} as missing)" if missing else ""
     if not any(column.values for column in columns.values()):
-        # An empty column among several labels or values does no harm.
+        # Some of several columns may be empty.
         has = f"the target {which} has" if len(names) == 1 else f"the targets {which} have"
         raise DataError(f"{where}: {has} no values that could be read{hint}")
     task = task or _find_task(where, columns)
@@ -375,8 +371,8 @@ def find_codec(
 
 
 def _ordered(column: _Column) -> list[str]:
-    """Return the names of the classes in the order of their numbers."""
-    # The first of the most frequent: those seen first come first.
+    """Return the class names in the order of their indices."""
+    # Most frequent spelling; ties go to the first seen.
     names = {key: seen.most_common(1)[0][0] for key, seen in column.classes.items()}
     numbers = {name: number_of(name) for name in names.values()}
     if all(number is not None for number in numbers.values()):
@@ -386,7 +382,7 @@ def _ordered(column: _Column) -> list[str]:
     known = next((pair for pair in _PAIRS if set(pair) == set(names)), None)
     if known is not None:
         return [names[key] for key in known]
-    # Rare is what is looked for as a rule; average precision is that of the second class.
+    # The rarer class is usually the positive one, and average precision is that of the second.
     counts = {names[key]: -seen.total() for key, seen in column.classes.items()}
     return sorted(counts, key=lambda name: (counts[name], name))
 

@@ -1,4 +1,4 @@
-"""Files of data sets: plain, packed with gzip, or in a zip archive, under one set of limits."""
+"""Read data set files, plain, gzipped or in a zip archive, with size limits."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ import numpy.typing as npt
 
 from graph_transplant.errors import DataError
 
-# Text of graphs does not shrink to a two-hundredth: what unpacks to more than these is a bomb.
+# Graphs as text do not compress 200-fold: a file that exceeds both limits is a zip bomb.
 _MAX_RATIO: Final = 200
 _SMALL: Final = 1 << 28
-# No graph has a longer line.
+# Maximum line length.
 _MAX_LINE: Final = 1 << 24
-# `zipfile` unpacks at once all the LZMA data it reads, however large it grows.
+# Read in small blocks, as `zipfile` decompresses all LZMA data of a read at once.
 _SIP: Final = 1 << 16
 
 _GZIP: Final = b"\x1f\x8b"
@@ -34,7 +34,7 @@ _SHOWN: Final = 60
 
 
 class _Limited(io.RawIOBase):
-    """Reads a file in small sips, up to the limits."""
+    """Reads a file in small blocks and enforces the limits."""
 
     def __init__(self, file: IO[bytes], packed: int, label: str) -> None:
         self._file, self._packed, self._label = file, packed, label
@@ -65,9 +65,9 @@ def _check_size(label: str, unpacked: int, packed: int) -> None:
 
 @contextmanager
 def opened(path: Path, member: str | None = None) -> Iterator[IO[bytes]]:
-    """Open a file, or ``member`` of a folder or zip archive; unpack it if it is packed with gzip.
+    """Open a file, or ``member`` of a folder or zip archive; decompress gzip.
 
-    Errors of the file are raised as :class:`DataError`, also while it is read.
+    File errors are raised as :class:`DataError`, also while reading.
     """
     label = str(path) if member is None else f"{path}: {PurePosixPath(member).name}"
     try:
@@ -99,7 +99,7 @@ def _open_member(
     try:
         file = cast("zipfile.ZipExtFile", stack.enter_context(archive.open(info)))
     except (NotImplementedError, RuntimeError, ValueError) as error:
-        # An unknown method of packing, a password, or names that differ.
+        # Unknown compression method, encrypted, or inconsistent names.
         raise DataError(f"{label}: cannot be unpacked ({error})") from None
     return file, info.file_size
 
@@ -112,34 +112,34 @@ def _archive(path: Path) -> zipfile.ZipFile:
 
 
 def files_in(path: Path, *patterns: str) -> list[str]:
-    """Names of the files in a folder that fit a pattern, or of all members of a zip archive."""
+    """Files in a folder that match a pattern, or all members of a zip archive."""
     if path.is_dir():
         found = [file for pattern in patterns for file in path.glob(pattern) if file.is_file()]
         return sorted(file.relative_to(path).as_posix() for file in found)
     if not path.is_file() or path.suffix.lower() != ".zip":
         return []
     with _archive(path) as archive:
-        # Members are never extracted: a name like "../x" does no harm.
+        # Members are never extracted, so a name like "../x" is harmless.
         return sorted(name for name in archive.namelist() if "__MACOSX" not in name.split("/"))
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The files of a data set, by what is in them."""
+    """Files of a data set, by their content (part)."""
 
     name: str
     path: Path  # a folder or zip archive
-    files: Mapping[str, str]  # their names in it
+    files: Mapping[str, str]  # by part, relative to `path`
 
     def __contains__(self, part: str) -> bool:
         return part in self.files
 
     def label(self, part: str) -> str:
-        """What messages call a file."""
+        """Name of a file for messages."""
         return f"{self.path}: {PurePosixPath(self.files[part]).name}"
 
     def state(self) -> list[tuple[str, int, int]]:
-        """Name, size and time of change of what would be read."""
+        """Name, size and modification time of the files to read."""
         paths = [self.path]
         if self.path.is_dir():
             paths = [self.path / self.files[part] for part in sorted(self.files)]
@@ -148,8 +148,8 @@ class Parts:
     def table(
         self, part: str, *, whole: bool, columns: int | None = None, lines: int | None = None
     ) -> npt.NDArray[Any]:
-        """All numbers in a file, ``[lines, columns]``, at least one line."""
-        # In pieces, as pandas takes several times the memory of what it reads.
+        """Read all numbers in a file, ``[lines, columns]``; raise if it is empty."""
+        # In chunks, as pandas needs several times the memory of what it reads.
         with Numbers(self, part, whole=whole, columns=columns) as numbers:
             pieces = list(numbers.pieces())
         if not pieces:
@@ -160,14 +160,14 @@ class Parts:
         return values
 
     def check(self, part: str, wrong: npt.NDArray[np.bool_], problem: str, before: int = 0) -> None:
-        """Raise an error that names the first wrong line, of which there are some ``before``."""
+        """Raise for the first line that is ``wrong``; ``before`` is the number of lines before."""
         if wrong.any():
             line = before + int(wrong.reshape(len(wrong), -1).any(axis=1).argmax()) + 1
             raise DataError(f"{self.label(part)}, line {line}: {problem}")
 
 
 class Numbers:
-    """Lines of numbers (int64 if ``whole``, else float64) with commas, read in a ``with`` block.
+    """Reader of comma-separated numbers (int64 if ``whole``, else float64); a context manager.
 
     Blank lines are skipped. By default all lines have as many columns as the first.
     """
@@ -177,10 +177,10 @@ class Numbers:
         self._whole, self._columns = whole, columns
         self._taken = self._last = 0
         self._stack = ExitStack()
-        self._frames: Any = None  # of a file that is empty
+        self._frames: Any = None  # `None` for an empty file
 
     def __enter__(self) -> Self:
-        # Only those who read text need it.
+        # Imported late, as only text files need it.
         import pandas as pd
 
         file = self._stack.enter_context(opened(self._parts.path, self._parts.files[self._part]))
@@ -207,12 +207,12 @@ class Numbers:
         self._stack.close()
 
     def pieces(self) -> Iterator[npt.NDArray[Any]]:
-        """All lines, a piece at a time."""
+        """Yield all lines in chunks."""
         while (values := self._read(1 << 18)) is not None:
             yield values
 
     def _read(self, lines: int) -> npt.NDArray[Any] | None:
-        """The next so many lines, or fewer at the end, ``[lines, columns]``; ``None`` behind it."""
+        """Read the next n lines, or fewer at the end, ``[lines, columns]``; ``None`` after it."""
         if self._frames is None:
             return None
         try:
@@ -229,7 +229,7 @@ class Numbers:
         return values
 
     def take(self, lines: int) -> npt.NDArray[Any]:
-        """Exactly the next so many lines."""
+        """Read exactly the next n lines."""
         needed = self._taken + lines
         values = self._read(lines) if lines else None
         if self._taken < needed:
@@ -238,17 +238,17 @@ class Numbers:
         return np.empty((0, self._columns or 0), kind) if values is None else values
 
     def check(self, wrong: npt.NDArray[np.bool_], problem: str) -> None:
-        """Raise an error that names the first of the lines just taken that is wrong, if any is."""
+        """Raise for the first of the lines just read that is ``wrong``, if any."""
         self._parts.check(self._part, wrong, problem, self._taken - self._last)
 
     def finish(self) -> None:
-        """Raise an error if there are further lines."""
+        """Raise if there are further lines."""
         lines = self._taken
         if self._read(1) is not None:
             raise DataError(f"{self._label}: has more than the expected {lines} lines")
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Raise an error that names the first bad line."""
+        """Raise an error that names the first malformed line."""
         if isinstance(error, DataError):
             raise error
         kind = "whole numbers" if self._whole else "numbers"

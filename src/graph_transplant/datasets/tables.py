@@ -1,4 +1,4 @@
-"""Tables of molecules become graphs: every row a graph, or a reason says why not."""
+"""Convert tables of molecules to graphs; rows that fail get a reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from graph_transplant.graphs import Featurizer, GraphStore, Skipped
 
 
 def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) -> TableOptions:
-    """Fill in the columns: those of the model, as far as they are there, or likely ones."""
+    """Fill in missing column names: those of the model if present, else a guess."""
     known = featurizer or Featurizer("molecules")
     if options.whole in table.columns:
         options = replace(options, targets=(str(options.whole),))
@@ -59,7 +59,7 @@ def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) 
 
 
 def _guessed(table: Table) -> str:
-    """Find the column of the structures by its name."""
+    """Find the structure column by its name."""
     exact = [column for column in table.columns if column.casefold() in STRUCTURES]
     found = exact or [column for column in table.columns if "smiles" in column.casefold()]
     if len(found) == 1:
@@ -74,7 +74,7 @@ def _guessed(table: Table) -> str:
 
 
 class _Row(NamedTuple):
-    """A row of a table; ``reason`` says why it cannot be used, as far as that is known yet."""
+    """A row of a table; ``reason`` is why it cannot be used, if already known."""
 
     text: str
     id: str
@@ -98,7 +98,7 @@ def _rows(table: Table, options: TableOptions, skip: int = 0) -> Iterator[_Row]:
 
 
 def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) -> GraphStore:
-    """Read molecules to learn from; rows without a target are left out."""
+    """Read a table of molecules for training; rows without a target are skipped."""
     table = open_table(data, y, name)
     options = _chosen(table, TableOptions.of(**given), None)
     if not options.targets:
@@ -120,7 +120,7 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
     texts, ids = [row.text for row in rows], [row.id for row in rows]
     known = {place: row.reason for place, row in enumerate(rows) if row.reason}
     arrays = molecule_arrays(texts, featurizer.features, known, featurizer.largest_fragment)
-    # Before targets are looked at: the wrong column of structures is the likeliest mistake.
+    # Checked before the targets: a wrong structure column is the most likely mistake.
     skipped = [Skipped(place + 1, ids[place], why) for place, why in arrays.problems.items()]
     check_readable(table.where, len(rows), skipped)
     cells = [rows[place].cells for place in arrays.places.tolist()]
@@ -148,7 +148,7 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
 def stream_table(
     data: Any, arguments: Mapping[str, Any], y: Any = None, name: str | None = None, **given: Any
 ) -> Iterator[Chunk]:
-    """Read molecules chunk by chunk in bounded memory; ``arguments`` are those of ``stream``."""
+    """Read molecules in chunks; ``arguments`` are those of ``stream``."""
     table, options = open_table(data, y, name), TableOptions.of(**given)
     featurizer, codec = arguments["featurizer"], arguments["codec"]
     if featurizer is None and options.features == "elements":
@@ -199,7 +199,7 @@ def _stream(
 def _in_order(
     parts: Iterator[list[_Row]], how: Featurizer, workers: int
 ) -> Iterator[tuple[list[_Row], MoleculeArrays]]:
-    """Read the molecules of stretches of rows, here or in processes, and give them in order."""
+    """Read the molecules of chunks of rows, with worker processes if asked; yield in order."""
 
     def task(rows: list[_Row]) -> tuple[Any, ...]:
         reasons = {place: row.reason for place, row in enumerate(rows) if row.reason}
@@ -209,12 +209,12 @@ def _in_order(
         for part in parts:
             yield part, molecule_arrays(*task(part))
         return
-    # Spawned: a fork of a process with threads, such as those of torch, may hang.
+    # Spawned, as forking a process with threads, such as those of torch, may hang.
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     waiting: deque[tuple[list[_Row], Future[MoleculeArrays]]] = deque()
     try:
         while True:
-            # Two for each worker, so that none waits while the oldest is being used.
+            # Two tasks per worker, so that none idles while the oldest result is used.
             for part in islice(parts, max(0, 2 * workers - len(waiting))):
                 waiting.append((part, pool.submit(molecule_arrays, *task(part))))
             if not waiting:

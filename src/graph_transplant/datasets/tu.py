@@ -1,4 +1,4 @@
-"""TU data sets: text files in a folder or a zip archive, read into a store and cached.
+"""TU data sets: text files in a folder or zip archive, read into a store and cached.
 
 ===================  ==========================  =================================================
 file ``NAME_*.txt``  one line per                content
@@ -13,15 +13,14 @@ file ``NAME_*.txt``  one line per                content
 ``edge_attributes``  line of ``A`` (optional)    real numbers
 ===================  ==========================  =================================================
 
-What becomes of them agrees with :class:`torch_geometric.datasets.TUDataset`:
+The result agrees with :class:`torch_geometric.datasets.TUDataset`, except for repeated edges:
 
-* ``x`` is ``[attributes, one-hot labels]``, and so is ``edge_attr``. A label column becomes one
-  one-hot column for *every* whole number from its smallest to its largest value, also for those
-  that do not occur (DD: 89 columns for 82 labels in use).
-* Self-loops are removed (COLLAB publishes 2837), and an edge that is listed more than once is kept
-  once (IMDB-BINARY lists each twice). Unlike in PyG, which adds them up, it keeps the attributes
-  of its first line.
-* Classes are numbered ``0..C-1`` in the order of their original values, which stay readable as
+* ``x`` and ``edge_attr`` are ``[attributes, one-hot labels]``. A label column becomes one one-hot
+  column for *every* integer from its smallest to its largest value, used or not (DD: 89 columns
+  for 82 labels in use).
+* Self-loops are removed (COLLAB has 2837). Repeated edges are kept once (IMDB-BINARY lists each
+  twice), with the attributes of the first line; PyG sums them.
+* Classes are numbered ``0..C-1`` in the order of their original values, which become
   ``label_names``.
 """
 
@@ -48,9 +47,9 @@ log = logging.getLogger(__name__)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
-# Raise it whenever the same files would be read into a different store.
+# Increase whenever the same files would be read into a different store.
 _READER_VERSION: Final = 1
-# One-hot columns take memory in proportion to the largest label: refuse what no machine would hold.
+# Maximum number of one-hot values: their memory grows with the range of the labels.
 _MAX_ONE_HOT: Final = 1 << 30
 _SUBFOLDERS: Final = ("tu",)
 _PART_FILE: Final = re.compile(
@@ -60,9 +59,9 @@ _PART_FILE: Final = re.compile(
 
 
 def _scan(path: Path, name: str | None = None) -> Parts | None:
-    """The TU files in a folder, in its ``raw/``, or in a zip archive; of one data set, if any."""
+    """TU files of the one data set in a folder, its ``raw/``, or a zip archive, if any."""
     found = _group(files_in(path, "*.txt")) or _group(files_in(path, "raw/*.txt"))
-    # The data set that a folder or archive is named after comes before others in it.
+    # A data set with the name of the folder or archive takes precedence over others.
     wanted = path.stem if name is None else name
     if name is not None or any(key[1] == wanted for key in found):
         found = {key: files for key, files in found.items() if key[1] == wanted}
@@ -74,7 +73,7 @@ def _scan(path: Path, name: str | None = None) -> Parts | None:
 
 
 def _group(names: list[str]) -> dict[tuple[str, str], dict[str, str]]:
-    """Group files by folder and data set, and name them by their part."""
+    """Group files by folder and data set, then by part."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     for name in names:
         file = PurePosixPath(name)
@@ -85,25 +84,25 @@ def _group(names: list[str]) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def is_tu(path: Path) -> bool:
-    """Whether this is a folder or a zip archive with files of the TU layout."""
+    """Whether this is a folder or zip archive in TU format."""
     return _scan(path) is not None
 
 
 def find(name: str, root: str | Path | None = None) -> Path | None:
-    """Where a data set lies on this machine; see :func:`graph_transplant.load`."""
+    """Path of a data set on this machine, if any; see :func:`graph_transplant.load`."""
     return places.find(name, _SUBFOLDERS, root, lambda path: _scan(path, name) is not None)
 
 
 def download(name: str, root: str | Path | None = None) -> Path:
-    """Download a data set from where PyTorch Geometric gets it; return the archive."""
-    # Only people who download need it.
+    """Download a data set from the URL that PyG uses; return the path of the archive."""
+    # Only needed for downloads.
     from torch_geometric.datasets import TUDataset
 
     return places.download(name, f"{TUDataset.url}/{name}.zip", name, _SUBFOLDERS, root)
 
 
 def load(path: Path) -> GraphStore:
-    """Read a data set, from the cache if the files have not changed since they were read."""
+    """Load a data set, from the cache if its files have not changed."""
     parts = parts_of(path)
 
     def make(cached: Path) -> GraphStore:
@@ -118,7 +117,7 @@ def load(path: Path) -> GraphStore:
 
 
 def parts_of(path: Path) -> Parts:
-    """The files of a data set; raise if one is missing."""
+    """Files of a data set; raise if a required one is missing."""
     parts = _scan(path)
     assert parts is not None, "see is_tu"
     target = "graph_labels" if "graph_attributes" not in parts else "graph_attributes"
@@ -174,7 +173,6 @@ def _read_features(parts: Parts, kind: str, lines: int) -> tuple[Floats | None, 
 
 
 def _read_attributes(parts: Parts, part: str, lines: int) -> Floats:
-    """Real numbers, float32 ``[lines, columns]``."""
     table = parts.table(part, whole=False, lines=lines)
     with np.errstate(over="ignore"):
         values = table.astype(np.float32)
@@ -183,10 +181,10 @@ def _read_attributes(parts: Parts, part: str, lines: int) -> Floats:
 
 
 def _read_one_hot(parts: Parts, part: str, lines: int) -> Floats:
-    """Labels as one-hot columns, from the smallest to the largest value of each."""
+    """One-hot labels, one column per integer from the smallest to the largest."""
     table: Ints = parts.table(part, whole=True, lines=lines)
     low = table.min(axis=0)
-    # Python integers: the span of absurd labels must not wrap around.
+    # Python integers, so that extreme labels do not overflow.
     widths = [
         int(most) - int(least) + 1 for most, least in zip(table.max(axis=0), low, strict=True)
     ]
@@ -200,7 +198,7 @@ def _read_one_hot(parts: Parts, part: str, lines: int) -> Floats:
 
 
 def _read_graphs(parts: Parts) -> Ints:
-    """The graph of every node, from 0."""
+    """Graph index of every node."""
     number: Ints = parts.table("graph_indicator", whole=True, columns=1)[:, 0]
     step = np.diff(number, prepend=0)
     wrong = (step != 0) & (step != 1)
@@ -213,10 +211,9 @@ def _read_graphs(parts: Parts) -> Ints:
 def _read_edges(
     parts: Parts, graph: Ints, node_counts: Ints
 ) -> tuple[npt.NDArray[np.int32], Ints, Ints, int]:
-    """Edges within their graphs, ``[2, edges]``, sorted; numbers of edges of the graphs.
+    """Sorted edges as node indices in their graph, ``[2, edges]``, and edge counts of the graphs.
 
-    Also where each edge stands in the file, the first of those that are equal, and how many lines
-    that has.
+    Also the first line of each edge in the file (if edges have features), and the number of lines.
     """
     pairs: Ints = parts.table("A", whole=True, columns=2)
     pairs -= 1

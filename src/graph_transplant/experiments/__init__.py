@@ -1,4 +1,4 @@
 """Comparisons under one protocol: trials, records, engines, selection, statistics, verdicts.
 
-Modules are imported one by one: reading records and doing statistics on them needs no torch.
+Import the modules directly: reading and analysing records does not need torch.
 """

@@ -1,8 +1,7 @@
-"""Methods across data sets: average ranks, what differs, and a verdict in words.
+"""Comparison of methods across data sets: average ranks, tests and a verdict in words.
 
-A method that wins on one data set may lose on the next. Data sets are independent of each other but
-their scores are not of one scale, so methods are ranked within each, as Demšar (2006, *Statistical
-comparisons of classifiers over multiple data sets*) recommends.
+Scores of different data sets are not on one scale, so methods are ranked within each, as Demšar
+(2006, *Statistical comparisons of classifiers over multiple data sets*) recommends.
 """
 
 from __future__ import annotations
@@ -32,10 +31,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class AgainstBaseline:
-    """One method against ``vanilla`` over data sets, by Wilcoxon's signed-rank test.
+    """One method against ``vanilla`` across data sets, by Wilcoxon's signed-rank test.
 
-    ``difference`` is the typical one: the median of the averages of any two differences (Hodges and
-    Lehmann, 1963), whose sign is what the test judges.
+    ``difference`` is the Hodges-Lehmann estimate: the median of all pairwise means of differences.
     """
 
     method: str
@@ -49,25 +47,25 @@ class AgainstBaseline:
 
 @dataclass(frozen=True)
 class Across:
-    """What several data sets say about the methods with one model."""
+    """Comparison of methods across data sets, with one model."""
 
     model: str
-    methods: tuple[str, ...]  # that every data set has finished, the best average rank first
+    methods: tuple[str, ...]  # finished on every data set, best average rank first
     data: tuple[str, ...]
     scores: tuple[tuple[float, ...], ...]  # mean test scores [data][methods]
-    ranks: tuple[float, ...]  # average of each method; 1 is best
-    friedman_p: float | None  # whether the methods differ at all; None when all tie
+    ranks: tuple[float, ...]  # average per method; 1 is best
+    friedman_p: float | None  # None if all methods tie
     critical_difference: float  # ranks at least this far apart differ significantly
-    wilcoxon: tuple[AgainstBaseline, ...]  # every other method against vanilla, if that is there
-    left_out: tuple[str, ...]  # methods that some data set lacks or has not finished
+    wilcoxon: tuple[AgainstBaseline, ...]  # empty without vanilla
+    left_out: tuple[str, ...]  # methods missing or unfinished on some data set
     sentence: str = ""
 
 
 def across(every: Iterable[Results]) -> list[Across]:
-    """Compare methods over at least two data sets, model by model.
+    """Compare methods across at least two data sets, separately for each model.
 
-    Each has one number of layers per model, or a selected one. Within a data set a method counts
-    only with as many trials as the method that has the most: a mean over other folds is not
+    Each data set needs a single number of layers per model, fixed or selected. Methods with fewer
+    trials than others on a data set are left out, since means over different folds are not
     comparable. Trials with wrong labels or fewer training graphs are not ranked.
     """
     models: dict[str, dict[str, dict[str, Row]]] = {}
@@ -88,7 +86,7 @@ def across(every: Iterable[Results]) -> list[Across]:
                 "layers, or let validation select it"
             )
         block[row["method"]] = row
-    # Methods without a network are ranked beside those of every model.
+    # Methods without a network are ranked together with those of every model.
     alone = models.pop("", {})
     for blocks in models.values():
         for data in blocks:
@@ -201,7 +199,7 @@ def _sentence(found: Across, harder: int) -> str:
         f"{blocks} (Wilcoxon's test, {p_words(row.p_holm)} after Holm)."
         for row in significant or found.wilcoxon[:1]
     ]
-    # The most extreme outcome, one method ahead everywhere, has this p-value.
+    # The smallest possible p-value: one method is ahead on every data set.
     smallest = 0.5 ** (blocks - 1)
     if smallest > SIGNIFICANT:
         parts.append(

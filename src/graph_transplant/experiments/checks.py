@@ -1,4 +1,4 @@
-"""Whether a data set can be compared on in some way: checked before anything runs."""
+"""Checks that a data set supports a comparison, made before anything runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_protocol(
     models: Sequence[str] = (),
     repeats: int = 1,
 ) -> None:
-    """Raise if a data set cannot be compared on in this way, saying why."""
+    """Raise if a data set does not support the settings."""
     if settings.split in FOLD_SPLITS:
         strata(store, settings.folds)
     else:
@@ -69,7 +69,7 @@ def check_training(
     *,
     repeats: int = 1,
 ) -> None:
-    """Raise if some fold cannot be trained on in some condition, naming it and what it lacks."""
+    """Raise if a fold cannot be trained on under one of the conditions."""
     harder = [condition for condition in conditions if condition != Condition()]
     folds = settings.folds if settings.split in FOLD_SPLITS else 1
     places = all_trials(methods=[""], models=[""], layers=[0], repeats=repeats, folds=folds)
@@ -80,7 +80,7 @@ def check_training(
 
 
 def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:
-    """Raise if the metric is not defined on graphs that will be validated or tested on."""
+    """Raise if the metric is undefined on a validation or test set."""
     parts: dict[str, Tensor] = {}
     if settings.split not in FOLD_SPLITS:
         split, place = official_split(store), f"of the {settings.split} split of {store.name}"
@@ -92,7 +92,7 @@ def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:
         classes, folds, seed = strata(store, settings.folds), settings.folds, settings.seed
         for repeat in range(repeats):
             found = fold_parts(classes, folds=folds, repeat=repeat, seed=seed, groups=store.groups)
-            # Each part is tested on in its own fold and validated on in another.
+            # Each part is the test set of one fold and the validation set of another.
             for fold, part in enumerate(found):
                 parts[f"graphs of fold {fold} of repeat {repeat} of {store.name}"] = part
     measured, reason = auroc, "no class or label is both there and absent"

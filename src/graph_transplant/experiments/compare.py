@@ -1,4 +1,4 @@
-"""A whole comparison: the trials that are missing, and the results of all."""
+"""Comparisons of methods: run the missing trials and return the results of all."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ OwnMethods = Mapping[str, Augmentation | Sequence[Augmentation] | str]
 OwnModels = Mapping[str, Callable[[GraphStore], nn.Module]]
 
 DEFAULT_METHODS = ("vanilla", "transplant-dp", "transplant-ep")
-"""What is compared where nothing is named; of molecules :data:`MOLECULE_RIVALS` too."""
+"""Methods that are compared by default; for molecules, :data:`MOLECULE_RIVALS` are added."""
 
 MOLECULE_RIVALS = ("forest", "majority")
 
@@ -79,7 +79,7 @@ WRITTEN = (SKIPPED, "summary.csv", COMMANDS, "report.html")
 """Files that a comparison replaces in its directory."""
 
 CLASSICAL_GROUP = "classical"
-"""Name that stands for all methods without a network."""
+"""Name of the group of all methods without a network."""
 
 
 def compare(
@@ -130,9 +130,8 @@ def compare(
             compared with ``vanilla``. ``all`` and ``paper`` select those that support the data;
             ``classical`` selects all without a network. (default: ``vanilla``, ``transplant-dp``
             and ``transplant-ep``; for molecules read from SMILES also ``forest`` and ``majority``)
-        model: Names of convolutions, or a mapping of names to functions that make a model for a
-            store; ``"auto"`` is ``"gine"`` for molecules that were read with their bonds,
-            otherwise ``"gcs"``.
+        model: Names of convolutions, or a mapping of names to functions that create a model for a
+            store; ``"auto"`` is ``"gine"`` for molecules with bond features, otherwise ``"gcs"``.
         layers: Numbers of layers.
         folds: Number of folds, at least 3: one is the test set, the next one the validation set.
         repeats: Number of times the cross-validation is repeated, each with a new shuffle.
@@ -142,38 +141,37 @@ def compare(
         batch_size: Graphs per training batch. (default: that of the recipe and the scale)
         learning_rate: Highest learning rate. (default: that of the recipe)
         seed: Seed for all randomness.
-        select: ``"validation"`` runs each method named without parameters with every value of its
-            search space and reports the candidate (number of layers, values) with the best mean
-            validation metric; ``"none"`` reports every one.
+        select: ``"validation"`` expands each method named without parameters to its search space
+            (on small data sets, not for Graph Transplant) and reports the candidate (layers and
+            parameters) with the best mean validation metric; ``"none"`` reports all as given.
         metric: ``"accuracy"``; ``"auroc"`` or ``"average_precision"`` for two classes or several
             labels; ``"r2"`` for numbers. (default: depends on the data)
         scale: The paper's patience and batch size for ``"small"``, ``"medium"`` or ``"large"`` data
             sets; ``"auto"`` goes by the number of graphs.
         split: ``"folds"``; ``"scaffold-folds"``, which keep molecules of one Bemis-Murcko scaffold
-            together; or one split, where repeats differ in their seed alone: ``"official"`` or
-            ``"scaffold"``.
+            together; or a single split, on which repeats differ only in their seed: ``"official"``
+            or ``"scaffold"``.
         readout: Mean, sum, max or mean-max. (default: that of the recipe)
         balance: Draw training graphs so that all classes are equally likely.
         attack: Also measure the accuracy on test graphs attacked with these budgets, as shares of
             the mean number of edges.
         label_noise: Shares of the training labels to make wrong, in [0, 1).
-        train_fraction: Shares of the training graphs to use, in (0, 1]; every one is combined with
-            every share of wrong labels.
+        train_fraction: Shares of the training graphs to use, in (0, 1]; each is combined with each
+            share of wrong labels.
         group_duplicates: Keep identical graphs in the same fold. (default: for molecules read from
             a table)
         ties: Which of several epochs with the same validation metric is the best: the ``"first"``,
-            that with the lowest validation ``"loss"``, or the last (``"reset"``). (default: that of
-            the recipe)
-        equal_within: Methods are practically equal when the whole 95 % interval of their difference
-            lies within this; 0.01 is one point.
+            the one with the lowest validation ``"loss"``, or the last (``"reset"``). (default: that
+            of the recipe)
+        equal_within: Methods are practically equal if the 95 % interval of their difference lies
+            within this distance of zero; 0.01 is one point.
         workers: Number of trials to run in parallel on this machine.
-        engine: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``, which gives all
-            processes to one trial at a time.
+        engine: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``, which runs one trial
+            at a time on all processes.
         address: Address of the Ray cluster. (default: one is started on this machine)
-        out: Directory for ``records.jsonl`` and ``summary.csv``. (default: nothing is written to
-            disk)
+        out: Directory for ``records.jsonl`` and ``summary.csv``. (default: a temporary directory)
         fresh: Start over; existing records are kept under another name.
-        source: How the data set was named, for commands in reports. (default: its name)
+        source: How the data set was specified, for commands in reports. (default: its name)
         reporter: Receives progress events.
         callbacks: Called after every epoch of a trial that runs in this process.
         **reading: How the data are read, such as ``target``; see :func:`~graph_transplant.load`.
@@ -185,7 +183,7 @@ def compare(
         >>> len(results.frame)
         6
     """
-    # Made first: a mistake is told before anything runs.
+    # Created first, so that invalid arguments raise before anything runs.
     results = Results(
         [], select, directory=None if out is None else Path(out), equal_within=equal_within
     )
@@ -267,7 +265,7 @@ def compare(
             *listing(methods=rivals, models=[""], layers=[0]),
             *listing(methods=chosen, models=models, layers=depths),
         ],
-        # Fold by fold; sorting keeps the order within each.
+        # Fold by fold; the sort is stable.
         key=lambda trial: (trial.repeat, trial.fold),
     )
     place = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
@@ -318,9 +316,9 @@ def _run(run: Run, engine: str, fresh: bool) -> list[Record]:
                 run_trials(replace(run, trials=missing, finish=finish, workers=workers), engine)
             finally:
                 reporter.stop()
-        # A comparison that was killed may have left some of finished trials.
+        # A killed comparison may have left checkpoints of finished trials.
         shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
-        # Read back: results are made of what a later reader of the file will find.
+        # Read back, so that the results are those of a later reader of the file.
         return sorted(RecordStore(directory).read(), key=Trial.of_record)
 
 
@@ -370,7 +368,7 @@ def _shares(values: Any) -> tuple[float, ...]:
 
 
 def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str, bool]:
-    """Write out methods; each with whether it was named itself and not as one of a group."""
+    """Expand methods; map each to whether it was named itself and not only through a group."""
     found: dict[str, bool] = {}
     for text in methods:
         group = text in GROUPS
@@ -384,7 +382,7 @@ def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str,
 
 
 def _without_rivals(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part names of methods into those that train networks and those that do not."""
+    """Split method names into those that train networks and those that do not."""
     found: list[str] = []
     others = []
     for text in names:
@@ -406,7 +404,7 @@ def _that_serve(
     store: GraphStore,
     reporter: Reporter,
 ) -> list[str]:
-    """Keep the methods that can train on the data; one asked for by name must be able to."""
+    """Keep the methods that support the data; raise if one named by the user does not."""
     built = [
         own.model(name, store, seed=0)
         if name in own.models

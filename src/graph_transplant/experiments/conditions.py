@@ -1,4 +1,4 @@
-"""Fewer training graphs and wrong training labels, derived from the seed of a comparison."""
+"""Training conditions: fewer training graphs and wrong labels, drawn from the comparison's seed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from graph_transplant.splits import QUANTILES, by_rank
 from graph_transplant.targets import rarest_label
 
 _SIZE, _NOISE = 1, 2
-"""Ends of the spawn keys for the graphs that are left out and for the labels that are wrong."""
+"""Last elements of the spawn keys for leaving out graphs and for label noise."""
 
 
 def fewer_graphs(
     store: GraphStore, train: Tensor, fraction: float, *, repeat: int, seed: int, fold: int
 ) -> Tensor:
-    """Leave ``round(fraction * len(train))`` of the training graphs, with equal class proportions.
+    """Keep ``round(fraction * len(train))`` of the training graphs, with equal class proportions.
 
-    Those of a smaller fraction are among those of a larger one: the graphs of each class are put in
-    a random order, and the classes are gone through at the same pace, which shares the graphs out
-    among them by Webster's method. Several labels are stratified by the rarest label, numbers by
-    ten groups from low to high.
+    Smaller fractions are subsets of larger ones: graphs are shuffled within each class, and places
+    are allocated to classes by Webster's method. Multilabel data are stratified by the rarest
+    label, regression data by ten quantile groups of the first target.
     """
     if fraction == 1:
         return train
@@ -35,7 +34,7 @@ def fewer_graphs(
     else:
         classes = by_rank(y[:, 0], QUANTILES)
     groups = classes.cpu().numpy()
-    # Drawn for all graphs, so that a graph has its place whatever the training set.
+    # Drawn for all graphs, so that a graph's place does not depend on the training set.
     place = _stream(seed, repeat, fold, _SIZE).random(len(store))[train.cpu().numpy()]
     order = np.lexsort((place, groups))
     counts = np.bincount(groups)
@@ -66,12 +65,11 @@ def fewer_graphs(
 def wrong_labels(
     store: GraphStore, train: Tensor, noise: float, *, repeat: int, seed: int, fold: int
 ) -> Tensor:
-    """Give the training labels with some of them wrong.
+    """Return the training labels with a share of them made wrong.
 
-    Of one class per graph, ``round(noise * len(train))`` graphs get another one of the classes that
-    the training graphs have, each equally likely. Of several labels, ``round(noise * present)`` of
-    the entries that are present are turned round. What is wrong at some noise is wrong in the same
-    way at any higher one.
+    Multiclass: ``round(noise * len(train))`` graphs get one of the other classes of the training
+    graphs, drawn uniformly. Multilabel: ``round(noise * present)`` of the labels that are present
+    are flipped. A label that is wrong at some noise is wrong in the same way at any higher noise.
     """
     if store.task == "regression":
         raise GraphTransplantError(
@@ -81,7 +79,7 @@ def wrong_labels(
     if noise == 0:
         return y
     stream = _stream(seed, repeat, fold, _NOISE)
-    # Drawn for all graphs, as above: a graph is wrong in the same way wherever it is trained on.
+    # Drawn for all graphs, as above.
     rows = train.cpu().numpy()
     place = stream.random(tuple(store.y.shape))[rows]
     if store.task == "multilabel":
@@ -101,11 +99,11 @@ def wrong_labels(
     first = np.argsort(place, kind="stable")[: round(noise * len(y))]
     wrong = torch.from_numpy(first).to(y.device)
     own = torch.searchsorted(classes, y[wrong])
-    # One to all but one steps further, cyclically: never the class itself.
+    # A cyclic shift by 1 to len(classes) - 1: never the class itself.
     y[wrong] = classes[(own + 1 + shift[wrong]) % len(classes)]
     return y
 
 
 def _stream(seed: int, repeat: int, fold: int, use: int) -> np.random.Generator:
-    # No other spawn key has three numbers: the folds have one, trials four.
+    # Unique: no other spawn key has three elements; those of folds have one, of trials four.
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(repeat, fold, use)))

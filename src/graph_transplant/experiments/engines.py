@@ -1,7 +1,6 @@
-"""Run trials: in this process, in worker processes, on a Ray cluster or under torchrun.
+"""Engines that run trials: in this process, in worker processes, on Ray or under torchrun.
 
-Trials are independent. Only the process that called :func:`run_trials` takes their records.
-An engine is an entry of :data:`ENGINES`.
+Trials are independent. Only the process that called :func:`run_trials` receives their records.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ from graph_transplant.training import EpochLog
 __all__ = ["ENGINES", "Run", "TrialError", "join_group", "lead_or_serve", "run_trials"]
 
 CHECKPOINTS = "checkpoints"
-"""Folder, within that of a comparison, for the states of running trials."""
+"""Subdirectory of a comparison for the checkpoints of running trials."""
 
 GRAPHS = ".graphs"
-"""Folder, within that of a comparison, for the file that workers read the data from."""
+"""Subdirectory of a comparison for the file that workers read the data from."""
 
 RETRIES = 2
-"""How often a trial runs again when its worker was lost."""
+"""Maximum number of retries of a trial whose worker was lost."""
 
 
 class TrialError(RuntimeError):
-    """A failed trial; the message names it, ``details`` is the traceback or empty."""
+    """A failed trial; ``details`` is the traceback, or empty if the message suffices."""
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
@@ -65,8 +64,8 @@ class TrialError(RuntimeError):
 class Run:
     """Trials to run, and where their records go.
 
-    ``scratch`` is for checkpoints and for the file that workers read the data from. A Ray cluster,
-    which ``address`` may name, uses all its processors, whatever ``workers`` says.
+    ``scratch`` holds checkpoints and the file that workers read the data from. ``workers`` is
+    ignored on an existing Ray cluster, which uses all its processors.
     """
 
     store: GraphStore
@@ -80,10 +79,10 @@ class Run:
 
 
 def run_trials(run: Run, engine: str = "local") -> None:
-    """Run trials and hand over each record as soon as it is there.
+    """Run trials and pass each record to ``run.finish`` as soon as it is available.
 
     Every process uses one torch thread, so that records do not depend on the machine. A trial whose
-    worker was killed runs again from its checkpoint, twice at most; when a trial fails, the others
+    worker was killed is retried from its checkpoint, at most twice; when a trial fails, the others
     are stopped.
     """
     check_engine(engine, run.address)
@@ -98,7 +97,7 @@ def run_trials(run: Run, engine: str = "local") -> None:
     try:
         ENGINES[engine](replace(run, job=job, finish=finished))
     finally:
-        with suppress(OSError):  # not empty: it holds what the next run goes on from
+        with suppress(OSError):  # not empty: the next run resumes from it
             folder.rmdir()
 
 
@@ -116,7 +115,7 @@ def check_engine(engine: str, address: str | None) -> None:
 
 
 def failure_of(trial: Trial, problem: Exception) -> TrialError:
-    """Describe what a trial failed with, in one line."""
+    """Convert an exception to an error that describes the failed trial in one line."""
     text = str(problem).strip()
     details = "".join(traceback.format_exception(problem))
     # torch raises a plain RuntimeError when the C library has no memory left.
@@ -125,14 +124,14 @@ def failure_of(trial: Trial, problem: Exception) -> TrialError:
     ):
         text = "memory ran out; fewer workers or smaller batches need less"
     elif isinstance(problem, GraphTransplantError) and text:
-        details = ""  # the message says it all
+        details = ""  # the message suffices
     else:
         text = f"{type(problem).__name__}: {text}" if text else type(problem).__name__
     return TrialError(f"trial {trial} failed: {text.splitlines()[0]}", details)
 
 
 def run_again(lost: Counter[Trial], trials: Iterable[Trial], cause: str, run: Run) -> None:
-    """Count and report trials that were lost with their worker; raise if one was too often."""
+    """Count and report trials lost with their worker; raise if one has no retries left."""
     again = list(trials)
     lost.update(again)
     for trial in again:
@@ -149,11 +148,11 @@ def run_again(lost: Counter[Trial], trials: Iterable[Trial], cause: str, run: Ru
 
 @contextmanager
 def store_file(store: GraphStore, scratch: Path) -> Iterator[Path]:
-    """Give a file with the data set: the one it was read from, or one that is removed again."""
+    """Yield a file with the data set: the one it was read from, or a temporary one."""
     if store.path is not None and store.path.exists():
         yield store.path
         return
-    # Always the same name: what a killed comparison left is removed by the next one.
+    # A fixed name, so that the next comparison removes what a killed one left.
     folder = scratch / GRAPHS
     path = folder / "graphs.safetensors"
     try:
@@ -168,18 +167,18 @@ def store_file(store: GraphStore, scratch: Path) -> Iterator[Path]:
             ) from problem
         yield path
     finally:
-        shutil.rmtree(folder, ignore_errors=True)  # Windows keeps files that a worker has mapped
+        shutil.rmtree(folder, ignore_errors=True)  # Windows cannot remove memory-mapped files
 
 
 @lru_cache(maxsize=1)
 def worker_store(data: Path | tuple[Any], fingerprint: str) -> GraphStore:
-    """Read the data set, once per worker, from its file or from Ray; raise if it has changed."""
+    """Load the data set, once per worker, from its file or from Ray; raise if it has changed."""
     if isinstance(data, Path):
         store = GraphStore.load(data)
     else:
         import ray
 
-        # The store maps the file, which is gone with the process, however that ends.
+        # Removed while memory-mapped: the space is freed when the process ends, however it ends.
         with tempfile.TemporaryDirectory(prefix="graph-transplant-") as folder:
             path = Path(folder) / "graphs.safetensors"
             ray.get(data[0]).tofile(path)
@@ -196,7 +195,7 @@ def worker_store(data: Path | tuple[Any], fingerprint: str) -> GraphStore:
 def run_in_worker(
     data: Path | tuple[Any], trial: Trial, job: Job, version: str
 ) -> Record | TrialError:
-    """Run a trial in a worker; failures are returned, as some exceptions cannot be pickled."""
+    """Run a trial in a worker; return failures, as some exceptions cannot be pickled."""
     try:
         if version != __version__:
             raise GraphTransplantError(
@@ -211,7 +210,7 @@ def run_in_worker(
 
 def _run_local(run: Run) -> None:
     if run.workers == 1:
-        shutil.rmtree(run.scratch / GRAPHS, ignore_errors=True)  # of a killed comparison
+        shutil.rmtree(run.scratch / GRAPHS, ignore_errors=True)  # left by a killed comparison
         _run_here(run)
         return
     lost: Counter[Trial] = Counter()
@@ -222,7 +221,7 @@ def _run_local(run: Run) -> None:
             try:
                 _run_in_workers(path, left, running, run)
             except TerminatedWorkerError:
-                # joblib ends all workers when one is gone: the trials of the others are lost too.
+                # joblib ends all workers when one dies: all running trials are lost.
                 run_again(lost, running, "a worker process was ended from outside", run)
             except BrokenProcessPool as problem:
                 raise TrialError(f"the worker processes cannot continue: {problem}") from problem
@@ -231,10 +230,10 @@ def _run_local(run: Run) -> None:
 def _run_in_workers(
     path: Path, left: dict[Trial, None], running: dict[Trial, None], run: Run
 ) -> None:
-    """Run the trials of ``left``, which are removed when finished."""
+    """Run the trials in ``left`` and remove each when it is finished."""
 
     def jobs() -> Iterator[Any]:
-        # joblib takes one whenever a worker is free.
+        # joblib takes the next one when a worker is free.
         for trial in list(left):
             running[trial] = None
             yield delayed(run_in_worker)(path, trial, run.job, __version__)
@@ -256,7 +255,7 @@ def _run_in_workers(
                 trial = Trial.of_record(outcome)
                 del left[trial], running[trial]
         finally:
-            # Closing kills the workers when trials are left; joblib warns that it did.
+            # Closing kills the workers if trials are left, about which joblib warns.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 outcomes.close()
@@ -284,7 +283,7 @@ def _run_here(run: Run) -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    # Sums are split differently on two threads: records would depend on the machine.
+    # The number of threads affects the order of summation, and with it the records.
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -296,11 +295,11 @@ def _one_thread() -> Iterator[None]:
 # -------------------------------------------------------------------- Ray
 
 _RAY_ENVIRONMENT = {
-    # Usage statistics would go to the makers of Ray.
+    # Send no usage statistics.
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Off, a private Ray listens on the loopback address only, on every system.
+    # When off, a private Ray listens only on the loopback address on every system.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    # The default of later versions, which this one warns of.
+    # The default of later versions; this version warns if it is not set.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
@@ -308,15 +307,15 @@ _RAY_ENVIRONMENT = {
 def _run_on_ray(run: Run) -> None:
     """Run each trial as one Ray task on one processor.
 
-    Ray's joblib backend (as of 2.60) returns nothing before the last trial is finished, and one
-    killed worker ends it. Ray's own retries are silent, and endless where memory runs out: a lost
-    trial is submitted again here.
+    Ray's joblib backend (as of 2.60) returns nothing before the last trial is finished, and fails
+    if one worker is killed. Ray's own retries are silent, and endless when memory runs out, so
+    lost trials are resubmitted here.
     """
     ray = _import_ray()
     with store_file(run.store, run.scratch) as path, _connected(ray, run.workers, run.address):
         if not ray.cluster_resources().get("CPU"):
             raise GraphTransplantError("the Ray cluster has no processor to run trials on")
-        # In a tuple, Ray does not fetch it for every task: a worker does, once.
+        # In a tuple, so that Ray does not fetch it for every task; each worker fetches it once.
         data = (ray.put(np.memmap(path, dtype=np.uint8, mode="r")),)
         task = ray.remote(num_cpus=1, max_retries=0)(run_in_worker)
         lost: Counter[Trial] = Counter()
@@ -324,7 +323,7 @@ def _run_on_ray(run: Run) -> None:
         running: dict[Any, Trial] = {}
         try:
             while waiting or running:
-                # Two per processor, so that none waits for this process. Nodes come and go.
+                # Two per processor, so that none is idle. The size of the cluster may change.
                 most = max(1, 2 * int(ray.cluster_resources().get("CPU", 1)))
                 while waiting and len(running) < most:
                     trial = waiting.pop()
@@ -334,7 +333,7 @@ def _run_on_ray(run: Run) -> None:
                 try:
                     outcome: Record | TrialError = ray.get(reference)
                 except ray.exceptions.RayTaskError as problem:
-                    # Trials return their failures: the worker could not even read its task.
+                    # Trials return their failures, so the worker could not even load its task.
                     reason = str(problem.cause).partition("\n")[0]
                     raise TrialError(
                         f"trial {trial} cannot start on Ray: {reason}; every node needs "
@@ -355,9 +354,8 @@ def _run_on_ray(run: Run) -> None:
 
 
 def _check_ray(address: str | None) -> None:
-    """Raise if Ray is not installed, or nothing listens at the address."""
     _import_ray()
-    # Ray itself waits without end for a head that is not there.
+    # Ray itself waits forever for a missing head node.
     match = re.fullmatch(r"(?:ray://)?\[?([^/\]]+)\]?:(\d+)", address or "")
     if match:
         try:
@@ -383,14 +381,14 @@ def _import_ray() -> Any:
 
 @contextmanager
 def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
-    """Connect to a cluster, or start a private Ray, unless this process is connected already."""
+    """Connect to a cluster or start a private Ray, unless this process is connected already."""
     if ray.is_initialized():
         yield
         return
     options: dict[str, Any] = {"address": address}
     if address is None:
         options = {
-            "address": "local",  # or Ray would join a cluster that it finds on this machine
+            "address": "local",  # otherwise Ray joins any cluster that it finds on this machine
             "num_cpus": workers,
             "num_gpus": 0,
             "include_dashboard": False,
@@ -399,7 +397,7 @@ def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
         }
     try:
         ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as problem:  # Ray raises plain ones, too
+    except Exception as problem:  # Ray also raises plain exceptions
         where = "on this machine" if address is None else f"at {address}"
         raise GraphTransplantError(
             f"cannot use Ray {where}: {str(problem).strip().splitlines()[0]}"
@@ -414,23 +412,23 @@ def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
 
 
 def _run_on_ranks(run: Run) -> None:
-    """Run trials on all ranks; called by the first, the others are in :func:`lead_or_serve`."""
+    """Run trials on all ranks; called on rank 0, while the others are in :func:`lead_or_serve`."""
     _from_first((run.trials, run.job))
     _run_here(replace(run, job=_on_common_disk(run.job)))
 
 
 def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> int:
-    """Run ``lead`` in the first process; the others run every trial that it runs.
+    """Run ``lead`` on rank 0; the other ranks take part in every trial that it runs.
 
-    Returns what ``lead`` returns, in the others 0. They call ``load`` when there is work, so that
-    what the first process puts into a cache is there.
+    Returns what ``lead`` returns, on other ranks 0. These call ``load`` only when there is work, so
+    that they find what rank 0 has cached.
     """
     rank = distributed.get_rank()
     if rank == 0:
         status = lead()
         _from_first(None)
         return status
-    # Ctrl-C reaches every process of a terminal: the first ends the others.
+    # Ctrl-C reaches every process of a terminal; rank 0 ends the others.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         store: GraphStore | None = None
@@ -454,9 +452,9 @@ def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> in
 
 @contextmanager
 def join_group() -> Iterator[int]:
-    """Join the processes that ``torchrun`` has started; give the number of this one.
+    """Join the processes that ``torchrun`` has started; yield the rank of this one.
 
-    When one leaves by an exception, the others get an ``EndedElsewhereError`` when they wait.
+    If one ends with an exception, the others get an ``EndedElsewhereError`` when they wait for it.
     """
     variables = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     missing = [name for name in variables if not os.environ.get(name)]
@@ -467,7 +465,7 @@ def join_group() -> Iterator[int]:
         )
     try:
         with _one_thread(), _group_errors():
-            # The others wait while the first loads data.
+            # The other ranks wait while rank 0 loads data.
             distributed.init_process_group("gloo", timeout=timedelta(hours=2))
             yield distributed.get_rank()
             distributed.barrier()
@@ -477,7 +475,7 @@ def join_group() -> Iterator[int]:
 
 
 def group_size() -> int:
-    """Number of processes of the group; raise if there is none."""
+    """Return the number of processes in the group; raise if there is no group."""
     if not distributed.is_initialized():
         raise GraphTransplantError(
             "the engine torchrun needs the processes that torchrun starts: run "
@@ -488,7 +486,7 @@ def group_size() -> int:
 
 @contextmanager
 def _group_errors() -> Iterator[None]:
-    """Tell a failed exchange, because another process has ended, from errors made here."""
+    """Raise ``EndedElsewhereError`` if communication fails because another process has ended."""
     try:
         yield
     except RuntimeError as problem:
@@ -499,14 +497,14 @@ def _group_errors() -> Iterator[None]:
 
 
 def _from_first(work: tuple[Sequence[Trial], Job] | None) -> Any:
-    """Give every process what the first one passes; None ends the work."""
+    """Broadcast the work of rank 0; None ends it."""
     box = [work]
     distributed.broadcast_object_list(box)
     return box[0]
 
 
 def _on_common_disk(job: Job) -> Job:
-    """Drop the checkpoints of a job unless every process sees their folder."""
+    """Disable checkpoints unless every process sees their directory."""
     seen = torch.tensor([int(job.checkpoints is not None and job.checkpoints.is_dir())])
     distributed.all_reduce(seen, distributed.ReduceOp.MIN)
     return job if bool(seen) else replace(job, checkpoints=None)
@@ -517,4 +515,4 @@ ENGINES: dict[str, Callable[[Run], None]] = {
     "ray": _run_on_ray,
     "torchrun": _run_on_ranks,
 }
-"""Processes of this machine, a Ray cluster, or torchrun, whose processes share every trial."""
+"""Engines by name; under torchrun, all processes share every trial."""

@@ -1,4 +1,4 @@
-"""Examples for the report: what a trained model looks at, and what graphs its method makes."""
+"""Examples for the report: what a trained model looks at, and the graphs its method makes."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from graph_transplant.targets import Loss, TargetScale, batch_targets
 
 SMALL_NODES: Final = 60
 SMALL_EDGES: Final = 150
-"""Graphs with more nodes or edges than this are not shown where there are enough smaller ones."""
+"""Larger graphs are shown only if there are not enough of at most this size."""
 
 LARGEST_NODES: Final = 200
 LARGEST_EDGES: Final = 500
-"""Graphs with more nodes or edges than this are never shown: their records would be too long."""
+"""Larger graphs are never shown: their records would be too long."""
 
-# So many graphs are explained, so many are mixed with each other, and so many results are shown.
+# Numbers of graphs to explain, of graphs to augment together, and of results to show.
 _SALIENT: Final = 4
 _MIXED_TOGETHER: Final = 16
 _MADE: Final = 2
 
 Name = Callable[[str, int], str]
-"""What a graph is called, by its part (``"train"`` or ``"test"``) and its number in it."""
+"""Name of a graph, given its part (``"train"`` or ``"test"``) and its number in it."""
 
 
 def examples(
@@ -61,12 +61,11 @@ def examples(
     scale: TargetScale | None = None,
     name: Name | None = None,
 ) -> list[dict[str, Any]]:
-    """Choose some examples of what a model looks at and of what its method makes, for a record.
+    """Return examples, for a record, of what a model looks at and what its method makes.
 
-    Which graphs are shown follows from the data and the seed alone, so that methods can be set side
-    by side: small ones, of different classes where there are any. Nothing is changed, torch's own
-    generator included. Targets are in the units of the data; ``scale`` says how they were
-    standardised for training.
+    The graphs are small and of different classes. They depend only on the data and the seed, so
+    that methods can be compared side by side. Nothing is changed, including torch's global
+    generator. Targets are in the units of the data; ``scale`` is their standardisation in training.
     """
     name = name or (lambda part, number: graph_id(train if part == "train" else test, number))
     generator = torch.Generator().manual_seed(seed)
@@ -84,7 +83,7 @@ def examples(
 
 
 def choose(store: GraphStore, count: int, generator: torch.Generator) -> Tensor:
-    """Draw at most ``count`` small graphs, of different classes where there are any."""
+    """Draw at most ``count`` small graphs, of different classes if possible."""
     order = torch.randperm(len(store), generator=generator)
     nodes = store.node_counts.index_select(0, order)
     edges = store.edge_counts.index_select(0, order)
@@ -105,7 +104,6 @@ def choose(store: GraphStore, count: int, generator: torch.Generator) -> Tensor:
 def _salient(
     model: Predictor, store: GraphStore, shown: Tensor, scale: TargetScale | None, name: Name
 ) -> list[Salient]:
-    """Explain what the model says about some graphs."""
     task = store.task
     batch = store.batch(shown).to(next(module_of(model).parameters()).device)
     prediction, _, saliency = read_saliency(model, batch, task)
@@ -137,13 +135,12 @@ def _salient(
             motif=None if motif is None else tuple(motif[place].bool().tolist()),
         )
         for place, number in enumerate(shown.tolist())
-        # Else training has failed: there is nothing to see.
+        # Otherwise training has diverged.
         if parts[place].isfinite().all() and logits[place].isfinite().all()
     ]
 
 
 def _correct(store: GraphStore, number: int, outputs: Tensor) -> bool | None:
-    """Whether a prediction is right; labels that were not measured do not count."""
     if store.task == "regression" or label_words(store, number) is None:
         return None
     if store.task == "multiclass":
@@ -161,7 +158,7 @@ def _made(
     scale: TargetScale | None,
     name: Name,
 ) -> list[Mixture | Made]:
-    """Let an augmentation make graphs of some graphs, as a training step does."""
+    """Apply an augmentation to some graphs, as a training step does."""
     targets = store if scale is None else scale.apply(store)
     batch = targets.batch(shown).to(next(module_of(model).parameters()).device)
     with evaluating(module_of(model)), torch.enable_grad():
@@ -171,7 +168,7 @@ def _made(
         return []
     rows = virtual.targets.detach().cpu()
     rows = rows if scale is None else scale.undo(rows)
-    # Where augmentations follow one another, what was mixed last are no graphs of the data.
+    # The last augmentation of a sequence does not mix graphs of the data.
     ends = any(isinstance(module, Sequential) for module in maker.modules())
     made: list[Mixture | Made] = []
     if isinstance(virtual, MixedGraphs) and not ends:

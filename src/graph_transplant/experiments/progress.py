@@ -1,4 +1,4 @@
-"""Progress of a comparison: one line per trial, on a terminal with a live display."""
+"""Progress of a comparison: one line per trial, with a live display on terminals."""
 
 # ruff: noqa: D102 - Reporter documents the events
 
@@ -17,13 +17,13 @@ from graph_transplant.metrics import METRICS
 
 
 class Reporter:
-    """Receives progress events, and by default ignores them."""
+    """Receives progress events; ignores them by default."""
 
     def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
-        """The trials that will run, the records there are already, and how many run at once."""
+        """Trials start, ``workers`` at a time; ``finished`` are the existing records."""
 
     def note(self, text: str) -> None:
-        """Something the user should know."""
+        """A message for the user."""
 
     def trial_started(self, trial: Trial) -> None:
         """A trial starts in this process."""
@@ -35,11 +35,11 @@ class Reporter:
         """A trial is finished and its record is on disk."""
 
     def stop(self) -> None:
-        """The comparison is over, for whatever reason; called once after :meth:`start`."""
+        """The comparison has ended, for any reason; called once after :meth:`start`."""
 
 
 class Tally:
-    """Durations of the trials that are finished."""
+    """Durations of finished trials."""
 
     def __init__(self, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
         self.total = len(trials)
@@ -95,7 +95,7 @@ class Plain(Reporter):
         tally = self._tally
         tally.finish(record)
         value = score(record)
-        # Classical rivals have no epochs.
+        # Classical methods have no epochs.
         epochs = f"best epoch {record['best_epoch']} of {record['epochs']}, "
         line = (
             f"[{tally.done:{len(str(tally.total))}d}/{tally.total}] {Trial.of_record(record)}: "

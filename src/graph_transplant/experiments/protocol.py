@@ -1,4 +1,4 @@
-"""What one trial is (:class:`Trial`), and the conditions it is trained in."""
+"""Trials, and the conditions they are trained in."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from graph_transplant.format import count
 from graph_transplant.settings import FOLD_SPLITS, check_shares
 
 Record = dict[str, Any]
-"""One finished trial as it is written to ``records.jsonl``."""
+"""A finished trial, as stored in ``records.jsonl``."""
 
 BASELINE = "vanilla"
 """The method that every other method is compared with."""
 
 
 def metric_of(record: Record) -> str:
-    """Name the metric a record is judged by."""
+    """Return the name of the metric that a record is judged by."""
     name: str = record["settings"].get("metric", "accuracy")
     return name
 
 
 def score(record: Record, part: str = "test") -> float | None:
-    """Value of a record's metric, or ``None`` if it has no finite one."""
+    """Return the value of a record's metric, or ``None`` if it is missing or not finite."""
     value = record.get(part, {}).get(metric_of(record))
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def one_split(settings: Mapping[str, Any]) -> bool:
-    """Whether all trials share one split, official or by scaffold, instead of folds."""
+    """Whether all trials share a single split (official or scaffold) instead of folds."""
     return settings.get("split", "folds") not in FOLD_SPLITS
 
 
@@ -44,7 +44,7 @@ class Condition(NamedTuple):
 
     @staticmethod
     def of(record: Mapping[str, Any]) -> Condition:
-        """The condition of a record; one that names none has the default."""
+        """Return the condition of a record; missing fields have their defaults."""
         return Condition(**{name: record[name] for name in Condition._fields if name in record})
 
     @property
@@ -59,7 +59,7 @@ class Condition(NamedTuple):
 
     @property
     def short(self) -> str:
-        """The condition in short, for a narrow place; empty for the default."""
+        """Short form, for narrow places; empty for the default."""
         parts = []
         if self.label_noise:
             parts.append(f"noise {_share(self.label_noise)}")
@@ -73,12 +73,12 @@ class Condition(NamedTuple):
         return self.label_noise, -self.train_fraction
 
     def as_record(self) -> Record:
-        """What a record says of it: nothing of what has its default."""
+        """Return the fields that differ from their defaults, for a record."""
         default = Condition()._asdict()
         return {name: value for name, value in self._asdict().items() if value != default[name]}
 
     def sentence(self, text: str) -> str:
-        """Put the condition before a sentence or a headline."""
+        """Prepend the condition to a sentence or headline."""
         words = self.words
         if not words:
             return text
@@ -92,7 +92,7 @@ def _share(value: float) -> str:
 def check_conditions(
     label_noise: Sequence[float], train_fraction: Sequence[float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Check the values of both axes, and give them as numbers, each once."""
+    """Check the values of both axes; return them as floats without duplicates."""
     noise = _shares("label_noise", label_noise, "[0, 1)")
     return noise, _shares("train_fraction", train_fraction, "(0, 1]")
 
@@ -101,7 +101,7 @@ def _shares(name: str, given: Sequence[Any], kind: str) -> tuple[float, ...]:
     if not given:
         raise GraphTransplantError(f"`{name}` must have at least one share in {kind}; got none")
     check_shares(name, given, kind)
-    # Adding zero takes the sign off a zero.
+    # Adding zero turns -0.0 into 0.0.
     return tuple(dict.fromkeys(float(value) + 0.0 for value in given))
 
 
@@ -109,7 +109,7 @@ def _shares(name: str, given: Sequence[Any], kind: str) -> tuple[float, ...]:
 class Trial:
     """One training run: a method and a model on one fold of one repeat.
 
-    ``model`` is empty and ``layers`` 0 without a network.
+    Without a network, ``model`` is empty and ``layers`` is 0.
     """
 
     method: str
@@ -136,7 +136,7 @@ class Trial:
 
     @staticmethod
     def of_record(record: Record) -> Trial:
-        """The trial that a record is the result of."""
+        """Return the trial of a record."""
         return Trial(
             record["method"],
             record.get("model") or "",
@@ -157,10 +157,10 @@ def all_trials(
     label_noise: Sequence[float] = (0.0,),
     train_fraction: Sequence[float] = (1.0,),
 ) -> Iterator[Trial]:
-    """List the trials of a comparison.
+    """Yield the trials of a comparison.
 
-    All methods of one fold and condition come before the next, so that a comparison stopped
-    half-way holds complete pairs. One split counts as one fold.
+    All methods of one fold and condition come before the next, so that an interrupted comparison
+    has complete pairs. A single split counts as one fold.
     """
     places = product(range(repeats), range(folds), label_noise, train_fraction)
     for repeat, fold, noise, fraction in places:

@@ -1,8 +1,8 @@
-"""The append-only file of finished trials: one writer, one line per trial, synced line by line.
+"""Append-only file of finished trials: one writer, one line per trial, synced line by line.
 
-Tables and reports are made from ``DIR/records.jsonl`` and can be made again; the records cannot.
-So the file is only appended to, a line is on disk before its trial counts as finished, and anything
-else in the file is repaired without losing a byte, or refused.
+Tables and reports can be made again from ``DIR/records.jsonl``; the records cannot. So the file is
+only appended to, a line is on disk before its trial counts as finished, and a damaged file is
+repaired without losing a byte, or rejected.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from graph_transplant.settings import Settings
 FIELDS: Final[Mapping[str, type | UnionType]] = {
     **dict.fromkeys(("data", "fingerprint", "method"), str),
     **dict.fromkeys(("repeat", "fold"), int),
-    # Null where there is no network.
+    # Null for methods without a network.
     "model": str | None,
     **dict.fromkeys(("layers", "epochs", "best_epoch"), int | None),
     "seconds": int | float,
     **dict.fromkeys(("validation", "test", "sizes", "settings"), dict),
     **dict.fromkeys(("sizes.train", "sizes.test", "settings.folds", "settings.epochs"), int),
 }
-"""Fields that every record has."""
+"""Required fields of a record, with their types."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a records file holds."""
+    """Contents of a records file."""
 
     records: list[Record]
-    complete: int  # bytes of whole lines
-    torn: bytes = b""  # what follows them: the piece of a line whose writing was cut short
+    complete: int  # size of the complete lines in bytes
+    torn: bytes = b""  # the incomplete line after them, from an interrupted write
     unfinished: bool = False  # whether the last record lacks its newline
 
 
@@ -65,14 +65,14 @@ class RecordStore:
         self.torn_path = self.directory / "records.torn"
 
     def read(self) -> list[Record]:
-        """Read all finished trials without changing the file; a torn last line is left out."""
+        """Read all finished trials without changing the file; a torn last line is ignored."""
         return self._contents().records
 
     @contextmanager
     def writing(
         self, identity: Mapping[str, Any], settings: Mapping[str, Any], *, fresh: bool = False
     ) -> Iterator[RecordWriter]:
-        """Open the records for appending, for this process alone."""
+        """Lock the records and open them for appending."""
         with _explained(f"make the directory {self.directory}"):
             self.directory.mkdir(parents=True, exist_ok=True)
         with _locked(self.directory):
@@ -81,7 +81,7 @@ class RecordStore:
             self._refuse_others(contents.records, identity, settings)
             with _explained(f"write {self.path}", "; the records before are intact"):
                 notice = self._repair(contents) or notice
-                # Unbuffered: after a failed write nothing may be left that closing would write.
+                # Unbuffered, so that closing does not flush the rest of a failed write.
                 file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - closed below, always
             with file:
                 _sync_directory(self.directory)
@@ -90,7 +90,7 @@ class RecordStore:
     def _move_aside(self) -> str | None:
         if not self.path.exists() or not self.path.stat().st_size:
             return None
-        # One more than the highest number, so that numbers tell the order even with gaps.
+        # One more than the highest number, so that numbers show the order even with gaps.
         with _explained(f"read the directory {self.directory}"):
             names = os.listdir(self.directory)
         kept = [re.fullmatch(r"records-(\d+)\.jsonl", name) for name in names]
@@ -107,7 +107,7 @@ class RecordStore:
                 content = self.path.read_bytes()
             except FileNotFoundError:
                 content = b""
-        # Not bytes.splitlines: that breaks at a carriage return too, which a torn line may hold.
+        # bytes.splitlines would also split at a carriage return, which a torn line may contain.
         lines = io.BytesIO(content).readlines()
         records: list[Record] = []
         seen: dict[Trial, int] = {}
@@ -116,9 +116,9 @@ class RecordStore:
             try:
                 record = json.loads(line)
                 _check(record)
-            except (ValueError, RecursionError) as problem:  # also bad UTF-8, and errors of ours
+            except (ValueError, RecursionError) as problem:  # also bad UTF-8, and our own errors
                 found = isinstance(problem, GraphTransplantError)
-                # A piece of a record is never JSON: a last line that is JSON was not torn.
+                # A part of a record is never valid JSON: a last line that parses was not torn.
                 if number == len(lines) and not found:
                     return Contents(records, complete, torn=content[complete:])
                 raise GraphTransplantError(
@@ -128,7 +128,7 @@ class RecordStore:
                 ) from problem
             complete += len(line)
             if record.get("inner"):
-                continue  # of nested selection, which older versions had
+                continue  # from nested selection in older versions
             trial = Trial.of_record(record)
             if trial in seen:
                 raise GraphTransplantError(
@@ -167,7 +167,7 @@ class RecordStore:
 
     def _repair(self, contents: Contents) -> str | None:
         if contents.torn:
-            # First kept beside, then cut off: a kill in between leaves it in both places.
+            # Saved before it is cut off: a kill in between leaves it in both places.
             _append(self.torn_path, contents.torn.rstrip(b"\n") + b"\n")
             with open(self.path, "r+b") as file:
                 file.truncate(contents.complete)
@@ -182,7 +182,7 @@ class RecordStore:
 
 
 class RecordWriter:
-    """Appends finished trials; ``notice`` says what was repaired or moved, if anything was."""
+    """Appends finished trials; ``notice`` says what was repaired or moved, if anything."""
 
     def __init__(
         self, path: Path, file: io.FileIO, records: list[Record], notice: str | None
@@ -193,13 +193,13 @@ class RecordWriter:
         self.notice = notice
 
     def append(self, record: Record) -> None:
-        """Write one finished trial; when this returns, it is on disk."""
+        """Write one finished trial; it is on disk when this returns."""
         line = record_line(record)
         before = os.fstat(self._file.fileno()).st_size
         with _explained(f"write {self._path}", "; the records before are intact"):
             try:
                 written = 0
-                while written < len(line):  # a nearly full disk takes a part, then fails
+                while written < len(line):  # a nearly full disk accepts a part, then fails
                     written += self._file.write(line[written:])
                 os.fsync(self._file.fileno())
             except OSError:
@@ -209,7 +209,7 @@ class RecordWriter:
 
 
 def record_line(record: Record) -> bytes:
-    r"""Give the line of a record: compact JSON, UTF-8, numbers that are not finite as ``null``."""
+    """Serialise a record to one line of compact UTF-8 JSON; non-finite numbers are ``null``."""
     text = json.dumps(_finite(record), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.encode() + b"\n"
 
@@ -233,7 +233,7 @@ def _check(record: Any) -> None:
             value = value[name]
         if not isinstance(value, kind):
             wanted = getattr(kind, "__name__", str(kind))
-            # Shortened: a damaged file may hold anything.
+            # Shortened, since a damaged file may contain anything.
             raise GraphTransplantError(
                 f"field `{path}` must be {wanted}, got {reprlib.repr(value)}"
             )
@@ -281,11 +281,11 @@ def _sync_directory(directory: Path) -> None:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    # The lock belongs to the open file, so the system frees it however this process ends. The lock
-    # file itself stays: deleting it would let two processes lock two files of the same name.
+    # The lock belongs to the open file, so the system releases it however this process ends. The
+    # lock file stays: deleting it would let two processes lock two files of the same name.
     path = directory / ".lock"
     with _explained(f"write in {directory}"):
-        # Unbuffered: after a failed write nothing may be left that closing would write.
+        # Unbuffered, so that closing does not flush the rest of a failed write.
         file = open(path, "a+b", buffering=0)  # noqa: SIM115 - closed below, always
     with file:
         with _explained(f"lock {path}"):
@@ -297,6 +297,6 @@ def _locked(directory: Path) -> Iterator[None]:
                     "; wait for it, stop it, or choose another directory"
                 )
             file.truncate(0)
-            # The first byte is what Windows locks, and nobody can read it meanwhile.
+            # Windows locks the first byte, which other processes then cannot read.
             file.write(f" process {os.getpid()}\n".encode())
         yield

@@ -1,4 +1,4 @@
-"""Results of a comparison as one table: a row a trial, and all that is computed from it, once."""
+"""Results of a comparison: a table with one row per trial, and everything computed from it."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
     from graph_transplant.figures import Plots
 
 GROUP = ("data", "model", "layers", "label_noise", "train_fraction")
-"""Methods are compared within one value of each of these columns."""
+"""Columns that define a group, within which methods are compared."""
 
 TRIAL = (*GROUP, "method", "repeat", "fold")
-"""What names a row of the frame."""
+"""Columns that identify a trial."""
 
 _NAMES = ("data", "model", "method")
 
-# What `Results.long` and `Results.wide` give.
+# Names that `Results.long` and `Results.wide` accept.
 _LISTS = ("curve", "attacked", "reliability", "reliability_calibrated", "saliency_curve")
 _OBJECTS = ("calibrated", "cost", "saliency", "samples", "sizes", "test", "validation")
 
 ALWAYS = ("accuracy", "ece", "nll", "auroc")
-"""Metrics that have a column in ``summary.csv`` even where no row has a value."""
+"""Metrics that have a column in ``summary.csv`` even if no row has a value."""
 
 
 class Group(NamedTuple):
-    """What methods are compared within; ``layers`` is ``None`` where it was selected."""
+    """Group within which methods are compared; ``layers`` is ``None`` if it was selected."""
 
     data: str
     model: str | None
@@ -71,7 +71,7 @@ class Group(NamedTuple):
 
     @property
     def network(self) -> str:
-        """Model and layers in short, as ``gcs-3``; empty for methods without a network."""
+        """Model and layers, such as ``gcs-3``; empty for methods without a network."""
         if not self.model:
             return ""
         return self.model if self.layers is None else f"{self.model}-{self.layers}"
@@ -90,10 +90,9 @@ class Results:
 
     Args:
         records: The trials, as stored in ``records.jsonl``.
-        selection: How one candidate per method is chosen: ``"none"`` or
-            ``"validation"``; see :func:`~graph_transplant.experiments.selection.select`.
+        selection: How one candidate per method is chosen: ``"none"`` or ``"validation"``; see
+            :func:`~graph_transplant.experiments.selection.select`.
         reference: The method that the others are compared with.
-        directory: Directory of the records, if any.
         equal_within: Two methods are practically equal if the 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
         group: Group of all trials; by default they are divided into groups.
@@ -125,25 +124,23 @@ class Results:
         finding = f": {self.verdict}" if self.records else ""
         return f"Results({count(len(self.records), 'trial')}{finding})"
 
-    # ---------------------------------------------------------------- tables
-
     @cached_property
     def chosen(self) -> list[Record]:
-        """The trials that count, after selection."""
+        """The trials that remain after selection."""
         found = select(self.records, self.selection)
         found = [{**r, **{key: _whole(r[key]) for key in _NAMES if r.get(key)}} for r in found]
         return sorted(found, key=lambda r: (r["method"], r["repeat"], r["fold"]))
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """One row a trial: what it is, its test metrics, its ``score`` by the deciding metric."""
+        """One row per trial: its identity, test metrics, and ``score`` by the deciding metric."""
         return _table([_row(record) for record in self.chosen])
 
     def long(self, name: str) -> pd.DataFrame:
-        """A list that trials record, one row per entry.
+        """A list that trials record, as a table with one row per entry.
 
         ``name`` is ``"curve"``, ``"attacked"``, ``"reliability"``, ``"reliability_calibrated"`` or
-        ``"saliency_curve"``; the table is empty if nothing of the kind was recorded.
+        ``"saliency_curve"``; the table is empty if it was not recorded.
         """
         check_choice("name", name, _LISTS)
         return _table(
@@ -153,10 +150,10 @@ class Results:
         )
 
     def wide(self, name: str) -> pd.DataFrame:
-        """Numbers that trials record, one row per trial.
+        """Numbers that trials record, as a table with one row per trial.
 
         ``name`` is ``"calibrated"``, ``"cost"``, ``"saliency"``, ``"samples"``, ``"sizes"``,
-        ``"test"`` or ``"validation"``; the table is empty if nothing of the kind was recorded.
+        ``"test"`` or ``"validation"``; the table is empty if it was not recorded.
         """
         check_choice("name", name, _OBJECTS)
         return _table(
@@ -165,9 +162,9 @@ class Results:
 
     @cached_property
     def groups(self) -> dict[Group, Results]:
-        """The trials of each data set, model, number of layers and condition by themselves.
+        """Results of each data set, model, number of layers and condition.
 
-        Classical rivals, which have no network, stand beside the methods of every network.
+        Classical methods, which have no network, are in the groups of all networks.
         """
         if self.group is not None:
             return {self.group: self}
@@ -187,7 +184,7 @@ class Results:
         return {group: self.part(parts[group], group) for group in order}
 
     def part(self, records: Sequence[Record], group: Group | None = None) -> Results:
-        """Some of the trials, judged as all are; ``group`` makes them one group."""
+        """Results of some of the trials; ``group`` makes them a single group."""
         return Results(records, "none", self.reference, None, self.equal_within, group)
 
     @property
@@ -202,7 +199,7 @@ class Results:
         return metric_of(self.chosen[0]) if self.chosen else "accuracy"
 
     def summary(self) -> pd.DataFrame:
-        """One row per method and group, the best of each group first; see ``docs/statistics``."""
+        """One row per method and group, best first within each group; see ``docs/statistics``."""
         return self._summary.copy()
 
     @cached_property
@@ -218,7 +215,7 @@ class Results:
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
-        """Every method against every other; Holm's correction runs over all pairs of a group."""
+        """Tests of all pairs of methods, with Holm's correction over all pairs of a group."""
         rows: list[dict[str, Any]] = []
         for group, part in self.groups.items():
             names = [name for name in part.summary()["method"] if name != MAJORITY]
@@ -233,7 +230,6 @@ class Results:
         return table
 
     def _tested(self, part: Results, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-        """Test pairs of methods, with Holm's correction over all of them."""
         pairs = list(pairs)
         tests = [paired(part, one, two, tests=len(pairs)) for one, two in pairs]
         corrected = holm([test.p_value for test in tests])
@@ -243,9 +239,9 @@ class Results:
         ]
 
     def _rivals(self, part: Results) -> list[dict[str, Any]]:
-        """Every method of a group that has a network against the best classical rival.
+        """Test every network method of a group against the best classical method.
 
-        All rivals are tested, so that taking the best one is corrected for.
+        All classical methods are tested, so that Holm's correction covers the choice of the best.
         """
         names = [name for name in part.summary()["method"] if name != MAJORITY]
         rivals = [name for name in names if is_classical(name)]
@@ -257,18 +253,16 @@ class Results:
         ]
 
     def check(self) -> None:
-        """Raise an error if selection leaves nothing to report."""
+        """Raise if selection leaves nothing to report."""
         if not self.groups:
             raise GraphTransplantError(
                 f"results need at least one fold in which {self.selection} selection has all it "
                 f"asks for; got {count(len(self.records), 'trial')} without any"
             )
 
-    # ---------------------------------------------------------------- words
-
     @cached_property
     def verdicts(self) -> dict[Group, Verdict]:
-        """What each group says, in words."""
+        """The verdict of each group."""
         return {
             group: verdict_of(group, plain_rows(part.summary()), self.reference, self._rivals(part))
             for group, part in self.groups.items()
@@ -281,10 +275,8 @@ class Results:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What a reader should know before trusting the numbers."""
+        """Caveats that a reader should know before trusting the numbers."""
         return notes(self)
-
-    # ---------------------------------------------------------------- other forms
 
     @property
     def plot(self) -> Plots:
@@ -314,7 +306,7 @@ class Results:
         return markdown(self)
 
     def to_csv(self) -> str:
-        """The text of ``summary.csv``; a number that is not defined is an empty cell."""
+        """The text of ``summary.csv``; undefined numbers are empty cells."""
         table = self.summary()
         plain = Condition()
         if all(group.condition == plain for group in self.groups):
@@ -347,17 +339,17 @@ def read_results(
     return Results(records, selection, directory=directory, equal_within=equal_within)
 
 
-# -------------------------------------------------------------------- one row a trial
+# -------------------------------------------------------------------- one row per trial
 
 
 def group_of(record: Record) -> Group:
-    """The group of a record; what selection chose has no number of layers."""
+    """Return the group of a record; ``layers`` is ``None`` after selection."""
     layers = None if "chosen" in record else record.get("layers")
     return Group(record["data"], record.get("model"), layers, *Condition.of(record))
 
 
 def _whole(name: str) -> str:
-    """A name without halves of surrogate pairs, which no column of text can hold."""
+    """Replace lone surrogates, which text columns cannot hold."""
     return name.encode("utf-8", "replace").decode()
 
 
@@ -397,12 +389,11 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of a list, with the measurements of augmentations beside its own values."""
     own = {key: value for key, value in entry.items() if key != "measurements"}
     return {**own, **entry.get("measurements", {})}
 
 
-# -------------------------------------------------------------------- one row a method
+# -------------------------------------------------------------------- one row per method
 
 _LEADING = (
     *("data", "model", "layers", "method", "metric", "trials"),
@@ -417,9 +408,9 @@ _COMPARED = (
 
 
 def _summarised(group: Group, part: Results) -> list[dict[str, Any]]:
-    """The rows of one group, ranked by mean score, with tests against the reference.
+    """Rows of one group, ranked by mean score, with tests against the reference.
 
-    Classical rivals are a family of tests of their own; the majority is a floor and not tested.
+    Classical methods are a separate family of tests; ``majority`` is a floor and not tested.
     """
     frame = part.frame
     tests: dict[str, dict[str, Any]] = {}
@@ -428,7 +419,7 @@ def _summarised(group: Group, part: Results) -> list[dict[str, Any]]:
         names = [name for name in names if name not in (part.reference, MAJORITY)]
         found = part._tested(part, [(name, part.reference) for name in names])
         tests |= dict(zip(names, found, strict=True))
-    # Processor time hardly depends on what else the machine does; like is compared with like.
+    # Processor time hardly depends on the machine's load; used only if all networks have it.
     network = frame[frame["epochs"].notna()]
     timed = network["processor_seconds"].notna().all()
     rows = []
@@ -460,17 +451,16 @@ def _summarised(group: Group, part: Results) -> list[dict[str, Any]]:
             if metric in own and own[metric].notna().all():
                 row[f"{metric}_mean"] = own[metric].mean()
         rows.append(row)
-    # The best first; what has no mean comes last.
     return sorted(
         rows, key=lambda r: (r["score_mean"] is None, -(r["score_mean"] or 0), r["method"])
     )
 
 
 def _overlap(trials: pd.DataFrame) -> float:
-    """Test graphs per training graph, for the correction for overlapping training sets.
+    """Test graphs per training graph, to correct for overlapping training sets.
 
-    Runs of one split are independent. Graphs left out of training count: random parts of training
-    sets overlap less, not more.
+    Zero for a single split, whose runs are independent. Left-out graphs count as training graphs:
+    random subsets of training sets overlap less, not more.
     """
     if trials["folds"].iloc[0] == 1:
         return 0.0
@@ -482,7 +472,7 @@ def _overlap(trials: pd.DataFrame) -> float:
 def paired(
     results: Results, method: str, other: str, column: str = "score", tests: int = 1
 ) -> Paired:
-    """Test one method against another over the folds both have, by any column of the frame."""
+    """Test one method against another on their common folds, by any column of the frame."""
     frame = results.frame
     keys = ["repeat", "fold"]
     one, two = (frame.loc[frame["method"] == name].set_index(keys) for name in (method, other))
@@ -493,7 +483,7 @@ def paired(
 
 
 def _choice(trials: pd.DataFrame) -> str:
-    """Layers and parameters that were chosen; empty where nothing was."""
+    """Selected layers and parameters in words; empty without selection."""
     if "chosen_layers" not in trials:
         return ""
     first = trials.iloc[0]
@@ -505,7 +495,7 @@ def _choice(trials: pd.DataFrame) -> str:
 
 
 def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of a table as plain objects, ``None`` where a number is missing."""
+    """Convert a table to dictionaries, with ``None`` for missing values."""
     rows: list[dict[str, Any]]
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     return rows

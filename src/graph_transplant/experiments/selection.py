@@ -1,8 +1,7 @@
-"""Which candidate stands for a method: number of layers and parameters, by validation alone.
+"""Selection of one candidate per method by validation scores; test scores are never read.
 
-A *family* is one method with one model on one data set, in one condition of training; its
-*candidates* are the numbers of layers and the parameters that were tried. Test scores are never
-read here.
+A *family* is one method with one model on one data set, in one training condition. Its *candidates*
+are the numbers of layers and the parameters that were tried.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ SELECTIONS = ("none", "validation")
 """How one candidate per method is chosen: not at all, or once for all folds."""
 
 Setup = tuple[int | None, str]
-"""One candidate: its number of layers and the method with its parameters."""
+"""A candidate: its number of layers, and the method with its parameters."""
 
 Place = tuple[int, int]
-"""Where a trial is tested: repeat and fold."""
+"""Repeat and fold of a trial."""
 
 
 def method_key(name: str) -> str:
-    """The method without its parameters."""
+    """Return the name of a method without its parameters."""
     return name.partition(":")[0]
 
 
@@ -38,15 +37,15 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
 
     ``"validation"``, the paper's rule: one candidate for all folds, the one with the highest mean
     validation score. This is slightly optimistic: every graph is a validation graph in one fold and
-    a test graph in another. On an official split it is not.
+    a test graph in another. On a single split it is not.
 
-    A candidate takes part if none of its family has finished more folds; :func:`left_out` names the
-    others. Only folds that all of them have finished with a score have a say. Ties go to fewer
-    layers, then to the shorter name.
+    Only candidates with the most finished folds of their family take part; :func:`left_out` names
+    the others. Only folds in which all of them have a score count. Ties go to fewer layers, then to
+    the shorter name.
 
     Returns:
-        For ``"none"`` the records as they are, else copies of the chosen ones in which ``method``
-        has no parameters and ``chosen`` tells ``layers`` and ``method`` of the candidate.
+        For ``"none"`` the records unchanged, otherwise copies of the chosen ones in which
+        ``method`` has no parameters and ``chosen`` holds the candidate's ``layers`` and ``method``.
     """
     check_choice("select", how, SELECTIONS)
     if how == "none":
@@ -64,7 +63,7 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
 
 
 def left_out(records: Iterable[Record], how: str) -> list[str]:
-    """Say which families and candidates selection passes over as yet, in sentences."""
+    """Describe the families and candidates that selection ignores so far, in sentences."""
     return [
         family.condition.sentence(text)
         for family in _families(records, how)
@@ -73,7 +72,7 @@ def left_out(records: Iterable[Record], how: str) -> list[str]:
 
 
 def _families(records: Iterable[Record], how: str) -> list[_Family]:
-    """Sort records by family and candidate, candidates in the order in which ties are broken."""
+    """Group records by family and candidate, with candidates in tie-breaking order."""
     found: dict[Any, dict[Setup, dict[Place, Record]]] = {}
     for record in records if how != "none" else ():
         key = (record["data"], record.get("model"), Condition.of(record))
@@ -102,13 +101,13 @@ class _Family:
 
     @cached_property
     def entrants(self) -> list[Setup]:
-        """The candidates that have finished as many folds as any."""
+        """The candidates with the most finished folds."""
         most = max(map(len, self.trials.values()))
         return [setup for setup, own in self.trials.items() if len(own) == most]
 
     @cached_property
     def votes(self) -> dict[Setup, list[float]]:
-        """The validation scores of all that take part, in the folds where all have one."""
+        """Validation scores of the entrants, in the folds where all have one."""
         scores = {
             setup: {
                 place: value
@@ -122,14 +121,13 @@ class _Family:
 
     @cached_property
     def choice(self) -> Setup | None:
-        """The candidate with the highest mean; of equals the first, which is the simplest."""
+        """The candidate with the highest mean; ties go to the first, which is the simplest."""
         if not any(self.votes.values()):
             return None
-        # Rounded, lest the order of a sum's rounding errors break what is a tie.
+        # Rounded, so that rounding errors do not break ties.
         return max(self.votes, key=lambda setup: round(fmean(self.votes[setup]), 12))
 
     def left_out(self) -> Iterator[str]:
-        """What the choice passes over as yet."""
         places = {place for own in self.trials.values() for place in own}
         repeats = len({repeat for repeat, _ in places})
         settings = next(iter(self.trials[self.entrants[0]].values()))["settings"]

@@ -4,11 +4,11 @@ Scores of different folds are not independent: their training sets overlap. The 
 then finds differences that are not there, so differences are judged by the corrected resampled
 t-test of Nadeau and Bengio (2003), and several methods at once by Holm's step-down correction.
 
-Across data sets, which are independent but not of one scale, methods are compared by ranks:
+Across data sets, which are independent but not on one scale, methods are compared by ranks:
 Wilcoxon's signed-rank test for two of them, Friedman's test and Nemenyi's critical difference for
 several, as Demšar (2006) recommends.
 
-A number that is not defined (one trial has no spread) is ``None``, never NaN.
+An undefined number (one trial has no spread) is ``None``, never NaN.
 """
 
 from __future__ import annotations
@@ -23,40 +23,39 @@ import numpy as np
 from scipy.special import fdtrc, nctdtrinc, stdtr, stdtrit
 
 POWER = 0.8
-"""How likely a difference that is called detectable would be found."""
+"""Probability of finding a difference that is called detectable."""
 
 EXACT_PAIRS = 25
-"""Up to this many pairs the signed-rank test counts every assignment of signs."""
+"""Up to this many pairs the signed-rank test is exact."""
 
 _TRIED = np.array([*range(2, 100), *range(100, 10_000, 10)])
 
-# scipy.stats is imported late: it takes longer to import than everything else here.
+# scipy.stats is imported late, as it is slow to import.
 
 
 class Paired(NamedTuple):
-    """What paired differences over folds say, before any correction for several tests.
+    """Test of paired differences over folds, before any correction for multiple tests.
 
-    All but the difference and the number of pairs are ``None`` without a spread.
+    Without a spread, all but the difference and the number of pairs are ``None``.
     """
 
     difference: float | None = None  # the mean
-    ci_low: float | None = None
-    ci_high: float | None = None  # of its 95 % interval
+    ci_low: float | None = None  # 95 % interval of the mean
+    ci_high: float | None = None
     p_value: float | None = None
     effect: float | None = None  # Cohen's d with Hedges' correction
     pairs: int = 0
-    detectable: float | None = None  # the least that would be found with a probability of 80 %
-    pairs_needed: float | None = None  # for this difference; infinite where only more graphs help
+    detectable: float | None = None  # smallest difference that is found with 80 % power
+    pairs_needed: float | None = None  # for this difference; infinite if only more graphs help
 
 
 def paired_test(differences: Sequence[float], *, test_to_train: float, tests: int = 1) -> Paired:
     r"""Corrected resampled t-test (Nadeau and Bengio, 2003) of paired differences.
 
     The variance of the mean is :math:`(\frac{1}{n} + \frac{n_\text{test}}{n_\text{train}}) s^2` in
-    place of :math:`\frac{1}{n} s^2`, with :math:`n - 1` degrees of freedom. With
-    ``test_to_train=0``, graphs tested per graph trained on, it is the ordinary paired t-test.
-    What is detectable, and with how many pairs, is said for the first step of Holm's correction
-    over ``tests``.
+    place of :math:`\frac{1}{n} s^2`, with :math:`n - 1` degrees of freedom. ``test_to_train`` is
+    the number of test graphs per training graph; with 0, this is the ordinary paired t-test.
+    ``detectable`` and ``pairs_needed`` are for the first step of Holm's correction over ``tests``.
 
     Example:
         >>> test = paired_test([0.01, 0.03, 0.02], test_to_train=1 / 3)
@@ -69,7 +68,7 @@ def paired_test(differences: Sequence[float], *, test_to_train: float, tests: in
     mean = math.fsum(differences) / pairs
     squares = math.fsum((value - mean) ** 2 for value in differences)
     spread = math.sqrt(squares / max(pairs - 1, 1))
-    # A spread of nothing but rounding errors tells nothing.
+    # A spread of rounding errors only is no spread.
     if spread <= 1e-12 * max(1.0, abs(mean)):
         return Paired(mean, pairs=pairs)
     error = spread * math.sqrt(1 / pairs + test_to_train)
@@ -96,14 +95,14 @@ def _effect(size: float, pairs: int) -> float | None:
 
 
 def _needed(size: float, test_to_train: float, tests: int) -> float:
-    """Pairs that find a difference of so many standard deviations with a probability of 80 %.
+    """Pairs needed to find a difference of ``size`` standard deviations with 80 % power.
 
-    Training sets overlap: the error of the mean does not fall below a floor.
+    Infinite for small differences: as training sets overlap, the standard error has a floor.
     """
     enough = size >= _tried_quantiles(tests) * np.sqrt(1 / _TRIED + test_to_train)
     if enough.any():
         return float(_TRIED[enough.argmax()])
-    # For so many pairs Student's distribution is the normal one.
+    # For this many pairs Student's distribution is practically normal.
     rest = (size / float(_quantiles(10_000, tests))) ** 2 - test_to_train
     return float(math.ceil(1 / rest)) if rest > 0 else math.inf
 
@@ -114,12 +113,12 @@ def _tried_quantiles(tests: int) -> Any:
 
 
 def _quantiles(pairs: Any, tests: int) -> Any:
-    """How many standard errors a difference must be to be found with this power."""
+    """Number of standard errors that a difference must have to be found with this power."""
     return nctdtrinc(pairs - 1, 1 - POWER, stdtrit(pairs - 1, 1 - 0.025 / tests))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's step-down correction; tests without a p-value are not counted and stay without.
+    """Holm's step-down correction; ``None`` is not counted as a test and stays ``None``.
 
     Example:
         >>> holm([0.01, 0.04, 0.03, None])
@@ -138,23 +137,23 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def wilcoxon(differences: Sequence[float]) -> float | None:
-    """Two-sided p-value of Wilcoxon's signed-rank test, ``None`` where all differences are zero.
+    """Two-sided p-value of Wilcoxon's signed-rank test, ``None`` if all differences are zero.
 
-    Differences of zero are dropped, ties share the mean of their ranks. Up to 25 pairs the p-value
-    is exact, ties or not; five pairs have a smallest one of 0.0625.
+    Zero differences are dropped; ties share the mean of their ranks. Up to 25 pairs the p-value is
+    exact, even with ties; with five pairs it is at least 0.0625.
     """
     from scipy import stats
 
     largest = max((abs(value) for value in differences), default=0.0)
     if largest == 0:
         return None
-    # Rounded: 0.7 - 0.6 and 0.6 - 0.5 are meant to tie.
+    # Rounded: 0.7 - 0.6 and 0.6 - 0.5 should tie.
     signed = np.round(np.array(differences) / largest, 12)
     signed = signed[signed != 0]
     if len(signed) > EXACT_PAIRS:
-        approximate: Any = stats.wilcoxon  # its stubs lack the method
+        approximate: Any = stats.wilcoxon  # its stubs lack `method`
         return float(approximate(signed, method="asymptotic").pvalue)
-    # Twice the rank is a whole number even where ties share one.
+    # Doubled, as ties may share half a rank.
     doubled = (2 * stats.rankdata(abs(signed))).astype(int).tolist()
     positive = sum(rank for rank, value in zip(doubled, signed, strict=True) if value > 0)
     ways = Counter({0: 1})
@@ -174,7 +173,7 @@ def _ranks(scores: Sequence[Sequence[float]]) -> np.ndarray[tuple[int, int], np.
 
 
 def average_ranks(scores: Sequence[Sequence[float]]) -> list[float]:
-    """Mean rank of each method over blocks (data sets), of scores ``[blocks, methods]``."""
+    """Mean rank of each method over blocks (data sets), from scores ``[blocks, methods]``."""
     return [float(rank) for rank in _ranks(scores).mean(axis=0)]
 
 
@@ -183,10 +182,10 @@ def friedman(scores: Sequence[Sequence[float]]) -> tuple[float, float] | None:
 
     With :math:`N` blocks, :math:`k` methods and Friedman's :math:`\chi^2`, corrected for ties,
     :math:`F = (N - 1) \chi^2 / (N (k - 1) - \chi^2)` has :math:`k - 1` and
-    :math:`(k - 1)(N - 1)` degrees of freedom; :math:`\chi^2` itself is too cautious. When all
-    blocks rank the methods alike, :math:`F` is infinite and the p-value the chance of that.
+    :math:`(k - 1)(N - 1)` degrees of freedom; :math:`\chi^2` itself is too conservative. If all
+    blocks rank the methods alike, :math:`F` is infinite and the p-value is the chance of that.
 
-    It gives :math:`F` and its p-value, or ``None`` when all methods tie in every block.
+    Returns :math:`F` and its p-value, or ``None`` if all methods tie in every block.
     """
     ranks = _ranks(scores)
     blocks, methods = ranks.shape

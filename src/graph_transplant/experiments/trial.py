@@ -1,4 +1,4 @@
-"""One trial: one method, with one model if it trains any, on one fold, from one seed."""
+"""One trial: a method, with a model unless it is classical, on one fold with one seed."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from graph_transplant.training import EpochLog, FitResult, evaluate, fit
 def trial_seed(trial: Trial, seed: int) -> int:
     """Derive the seed of a trial from the seed of the comparison.
 
-    Method and condition do not enter: all methods of a fold start from the same weights and see the
-    same batch order, so that their difference is the method's.
+    It does not depend on method and condition: all methods of a fold start from the same weights
+    and see the same batch order, so that differences are due to the method.
     """
-    # Python's own hash of a string differs between processes.
+    # Python's hash of a string differs between processes.
     name = int.from_bytes(hashlib.sha256(trial.model.encode()).digest()[:4], "little")
     key = (trial.repeat, trial.fold, name, trial.layers)
     return int(np.random.SeedSequence(seed, spawn_key=key).generate_state(1)[0])
 
 
 def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
-    """The training, validation and test graphs of a trial.
+    """Return the training, validation and test graphs of a trial.
 
-    Where the trial asks for a fraction of the training graphs, the rest is in no part.
+    With a training fraction below 1, the other training graphs are in no part.
     """
     place = {"repeat": trial.repeat, "seed": settings.seed, "fold": trial.fold}
     if settings.split not in FOLD_SPLITS:
@@ -65,7 +65,7 @@ def split_of(store: GraphStore, trial: Trial, settings: Settings) -> Split:
 
 
 def training_labels(store: GraphStore, split: Split, trial: Trial, settings: Settings) -> Tensor:
-    """The targets that a trial trains on, some of them wrong if it asks for that."""
+    """Return the training targets of a trial, some of them wrong if it has label noise."""
     if not trial.label_noise:
         return store.y[split.train]
     place = {"repeat": trial.repeat, "seed": settings.seed, "fold": trial.fold}
@@ -74,10 +74,10 @@ def training_labels(store: GraphStore, split: Split, trial: Trial, settings: Set
 
 @dataclass(frozen=True)
 class Own:
-    """Methods and models of the user's own, by name, and what is called after every epoch.
+    """The user's own methods and models by name, and callbacks for every epoch.
 
-    ``methods`` are augmentations, or the name of a method that is called otherwise here; ``models``
-    are functions that make a model for some graphs.
+    ``methods`` are augmentations, or the names of built-in methods; ``models`` are functions that
+    create a model for some graphs.
     """
 
     methods: Mapping[str, tuple[Augmentation, ...] | str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Own:
     callbacks: tuple[Callable[[EpochLog], None], ...] = ()
 
     def model(self, name: str, data: GraphStore, seed: int) -> nn.Module:
-        """A new model for some graphs."""
+        """Create a model for some graphs."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = self.models[name](data)
@@ -97,14 +97,14 @@ class Own:
         return model
 
     def rival(self, name: str) -> str | None:
-        """Key of :data:`CLASSICAL` that a method is; ``None`` for one that trains a network."""
+        """Return the key of a method in :data:`CLASSICAL`, or ``None`` if it trains a network."""
         given = self.methods.get(name, name)
         return given if isinstance(given, str) and given in CLASSICAL else None
 
     def augmentations(
         self, name: str, model: nn.Module, data: GraphStore, seed: int
     ) -> tuple[Augmentation, ...]:
-        """New augmentations of a method."""
+        """Create the augmentations of a method."""
         given = self.methods.get(name, name)
         if isinstance(given, str):
             return build_method(given, model, data=data, seed=seed)
@@ -112,21 +112,21 @@ class Own:
 
 
 def checkpoint_of(folder: Path, trial: Trial) -> Path:
-    """Name the file that keeps the state of a trial while it trains."""
+    """Return the path of a trial's checkpoint."""
     key = "-".join(str(value) for value in astuple(trial))
     return folder / f"{re.sub(r'[^-.=A-Za-z0-9]', '_', key)}.pt"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all trials of a comparison have in common, for whatever process runs them."""
+    """What all trials of a comparison share, in any process."""
 
     settings: Settings
     fingerprint: str
-    source: str  # how the user named the data
-    checkpoints: Path | None = None  # where it is no folder, trials keep no state
+    source: str  # how the user specified the data
+    checkpoints: Path | None = None  # unless this is a directory, none are written
     own: Own = field(default_factory=Own)
-    rows: Rows | None = None  # of the graphs; the files that workers read do not hold them
+    rows: Rows | None = None  # input rows, which the files that workers read do not contain
 
 
 def run_trial(
@@ -137,11 +137,11 @@ def run_trial(
 ) -> Record:
     """Train and evaluate one trial.
 
-    Selection looks at the validation graphs only; the test graphs are evaluated once, at the
-    selected checkpoint. Standardisation statistics come from training and validation graphs, those
-    of numbers to predict from the training graphs alone; predicted numbers are measured in the
-    units of the data. Label noise and training fraction change the training graphs alone. The
-    record depends on the arguments alone, apart from its times, ``seconds`` and ``cost``.
+    Selection uses the validation graphs only; the test graphs are evaluated once, at the selected
+    checkpoint. Features are standardised by training and validation graphs, regression targets by
+    training graphs alone; metrics are in the units of the data. Label noise and training fraction
+    affect only the training graphs. Apart from the times, ``seconds`` and ``cost``, the record
+    depends only on the arguments.
     """
     start = time.perf_counter()
     settings, own, checkpoint = job.settings, job.own, None
@@ -179,12 +179,12 @@ def run_trial(
     if trial.train_fraction != 1:
         record["sizes"]["left_out"] = len(store) - sum(record["sizes"].values())
     if store.task == "multiclass":
-        # What always saying the largest class of the training graphs would reach.
+        # Accuracy of always predicting the largest class of the training graphs.
         largest = torch.bincount(store.labels[split.train]).argmax()
         record["majority"] = float(test.labels.eq(largest).double().mean())
     if trial.label_noise:
         true = store.y[split.train]
-        # What is missing is not wrong, though it does not equal itself.
+        # Missing labels are not wrong, although NaN != NaN.
         record["wrong_labels"] = int(((train.y != true) & ~true.isnan()).sum())
     rival = own.rival(trial.method)
     if rival is not None:
@@ -225,9 +225,9 @@ def run_trial(
             checkpoint.unlink(missing_ok=True)
         result, augmentations = trained()
     processor = time.process_time() - processor
-    # What is measured afterwards is the same work for all methods, and no part of their training.
+    # Later measurements are the same work for all methods, and not part of training.
     now = time.perf_counter()
-    # Epochs that were trained before the trial was killed count by the clock.
+    # Epochs from before an interruption count by wall-clock time.
     earlier = max(0.0, result.seconds - (now - begin))
     record |= {
         "epochs": result.epochs,
@@ -236,7 +236,7 @@ def run_trial(
         "stopped_early": result.stopped_early,
         "curve": sampled_curve(result.history),
     }
-    # Processor time, which trials beside it do not change; under torchrun that of the first rank.
+    # Processor time, which parallel trials do not affect; under torchrun that of rank 0.
     record["cost"] = cost(processor + earlier, result.epochs, result.best_epoch)
     record |= _measured(
         [evaluate(result.model, part).logits for part in (validation, test)],
@@ -264,7 +264,7 @@ def run_trial(
             augmentations,
             train,
             test,
-            # Not the trial's: all methods, models and layers show the same graphs.
+            # Not the trial's seed: all methods, models and layers show the same graphs.
             seed=settings.seed,
             scale=scale,
             name=lambda part, number: graph_id(store, int(getattr(split, part)[number])),
@@ -275,7 +275,6 @@ def run_trial(
 def _rival(
     name: str, train: GraphStore, validation: GraphStore, test: GraphStore, **options: Any
 ) -> Record:
-    """Fit a method without a network and measure what it says."""
     start, processor = time.perf_counter(), time.process_time()
     outcome = fit_predict(name, train, validation, test, **options)
     spent = {"fit_seconds": round(time.process_time() - processor, 4)}
@@ -290,7 +289,6 @@ def _measured(
     test: GraphStore,
     scale: TargetScale | None = None,
 ) -> Record:
-    """Measure what is said about validation and test graphs, and its calibration."""
     pairs = zip(outputs, (validation, test), strict=True)
     targets = [as_targets(part.y, said.shape[1]) for said, part in pairs]
     said = outputs if scale is None else [scale.undo(part) for part in outputs]
@@ -302,7 +300,7 @@ def _measured(
 
 
 def cost(processor: float, epochs: int, best_epoch: int) -> dict[str, float]:
-    """What a training took; ``best_seconds`` is until the best epoch, by the mean of epochs."""
+    """Time that training took; ``best_seconds`` is an estimate up to the best epoch."""
     each = processor / epochs
     spent = {"fit_seconds": processor, "epoch_seconds": each, "best_seconds": each * best_epoch}
     return {name: round(value, 4) for name, value in spent.items()}

@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from graph_transplant.experiments.results import Group, Results
 
 SIGNIFICANT = 0.05
-"""A corrected p-value below this is called a difference."""
+"""Significance level of corrected p-values."""
 
 EQUAL_WITHIN = 0.01
-"""Methods whose difference lies within this, with its whole interval, are practically equal."""
+"""Methods are practically equal if the interval of their difference lies within this."""
 
 FEW_PAIRS = 5
-"""Below this many pairs a verdict is worded as a hint."""
+"""With fewer pairs, a verdict is worded as a hint."""
 
 NEAR_MAJORITY = 0.02
-"""A score this close to that of always saying the largest class is named."""
+"""Accuracies that exceed the share of the largest class by less than this are noted."""
 
 MAJORITY = "majority"
-"""The floor: always saying the largest class."""
+"""The floor: always predicting the largest class."""
 
 Row = dict[str, Any]
 
 
 def is_classical(method: str) -> bool:
-    """Whether a method is a classical rival, without a network."""
+    """Whether a method is classical, without a network."""
     return method_key(method) in CLASSICAL
 
 
 def finding(test: Paired, p_holm: float | None, equal_within: float) -> str:
-    """What a test says: better, worse, equal or unclear; empty where nothing was tested."""
+    """Classify a test as better, worse, equal or unclear; empty if nothing was tested."""
     if test.difference is None or test.ci_low is None or test.ci_high is None or p_holm is None:
         return ""
     if -equal_within <= test.ci_low and test.ci_high <= equal_within:
@@ -55,20 +55,20 @@ def finding(test: Paired, p_holm: float | None, equal_within: float) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a comparison says about one group of methods.
+    """Finding of a comparison about one group of methods.
 
     Attributes:
-        kind: ``"better"`` when a method beats the reference, ``"worse"`` when one is worse and none
-            better, ``"equal"`` when all are practically equal to it, ``"none"`` when that cannot be
-            told, ``"open"`` when nothing was tested.
+        kind: ``"better"`` if a method beats the reference, ``"worse"`` if one is worse and none
+            better, ``"equal"`` if all are practically equal to it, ``"none"`` if that is unclear,
+            ``"open"`` if no network was tested against it.
         headline: The finding in a few words.
         evidence: The numbers behind it.
         best: The method that beats the reference, if any.
-        winner: The best classical rival if its mean is above that of every network, beyond what is
-            practically equal; else ``best``.
+        winner: The best classical method if its mean is above that of every network and they are
+            not practically equal; otherwise ``best``.
         compared: Whether there is a reference and another method.
-        next: What would settle it, in words; empty where it is settled.
-        repeats: How many repeats would settle it, if any number would.
+        next: What would settle it, in words; empty if it is settled.
+        repeats: Number of repeats that would settle it, if any.
     """
 
     kind: Literal["better", "worse", "equal", "none", "open"]
@@ -87,17 +87,11 @@ class Verdict:
 
 
 def verdict_of(group: Group, rows: Sequence[Row], reference: str, rivals: Sequence[Row]) -> Verdict:
-    """Word the finding of one group.
+    """Return the finding of one group, in words.
 
-    A method is said to beat the reference only when the p-value after Holm's correction is below
-    0.05 and the difference is not practically zero. Whether a network beats the best classical
-    rival is said right after that.
-
-    Args:
-        group: What is compared.
-        rows: The methods, the best first.
-        reference: The method that the others are compared with.
-        rivals: The methods with a network against the best classical rival.
+    A method beats the reference only if the p-value after Holm's correction is below 0.05 and the
+    two are not practically equal. ``rows`` are the methods, best first; ``rivals`` are the tests of
+    the networks against the best classical method.
     """
     networks = [row for row in rows if not is_classical(row["method"])] or rows
     verdict, told = _against_reference(group.data, networks, reference)
@@ -113,7 +107,7 @@ def verdict_of(group: Group, rows: Sequence[Row], reference: str, rivals: Sequen
 def _against_reference(
     data: str, rows: Sequence[Row], reference: str
 ) -> tuple[Verdict, list[tuple[str, Row]]]:
-    """The first finding, and the tests that show it, each with its name."""
+    """Return the verdict against the reference, and the tests that support it with their names."""
     first, unit = rows[0], _unit(rows[0])
     if len(rows) == 1 or reference not in [row["method"] for row in rows]:
         headline = (
@@ -163,7 +157,6 @@ def _against_reference(
 def _beside_rival(
     data: str, verdict: Verdict, rival: Row, against: Sequence[Row], reference: str
 ) -> tuple[Verdict, list[tuple[str, Row]]]:
-    """Add whether a network beats the best classical rival."""
     top = next((row for row in against if row["finding"] == "better"), against[0])
     name, words = top["method"], CLASSICAL[method_key(rival["method"])].words
     told = [(f"{name} against {words}", top)]
@@ -187,7 +180,6 @@ def _beside_rival(
 
 
 def _evidence(told: Sequence[tuple[str, Row]], any_row: Row) -> str:
-    """Differences with their intervals, and what they rest on."""
     texts = []
     for name, row in told:
         gap = f"{name}: {points(row['difference'])} {_unit(any_row)}"
@@ -208,7 +200,7 @@ def _evidence(told: Sequence[tuple[str, Row]], any_row: Row) -> str:
 
 
 def _what_next(row: Row) -> tuple[str, int | None]:
-    """How small a difference would have been found, and how many repeats would settle this one."""
+    """Describe the detectable difference and how many repeats would settle this one."""
     if row["detectable"] is None:
         return "", None
     found = (
@@ -230,7 +222,7 @@ def _what_next(row: Row) -> tuple[str, int | None]:
 
 
 def join_verdicts(found: Mapping[Group, Verdict]) -> str:
-    """The headlines in one line without a full stop, what was found first."""
+    """Join the headlines in one line without a full stop, gains first."""
     networks = Counter(data for data, _ in {(g.data, g.network) for g in found})
     texts = []
     for group, verdict in sorted(found.items(), key=lambda item: item[1].kind != "better"):
@@ -241,7 +233,7 @@ def join_verdicts(found: Mapping[Group, Verdict]) -> str:
 
 
 def headline(found: Mapping[Group, Verdict], reference: str) -> str:
-    """Sum up the verdicts of all models and conditions in a few words."""
+    """Summarise the verdicts of all models and conditions in a few words."""
     verdicts = [one for one in found.values() if one.compared] or list(found.values())
     if len(verdicts) == 1:
         return verdicts[0].headline
@@ -262,11 +254,11 @@ def headline(found: Mapping[Group, Verdict], reference: str) -> str:
     return text
 
 
-# -------------------------------------------------------------------- bad news and caveats
+# -------------------------------------------------------------------- caveats
 
 
 def notes(results: Results) -> list[str]:
-    """Sentences that a reader should see before trusting the numbers, possibly none."""
+    """Return caveats that a reader should know before trusting the numbers."""
     records = results.records
     return [
         *_still_improving(records),
@@ -282,7 +274,6 @@ def notes(results: Results) -> list[str]:
 
 
 def _blind_attack(records: Sequence[Record]) -> Iterator[str]:
-    """An attack goes by gradients, which random-walk features do not hand on."""
     recipes = {one["settings"].get("recipe", "paper") for one in records if one.get("attacked")}
     blind = sorted(name for name in recipes if name in RECIPES and RECIPES[name].walk)
     if blind:
@@ -293,7 +284,7 @@ def _blind_attack(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _still_improving(records: Sequence[Record]) -> Iterator[str]:
-    # A cosine is at its best towards its end.
+    # Other recipes end with a cosine schedule, which is best towards its end.
     trained = [
         record
         for record in records
@@ -311,7 +302,6 @@ def _still_improving(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _unfinished(results: Results) -> Iterator[str]:
-    """Methods without a trial in every fold of every repeat that was begun."""
     for group, part in results.groups.items():
         settings = part.chosen[0]["settings"]
         repeats = 1 + max(record["repeat"] for record in part.chosen)
@@ -324,7 +314,6 @@ def _unfinished(results: Results) -> Iterator[str]:
 
 
 def _near_majority(results: Results) -> Iterator[str]:
-    """Accuracies that hardly exceed the share of the largest class."""
     for group, part in results.groups.items():
         shares = [record.get("majority") for record in part.chosen]
         known = [share for share in shares if share is not None]
@@ -341,7 +330,6 @@ def _near_majority(results: Results) -> Iterator[str]:
 
 
 def _worse_calibration(results: Results) -> Iterator[str]:
-    """Methods whose stated confidence is further from the truth than the reference's."""
     from graph_transplant.experiments.results import paired
 
     for group, part in results.groups.items():
@@ -362,7 +350,6 @@ def _worse_calibration(results: Results) -> Iterator[str]:
 
 
 def _no_better_than_random(results: Results) -> Iterator[str]:
-    """Methods whose saliency orders nodes no better than chance."""
     means = results.wide("saliency").groupby("method").mean(numeric_only=True)
     useless = [str(name) for name, row in means.iterrows() if no_better_than_random(row)]
     if useless:
@@ -374,7 +361,6 @@ def _no_better_than_random(results: Results) -> Iterator[str]:
 
 
 def _conditions(records: Sequence[Record]) -> Iterator[str]:
-    """What label noise and a training fraction do not touch."""
     if any(Condition.of(record) != Condition() for record in records):
         yield (
             "Wrong or fewer labels affect only the training graphs: early stopping and selection "
@@ -392,11 +378,7 @@ def _undefined(records: Sequence[Record]) -> Iterator[str]:
             yield f"The test {what} is not finite in: {trials}."
 
 
-# -------------------------------------------------------------------- parts of sentences
-
-
 def _named(results: Results, group: Group) -> str:
-    """Name the group that a note is about, where there are several."""
     return f"{group.data}, {group.title}: " if len(results.groups) > 1 else ""
 
 

@@ -1,4 +1,4 @@
-"""What a worker process does first; without torch, so that it ignores Ctrl-C at once."""
+"""Set-up of worker processes; does not import torch, so that Ctrl-C is ignored at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 
 
 def set_up_worker(parent: int) -> None:
-    """Leave Ctrl-C to the parent process, and end when the parent is gone."""
+    """Ignore Ctrl-C, which the parent handles, and exit when the parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 

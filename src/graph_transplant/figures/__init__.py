@@ -1,8 +1,7 @@
 """Charts of comparisons, on matplotlib.
 
-``results.plot.forest()`` draws one; pages show all that the results have numbers for. To add a
-chart, put a :class:`Chart` into :data:`FIGURES`: it is then on pages, in ``results.plot`` and in
-its help.
+``results.plot.forest()`` draws one chart; pages show every chart that the results have data for. To
+add a chart to the pages and to ``results.plot``, add a :class:`Chart` to :data:`FIGURES`.
 """
 
 from __future__ import annotations
@@ -34,12 +33,11 @@ __all__ = ["FIGURES", "Chart", "Drawn", "Plots", "drawn", "elements", "networks"
 class Chart:
     """A kind of chart.
 
-    ``caption`` says how to read it; ``{reference}``, ``{metric}`` and ``{fold}`` in it are the
-    reference, the deciding metric, and what a trial is. ``draw`` takes results, the numbers and
-    axes (``None`` for a new figure); it returns the axes, or ``None`` where there is too little to
-    draw. ``data`` gives the numbers, ``group`` is the heading under which it stands on a page. It
-    is drawn for ``every`` group of results (data, model, layers and condition), every network (all
-    conditions of one), or all data sets.
+    ``data`` returns the numbers to draw. ``draw`` takes the results, these numbers and axes
+    (``None`` for a new figure); it returns the axes, or ``None`` if there is too little to draw.
+    ``caption`` may contain ``{reference}``, ``{metric}`` and ``{fold}`` (the word for a trial).
+    ``group`` is its heading on a page. ``every`` is what one chart covers: a group of results
+    (data, model, layers and condition), a network (all its conditions), or all data sets.
     """
 
     title: str
@@ -50,7 +48,7 @@ class Chart:
     every: Literal["group", "network", "data sets"] = "group"
 
     def plot(self, results: Any, ax: Axes | None = None) -> Drawing:
-        """Draw it, or give ``None`` where the results have no numbers for it."""
+        """Draw the chart; return ``None`` if the results have no data for it."""
         table = self.data(results)
         return None if table.empty else self.draw(results, table, ax)
 
@@ -201,15 +199,12 @@ FIGURES: dict[str, Chart] = {
         every="data sets",
     ),
 }
-"""All charts, by their names in ``results.plot``, in the order of the pages."""
+"""All charts by their name in ``results.plot``, in page order."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A chart as a page shows it: ``svg`` elements for a desk and for a phone.
-
-    ``name`` is the stem of its files, ``group`` the heading under which it stands.
-    """
+    """A chart on a page; ``name`` is the stem of its files, ``group`` its heading."""
 
     name: str
     title: str
@@ -223,7 +218,7 @@ class Drawn:
 def drawn(
     results: Results | Across, name: str, *, prefix: str = "", methods: Iterable[str] = ()
 ) -> Drawn | None:
-    """Draw a chart for a page, or give ``None`` where the results have no numbers for it."""
+    """Draw a chart for a page; return ``None`` if the results have no data for it."""
     chart = FIGURES[check_choice("name", name, FIGURES)]
     data = chart.data(results)
     if data.empty:
@@ -242,7 +237,7 @@ def drawn(
 def elements(
     draw: Callable[[], Drawing], name: str, label: str, methods: Iterable[str] = ()
 ) -> list[str]:
-    """Draw for a desk and for a phone as ``svg`` elements; empty where nothing is drawn."""
+    """Draw ``svg`` elements for desktop and phone; return an empty list if nothing is drawn."""
     found = []
     for width, kind in ((WIDE, "wide"), (NARROW, "narrow")):
         with style(width, methods):
@@ -257,7 +252,7 @@ def elements(
 
 
 def write(drawing: Drawn, folder: str | Path) -> list[Path]:
-    """Write a chart as ``NAME.svg`` and its numbers as ``NAME.csv``; give the paths."""
+    """Write a chart as ``NAME.svg`` and its data as ``NAME.csv``; return the paths."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     numbers = drawing.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
@@ -268,7 +263,7 @@ def write(drawing: Drawn, folder: str | Path) -> list[Path]:
 
 
 def networks(results: Results) -> dict[Group, Results]:
-    """The trials of each data set, model and number of layers, of all conditions together."""
+    """Group trials by data set, model and number of layers, over all conditions."""
     parts: dict[Group, list[Any]] = {}
     for group, part in results.groups.items():
         whole = group._replace(label_noise=0.0, train_fraction=1.0)
@@ -279,8 +274,8 @@ def networks(results: Results) -> dict[Group, Results]:
 class Plots:
     """The charts of results: ``results.plot.forest(ax=None)``.
 
-    Each takes matplotlib axes, or makes a figure, and returns the axes it drew on: ``axes.figure``
-    is the figure. Names are those of :data:`FIGURES`.
+    Each method draws a chart of :data:`FIGURES` on the given axes or a new figure, and returns the
+    axes; ``axes.figure`` is the figure.
     """
 
     def __init__(self, results: Results) -> None:

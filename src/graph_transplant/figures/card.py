@@ -1,4 +1,4 @@
-"""The charts of a model card, from plain numbers."""
+"""Charts of a model card."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def roc(curves: Mapping[str, Sequence[Sequence[float]]]) -> Axes:
 
 
 def scatter(true: Sequence[float], predicted: Sequence[float], name: str) -> Axes:
-    """Predicted against true values, which are called ``name``."""
+    """Predicted against true values of the target ``name``."""
     what = short([name], 150)[name]
     ax = _square((f"Measured {what}", f"Predicted {what}"), short_number)
     values = np.array([*true, *predicted], dtype=float)
@@ -63,7 +63,7 @@ def learning_curve(
     title: str = "Loss",
     form: Form = short_number,
 ) -> Axes:
-    """Values of training and validation by epoch, either may be missing; ``best`` is marked."""
+    """Training and validation values by epoch, both optional; ``best`` is marked."""
     parts = {"training": train, "validation": validation}
     table = pd.concat(
         [
@@ -91,10 +91,7 @@ def learning_curve(
 
 
 def reliability_bins(table: pd.DataFrame) -> Axes:
-    """Accuracy by stated confidence: filled dots for the first stage, hollow for the second.
-
-    ``table`` has ``stage``, ``confidence``, ``accuracy`` and ``count`` of bins.
-    """
+    """Accuracy by confidence; bins have ``stage``, ``confidence``, ``accuracy`` and ``count``."""
     ax = _square(("Stated confidence", "Share that is right"), share)
     table = table[table["count"] > 0]
     bins = np.minimum((15 * table["confidence"]).astype(int), 14)
@@ -103,7 +100,7 @@ def reliability_bins(table: pd.DataFrame) -> Axes:
 
 
 def _square(titles: tuple[str, str], form: Form, rows: int = 0) -> Axes:
-    """Square axes, with room for so many names below."""
+    """Square axes, with room for ``rows`` names below."""
     side = min(room(None), _SQUARE) - 82
     right = max(room(None) - 56 - side, 26)
     ax = canvas(None, side + 90 + 22 * rows, left=56, right=right, top=34, bottom=56 + 22 * rows)

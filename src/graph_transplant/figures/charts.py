@@ -1,8 +1,4 @@
-"""The charts of a comparison: each with the numbers that it draws.
-
-A chart takes a :class:`~graph_transplant.experiments.results.Results`, its numbers, and axes or
-none for a new figure, and returns the axes; ``None`` where there is too little to draw.
-"""
+"""Charts of a comparison: ``*_data`` functions return the numbers that the others draw."""
 
 from __future__ import annotations
 
@@ -28,24 +24,24 @@ if TYPE_CHECKING:
 
 Drawing = Axes | list[Axes] | None
 
-GRID_POINTS = 60  # number of epochs at which mean learning curves are given
-FLOOR = -1.0  # learning curves of R² are drawn down to here: before training it may be anywhere
+GRID_POINTS = 60  # epochs at which mean learning curves are evaluated
+FLOOR = -1.0  # learning curves of R² are clipped here: untrained models may be far below
 
 KEYS = ["repeat", "fold"]
 
 
 def word(results: Results) -> str:
-    """The deciding metric within a sentence."""
+    """Name of the deciding metric, for use within a sentence."""
     return METRICS[results.metric].word
 
 
 def fold_word(results: Results) -> str:
-    """What a trial is: runs of one split share their test graphs and are no folds."""
+    """Word for a trial: runs of a single split share their test graphs and are not folds."""
     return "run" if (results.frame["folds"] == 1).all() else "fold"
 
 
 def ranked(results: Results, table: pd.DataFrame, *, reference_first: bool = True) -> pd.DataFrame:
-    """Rows in the order of their methods: the reference, then by mean score."""
+    """Sort rows by the mean score of their method, best first after the reference."""
     names = dict.fromkeys(results.summary()["method"])
     order = sorted(names, key=lambda name: reference_first and name != results.reference)
     table = table.reset_index(drop=True)
@@ -68,7 +64,7 @@ def forest_data(results: Results) -> pd.DataFrame:
 
 
 def forest(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
-    """Differences to the reference; filled where significant after Holm's correction."""
+    """Differences to the reference; filled if significant after Holm's correction."""
     wide = results.frame.pivot_table("score", KEYS, "method")
     folds = wide[table["method"].tolist()].sub(wide[results.reference], axis=0)
     dots = folds.melt(ignore_index=False).rename(columns={"variable": "method"})
@@ -94,13 +90,13 @@ def forest(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
 
 
 def scores_data(results: Results) -> pd.DataFrame:
-    """The test score of every trial, the methods by rank."""
+    """Test score of every trial, with methods by rank."""
     table = results.frame[["method", *KEYS, "score"]].dropna()
     return ranked(results, table, reference_first=False)
 
 
 def scores(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
-    """The score of every trial; lines join the same fold."""
+    """Test score of every trial; lines connect the same fold."""
     means = table.groupby("method", sort=False)["score"].mean()
     key = table["repeat"].astype(str) + "/" + table["fold"].astype(str)
     return row_chart(
@@ -121,10 +117,10 @@ def scores(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
 
 
 def curve_data(results: Results, column: str) -> pd.DataFrame:
-    """A recorded quantity by epoch: mean over the trials that still train.
+    """Mean of a recorded quantity by epoch, over the trials still running.
 
-    Trials are recorded at different epochs, values between are interpolated. A curve ends where
-    fewer than half of its trials train.
+    Trials are recorded at different epochs; values in between are interpolated. A curve ends when
+    fewer than half of its trials are running.
     """
     table = results.long("curve")
     table = table.dropna(subset=column) if column in table else table[:0]
@@ -147,9 +143,9 @@ def curve_data(results: Results, column: str) -> pd.DataFrame:
 
 
 def learning_data(results: Results) -> pd.DataFrame:
-    """The validation score by epoch."""
+    """Validation score by epoch."""
     table = curve_data(results, "validation_score")
-    # Records made before there was a choice of metric have the accuracy alone.
+    # Older records have only the accuracy.
     if table.empty and results.metric == "accuracy":
         table = curve_data(results, "validation_accuracy")
     if results.metric == "r2":
@@ -160,7 +156,7 @@ def learning_data(results: Results) -> pd.DataFrame:
 def lines(
     results: Results, table: pd.DataFrame, ax: Axes | None, *, x: str, title: str, value: str
 ) -> Drawing:
-    """A line per method along a column; ``{}`` in the title of the values is the metric."""
+    """One line per method along column ``x``; ``{}`` in ``value`` stands for the metric."""
     places, epochs = table[x].nunique(), x == "epoch"
     if places < 2 and not epochs:
         return None

@@ -1,7 +1,7 @@
-"""Drawings of graphs, and of molecules as chemists draw them.
+"""Drawings of graphs, and of molecules as structural formulas.
 
-Nothing is said by colour alone: saliency is also the size of a disc, a transplanted node is round,
-a remaining one square, a new edge dashed.
+No information is carried by colour alone: saliency is also the size of a disc, transplanted nodes
+are round and remaining ones square, new edges are dashed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from graph_transplant.shown import Structure
 
 TRANSPLANTED, REMAINING, LEFT_OUT = PARTS = ("transplanted", "remaining", "left out")
 
-MOST_NODES = 500  # nodes beyond these are not drawn, and the description says so
+MOST_NODES = 500  # further nodes are not drawn; the description says so
 
 _MOST_NAMED = 60
-_BY_STRESS = 100  # larger components are laid out by forces: stress takes cubic time
+_BY_STRESS = 100  # larger components use a spring layout: Kamada-Kawai takes cubic time
 _EDGE, _BOND, _MARGIN = 38.0, 30.0, 20.0  # pixels
-_LARGEST = 1.3  # molecules of few atoms are drawn larger, up to this
+_LARGEST = 1.3  # highest scale of small molecules
 _NODES = {
     "": "fill:var(--paper);stroke:var(--ink);stroke-width:1.4",
     TRANSPLANTED: "fill:var(--grafted);fill-opacity:.42;stroke:var(--grafted);stroke-width:1.6",
@@ -55,17 +55,17 @@ def graph_svg(
     width: float = 480,
     title: str = "",
 ) -> str:
-    """A graph or molecule as an ``svg`` element for a page.
+    """Draw a graph or molecule as an ``svg`` element.
 
     Args:
         structure: The graph.
-        smiles: Of a molecule: it is then drawn with charges and stereo.
-        saliency: Of every node, at most 1; the larger, the larger and stronger its disc.
-        parts: One of :data:`PARTS` for every node.
-        new_edges: Numbers of the edges that join the two parts: they are dashed.
-        signed: Saliency may be negative: what speaks against is a blue ring.
-        width: Most pixels it takes across.
-        title: What it is; a description follows it.
+        smiles: SMILES of a molecule, to draw charges and stereochemistry.
+        saliency: Saliency of each node, at most 1; shown by the size and opacity of a disc.
+        parts: One of :data:`PARTS` for each node.
+        new_edges: Indices of the edges that join the two parts, drawn dashed.
+        signed: Saliency may be negative, which is drawn as a blue ring.
+        width: Maximum width in pixels.
+        title: Start of the text alternative, before the description.
     """
     for given in (saliency, parts):
         if given is not None and len(given) != len(structure.names):
@@ -86,7 +86,7 @@ def describe(
     structure: Structure, *, saliency: Sequence[float] | None = None,
     parts: Sequence[str] | None = None, new_edges: Collection[int] = (),
 ) -> str:  # fmt: skip
-    """Say in words what a drawing shows."""
+    """Describe a drawing in words."""
     molecule = structure.molecule
     kind, node, edge = ("Molecule", "atom", "bond") if molecule else ("Graph", "node", "edge")
     names = structure.names
@@ -112,16 +112,13 @@ def describe(
 
 @lru_cache(maxsize=64)
 def layout(nodes: int, edges: tuple[tuple[int, int], ...]) -> Places:
-    """Places of nodes, the same for the same graph; edges are about 1 long.
-
-    Kept, because a page shows a graph once per model.
-    """
+    """Deterministic node positions with edges of length about 1; cached, as pages repeat graphs."""
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(nodes))
     graph.add_edges_from(edge for edge in edges if edge[0] != edge[1])
     found = np.zeros((nodes, 2))
     x = y = tall = 0.0
-    wide = 1.6 * np.sqrt(max(nodes, 1))  # components stand in rows about so long
+    wide = 1.6 * np.sqrt(max(nodes, 1))  # width of a row of components
     for component in sorted(nx.connected_components(graph), key=lambda c: (-len(c), min(c))):
         members = sorted(component)
         points = _component(graph, members)
@@ -137,7 +134,7 @@ def layout(nodes: int, edges: tuple[tuple[int, int], ...]) -> Places:
 def _component(graph: nx.Graph[int], members: Sequence[int]) -> Places:
     if len(members) == 1:
         return np.zeros((1, 2))
-    # Built anew in order: a subgraph view may give its nodes in any order.
+    # Rebuild in order: a subgraph view may return its nodes in any order.
     ordered: nx.Graph[int] = nx.Graph()
     ordered.add_nodes_from(members)
     ordered.add_edges_from(sorted((min(e), max(e)) for e in graph.subgraph(members).edges))
@@ -146,7 +143,7 @@ def _component(graph: nx.Graph[int], members: Sequence[int]) -> Places:
     else:
         places = nx.spring_layout(ordered, seed=0, iterations=80)
     points = np.array([places[node] for node in members])
-    # The longer side lies across.
+    # Rotate the longer side to the horizontal.
     _, _, axes = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
     points = (points - points.mean(axis=0)) @ axes.T * np.sign(axes[:, :1].T + 1e-9)
     one, two = np.searchsorted(members, np.array(ordered.edges)).T
@@ -191,7 +188,7 @@ def _plain_svg(
             ElementTree.SubElement(root, "path", {"d": "".join(own), "style": _EDGES[kind]})
     for number, (x, y) in enumerate(points):
         part = parts[number] if parts is not None else ""
-        if part in (TRANSPLANTED, REMAINING):  # these are tinted: hide the edges below
+        if part in (TRANSPLANTED, REMAINING):  # translucent: hide the edges underneath
             _circle(root, x, y, radius, "fill:var(--paper)")
         _node(root, x, y, part, radius)
         if named and part != LEFT_OUT and (radius >= 6 or not inside):
@@ -206,7 +203,7 @@ def _root(view: str, width: float, height: float, label: str) -> ElementTree.Ele
 
 
 def _line(start: Places, end: Places, radius: float, arrow: bool) -> str:
-    """The path of an edge: a line, perhaps with an arrow at the edge of its node, or a loop."""
+    """Path of an edge: a line with an optional arrowhead, or a loop."""
     (x, y), (u, v) = start, end
     if np.array_equal(start, end):
         return f"M{x:.1f},{y:.1f}a{radius:.1f},{1.3 * radius:.1f} 0 1 1 .1,0"
@@ -224,11 +221,10 @@ def _disc(
     root: ElementTree.Element, x: float, y: float, value: float, signed: bool, least: float,
     most: float,
 ) -> None:  # fmt: skip
-    """Saliency: the radius of a disc, and how strong it is."""
     strength = min(abs(value) if signed else max(value, 0.0), 1.0)
     if strength < 0.02:
         return
-    # Neighbours nearly as salient are to look different, so strength goes with the square.
+    # Squared, so that nodes of similar saliency look different.
     opacity = f"{0.1 + 0.7 * strength**2:.2f}"
     look = f"fill:var(--halo);fill-opacity:{opacity}"
     if signed and value < 0:
@@ -237,7 +233,6 @@ def _disc(
 
 
 def _node(root: ElementTree.Element, x: float, y: float, part: str, radius: float) -> None:
-    """A node by its part."""
     if part == REMAINING:
         side = 1.8 * radius
         corner = {"x": f"{x - side / 2:.1f}", "y": f"{y - side / 2:.1f}"}
@@ -282,10 +277,10 @@ def molecule_svg(
     width: float = 480,
     label: str = "",
 ) -> str | None:
-    """A molecule as an ``svg`` element drawn by RDKit; ``None`` without RDKit or where it fails.
+    """Draw a molecule as an ``svg`` element; return ``None`` if RDKit is missing or fails.
 
-    SMILES are drawn with charges and stereo, a structure as its atoms and bonds. Saliency and parts
-    are those of :func:`graph_svg`, in the order of the SMILES.
+    SMILES are drawn with charges and stereochemistry, a structure as its atoms and bonds. Saliency
+    and parts are as in :func:`graph_svg`, in the order of the SMILES.
     """
     if find_spec("rdkit") is None:
         return None
@@ -302,7 +297,7 @@ def molecule_svg(
         if mol is None or not mol.GetNumAtoms():
             return None
         if any(v is not None and len(v) != mol.GetNumAtoms() for v in (saliency, parts)):
-            return None  # the SMILES has other atoms than the graph
+            return None  # the SMILES does not match the graph
         drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)
         options: Any = drawer.drawOptions()
         options.clearBackground = False
@@ -316,7 +311,7 @@ def molecule_svg(
         drawer.DrawMolecule(ready)
         drawer.FinishDrawing()
     except (ValueError, RuntimeError):
-        return None  # no drawing of what RDKit does not understand: the plain graph serves
+        return None  # not understood by RDKit: the caller draws a plain graph
     finally:
         del block
     wide, high = drawer.Width() + 24, drawer.Height() + 24
@@ -334,10 +329,10 @@ def molecule_svg(
 
 
 def _atoms(chem: Any, structure: Structure, new_edges: Collection[int]) -> Any:
-    """Atoms and bonds as they are, without chemistry: mixed molecules follow no valence.
+    """Build an unsanitised RDKit molecule: mixed molecules may violate valence rules.
 
-    RDKit adds hydrogens only where no atom names its own and all valences are usual: the oxygens
-    of a nitro group whose charges are not known have none.
+    Implicit hydrogens are added only if there are no new edges, no atom name states hydrogens or a
+    charge, and all valences are valid. A nitro group without charges would otherwise gain an OH.
     """
     mol = chem.RWMol()
     found = [_ATOM.fullmatch(name) for name in structure.names]
@@ -350,10 +345,10 @@ def _atoms(chem: Any, structure: Structure, new_edges: Collection[int]) -> Any:
         atom.SetNoImplicit(told)
         mol.AddAtom(atom)
     types = {2.0: chem.BondType.DOUBLE, 3.0: chem.BondType.TRIPLE, 1.5: chem.BondType.AROMATIC}
-    orders = structure.orders or (1.0,) * len(structure.edges)  # none are given if all are single
+    orders = structure.orders or (1.0,) * len(structure.edges)  # empty if all are single
     for number, ((one, two), order) in enumerate(zip(structure.edges, orders, strict=True)):
         if one != two and mol.GetBondBetweenAtoms(one, two) is None:
-            # RDKit draws a bond of order zero dashed.
+            # RDKit draws zero-order bonds dashed.
             new = number in new_edges
             kind = chem.BondType.ZERO if new else types.get(order, chem.BondType.SINGLE)
             mol.AddBond(one, two, kind)
@@ -378,13 +373,13 @@ def _rgb(name: str) -> tuple[float, ...]:
 def _themed(
     root: ElementTree.Element, element: ElementTree.Element, parts: Sequence[str] | None
 ) -> None:
-    """Add an element that RDKit drew, in the page's colours."""
+    """Copy an element drawn by RDKit, in the page's colours."""
     tag = element.tag.rpartition("}")[2]
     if tag not in ("path", "text", "ellipse", "rect", "polygon"):
         return
     look = [f"{key}:{element.attrib[key]}" for key in ("fill", "stroke") if key in element.attrib]
     look.append(element.get("style", "").rstrip(";"))
-    if "fill" in element.attrib:  # a letter: discs must not swallow it
+    if "fill" in element.attrib:  # a letter: outline it so that it stays legible on discs
         look.append(f"paint-order:stroke;stroke:{COLOURS['paper']};stroke-width:3")
         look.append("stroke-opacity:.85")
     atoms = [int(n) for n in re.findall(r"\batom-(\d+)", element.get("class", ""))]

@@ -1,4 +1,4 @@
-"""The generic charts: rows of dots or bars, lines, panels."""
+"""Generic charts: rows of dots or bars, lines, panels."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from graph_transplant.format import number, percent, points
 
 Form = Callable[[float], str]
 
-MANY = 8  # so many lines can be told apart in one chart; more get a panel each
+MANY = 8  # most lines in one chart; more get a panel each
 
 DASHED: dict[str, Any] = {"color": FAINT, "linewidth": px(1.2), "linestyle": (0, (3, 3))}
 
-_PHONE = 480  # pixels below which a chart has the layout for phones
+_PHONE = 480  # charts narrower than this, in pixels, use the phone layout
 _LOOKS: list[dict[str, Any]] = [
     {"linewidth": px(2), "zorder": 4},
     {"linewidth": px(1.2), "linestyle": (0, (4, 3)), "zorder": 3},
     {"linewidth": px(1.2), "linestyle": (0, (1, 2)), "zorder": 3},
-]  # of the first, second and third series of a line chart
+]  # line styles of the first, second and third series
 
 
 def share(value: float) -> str:
-    """A share for an axis: in per cent, with a digit only where one is needed."""
+    """Format a share for an axis, in per cent with a decimal only if needed."""
     return percent(value, _digit(value), unit=True)
 
 
 def point(value: float) -> str:
-    """A difference of shares for an axis, in points."""
+    """Format a difference of shares for an axis, in percentage points."""
     return points(value, _digit(value))
 
 
@@ -54,24 +54,24 @@ def _digit(value: float) -> int:
 
 
 def exact_share(value: float) -> str:
-    """A share in per cent with one digit."""
+    """Format a share in per cent with one decimal."""
     return percent(value, unit=True)
 
 
 def short_number(value: float) -> str:
-    """A number for an axis, without more digits than needed."""
+    """Format a number for an axis with as few decimals as possible."""
     digits = next((d for d in range(4) if abs(value * 10**d - round(value * 10**d)) < 1e-6), 4)
     return number(value, digits)
 
 
 def ticks(axis: Any, form: Form, most: int) -> None:
-    """Round ticks, written by ``form``."""
+    """Set round ticks, formatted by ``form``."""
     axis.set_major_locator(MaxNLocator(max(most, 2), steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: form(value)))
 
 
 def hollow(filled: bool, colour: str, size: float) -> dict[str, Any]:
-    """The look of a dot with so many pixels, filled or not."""
+    """Line style of a filled or hollow dot; ``size`` in pixels."""
     face = colour if filled else PAPER
     return {
         "marker": "o", "linestyle": "none", "markersize": px(size), "color": colour,
@@ -96,13 +96,13 @@ def row_chart(
     at: float | None = None,
     band: float | None = None,
 ) -> Axes:
-    """One row per method: its name, its mean, dots of single trials, and the number in words.
+    """One row per method: its name, mean, single trials, and text.
 
-    ``table`` has ``method`` and ``mean``; ``low`` and ``high`` of an interval, ``filled``, and
-    ``mark``, a value to see the mean against, where there are. The mean is a ``"dot"``, a
-    ``"stroke"`` or a ``"bar"``. ``dots`` has ``method``, ``key`` and ``value`` of single trials;
-    strokes are joined by lines between dots of one key. A dashed line stands ``at`` a value; with
-    a ``band`` it is solid, in a grey band so wide to either side.
+    ``table`` has the columns ``method`` and ``mean``, optionally ``low`` and ``high`` (an
+    interval), ``filled``, and ``mark`` (a value to compare with). ``kind`` draws the mean as a
+    ``"dot"``, ``"stroke"`` or ``"bar"``. ``dots`` are single trials with ``method``, ``key`` and
+    ``value``; with strokes, lines connect dots of the same key. ``at`` draws a dashed vertical
+    line; with ``band`` the line is solid, inside a grey band of this half-width.
     """
     names = table["method"].tolist()
     wide = room(ax)
@@ -114,7 +114,7 @@ def row_chart(
     left, right = (longest + 18, behind + 22) if beside else (20, 20)
     ax = canvas(ax, row * len(names) + 76, left=left, right=right, top=28, bottom=48)
     ax.set(ylim=(len(names) - 0.5, -0.5), yticks=[])
-    # On a phone names and numbers stand above their rows, in the upper half of them.
+    # Names and numbers that do not fit beside their rows go above them.
     y = np.arange(len(names)) + (0.0 if beside else 0.2)
     places = dict(zip(names, y, strict=True))
     lift, before, after = (0.0, px(-12), px(behind + 14)) if beside else (-0.42, 0.0, 0.0)
@@ -145,8 +145,8 @@ def _write(
     ax: Axes, side: int, y: float, text: str, offset: float, align: str, *, up: float = 0,
     **look: Any,
 ) -> None:  # fmt: skip
-    """Write a text at the left (0) or right (1) edge of the axes, at a height of its data."""
-    if not offset:  # nothing runs through what stands inside the axes
+    """Write a text at the left (0) or right (1) edge of the axes; ``y`` in data coordinates."""
+    if not offset:  # inside the axes: hide the lines behind the text
         look["bbox"] = {"facecolor": PAPER, "linewidth": 0, "pad": px(1)}
     ax.annotate(
         text, (side, y), xycoords=ax.get_yaxis_transform(), xytext=(offset, up),
@@ -160,11 +160,11 @@ def _draw_dots(
 ) -> None:  # fmt: skip
     small = kind == "dot"
     dots = dots[dots["method"].isin(places)].dropna(subset="value")
-    # Dots that would hide each other are stacked.
+    # Stack overlapping dots.
     width = (dots["value"].max() - dots["value"].min() or 1.0) / 60
     near = dots.groupby(["method", (dots["value"] / width).round()], sort=False).cumcount()
     step = near.map(lambda n: (n + 1) // 2 * (-1 if n % 2 else 1)) * ((4 if small else 7) / row)
-    # Small dots stand below the interval, which would hide them.
+    # Small dots go below the interval, which would hide them.
     dots = dots.assign(y=dots["method"].map(places) + (step.abs() + 8 / row if small else step))
     if kind == "stroke":
         for _, one in dots.sort_values("y").groupby("key"):
@@ -217,10 +217,10 @@ def line_chart(
     forms: tuple[Form, Form],
     dots: bool = False,
 ) -> Axes | list[Axes]:
-    """A line per method; in a panel each where there are too many for one chart.
+    """One line per method, in separate panels if there are too many for one chart.
 
-    ``table`` has ``method``, ``series``, ``x``, ``mean`` and perhaps ``std``. The first series is
-    drawn solid, the others dashed and dotted. The reference is grey in all panels.
+    ``table`` has the columns ``method``, ``series``, ``x``, ``mean`` and optionally ``std``. The
+    first series is solid, the others dashed and dotted. All panels show the reference.
     """
     names = list(dict.fromkeys(table["method"]))
     wide = room(ax)
@@ -253,7 +253,7 @@ def line_chart(
 
 
 def _mark_places(ax: Axes, values: pd.Series, wide: float) -> None:
-    """Put ticks at few measured places; on a log scale where some would touch."""
+    """Put ticks at up to six measured values if they fit; use a log scale for wide ranges."""
     places = np.sort(values.unique())
     if not 2 <= len(places) <= 6:
         return
@@ -281,7 +281,6 @@ def _draw_lines(ax: Axes, own: pd.DataFrame, x: str, colour: str, dots: bool) ->
 def _label_ends(
     ax: Axes, table: pd.DataFrame, x: str, shown: Mapping[str, str], colours: Mapping[str, str]
 ) -> None:
-    """Write the name of each line at its end, spread so that names do not overlap."""
     ends = table.groupby("method").last().sort_values("mean")
     low, high = ax.get_ylim()
     tall = ax.get_position().height * ax.figure.get_figheight() * 100  # type: ignore[union-attr]
@@ -329,10 +328,10 @@ def panels(
     left: float = 44,
     head: float = 26,
 ) -> list[Axes]:
-    """A grid of axes with a title each and the same limits, inside the axes given or a new figure.
+    """Create a grid of titled axes with shared limits, inside ``ax`` or a new figure.
 
-    ``columns`` are those of a desk and of a phone, ``axes`` the titles of both axes of all panels,
-    ``head`` the pixels above each panel.
+    ``columns`` are the numbers of columns on desktop and phone, ``axes`` the axis titles of all
+    panels; ``head`` is the space above each panel in pixels.
     """
     wide = room(ax)
     across = min(columns[wide < _PHONE], len(titles))

@@ -1,4 +1,4 @@
-"""Charts that tell why a method works: calibration, attacks, saliency, samples, conditions."""
+"""Charts of calibration, attacks, saliency, virtual graphs, conditions, cost and ranks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def reliability_data(results: Results) -> pd.DataFrame:
 
 
 def reliability(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
-    """Accuracy by stated confidence; hollow after temperature scaling."""
+    """Accuracy by confidence; hollow after temperature scaling."""
     shades = colours(results)
     names = list(dict.fromkeys(table["method"]))
     found = panels(
@@ -72,7 +72,7 @@ def reliability(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawi
 
 
 def draw_reliability(panel: Axes, bins: pd.DataFrame, colour: str) -> None:
-    """Draw bins by stage: the first filled, the second hollow, the numbers as columns below."""
+    """Draw the first stage filled, with counts as columns below, and the second hollow."""
     panel.plot([0, 1], [0, 1], zorder=1, **DASHED)
     # Few sizes keep the SVG small.
     most = bins["count"].max()
@@ -98,7 +98,6 @@ def draw_reliability(panel: Axes, bins: pd.DataFrame, colour: str) -> None:
 
 
 def _means(table: pd.DataFrame, keys: Sequence[str], value: str) -> pd.DataFrame:
-    """Mean, standard deviation and number of trials."""
     grouped = table.dropna(subset=value).groupby([*keys], sort=True)[value]
     return grouped.agg(mean="mean", std="std", trials="count").reset_index()
 
@@ -106,7 +105,7 @@ def _means(table: pd.DataFrame, keys: Sequence[str], value: str) -> pd.DataFrame
 def _series(
     results: Results, table: pd.DataFrame, along: str, series: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Means of several columns, each a series along another column."""
+    """Means of several columns as series along another column."""
     found = [
         _means(table, ["method", along], column).assign(series=title)
         for column, title in series.items()
@@ -119,13 +118,13 @@ def _series(
 
 
 def robustness_data(results: Results) -> pd.DataFrame:
-    """Accuracy by budget of the attack; 0 is without."""
+    """Accuracy by attack budget; 0 is no attack."""
     table = results.long("attacked")
     series = {"accuracy": "attacked", "random": "random", "as_stated": "as stated"}
     clean = results.frame[["method"]].assign(budget=0.0)
     for column in series:
         if column in table:
-            # Each series starts at the accuracy without an attack.
+            # Each series starts at the clean accuracy.
             measured = clean["method"].isin(table.dropna(subset=column)["method"])
             clean[column] = results.frame["accuracy"].where(measured)
     return _series(results, pd.concat([clean, table]), "budget", series)
@@ -141,7 +140,7 @@ def saliency_data(results: Results, kind: str) -> pd.DataFrame:
 
 
 def condition_data(results: Results, column: str, other: str, usual: float) -> pd.DataFrame:
-    """Score by one condition, where the other is as usual, else at its most frequent value."""
+    """Score by ``column`` at one value of ``other``: the usual one, else that with most points."""
     frame = results.frame
     rest = frame[frame[other] == usual]
     if rest[column].nunique() < 2:
@@ -156,7 +155,7 @@ def condition_data(results: Results, column: str, other: str, usual: float) -> p
 def bars(
     results: Results, table: pd.DataFrame, ax: Axes | None, *, mark: str, **given: Any
 ) -> Drawing:
-    """A bar per method with its standard deviation, and ``mark`` as a hollow dot."""
+    """One bar per method with its standard deviation, and ``mark`` as a hollow dot."""
     shown = table.assign(
         low=table["mean"] - table["std"], high=table["mean"] + table["std"], mark=table[mark]
     )
@@ -186,7 +185,7 @@ def motif(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
 
 
 def samples_data(results: Results) -> pd.DataFrame:
-    """Means of all measurements of virtual graphs."""
+    """Mean measurements of virtual graphs."""
     table = results.wide("samples")
     numbers = [name for name in table.select_dtypes("number") if name not in results.frame]
     if "degree_distance" not in numbers:
@@ -198,7 +197,7 @@ def samples_data(results: Results) -> pd.DataFrame:
 
 
 def samples(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
-    """How virtual graphs differ from those they are made of."""
+    """How virtual graphs differ from the graphs they are made of."""
     shares = {"disconnected": "split", "label_gap": "label gap"}
     shown = [name for name in shares if name in table]
     return bars(
@@ -220,12 +219,12 @@ def cost_data(results: Results) -> pd.DataFrame:
     """Seconds per epoch and to the best checkpoint, and their ratio to the reference."""
     table = results.wide("cost")
     if not _timed(results):
-        # Old records have the duration of the whole trial alone: its share by epoch stands for it.
+        # Old records only have the duration of the whole trial.
         table = results.frame.dropna(subset="epochs")
         table = table.assign(epoch_seconds=table["seconds"] / table["epochs"])
         table["best_seconds"] = table["epoch_seconds"] * table["best_epoch"]
     elif "epoch_seconds" in table:
-        table = table.dropna(subset="epoch_seconds")  # classical rivals have no epochs
+        table = table.dropna(subset="epoch_seconds")  # classical methods have no epochs
     seconds = ["epoch_seconds", "best_seconds"]
     means = table.groupby("method", as_index=False)[seconds].mean()
     means["epoch_std"] = means["method"].map(table.groupby("method")["epoch_seconds"].std())
@@ -242,7 +241,7 @@ def _timed(results: Results) -> bool:
 
 
 def cost(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
-    """Time of training as a ratio to the reference."""
+    """Training time as a ratio to the reference."""
     if len(table) < 2 or table["epoch_ratio"].isna().all():
         return None
     plain = table.loc[table["method"] == results.reference, "epoch_seconds"].iloc[0]
@@ -267,7 +266,7 @@ def cost(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
 
 
 def sensitivity_data(results: Results) -> pd.DataFrame:
-    """Score by the value of each parameter that was varied by itself."""
+    """Score by the value of each parameter that was varied on its own."""
     frame = results.frame
     frame = frame[(frame["label_noise"] == 0) & (frame["train_fraction"] == 1)]
     means = _means(frame, ["method"], "score").set_index("method")
@@ -276,7 +275,7 @@ def sensitivity_data(results: Results) -> pd.DataFrame:
         try:
             name, changed = parse_method(text)
         except GraphTransplantError:
-            continue  # records of another version, whose methods have other parameters
+            continue  # record of a version with other parameters
         if len(changed) == 1 and name in means.index:
             ((parameter, value),) = changed.items()
             usual = METHODS[name].parameters[parameter]
@@ -285,7 +284,7 @@ def sensitivity_data(results: Results) -> pd.DataFrame:
                 rows.append({**given, "default": one == usual, **means.loc[key]})
     columns = ["method", "parameter", "value", "default", "mean", "std", "trials"]
     table = pd.DataFrame(rows, columns=columns).drop_duplicates(columns[:3])
-    # Numbers in their order, words before them.
+    # Text values first, then numbers in order.
     rank = pd.to_numeric(table["value"], errors="coerce").fillna(-1)
     return table.assign(rank=rank).sort_values(["method", "parameter", "rank"])[columns]
 
@@ -322,7 +321,7 @@ def ranks_data(found: Across) -> pd.DataFrame:
 
 
 def ranks(found: Across, table: pd.DataFrame, ax: Axes | None) -> Drawing:
-    """Average ranks in intervals that overlap where methods do not differ (Demšar, 2006)."""
+    """Average ranks with intervals that overlap if methods do not differ (Demšar, 2006)."""
     half = found.critical_difference / 2
     return row_chart(
         table.assign(mean=table["rank"], low=table["rank"] - half, high=table["rank"] + half),

@@ -1,7 +1,7 @@
-"""Colours, fonts and SVG of all charts.
+"""Colours, fonts and SVG output of all charts.
 
-Charts are drawn in the light colours of the pages. For a page, every such colour becomes the CSS
-variable of its name, so that one drawing serves light, dark and print.
+Charts are drawn in the light colours of the pages. On a page, each colour is replaced by its CSS
+variable, so that one drawing serves light, dark and print.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graph_transplant.format import plain
 
 WIDE: Final = 720
 NARROW: Final = 350
-"""Widths of the charts of a page, in pixels: for a desk and for a phone."""
+"""Chart widths on a page in pixels, for desktop and phone."""
 
 COLOURS: Final = {
     "paper": "#fdfcfa", "ink": "#1b1d21", "soft": "#5d636d", "faint": "#8b919b", "rule": "#dedbd4",
@@ -36,7 +36,7 @@ COLOURS: Final = {
     "atom-n": "#1d4fb8", "atom-o": "#b8231a", "atom-s": "#7a6200", "atom-p": "#a8500a",
     "atom-x": "#1a7a2f",
 }  # fmt: skip
-"""Light colours of the pages, by the names of their CSS variables."""
+"""Light colours of the pages by CSS variable."""
 
 PAPER, INK, SOFT, FAINT, RULE = list(COLOURS.values())[:5]
 SERIES: Final = [COLOURS[f"c{number}"] for number in range(1, 9)]
@@ -50,7 +50,7 @@ _PAGE: ContextVar[tuple[str, ...]] = ContextVar("methods of the page", default=(
 
 
 def px(pixels: float) -> float:
-    """Points of so many pixels: a chart of 7.2 inches is 720 pixels wide."""
+    """Convert pixels to points, at 100 pixels per inch."""
     return pixels * 72 / _PER_INCH
 
 
@@ -63,7 +63,7 @@ RC: Final[dict[str, Any]] = {
     "text.usetex": False,
     "figure.facecolor": PAPER,
     "axes.facecolor": "none",
-    "axes.titley": 1.0,  # a fixed place: finding a free one measures every tick
+    "axes.titley": 1.0,  # fixed: automatic placement measures every tick
     "lines.solid_joinstyle": "round",
     "lines.solid_capstyle": "round",
     "svg.fonttype": "none",
@@ -75,10 +75,10 @@ RC: Final[dict[str, Any]] = {
 
 @contextmanager
 def style(width: float | None = None, methods: Iterable[str] = ()) -> Iterator[None]:
-    """Draw in the style of the pages; what matplotlib is set to outside does not change.
+    """Apply the page style within a ``with`` block.
 
-    ``width`` is that of new figures in pixels; ``methods`` are all those of a page, so that each
-    has the same colour in all its charts.
+    ``width`` is the width of new figures in pixels. ``methods`` are all methods of a page, so that
+    each has the same colour in all charts.
     """
     settings: Any = dict(RC)
     if width:
@@ -86,7 +86,7 @@ def style(width: float | None = None, methods: Iterable[str] = ()) -> Iterator[N
     token = _PAGE.set(tuple(methods) or _PAGE.get())
     try:
         with rc_context(settings), warnings.catch_warnings():
-            # The browser has fonts for names that the font of the measurement lacks.
+            # The browser has glyphs that the measuring font may lack.
             warnings.filterwarnings("ignore", message="Glyph .* missing")
             yield
     finally:
@@ -94,7 +94,7 @@ def style(width: float | None = None, methods: Iterable[str] = ()) -> Iterator[N
 
 
 def palette(methods: Iterable[str], reference: str) -> dict[str, str]:
-    """A colour for each method: grey for the reference, then eight that repeat."""
+    """Assign colours to methods: grey for the reference, then a cycle of eight."""
     every = dict.fromkeys([*_PAGE.get(), *methods])
     others = [name for name in every if name != reference]
     found = {name: SERIES[number % len(SERIES)] for number, name in enumerate(others)}
@@ -108,7 +108,7 @@ def canvas(
     ax: Axes | None, height: float, *, left: float = 0, right: float = 0, top: float = 0,
     bottom: float = 0,
 ) -> Axes:  # fmt: skip
-    """The axes to draw on: those given, or those of a new figure with margins in pixels."""
+    """Prepare the given axes, or those of a new figure with margins in pixels."""
     if ax is None:
         wide = rcParams["figure.figsize"][0] * _PER_INCH
         figure = Figure(figsize=(wide / _PER_INCH, height / _PER_INCH))
@@ -121,13 +121,13 @@ def canvas(
     ax.spines["bottom"].set_color(FAINT)
     ax.tick_params(length=0, labelcolor=SOFT, labelsize=px(12), pad=px(7))
     ax.set_axisbelow(True)
-    # No vertical axis has a label; at a fixed place it is not measured where it would go.
+    # Vertical axes have no label; fixed coordinates save measuring its place.
     ax.yaxis.set_label_coords(0, 0.5)
     return ax
 
 
 def room(ax: Axes | None) -> float:
-    """Pixels that a chart has across: the whole new figure, or the axes given."""
+    """Width available to a chart in pixels: of a new figure, or of the given axes."""
     if ax is None:
         return float(rcParams["figure.figsize"][0]) * _PER_INCH
     return float(ax.get_position().width * ax.get_figure(root=True).get_figwidth() * _PER_INCH)  # type: ignore[union-attr]
@@ -135,14 +135,14 @@ def room(ax: Axes | None) -> float:
 
 @lru_cache(maxsize=10_000)
 def text_width(text: str, size: float = 13, weight: int = 400) -> float:
-    """Pixels that a text takes."""
+    """Width of a text in pixels."""
     font = FontProperties(size=size, weight=weight)
     width, _, _ = text_to_path.get_text_width_height_descent(plain(text), font, ismath=False)
     return float(width)
 
 
 def short(names: Sequence[str], most: float) -> dict[str, str]:
-    """Names cut in the middle to so many pixels, no two alike."""
+    """Shorten names in the middle to about ``most`` pixels, keeping them distinct."""
     found: dict[str, str] = {}
     for name in names:
         number = 1
@@ -156,7 +156,7 @@ def _cut(text: str, most: float, number: int) -> str:
     tail = f" ({number})" if number > 1 else ""
     if len(text) <= 200 and text_width(text + tail, weight=700) <= most:
         return text + tail
-    # Two thirds of what is kept are the end, which holds the value of a parameter.
+    # Keep twice as much of the end, which holds the parameter value.
     for kept in range(min(len(text), 200) - 1, 2, -1):
         shown = f"{text[: kept // 3]}…{text[len(text) - kept + kept // 3 :]}{tail}"
         if text_width(shown, weight=700) <= most:
@@ -168,10 +168,7 @@ def _cut(text: str, most: float, number: int) -> str:
 
 
 def svg(figure: Figure, label: str, prefix: str = "chart") -> str:
-    """The figure as an element of a page, in the page's colours and fonts.
-
-    ``label`` says what it shows to people who cannot see it; ids are hashes with ``prefix``.
-    """
+    """Convert a figure to an ``svg`` element; ``label`` is its alt text, ``prefix`` salts ids."""
     text = io.StringIO()
     with style(), rc_context({"svg.hashsalt": prefix}):
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -201,14 +198,14 @@ def svg(figure: Figure, label: str, prefix: str = "chart") -> str:
 
 
 def _themed(text: str) -> str:
-    """The page's variables for colours and fonts, and numbers with two digits."""
+    """Replace colours and fonts by CSS variables; round numbers to two decimals."""
     text = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text)
     text = re.sub(r"'DejaVu Sans'[^;]*", "var(--sans, sans-serif)", text)
     return re.sub(r"#[0-9a-f]{6}", lambda found: _VARIABLES.get(found[0], found[0]), text)
 
 
 def standalone(element: str) -> str:
-    """An element that :func:`svg` made as an SVG file, in light colours."""
+    """Convert an element made by :func:`svg` to an SVG file in light colours."""
     text = re.sub(r"var\(--([a-z0-9-]+)\)", lambda found: COLOURS.get(found[1], found[0]), element)
     text = text.replace("var(--sans, sans-serif)", ", ".join([*_SANS, "sans-serif"]))
     paper = f"<svg xmlns='{_SVG[1:-1]}' style='background: {PAPER}'"

@@ -1,4 +1,4 @@
-"""A data set of graphs, its file, and graphs side by side in a batch."""
+"""Data sets of graphs, their files, and batches."""
 
 from graph_transplant.graphs.batch import GraphBatch, as_batch
 from graph_transplant.graphs.checks import PARTS

@@ -1,4 +1,4 @@
-"""Graphs side by side: the one form in which graphs reach models and augmentations."""
+"""Batches of graphs, the input of models and augmentations."""
 
 from __future__ import annotations
 
@@ -19,32 +19,31 @@ from graph_transplant.kernels.compiling import Ints
 from graph_transplant.sparse import Adjacency
 
 CODE = "x:code"
-"""Name of the node field that stands for one-hot features; no PyG field can be called so."""
+"""Node field with the column index of one-hot features; not a valid PyG field name."""
 
 _CPU = torch.device("cpu")
 
-# What a PyG batch holds besides tensors of nodes and edges.
+# Fields of a PyG batch that are handled separately.
 _LAYOUT = {"batch", "ptr", "y", "edge_index", "num_nodes"}
 
 
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
-    """Several graphs: their structure on the host, their features and targets on a device.
+    """A batch of graphs: structure on the CPU, features and targets on a device.
 
     Attributes:
         ptr: Nodes of graph ``g`` are ``ptr[g]`` to ``ptr[g + 1] - 1``, int64 ``[graphs + 1]``.
-        row_ptr: Offsets of the rows, int64 ``[nodes + 1]``.
+        row_ptr: Row offsets (CSR), int64 ``[nodes + 1]``.
         column: Row ``v`` lists the nodes that send messages to ``v``, ascending, int64 ``[edges]``.
-        symmetric: Whether every edge has its reverse of equal weight, as in undirected graphs.
+        symmetric: Whether every edge has a reverse of equal weight, as in undirected graphs.
         nodes: Tensors ``[nodes, …]`` by name; see :attr:`x` for ``"x"`` and ``CODE``.
         edges: Tensors ``[edges, …]`` by name, in the order of ``column``.
-        graphs: Other tensors ``[graphs, …]`` by name; a virtual graph has those of the original
-            graph it is made from, when mixed those of the destination.
+        graphs: Other tensors ``[graphs, …]`` by name; mixed graphs have those of the destination.
         y: Targets, ``[graphs, …]``.
-        device: Where features, targets and models are.
+        device: Device of the features and targets.
         num_outputs: Number of classes, labels or values, if known.
-        codes: Number of one-hot columns that ``nodes[CODE]`` stands for; 0 without.
-        edge_id: Number of every edge in the PyG batch this was made from; ``None`` if the same.
+        codes: Number of one-hot columns that ``nodes[CODE]`` encodes; 0 if it is absent.
+        edge_id: Index of every edge in the source PyG batch; ``None`` if the order is the same.
         source: The PyG batch this was made from, if any.
 
     Example:
@@ -71,10 +70,7 @@ class GraphBatch:
 
     @classmethod
     def from_pyg(cls, data: Data, num_graphs: int | None = None) -> GraphBatch:
-        """Sort the edges of a PyG ``Batch`` or ``Data`` into rows, once for every layer and pass.
-
-        ``num_graphs`` is for what does not say it itself.
-        """
+        """Convert a PyG ``Batch`` or ``Data``; ``num_graphs`` includes empty graphs at the end."""
         if is_pyg(data, "HeteroData"):
             raise DataError(
                 "graphs of several node types (HeteroData) are not supported: convert them with "
@@ -88,7 +84,7 @@ class GraphBatch:
                 "the batch has no edges: `batch.edge_index` must be a tensor [2, edges]"
             )
         ptr = _ptr_of(data, num_graphs)
-        # Contiguous: kernels would be compiled anew for the rows of a transposed edge list.
+        # Contiguous, as kernels are compiled once per memory layout.
         ends = edge_index.detach().cpu().to(torch.long).contiguous().numpy()
         wrong = structure.misplaced_edge(ptr, ends[0], ends[1])
         if wrong >= 0:
@@ -102,7 +98,7 @@ class GraphBatch:
             name: data[name]
             for name in data.keys()  # noqa: SIM118 - a Data is not a dict
             if name not in _LAYOUT and isinstance(data[name], Tensor)
-            # Numbers of nodes or graphs would name others in virtual graphs.
+            # Node or graph indices would be wrong in virtual graphs.
             if not refers(data, name)
         }
         edges = {
@@ -141,7 +137,7 @@ class GraphBatch:
         return replace(batch, symmetric=batch._is_symmetric())
 
     def check_nodes(self) -> None:
-        """Raise if a graph has no nodes: augmentations need one to begin with."""
+        """Raise if a graph has no nodes."""
         empty = np.flatnonzero(np.diff(self.ptr) < 1)
         if empty.size:
             raise DataError(f"graph {empty[0]} of the batch has no nodes: leave it out")
@@ -154,8 +150,6 @@ class GraphBatch:
         weight = weight.detach()
         return torch.equal(weight, weight[self.on_device(reverse)])
 
-    # ---------------------------------------------------------------- contents
-
     @property
     def num_graphs(self) -> int:
         """Number of graphs."""
@@ -163,19 +157,19 @@ class GraphBatch:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes of all graphs."""
+        """Total number of nodes."""
         return self.row_ptr.size - 1
 
     @property
     def num_edges(self) -> int:
-        """Number of edges of all graphs; an undirected edge counts twice."""
+        """Total number of edges; an undirected edge counts twice."""
         return self.column.size
 
     @property
     def x(self) -> Tensor | None:
-        """Node features, float ``[nodes, features]``; ``None`` without.
+        """Node features, float ``[nodes, features]``, or ``None``.
 
-        One-hot features, kept as ``nodes[CODE]``, are written out behind those of ``nodes["x"]``.
+        One-hot features stored as ``nodes[CODE]`` are expanded and follow those of ``nodes["x"]``.
         """
         dense, code = self.nodes.get("x"), self.nodes.get(CODE)
         if code is None:
@@ -184,7 +178,7 @@ class GraphBatch:
         return one_hot if dense is None else torch.cat((dense, one_hot), dim=1)
 
     def dense(self) -> GraphBatch:
-        """The same batch with one-hot features written out, for arithmetic on ``nodes["x"]``."""
+        """The same batch with one-hot features expanded into ``nodes["x"]``."""
         if not self.codes:
             return self
         x = self.x
@@ -194,16 +188,16 @@ class GraphBatch:
 
     @property
     def edge_attr(self) -> Tensor | None:
-        """Edge attributes, ``[edges, features]``, in the order of ``column``; ``None`` without."""
+        """Edge attributes, ``[edges, features]``, in the order of ``column``, or ``None``."""
         return self.edges.get("edge_attr")
 
     @property
     def edge_weight(self) -> Tensor | None:
-        """Edge weights, float ``[edges]``, in the order of ``column``; ``None`` for ones."""
+        """Edge weights, float ``[edges]``, in the order of ``column``; ``None`` if all are 1."""
         return self.edges.get("edge_weight")
 
     def on_device(self, values: np.ndarray[Any, Any]) -> Tensor:
-        """Bring a host array to the device; on the CPU it shares its memory."""
+        """Copy an array to the device; on the CPU, memory is shared."""
         return torch.from_numpy(values).to(self.device)
 
     @cached_property
@@ -218,7 +212,7 @@ class GraphBatch:
 
     @cached_property
     def adjacency(self) -> Adjacency:
-        """The rows on the device, as layers multiply with them."""
+        """Sparse adjacency matrix on the device."""
         return Adjacency(
             self.on_device(self.row_ptr),
             self.on_device(self.column),
@@ -233,20 +227,18 @@ class GraphBatch:
 
     @cached_property
     def reverse(self) -> Ints:
-        """The reverse of every edge, int64 ``[edges]``; empty if some edge has none."""
+        """Index of every edge's reverse, int64 ``[edges]``; empty if some edge has none."""
         return structure.reverse_of(self.row_ptr, self.column)
 
     @cached_property
     def near(self) -> tuple[Ints, Ints, Ints]:
-        """Rows that list every edge at both of its ends: offsets, nodes, and edge of each entry."""
+        """Undirected neighbour lists: row offsets, neighbours and edge index of each entry."""
         if self.symmetric:
             return self.row_ptr, self.column, np.arange(self.num_edges)
         return structure.both_ways(self.row_ptr, self.column)
 
-    # ---------------------------------------------------------------- other forms
-
     def to(self, device: torch.device | str) -> GraphBatch:
-        """Move features and targets to a device; the structure stays on the host as it is."""
+        """Move features and targets to a device; the structure stays on the CPU."""
         device = torch.device(device)
         if device == self.device:
             return self
@@ -261,19 +253,19 @@ class GraphBatch:
         )
 
     def derive(self, ptr: Ints, row_ptr: Ints, column: Ints, **changes: Any) -> GraphBatch:
-        """Virtual graphs made of these; attributes that are not given are the same."""
+        """Create a batch of virtual graphs; attributes that are not given are kept."""
         virtual: dict[str, Any] = {"edge_id": None, "source": None, **changes}
         return replace(self, ptr=ptr, row_ptr=row_ptr, column=column, **virtual)
 
     def nodes_like(self, origin: Ints) -> dict[str, Tensor]:
-        """Node fields of virtual nodes, each like the node ``origin`` of this batch."""
+        """Copy the fields of nodes ``origin``."""
         if not self.nodes:
             return {}
         index = self.on_device(origin)
         return {name: value.index_select(0, index) for name, value in self.nodes.items()}
 
     def edges_like(self, origin: Ints) -> dict[str, Tensor]:
-        """Edge fields of virtual edges like the edge ``origin``; new ones, -1, have weight one."""
+        """Copy the fields of edges ``origin``; new edges (-1) get weight 1 and zero attributes."""
         if not self.edges:
             return {}
         index = self.on_device(origin)
@@ -289,7 +281,7 @@ class GraphBatch:
         return fields
 
     def to_pyg(self) -> Batch:
-        """The graphs as a PyG ``Batch`` that splits again with ``to_data_list()``."""
+        """The graphs as a PyG ``Batch`` that supports ``to_data_list()``."""
         from torch_geometric.data import Batch, Data
 
         counts = torch.from_numpy(np.diff(self.ptr))
@@ -318,18 +310,17 @@ class GraphBatch:
         return batch
 
     def pyg(self) -> Data:
-        """The PyG batch this was made from, or one made of this; a model may write to it."""
+        """A copy of the source PyG batch, else a new one; models may modify it."""
         return self.to_pyg() if self.source is None else copy.copy(self.source)
 
 
 def refers(data: Data, name: str) -> bool:
-    """Whether PyG counts up a field when it puts graphs side by side, as it does indices."""
+    """Whether PyG increments a field when it collates graphs, as it does with indices."""
     value = data[name]
     return value.numel() > 0 and bool(torch.as_tensor(data.__inc__(name, value, data._store)).any())
 
 
 def _ptr_of(data: Data, num_graphs: int | None) -> Ints:
-    """Offsets of the graphs of a PyG batch; a single ``Data`` is a batch of one."""
     segment: Tensor | None = data.batch
     if segment is None:
         return np.array([0, data.num_nodes or 0])
@@ -348,5 +339,5 @@ def _ptr_of(data: Data, num_graphs: int | None) -> Ints:
 
 
 def as_batch(data: GraphBatch | Data) -> GraphBatch:
-    """A batch of this library, made of a PyG batch where it is none yet."""
+    """Convert a PyG batch to a :class:`GraphBatch`, if necessary."""
     return data if isinstance(data, GraphBatch) else GraphBatch.from_pyg(data)

@@ -1,4 +1,4 @@
-"""Checks of a data set at the border: everything behind relies on them."""
+"""Validation of data sets; all other code relies on it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,21 @@ if TYPE_CHECKING:
 # Parts of the official split, as `GraphStore.official` numbers them.
 PARTS: Final = ("train", "validation", "test")
 
-# Names that batches use themselves.
 _RESERVED: Final = {"x", "y", "batch", "ptr", "num_nodes", "edge_index", "edge_attr"}
 
 
 def require(fits: bool, problem: str) -> None:
-    """Raise a :class:`DataError` unless something fits."""
+    """Raise a :class:`DataError` unless ``fits``."""
     if not fits:
         raise DataError(problem)
 
 
 def _first(wrong: Tensor) -> int | None:
-    """The first entry that is true, if any is."""
     return int(wrong.to(torch.uint8).argmax()) if bool(wrong.any()) else None
 
 
 def check_shapes(store: GraphStore, tensors: Mapping[str, Tensor], targets: int) -> None:
-    """Check the counts of a store, and that its tensors fit them."""
+    """Check the counts of a store and the shapes of its tensors."""
     name, graphs, counted = store.name, store.node_counts.numel(), store.edge_counts.numel()
     require(graphs > 0, f"{name}: there are no graphs")
     require(
@@ -73,7 +71,7 @@ def check_shapes(store: GraphStore, tensors: Mapping[str, Tensor], targets: int)
 
 
 def checked_targets(name: str, task: str, y: Tensor, num_outputs: int | None) -> tuple[Tensor, int]:
-    """Targets as a store keeps them, and the number of outputs."""
+    """Normalise targets; also return the number of outputs."""
     shape = list(y.shape)
     if task == "multiclass":
         require(
@@ -101,7 +99,7 @@ def checked_targets(name: str, task: str, y: Tensor, num_outputs: int | None) ->
 
 
 def check_precision(what: str, values: Iterable[float]) -> None:
-    """Refuse numbers to learn that single precision, in which they are kept, cannot tell apart."""
+    """Raise if single precision, used for storage, cannot resolve the differences of targets."""
     exact = np.array([value for value in values if abs(value) < np.inf], dtype=np.float64)
     spread = np.ptp(exact) if exact.size else 0.0
     lost = np.abs(exact.astype(np.float32) - exact).max(initial=0.0)
@@ -113,7 +111,7 @@ def check_precision(what: str, values: Iterable[float]) -> None:
 
 
 def checked_names(names: Sequence[str] | None, outputs: int) -> tuple[str, ...] | None:
-    """The names of so many outputs."""
+    """Return output names as a tuple; raise if their number is wrong."""
     if names is None:
         return None
     count = len(names)
@@ -124,14 +122,14 @@ def checked_names(names: Sequence[str] | None, outputs: int) -> tuple[str, ...] 
 
 
 def checked_groups(name: str, groups: Tensor, graphs: int) -> Tensor:
-    """Groups of graphs as int64."""
+    """Return group numbers as int64; raise if malformed."""
     fits = groups.shape == (graphs,) and not groups.is_floating_point()
     require(fits, f"{name}: `groups` must be integers of shape [{graphs}], one per graph")
     return groups.to(torch.long)
 
 
 def checked_split(name: str, official: Tensor, graphs: int, *, whole: bool = True) -> Tensor:
-    """An official split as int8; that of a whole data set has graphs for every part."""
+    """Return an official split as int8; with ``whole``, every part must have graphs."""
     require(
         official.shape == (graphs,),
         f"{name}: `official` must have shape [{graphs}], one entry per graph; got "
@@ -150,11 +148,7 @@ def checked_split(name: str, official: Tensor, graphs: int, *, whole: bool = Tru
 
 
 def checked_pieces(store: GraphStore) -> Iterator[tuple[Tensor, bool]]:
-    """Check all values of a store, a piece at a time.
-
-    Yields for every piece how its edges are sorted by graph, receiver and sender, and whether they
-    are undirected.
-    """
+    """Check all values; yield the sorted edge order of each chunk and whether it is undirected."""
     graphs = 0
     for piece in store.pieces():
         _check_values(piece, graphs)
@@ -171,10 +165,7 @@ def checked_pieces(store: GraphStore) -> Iterator[tuple[Tensor, bool]]:
 
 
 def _check_values(piece: GraphStore, before: int) -> None:
-    """Check that edges join nodes that are there and that features are finite.
-
-    Compiled code relies on it: it checks no bounds. There are ``before`` graphs before the piece.
-    """
+    """Check edge indices, which compiled code relies on, and that features are finite."""
 
     def graph_of(item: int, ptr: Tensor) -> int:
         return int(torch.searchsorted(ptr, item, right=True)) - 1

@@ -1,4 +1,4 @@
-"""How rows of an input became features."""
+"""How input rows are turned into features."""
 
 from __future__ import annotations
 
@@ -14,29 +14,26 @@ FEATURES = ("ogb", "elements")
 
 @dataclass(frozen=True)
 class Featurizer:
-    """All that is needed to turn further rows into the same columns of features.
-
-    A store of molecules or of graphs with attributes carries one; so does a model trained on it.
-    """
+    """Settings that turn further rows into the same feature columns; kept by stores and models."""
 
     kind: str  # "molecules", or "graphs": nodes and edges with attributes
-    # Of molecules: "ogb" or "elements", whose symbols are in the order of their columns.
+    # Molecules; element symbols are in the order of their columns.
     features: str = "ogb"
     elements: tuple[str, ...] = ()
     largest_fragment: bool = False
-    # Of graphs: labels in the order of their columns, and how many numbers there are.
+    # Graphs: labels in the order of their columns, and the number of numeric columns.
     node_labels: tuple[str, ...] | None = None
     node_numbers: int = 0
     edge_labels: tuple[str, ...] | None = None
     edge_numbers: int = 0
     directed: bool = False  # whether some edge lacks its reverse
-    # Columns or entries of the input.
+    # Names of input columns or entries.
     smiles: str | None = None
     targets: tuple[str, ...] = ()
     id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; what has its default is left out."""
+        """Return JSON values; defaults are left out."""
         return {
             field.name: list(value) if isinstance(value, tuple) else value
             for field in fields(self)
@@ -45,7 +42,7 @@ class Featurizer:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Featurizer:
-        """Take it from a file; raise a `DataError` if it is malformed."""
+        """Parse the output of :meth:`to_dict`; raise a `DataError` if malformed."""
         given = {key: value for key, value in content.items() if key != "ignored"}
         kinds = {field.name: str(field.type) for field in fields(cls)}
         for key, value in given.items():
@@ -66,20 +63,19 @@ class Featurizer:
         return cls(**made)
 
     def same_features(self, other: Featurizer | None) -> bool:
-        """Whether both give the same columns, wherever they found them; unknown ones may."""
+        """Whether both produce the same columns; true if ``other`` is ``None``."""
         return other is None or self._features() == other._features()
 
     def _features(self) -> Featurizer:
         return replace(self, smiles=None, targets=(), id=None, directed=False)
 
     def __str__(self) -> str:
-        """Say in a few words how graphs were read."""
         text = ", ".join(f"{key} {value}" for key, value in self._features().to_dict().items())
         return text if len(text) <= 120 else text[:119] + "…"
 
 
 def _fits(value: Any, kind: str) -> bool:
-    """Whether a JSON value is of a type that is named as in the source."""
+    """Whether a JSON value matches a type annotation."""
     if value is None:
         return "None" in kind or "tuple" in kind
     if "tuple" in kind:

@@ -1,7 +1,6 @@
-"""The file of a store: safetensors, mapped into memory, written whole or not at all.
+"""Store files: memory-mapped safetensors, written atomically.
 
-Every tensor of the store is in it under the name that :attr:`GraphStore.fields` gives it; the
-header has the rest, and a digest of the file.
+Tensors have the names in :attr:`GraphStore.fields`; the header holds the rest and a digest.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from graph_transplant.graphs.tensors import axis_of, bytes_of
 from graph_transplant.metrics import TASKS
 
 _FORMAT: Final = "graph-transplant store 2"
-# Had no digest, and the rows of directed graphs were senders.
+# Without a digest, and with the edges of directed graphs sorted by sender.
 _FIRST_FORMAT: Final = "graph-transplant store 1"
 
-# What is hashed has this in the place of the digest.
+# Replaces the digest in the hashed bytes.
 _NO_DIGEST: Final = "0" * 64
 
 _AT_ONCE: Final = 1 << 22
 
-# What the safetensors format calls the types.
+# Type names of the safetensors format.
 _TYPE_NAMES: Final = {
     torch.bool: "BOOL",
     torch.uint8: "U8",
@@ -51,10 +50,10 @@ _TYPE_NAMES: Final = {
 
 
 class StoreWriter:
-    """Writes a store to one file in parts, for data sets that do not fit into memory.
+    """Writes a store to a file in parts, for data sets that do not fit into memory.
 
     The file has the format of :meth:`GraphStore.save`. Arguments are those of :class:`GraphStore`;
-    by default, ``num_outputs`` is the largest of the parts, and ``official`` is taken from them.
+    by default, ``num_outputs`` is the largest of all parts, and ``official`` is taken from them.
 
     Example:
         >>> import graph_transplant as gt
@@ -91,20 +90,19 @@ class StoreWriter:
         }
         self._official = official
         self._outputs = 0
-        # Of every tensor its type and shape, with the number of entries so far.
         self._shapes: dict[str, tuple[torch.dtype, list[int]]] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # On the same disk, so that the finished file can be renamed.
+        # In the same directory, so that the finished file can be renamed.
         self._folder = tempfile.TemporaryDirectory(
             dir=self.path.parent, prefix=self.path.name, suffix=".part"
         )
         return self
 
     def append(self, piece: GraphStore) -> None:
-        """Add the graphs of a store, some thousand at a time."""
+        """Add the graphs of a store."""
         assert self._folder is not None, "only inside the `with` block"
         described, task = self._described, self._described["task"]
         fits = piece.task == task
@@ -119,7 +117,7 @@ class StoreWriter:
         described["undirected"] = described["undirected"] and piece.undirected
 
     def _spool(self, key: str, value: Tensor) -> None:
-        """Keep the values of a tensor in a file of its own, one for each row of edges."""
+        """Append values to the tensor's temporary file; ``edge_index`` has one file per row."""
         axis = axis_of(key)
         empty = list(value.narrow(axis, 0, 0).shape)
         dtype, shape = self._shapes.setdefault(key, (value.dtype, empty))
@@ -161,7 +159,7 @@ class StoreWriter:
             graphs = self._shapes["node_counts"][1][0]
             self._spool("official", checked_split(self.name, self._official, graphs))
         metadata = {"format": _FORMAT, "store": json.dumps(described), "sha256": _NO_DIGEST}
-        # Wide types first: every tensor then starts at a multiple of its item size.
+        # Wide types first, to align every tensor to its item size.
         order = sorted(self._shapes, key=lambda key: (-self._shapes[key][0].itemsize, key))
         shapes = {key: self._shapes[key] for key in order}
         with whole.open("xb") as file:
@@ -173,7 +171,7 @@ class StoreWriter:
         metadata["sha256"] = _digest(whole, _NO_DIGEST)
         with whole.open("rb+") as again:
             again.write(_header(metadata, shapes))
-        # Opening it checks the arguments against the labels and the shapes.
+        # Loading checks the arguments against the tensors.
         load(whole)
         whole.replace(self.path)
 
@@ -185,7 +183,7 @@ def _label(key: str) -> str:
 def _header(
     metadata: Mapping[str, str], shapes: Mapping[str, tuple[torch.dtype, list[int]]]
 ) -> bytes:
-    """Head of a safetensors file: the length of a JSON text in 8 bytes, and the text."""
+    """Header of a safetensors file: the length of the JSON text in 8 bytes, then the text."""
     header: dict[str, Any] = {"__metadata__": metadata}
     end = 0
     for key, (dtype, shape) in shapes.items():
@@ -197,7 +195,7 @@ def _header(
 
 
 def _digest(path: Path, entered: str) -> str:
-    """SHA-256 of a file as it was before its digest was entered into the header."""
+    """SHA-256 of a file, with its digest in the header blanked out."""
     with path.open("rb") as file:
         head = file.read(8)
         head += file.read(int.from_bytes(head, "little"))
@@ -239,7 +237,7 @@ def _expect(fits: bool, problem: str) -> None:
         raise ValueError(problem)
 
 
-# Type and dimensions of some tensors, and the types of the description.
+# Expected type and dimensions of tensors, and types of the description.
 _TENSORS: Final = {
     "edge_index": (torch.int32, 2),
     "node_counts": (torch.int64, 1),
@@ -255,14 +253,14 @@ _DESCRIBED: Final = {
     "num_continuous": int,
     "undirected": bool,
     "featurizer": dict | None,
-    "reading": dict | None,  # its name in files of version 0.1
+    "reading": dict | None,  # name of `featurizer` in version 0.1
 }
-# Larger numbers of nodes, edges or outputs are a mistake, or meant to overflow.
+# Limit for numbers of nodes, edges or outputs, against overflow.
 _TOO_LARGE: Final = 2**31
 
 
 def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: bool) -> GraphStore:
-    """The store of a file, whose edges are sorted by receiver, unless it is an old one."""
+    """Build the store; the edges of old files are not sorted by receiver."""
     _expect(isinstance(described, dict), "its description is not an object")
     for key, value in described.items():
         fits = isinstance(value, _DESCRIBED.get(key, ()))
@@ -289,7 +287,7 @@ def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: boo
     )
     store.groups = tensors.get("groups")
     if "official" in tensors:
-        # Some graphs of a data set may have been saved on their own.
+        # A saved subset may lack some parts.
         split = checked_split(store.name, tensors["official"], len(store), whole=False)
         store.official = split
     return store

@@ -1,4 +1,4 @@
-"""Graphs of PyTorch Geometric as the flat tensors of a store."""
+"""Conversion of PyG graphs to the flat tensors of a store."""
 
 from __future__ import annotations
 
@@ -16,22 +16,19 @@ if TYPE_CHECKING:
     from torch_geometric.data import Batch as Batch
     from torch_geometric.data import Data as Data
 else:
-    # PyG takes longer to import than torch. Annotations can be evaluated without.
+    # PyG is slow to import and not needed to evaluate annotations.
     _PYG = sys.modules.get("torch_geometric.data")
     Batch, Data = (getattr(_PYG, name, Any) for name in ("Batch", "Data"))
 
 
 def is_pyg(value: object, *names: str) -> bool:
-    """Whether a value is of one of these classes of ``torch_geometric.data``.
-
-    Where nobody has imported it, nothing can be its object.
-    """
+    """Whether a value is of these ``torch_geometric.data`` classes; never imports the module."""
     known = sys.modules.get("torch_geometric.data")  # another thread may be importing it
     return isinstance(value, tuple(getattr(known, name, ()) for name in names))
 
 
 def flat_tensors(graphs: Any, name: str, node_fields: Sequence[str]) -> dict[str, Any]:
-    """Lay graphs end to end, as the arguments of a store; ``y`` has a row for each graph."""
+    """Concatenate graphs into the arguments of a store; ``y`` has one row per graph."""
     items = _listed(graphs)
     for number, data in enumerate(items):
         problem = _problem(data)
@@ -81,26 +78,24 @@ def _listed(graphs: Any) -> list[Any]:
 
 
 def _columns(value: Tensor | None) -> Tensor | None:
-    """Features as a table; without columns, as TU data sets of PyG may be, there are none."""
+    """Features as 2-D; ``None`` for zero columns, as in some TU data sets of PyG."""
     if value is None or value.shape[1:] == (0,):
         return None
     return value if value.dim() > 1 else value.unsqueeze(1)
 
 
 def _is_dense(value: Any) -> bool:
-    """Whether this is a tensor of real numbers."""
     return isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex()
 
 
 def _problem(data: Any) -> str | None:
-    """What keeps a PyG graph from being put into a store, if anything does."""
     if is_pyg(data, "HeteroData"):
         return "has several types of nodes (HeteroData): convert it with `data.to_homogeneous()`"
     if not is_pyg(data, "Data"):
         return f"must be a PyG `Data`; got {type(data).__name__}"
     edges = data.edge_index
     pairs = _is_dense(edges) and edges.dim() == 2 and len(edges) == 2
-    # `torch.empty(2, 0)`, which is float, is a usual way to write that there are no edges.
+    # `torch.empty(2, 0)`, a common way to write "no edges", is float.
     if not pairs or ((edges.is_floating_point() or edges.dtype == torch.bool) and edges.numel()):
         return "must have an `edge_index` that is a tensor [2, edges] of whole numbers"
     tables = {name: data[name] for name in ("x", "edge_attr") if getattr(data, name) is not None}

@@ -1,4 +1,4 @@
-"""A whole data set as flat tensors, in memory or mapped from a file; batches are gathered."""
+"""Data sets as flat tensors, in memory or memory-mapped."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ from graph_transplant.kernels import structure
 from graph_transplant.metrics import TASKS
 from graph_transplant.segments import offsets, ranges
 
-# Features of these types are kept as they are and become float32 in batches.
+# Features of these types are stored unchanged and become float32 in batches.
 _SMALL_TYPES: Final = (torch.uint8, torch.int8, torch.bool)
 
-# One-hot columns that are worth a lookup in the first layer instead of a product.
+# Minimum number of one-hot columns for an embedding lookup in the first layer.
 _LEAST_CODES: Final = 16
 
-# Larger tables of features are not searched for one-hot columns.
+# Larger feature tables are not searched for one-hot columns.
 _MOST_SEARCHED: Final = 1 << 26
 
-# What looks at all nodes or edges does so in pieces of about this many values.
+# Chunk size, in values, for passes over all nodes or edges.
 _PIECE: Final = 1 << 21
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The input rows that graphs were read from."""
+    """The input rows of graphs."""
 
     number: Tensor  # in the file, counted from 1, int64 [graphs]
-    ids: tuple[str, ...]  # what the file calls the graphs
-    texts: tuple[str, ...]  # what each was read from where that is one text, such as its SMILES
+    ids: tuple[str, ...]  # from the file
+    texts: tuple[str, ...]  # source text of each graph, such as its SMILES
 
     def take(self, index: Tensor) -> Rows:
-        """The rows of some of the graphs, int64 ``[graphs]``."""
+        """Select the rows of the graphs ``index``, int64 ``[graphs]``."""
         places = index.tolist()
         return Rows(
             self.number.index_select(0, index),
@@ -67,22 +67,22 @@ class Rows:
 
 
 class Skipped(NamedTuple):
-    """A row of the input that is not a graph."""
+    """An input row that was skipped."""
 
     row: int  # counted from 1
-    id: str  # what the file calls it; empty where that cannot be read
+    id: str  # from the file; empty if unreadable
     reason: str
 
 
 class SortedEdges(NamedTuple):
-    """Edges that were checked and sorted before, as a store keeps them and its file holds them."""
+    """Edges that are already checked and sorted, as in stores and their files."""
 
     rows: Tensor  # receivers and senders, int32 [2, edges], by graph, receiver and sender
     undirected: bool
 
 
 def check_stores(**values: object) -> None:
-    """Raise an error that names the first argument that is no store."""
+    """Raise if an argument is not a store."""
     for argument, value in values.items():
         if not isinstance(value, GraphStore):
             raise DataError(
@@ -96,32 +96,30 @@ class GraphStore:
 
     Args:
         x: Node features, ``[nodes, features]``; without them, models use degrees. Small integers
-            (uint8, int8, bool) are kept as they are and become float in batches.
+            (uint8, int8, bool) are stored unchanged and become float in batches.
         edge_index: Senders and receivers, ``[2, edges]``, counted from 0 *within each graph*.
         y: Class numbers, int64 ``[graphs]``; for the tasks ``"multilabel"`` (NaN where an entry is
             missing) and ``"regression"`` float ``[graphs, outputs]``.
-        node_counts: Nodes of each graph, integer ``[graphs]``; nodes are stored graph after graph.
+        node_counts: Nodes of each graph, integer ``[graphs]``; nodes are ordered by graph.
         edge_counts: Edges of each graph, integer ``[graphs]``; an undirected edge counts twice.
         edge_attr: Edge features, ``[edges, features]``, of the same types as ``x``.
         name: Name of the data set.
         task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
         num_outputs: Number of classes, labels or values; inferred from ``y`` by default.
         label_names: Names of the outputs.
-        num_continuous: Number of leading columns of ``x`` that are continuous; models standardise
-            them.
+        num_continuous: Number of continuous (first) columns of ``x``, which models standardise.
         node_fields: Further tensors with one entry per node, by name.
         official: The published split, integer ``[graphs]``: 0 training, 1 validation, 2 test.
-        groups: Group number of each graph, int64 ``[graphs]``; a group stays on one side of every
-            split.
-        rows: The rows of the file that the graphs were read from; :meth:`save` does not keep them.
-        featurizer: How rows became features, so that other data can be read the same way.
+        groups: Group number of each graph, integer ``[graphs]``; splits keep groups together.
+        rows: The rows of the file that the graphs were read from; not kept by :meth:`save`.
+        featurizer: How rows became features, to read other data the same way.
 
     Attributes:
-        skipped: The rows of the file that are not among the graphs.
-        duplicates: The same number for identical graphs, int64 ``[graphs]``; ``None`` if they were
-            not looked for, as in named data sets.
-        path: The file that the store was loaded from and still reads from, or ``None``.
-        undirected: Whether every edge has its reverse with equal features.
+        skipped: Rows of the file that were skipped.
+        duplicates: Group number of identical graphs, int64 ``[graphs]``; ``None`` if they were not
+            searched for, as in named data sets.
+        path: The memory-mapped file, or ``None``.
+        undirected: Whether every edge has a reverse with equal features.
 
     Example:
         >>> store = GraphStore(
@@ -167,7 +165,7 @@ class GraphStore:
         self.node_counts = node_counts.to(torch.long).contiguous()
         self.edge_counts = edge_counts.to(torch.long).contiguous()
         ends = edge_index.rows if isinstance(edge_index, SortedEdges) else edge_index
-        # Tensors of nodes and edges, by the names that files give them.
+        # Tensors of nodes and edges, by their names in files.
         self._flat = {"edge_index": ends}
         for key, features in (("x", x), ("edge_attr", edge_attr)):
             if features is not None:
@@ -189,7 +187,7 @@ class GraphStore:
 
     def _sort_edges(self) -> None:
         """Check all values and sort the edges by graph, receiver and sender."""
-        # The rows of a store are receivers. Both are copies, to be sorted in place.
+        # Receivers come first in a store. Copies, to be sorted in place.
         self._flat["edge_index"] = self._flat["edge_index"].flip(0)
         if "edge_attr" in self._flat:
             self._flat["edge_attr"] = self._flat["edge_attr"].clone()
@@ -203,24 +201,22 @@ class GraphStore:
         self._flat["edge_index"] = self._flat["edge_index"].to(torch.int32)
 
     def _find_codes(self) -> tuple[int, Tensor | None]:
-        """How many columns come before wide one-hot features, and which of those is one."""
+        """Number of columns before wide one-hot features, and the hot column of each row."""
         columns, first = self.num_node_features, self.num_continuous
         if columns - first < _LEAST_CODES or self._flat["x"].numel() > _MOST_SEARCHED:
             return columns, None
         rest = self._flat["x"][:, first:]
-        # The first rows tell soon what is not one-hot.
+        # The first rows are usually enough to rule out one-hot features.
         for part in (rest[:100], rest):
             if not bool(((part == 0) | (part == 1)).all() and (part.sum(1) == 1).all()):
                 return columns, None
         return first, rest.to(torch.uint8).argmax(1).to(torch.int32)
 
-    # ---------------------------------------------------------------- contents
-
     def __len__(self) -> int:
         return self.node_counts.numel()
 
     def __getitem__(self, index: Any) -> Any:
-        """One graph as PyG ``Data``, or a store of those that a slice, list or mask selects."""
+        """One graph as PyG ``Data``; for a slice, list or mask, a store of the selected graphs."""
         if isinstance(index, slice):
             return self.subset(range(len(self))[index])
         if hasattr(index, "__len__") and getattr(index, "ndim", 1) != 0:
@@ -236,7 +232,7 @@ class GraphStore:
 
     @property
     def x(self) -> Tensor | None:
-        """Node features, float32 ``[nodes, features]``, or ``None``; one tensor in memory."""
+        """Node features, float32 ``[nodes, features]``, or ``None``; loads all into memory."""
         return self.field("x").to(torch.float32) if "x" in self._flat else None
 
     @property
@@ -246,7 +242,7 @@ class GraphStore:
 
     @property
     def edge_attr(self) -> Tensor | None:
-        """Edge features, float32 ``[edges, features]``, or ``None``; one tensor in memory."""
+        """Edge features, float32 ``[edges, features]``, or ``None``; loads all into memory."""
         return self.field("edge_attr").to(torch.float32) if "edge_attr" in self._flat else None
 
     @property
@@ -257,12 +253,12 @@ class GraphStore:
 
     @property
     def node_ptr(self) -> Tensor:
-        """Offsets of the graphs in the nodes, int64 ``[graphs + 1]``."""
+        """Node offset of every graph, int64 ``[graphs + 1]``."""
         return offsets(self.node_counts)
 
     @property
     def edge_ptr(self) -> Tensor:
-        """Offsets of the graphs in the edges, int64 ``[graphs + 1]``."""
+        """Edge offset of every graph, int64 ``[graphs + 1]``."""
         return offsets(self.edge_counts)
 
     @property
@@ -274,25 +270,22 @@ class GraphStore:
 
     @property
     def num_node_features(self) -> int:
-        """Columns of ``x``; 0 for graphs without node features."""
+        """Number of columns of ``x``; 0 without node features."""
         return self._flat["x"].shape[1] if "x" in self._flat else 0
 
     @property
     def num_edge_features(self) -> int:
-        """Columns of ``edge_attr``; 0 for graphs without edge features."""
+        """Number of columns of ``edge_attr``; 0 without edge features."""
         return self._flat["edge_attr"].shape[1] if "edge_attr" in self._flat else 0
 
     @property
     def fields(self) -> list[str]:
-        """Names of all tensors, as files have them."""
+        """Names of all tensors, as in files."""
         optional = [name for name in ("official", "groups") if getattr(self, name) is not None]
         return ["y", "node_counts", "edge_counts", *optional, *self._flat]
 
     def field(self, key: str) -> Tensor:
-        """A tensor by its name in files, in its stored type.
-
-        A view where the graphs lie together. ``"edge_index"`` has receivers first, then senders.
-        """
+        """A tensor by its name in files, as stored; ``"edge_index"`` has receivers first."""
         if key not in self._flat:
             value: Tensor = getattr(self, key)
             return value
@@ -304,7 +297,7 @@ class GraphStore:
         return self._flat[key].index_select(axis_of(key), ranges(starts, counts)[0])
 
     def pieces(self) -> Iterator[GraphStore]:
-        """Yield the graphs in order, as stores of a few megabytes: for data larger than memory."""
+        """Yield the graphs in order, as stores of a few megabytes."""
         width = 4 + sum(prod(v.shape[1:]) for k, v in self._flat.items() if k != "edge_index")
         values = (self.node_counts + self.edge_counts) * width
         _, sizes = torch.unique_consecutive(values.cumsum(0) // _PIECE, return_counts=True)
@@ -312,7 +305,7 @@ class GraphStore:
             yield self.subset(index)
 
     def max_degree(self) -> int:
-        """The largest number of edges that enter one node."""
+        """Largest in-degree."""
         largest = 0
         for piece in self.pieces():
             base = torch.repeat_interleave(piece.node_ptr[:-1], piece.edge_counts)
@@ -328,7 +321,7 @@ class GraphStore:
         return moments(piece.field("x")[:, :columns] for piece in self.pieces())
 
     def statistics(self) -> dict[str, float | int]:
-        """The figures of the paper's data table, and the numbers of features."""
+        """Statistics as in the paper's table of data sets, and numbers of features."""
         edges = int(self.edge_counts.sum())
         if self.undirected:
             if self._loops is None:
@@ -362,7 +355,7 @@ class GraphStore:
         )
 
     def fingerprint(self) -> str:
-        """SHA-256 of the values of the graphs, without the name and how they were read."""
+        """SHA-256 of all values, without the name and the featurizer."""
         described = {
             "task": self.task,
             "num_outputs": self.num_outputs,
@@ -385,13 +378,13 @@ class GraphStore:
 
     @property
     def has_structures(self) -> bool:
-        """Whether these are molecules whose SMILES or mol blocks are known, as from a table."""
+        """Whether these are molecules with known SMILES or mol blocks."""
         molecules = self.featurizer is not None and self.featurizer.kind == "molecules"
         return molecules and self.rows is not None and all(self.rows.texts)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the data for the user, including duplicates."""
+        """Notes on the data for the user, including duplicates."""
         if self.duplicates is None:
             return self._notes
         again = len(self) - len(torch.unique(self.duplicates))
@@ -408,7 +401,7 @@ class GraphStore:
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Names of the outputs; numbers if the data set has no names."""
+        """Names of the outputs; generated if the data set has none."""
         if self.label_names is not None:
             return self.label_names
         if self.task == "multiclass":
@@ -416,10 +409,7 @@ class GraphStore:
         word = "label" if self.task == "multilabel" else "value"
         return tuple(f"{word} {number}" for number in range(1, self.num_outputs + 1))
 
-    # ---------------------------------------------------------------- parts
-
     def _with(self, **changes: Any) -> GraphStore:
-        """A store that shares everything but some attributes; it has no file of its own."""
         other = copy.copy(self)
         other.__dict__.update(changes, path=None)
         return other
@@ -439,7 +429,7 @@ class GraphStore:
         return index
 
     def subset(self, indices: Any) -> GraphStore:
-        """Some of the graphs, by their numbers or a mask; the store shares this one's memory."""
+        """Select graphs by index or mask; memory is shared."""
         index = self._index(indices)
         per_graph = ("y", "node_counts", "edge_counts", "_node_starts", "_edge_starts")
         return self._with(
@@ -459,7 +449,7 @@ class GraphStore:
         num_outputs: int | None = None,
         label_names: Sequence[str] | None = None,
     ) -> GraphStore:
-        """The same graphs with other targets; task and names are kept if not given."""
+        """The same graphs with other targets; task and names are kept by default."""
         task = self.task if task is None else check_choice("task", task, TASKS)
         require(
             len(y) == len(self), f"`y` must have {len(self)} entries, one per graph; got {len(y)}"
@@ -475,17 +465,17 @@ class GraphStore:
         return self._with(official=checked_split(self.name, official, len(self)))
 
     def with_groups(self, groups: Tensor | None) -> GraphStore:
-        """The same graphs with group numbers, ``[graphs]``; a group stays together."""
+        """The same graphs with other group numbers, integer ``[graphs]``, or none."""
         if groups is not None:
             groups = checked_groups(self.name, groups, len(self))
         return self._with(groups=groups)
 
     def batch(self, indices: Any) -> GraphBatch:
-        """Gather some of the graphs into a batch, by their numbers or a mask."""
+        """Gather graphs into a batch, by index or mask."""
         return self._gather(self._index(indices))
 
     def batches(self, order: Any, batch_size: int) -> Iterator[GraphBatch]:
-        """Yield the graphs in the given order, a batch at a time; the last may have fewer."""
+        """Yield batches of the graphs in the given order; the last may be smaller."""
         for index in torch.split(self._index(order), batch_size):
             yield self._gather(index)
 
@@ -514,7 +504,7 @@ class GraphStore:
         if self._code is not None:
             taken[CODE] = self._code.index_select(0, at_node)
         attr = self._flat.get("edge_attr")
-        # Edges may have their reverses although the attributes of both differ.
+        # Symmetry does not require equal attributes, unlike `undirected`.
         symmetric = self.undirected or structure.reverse_of(row_ptr, column).size == column.size
         return GraphBatch(
             ptr=ptr,
@@ -527,8 +517,6 @@ class GraphStore:
             num_outputs=self.num_outputs,
             codes=self.num_node_features - self._dense_columns,
         )
-
-    # ---------------------------------------------------------------- from and to other forms
 
     @classmethod
     def from_pyg(
@@ -544,17 +532,12 @@ class GraphStore:
     ) -> GraphStore:
         """Create a store from PyG graphs.
 
-        Args:
-            graphs: An iterable of ``Data``, a ``Batch``, a PyG data set, or a ``Subset`` of one.
-                Graphs have ``edge_index`` and ``y``, usually ``x``, and perhaps ``edge_attr``.
-            name: As for :class:`GraphStore`; likewise ``num_outputs``, ``label_names`` and
-                ``num_continuous``.
-            task: Inferred from ``y`` by default: integers are classes; floats that are all 0, 1 or
-                NaN are labels; other floats are regression targets.
-            num_outputs: See ``name``.
-            label_names: See ``name``.
-            num_continuous: See ``name``.
-            node_fields: Names of other per-node tensors to keep; the rest are dropped.
+        ``graphs`` is an iterable of ``Data``, a ``Batch``, a PyG data set, or a ``Subset`` of one.
+        Graphs need ``edge_index`` and ``y``; ``x`` and ``edge_attr`` are optional. ``task`` is
+        inferred from ``y`` by default: one integer per graph is a class; several integers, or
+        floats that are all 0, 1 or NaN, are labels; other floats are regression targets.
+        ``node_fields`` names other per-node tensors to keep; the rest are dropped. For the other
+        arguments, see :class:`GraphStore`.
 
         Example:
             >>> triangle = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
@@ -600,7 +583,7 @@ no edge features)
 
     @staticmethod
     def load(path: str | Path, *, check: bool = False) -> GraphStore:
-        """Open the file of a store.
+        """Open a store file.
 
         The file is memory-mapped and must not change while the store is in use. With ``check``, its
         digest and all values are verified; use this for files from untrusted sources.

@@ -1,4 +1,4 @@
-"""Arithmetic on the flat tensors of a store."""
+"""Helpers for the flat tensors of a store."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from torch import Tensor
 
 
 def axis_of(key: str) -> int:
-    """Which dimension of a tensor grows with the graphs."""
+    """Dimension along which graphs are concatenated."""
     return 1 if key == "edge_index" else 0
 
 
 def bytes_of(value: Tensor) -> memoryview:
     """The memory of a tensor in row-major order."""
     flat = value.contiguous().reshape(-1)
-    # One value, or none, counts as contiguous whatever its stride.
+    # Tensors of at most one value are contiguous whatever their stride.
     return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().data
 
 
 def moments(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (of the population) of the columns of a table in pieces."""
+    """Column means and population standard deviations of a table given in chunks."""
     count = 0
     mean = squares = torch.zeros((), dtype=torch.double)
     for rows in pieces:
         if not len(rows):
             continue
-        # Chan, Golub, LeVeque: the squares of two pieces around their common mean.
+        # Chan, Golub, LeVeque: combine the sums of squares of two chunks.
         piece = rows.to(torch.double)
         shift = piece.mean(0) - mean
         total = count + len(piece)
@@ -39,7 +39,7 @@ def moments(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def task_of(y: Tensor) -> str:
-    """Find the task from the targets of a data set: classes, labels (0, 1 or NaN) or values."""
+    """Infer the task from targets: classes, labels (0, 1 or NaN) or values."""
     if not y.is_floating_point():
         return "multilabel" if y.dim() == 2 and y.shape[1] > 1 else "multiclass"
     binary = (y == 0) | (y == 1) | y.isnan()
@@ -47,7 +47,7 @@ def task_of(y: Tensor) -> str:
 
 
 def repeats(groups: Tensor, y: Tensor) -> tuple[int, int]:
-    """How many groups have several members, and in how many of these known targets differ."""
+    """Number of groups with several members, and of those whose known targets differ."""
     _, group, size = torch.unique(groups, return_inverse=True, return_counts=True)
     values = y.reshape(len(y), -1).double()
     place = group.unsqueeze(1).expand_as(values)

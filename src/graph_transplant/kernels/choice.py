@@ -1,4 +1,4 @@
-"""Random choices that several kernels make."""
+"""Sampling helpers shared by several kernels."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from graph_transplant.kernels.compiling import Floats, Ints, compiled
 
 @compiled
 def share_of(count: int, ratio: float) -> int:
-    """``floor(ratio · count)``, safe against products such as 0.29 · 100 that fall short."""
+    """``floor(ratio · count)``, robust to rounding: 0.29 · 100 is slightly less than 29."""
     return int(np.floor(ratio * count + 1e-9))
 
 
 @compiled
 def below(limit: int, rng: np.random.Generator) -> int:
-    """A uniform number below ``limit``."""
+    """Random integer in ``[0, limit)``."""
     return int(rng.random() * limit)
 
 
 @compiled
 def choose(items: NDArray[Any], size: int, count: int, rng: np.random.Generator) -> None:
-    """Move ``count`` random ones of ``items[:size]`` to the front (partial Fisher-Yates)."""
+    """Move ``count`` random items of ``items[:size]`` to the front (partial Fisher-Yates)."""
     for i in range(count):
         j = i + below(size - i, rng)
         items[i], items[j] = items[j], items[i]
@@ -32,7 +32,7 @@ def choose(items: NDArray[Any], size: int, count: int, rng: np.random.Generator)
 
 @compiled
 def shuffle_within(values: Floats, ptr: Ints, rng: np.random.Generator) -> Floats:
-    """Permute the values of each segment."""
+    """Return a copy with the values of each segment shuffled."""
     shuffled = values.copy()
     for g in range(ptr.size - 1):
         mine = shuffled[ptr[g] : ptr[g + 1]]
@@ -42,7 +42,7 @@ def shuffle_within(values: Floats, ptr: Ints, rng: np.random.Generator) -> Float
 
 @compiled
 def distinct(limit: int, count: int, rng: np.random.Generator) -> Ints:
-    """``count`` different numbers below ``limit``, ascending, every set equally likely."""
+    """Sample ``count`` distinct integers below ``limit`` uniformly, in ascending order."""
     drawn = np.empty(count, np.int64)
     filled = 0
     if 2 * count > limit:  # selection sampling: one pass over all numbers
@@ -51,7 +51,7 @@ def distinct(limit: int, count: int, rng: np.random.Generator) -> Ints:
                 drawn[filled] = number
                 filled += 1
         return drawn
-    if limit < 64 * count:  # as below, but marking is faster than sorting
+    if limit < 64 * count:  # rejection sampling with marks, faster than sorting
         taken = np.zeros(limit, np.bool_)
         while filled < count:
             for _ in range(count - filled):
@@ -64,7 +64,7 @@ def distinct(limit: int, count: int, rng: np.random.Generator) -> Ints:
                 drawn[filled] = number
                 filled += 1
         return drawn
-    while filled < count:  # draw again what was drawn before
+    while filled < count:  # rejection sampling: redraw duplicates
         for i in range(filled, count):
             drawn[i] = below(limit, rng)
         drawn.sort()
@@ -78,6 +78,6 @@ def distinct(limit: int, count: int, rng: np.random.Generator) -> Ints:
 
 @compiled
 def is_in(row: Ints, item: int) -> bool:
-    """Whether an ascending row has an item."""
+    """Whether a sorted row contains an item."""
     place = np.searchsorted(row, item)
     return bool(place < row.size and row[place] == item)

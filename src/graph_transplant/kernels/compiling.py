@@ -1,9 +1,8 @@
-"""How kernels are compiled, and where the machine code is kept.
+"""Kernel compilation and its on-disk cache.
 
-Numba compiles a kernel when it is first called and keeps the result beside the source, in
-``__pycache__``, or, where that folder cannot be written, in the user's cache folder
-(``~/.cache/numba`` on Linux); ``NUMBA_CACHE_DIR`` names another. Where no folder can be written,
-every process compiles for itself.
+Numba compiles a kernel on its first call and caches the machine code in ``NUMBA_CACHE_DIR`` if set,
+else in ``__pycache__`` beside the source, else in the user's cache directory (``~/.cache/numba`` on
+Linux). If none is writable, every process compiles for itself.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """Compile a kernel on its first call and keep the machine code on disk."""
+    """Compile a kernel on its first call and cache the machine code on disk."""
     try:
         kernel = njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # no folder for the cache can be written
+    except RuntimeError:  # no writable cache directory
         kernel = njit(nogil=True)(function)
     return cast(Function, kernel)
 
 
 class _Announcement(event.Listener):
-    """Says once per process that kernels of this package are being compiled."""
+    """Prints a notice the first time a process compiles a kernel of this package."""
 
     said = False
 

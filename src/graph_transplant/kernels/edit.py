@@ -1,7 +1,7 @@
-"""Random edits of single graphs: what goes, what stays, and which edges move.
+"""Random edits of single graphs: choosing nodes; dropping, replacing and rewiring edges.
 
-``reverse`` holds the reverse of every edge; in directed graphs each edge is its own. An undirected
-edge counts once, as the entry that comes before its reverse.
+``reverse[e]`` is the reverse of edge ``e``, or ``e`` itself in directed graphs. An undirected edge
+counts once, as the first of its two entries.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from graph_transplant.kernels.choice import below, choose, distinct, is_in, shar
 from graph_transplant.kernels.compiling import Bools, Ints, compiled
 from graph_transplant.kernels.structure import offsets, rows_of
 
-# Paths drawn for every swap that is wanted; more would find a few more open triads of dense graphs.
+# Paths sampled per requested swap; more would find a few more open triads in dense graphs.
 TRIES = 16
 
 
 @compiled
 def choose_nodes(ptr: Ints, ratio: float, rng: np.random.Generator) -> Bools:
-    """Mark ``floor(ratio · n)`` nodes of every graph, but not all of them."""
+    """Mark ``floor(ratio · n)`` random nodes of every graph, at most n - 1."""
     chosen = np.zeros(ptr[-1], np.bool_)
     items = np.arange(ptr[-1])
     for g in range(ptr.size - 1):
@@ -31,9 +31,9 @@ def choose_nodes(ptr: Ints, ratio: float, rng: np.random.Generator) -> Bools:
 
 @compiled
 def grow(ptr: Ints, near_ptr: Ints, near: Ints, size: float, rng: np.random.Generator) -> Bools:
-    """Mark ``floor(size · n)`` nodes of every graph, reached from one by random edges."""
+    """Mark ``floor(size · n)`` nodes of every graph, grown from a random one along random edges."""
     inside = np.zeros(ptr[-1], np.bool_)
-    leaving = np.empty_like(near)  # nodes at the far ends of the edges that were seen
+    leaving = np.empty_like(near)  # far ends of the edges that leave the set
     for g in range(ptr.size - 1):
         nodes = ptr[g + 1] - ptr[g]
         missing = min(nodes, max(1, share_of(nodes, size)))
@@ -45,7 +45,7 @@ def grow(ptr: Ints, near_ptr: Ints, near: Ints, size: float, rng: np.random.Gene
                 if not inside[v]:
                     leaving[open_edges] = v
                     open_edges += 1
-            # An edge whose far end was reached by another one does not leave the set any more.
+            # Skip edges whose far end has been reached in the meantime.
             while open_edges and inside[reached]:
                 place = below(open_edges, rng)
                 reached = leaving[place]
@@ -58,7 +58,7 @@ def grow(ptr: Ints, near_ptr: Ints, near: Ints, size: float, rng: np.random.Gene
 
 @compiled
 def list_edges(ptr: Ints, row_ptr: Ints, reverse: Ints, graph: int, edges: Ints) -> int:
-    """List the edges of a graph, an undirected one once; return how many."""
+    """Write the edges of a graph to ``edges``, undirected ones once; return their number."""
     size = 0
     for e in range(row_ptr[ptr[graph]], row_ptr[ptr[graph + 1]]):
         if e <= reverse[e]:
@@ -71,7 +71,7 @@ def list_edges(ptr: Ints, row_ptr: Ints, reverse: Ints, graph: int, edges: Ints)
 def drop_edges(
     ptr: Ints, row_ptr: Ints, reverse: Ints, ratio: float, rng: np.random.Generator
 ) -> Bools:
-    """Mark the edges that stay when ``floor(ratio · m)`` go, each with its reverse."""
+    """Mark the edges that remain after dropping ``floor(ratio · m)``, each with its reverse."""
     keep = np.ones(reverse.size, np.bool_)
     edges = np.empty_like(reverse)
     for g in range(ptr.size - 1):
@@ -94,10 +94,10 @@ def absent_pairs(
     sender: Ints,
     receiver: Ints,
 ) -> int:
-    """Count the pairs of different nodes of a graph that no edge joins.
+    """Count the unconnected pairs of distinct nodes of a graph.
 
-    Those of the given ranks, which ascend, are written to ``sender`` and ``receiver``. Undirected
-    pairs are counted once, with the larger node as the receiver.
+    Pairs with the given ascending ranks are written to ``sender`` and ``receiver``. Undirected
+    pairs count once, with the larger node as the receiver.
     """
     count, found = 0, 0
     for v in range(first, last):
@@ -105,7 +105,7 @@ def absent_pairs(
             if symmetric and start > v:
                 break
             low = start
-            for e in range(row_ptr[v], row_ptr[v + 1] + 1):  # one more: the end of the row
+            for e in range(row_ptr[v], row_ptr[v + 1] + 1):  # + 1: the gap after the last entry
                 stop = min(column[e], high) if e < row_ptr[v + 1] else high
                 gap = max(0, stop - low)
                 while found < ranks.size and ranks[found] < count + gap:
@@ -127,9 +127,9 @@ def replace_edges(
     ratio: float,
     rng: np.random.Generator,
 ) -> tuple[Bools, Ints, Ints, Ints]:
-    """Replace ``floor(ratio · m)`` edges by absent pairs, or as many as there are.
+    """Replace ``floor(ratio · m)`` edges, at most as many as there are unconnected pairs.
 
-    Returns the edges that stay, and sender and receiver of every new edge and the one it replaces.
+    Returns a mask of the kept edges; and the sender, receiver and replaced edge of every new edge.
     """
     keep = np.ones(column.size, np.bool_)
     edges, ones, others = np.empty_like(column), np.empty_like(column), np.empty_like(column)
@@ -157,7 +157,7 @@ def replace_edges(
 
 @compiled
 def simple_rows(near_ptr: Ints, near: Ints) -> tuple[Ints, Ints]:
-    """Rows without self-loops and repeated entries: offsets and nodes."""
+    """Remove self-loops and repeated entries from rows; return offsets and nodes."""
     counts, simple = np.zeros(near_ptr.size - 1, np.int64), np.empty_like(near)
     size = 0
     for v in range(counts.size):
@@ -186,18 +186,17 @@ def swap_open_triads(
 ) -> tuple[Bools, Ints, Ints, Ints]:
     """Close ``ceil(ratio · m)`` open triads, each by moving one end of one of its edges.
 
-    A path u - a - v is drawn with probability proportional to 1 / degree of a, so that u and v are
-    drawn in proportion to their resource-allocation index. Paths that are closed, whose ends were
-    joined before or whose edge was moved before are passed over; all see the original graph.
-
-    Returns as :func:`replace_edges` does.
+    Paths u - a - v are sampled with probability proportional to 1 / degree(a), hence pairs u, v in
+    proportion to their resource-allocation index. Paths are skipped if their ends are connected, in
+    the original graph or by an earlier swap, or if their edge has already moved. The return values
+    are those of :func:`replace_edges`.
     """
     simple_ptr, simple = simple_rows(near_ptr, near)
     centre_of, row_of = rows_of(simple_ptr), rows_of(row_ptr)
     keep, used = np.ones(column.size, np.bool_), np.zeros(simple.size, np.bool_)
     sender, receiver = np.empty_like(column), np.empty_like(column)
     like, edges = np.empty_like(column), np.empty_like(column)
-    # Joined pairs as a chain for every node: the other end and the pair before.
+    # Pairs joined so far, as a linked list per node: the other end and the previous pair.
     chain = np.full(row_ptr.size - 1, -1)
     other, before = np.empty_like(column), np.empty_like(column)
     size, pairs = 0, 0
@@ -225,7 +224,7 @@ def swap_open_triads(
             pairs += 1
             wanted -= 1
             used[path] = used[simple_ptr[u] + np.searchsorted(near_u, a)] = True
-            # Of several edges between u and a any may move.
+            # Of parallel edges between u and a, a random one moves.
             row = near[near_ptr[u] : near_ptr[u + 1]]
             k, end = np.searchsorted(row, a), np.searchsorted(row, a, side="right")
             e = near_edge[near_ptr[u] + k + below(end - k, rng)]

@@ -1,4 +1,4 @@
-"""The rival mixing methods: SubMix, ifMixup and G-Mixup, one graph after the other."""
+"""Kernels of the mixing baselines: SubMix, ifMixup and G-Mixup."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from graph_transplant.kernels.choice import below, share_of
 from graph_transplant.kernels.compiling import Floats, Ints, compiled
 from graph_transplant.kernels.structure import compress, sort_by
 
-RESTART = 0.15  # α of SubMix: how likely a walk stops at each step
-ROUNDS = 16  # steps of a walk; nodes further from the root are never taken
-TIE = 1e-6  # scores this close, relatively, count as a tie
-LEAST = 1e-30  # share of an edge, so that a mean of attributes is defined in any case
+RESTART = 0.15  # α of SubMix: probability that a walk stops at each step
+ROUNDS = 16  # maximum steps of a walk; nodes further from the root are never selected
+TIE = 1e-6  # relative difference below which scores count as tied
+LEAST = 1e-30  # minimum share of an edge, so that means of attributes are always defined
 
 # ------------------------------------------------------------------ SubMix
 
@@ -20,13 +20,13 @@ LEAST = 1e-30  # share of an edge, so that a mean of attributes is defined in an
 def root_scores(
     roots: Ints, first: int, last: int, near_ptr: Ints, near: Ints, score: Floats, spare: Floats
 ) -> Floats:
-    """Personalised PageRank of two roots: how likely a walk from each node stops there, over α.
+    """Personalised PageRank of two roots: P(a walk from each node stops there) / α.
 
-    The k best nodes are connected for every k. After t rounds the scores are ``q_0 = e_root`` and
-    ``q_{t+1} = e_root + (1 - α) M q_t``, where M takes the mean over neighbours. They only grow:
-    ``q_1 >= q_0``, and M keeps an order. So a node v other than the root with the best neighbour u
-    has ``q_{t+1}(v) <= (1 - α) q_t(u) <= (1 - α) q_{t+1}(u)``: every node with a score has a
-    neighbour with a larger one, and the way along ever larger scores ends at the root.
+    The top k nodes are connected for every k. The scores are ``q_0 = e_root`` and
+    ``q_{t+1} = e_root + (1 - α) M q_t``, where M takes the mean over neighbours. They never
+    decrease: ``q_1 >= q_0``, and M is monotone. So for a node v other than the root with best
+    neighbour u, ``q_{t+1}(v) <= (1 - α) q_t(u) <= (1 - α) q_{t+1}(u)``: every such node with a
+    positive score has a neighbour with a larger one, and increasing scores lead to the root.
     """
     for v in range(first, last):
         score[v, 0], score[v, 1] = v == roots[0], v == roots[1]
@@ -49,7 +49,7 @@ def root_scores(
 def list_by_score(
     score: Floats, first: int, listed: Ints, codes: Ints, rng: np.random.Generator
 ) -> int:
-    """List the nodes with a score, the largest first, ties at random; return how many."""
+    """List the nodes with a positive score, descending, ties at random; return their number."""
     size = 0
     for i in range(score.size):
         if score[i] > 0:
@@ -66,7 +66,7 @@ def list_by_score(
 def choose_subgraphs(
     source_of: Ints, ptr: Ints, near_ptr: Ints, near: Ints, size: float, rng: np.random.Generator
 ) -> tuple[Ints, Ints, Ints]:
-    """Connected sets of k nodes in every graph and in its source, and the offsets of both."""
+    """Choose connected sets of k nodes in every graph and in its source; also return offsets."""
     graphs = source_of.size
     # Search i is in graph i, search graphs + i in its source.
     searched, ranked_ptr = np.empty(2 * graphs, np.int64), np.zeros(2 * graphs + 1, np.int64)
@@ -78,7 +78,7 @@ def choose_subgraphs(
     score, spare = np.empty((ptr[-1], 2)), np.empty((ptr[-1], 2))
     codes, roots = np.empty(ptr[-1], np.int64), np.empty(2, np.int64)
     done = 0
-    while done < order.size:  # two searches in a graph at once cost little more than one
+    while done < order.size:  # two searches at once cost little more than one
         g = searched[order[done]]
         first, last = ptr[g], ptr[g + 1]
         roots[0], roots[1] = first + below(last - first, rng), first + below(last - first, rng)
@@ -106,8 +106,8 @@ def swap_subgraphs(
 ) -> tuple[Ints, Ints, Ints, Floats]:
     """Replace the edges among ``replaced`` by those among ``brought``.
 
-    Returns ``row_ptr``, ``column``, the origin of every edge, and the share of the edges of every
-    graph that come from its source: of its nodes, where it has no edges.
+    Returns ``row_ptr``, ``column``, the origin of every edge, and for every graph the share of its
+    edges (of its nodes if it has no edges) that come from its source.
     """
     inside, place = np.zeros(ptr[-1], np.bool_), np.full(ptr[-1], -1)
     bound = column.size
@@ -147,10 +147,10 @@ def swap_subgraphs(
 def overlay(
     source_of: Ints, weight: Floats, ptr: Ints, row_ptr: Ints, column: Ints
 ) -> tuple[Ints, Ints, Ints, Floats, Ints, Ints, Floats, Ints, Ints, Floats]:
-    """Lay the source of every graph over it, node on node; every edge of either is there once.
+    """Overlay every graph with its source, node by node, and merge edges between the same nodes.
 
-    Returns ``ptr``, ``row_ptr``, ``column`` and the weight of every mixed edge; for every node that
-    goes into a mixed one its number, the mixed node and its share; and the same for every edge.
+    Returns ``ptr``, ``row_ptr``, ``column`` and the weight of every mixed edge; for every original
+    node in a mixed one: its number, the mixed node and its share; and the same for edges.
     """
     new_ptr = np.zeros_like(ptr)
     total, edges = ptr[-1], column.size
@@ -200,10 +200,10 @@ def overlay(
 def add_aligned(
     ptr: Ints, row_ptr: Ints, column: Ints, label: Ints, joined: Ints, rank: Ints
 ) -> None:
-    """Count the edges between positions in ``joined[class]``; write the ``rank`` of every node.
+    """Add edge counts between positions to ``joined[class]``; write the ``rank`` of every node.
 
-    The rank of a node is its position by descending degree, ties in their own order. Graphs are
-    undirected; self-loops and repetitions of edges do not count.
+    Nodes are ranked by descending degree; ties keep their order. Graphs must be undirected.
+    Self-loops and repeated edges do not count.
     """
     resolution = joined.shape[1]
     for g in range(ptr.size - 1):
@@ -231,10 +231,7 @@ def add_aligned(
 def draw_pairs(
     mixture: Floats, graphons: Floats, nodes: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints, Ints]:
-    """Draw graphs of so many nodes from mixtures ``[graphs, classes]`` of graphons.
-
-    Returns the position of every node, and the joined pairs, the smaller node first.
-    """
+    """Sample graphs from graphon mixtures ``[graphs, classes]``: node positions, edges (i < j)."""
     classes, resolution = graphons.shape[:2]
     position, chance = np.empty(mixture.shape[0] * nodes, np.int64), np.empty(resolution)
     first, second = np.empty(1024, np.int64), np.empty(1024, np.int64)

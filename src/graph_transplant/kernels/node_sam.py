@@ -1,6 +1,6 @@
 """NodeSam: split a node of every graph, then merge the ends of an edge.
 
-The second half of the node that is split in graph ``g`` has the number ``nodes + g``.
+The second half of the node split in graph ``g`` gets the number ``nodes + g``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from graph_transplant.kernels.structure import compress
 
 @compiled
 def expected_shared(nodes: float, edges: float, degree: float, triangles: float) -> float:
-    """h: how many neighbours both halves must share to keep the expected number of edges.
+    """h: number of neighbours that both halves must share to preserve the expected edge count.
 
-    It solves h = 3T' / E': the edges after the split are E' = |E| + 1 + h, the triangles about
-    T' = |V| t / 3 - t / 2 + h + h t / d, and an edge is in 3T' / E' of them.
+    Solves h = 3T' / E', the triangles per edge after the split, with E' = |E| + 1 + h edges and
+    about T' = |V| t / 3 - t / 2 + h + h t / d triangles.
     """
     if triangles == 0:
         return 0.0
@@ -29,9 +29,9 @@ def expected_shared(nodes: float, edges: float, degree: float, triangles: float)
 def sharing_chance(
     first: int, last: int, near_ptr: Ints, near: Ints, is_near: Bools, closing: Bools
 ) -> float:
-    """How likely the neighbours that form triangles are shared; marks them as ``closing``.
+    """Probability that a neighbour in a triangle is shared; marks these neighbours as ``closing``.
 
-    Edges count once, in whatever direction and however often they are listed.
+    Edges count once, regardless of direction and repetition.
     """
     edges = degree = triangles = closers = 0
     for v in range(first, last):
@@ -54,10 +54,10 @@ def sharing_chance(
 def choose_splits(
     ptr: Ints, near_ptr: Ints, near: Ints, near_edge: Ints, adjust: bool, rng: np.random.Generator
 ) -> tuple[Ints, Bools, Bools, Ints]:
-    """Choose a node of every graph, and which half its neighbours go to.
+    """Choose a node of every graph to split, and assign its neighbours to the halves.
 
-    Returns the nodes; the neighbours that the second half has alone and those that both have, bool
-    ``[nodes]``; and the edge that the one between the halves is like, -1 for none.
+    Returns the nodes; masks ``[nodes]`` of the neighbours of the second half only and of both; and
+    the edge whose attributes the edge between the halves takes, -1 for none.
     """
     split, between = np.empty(ptr.size - 1, np.int64), np.full(ptr.size - 1, -1)
     moved, shared = np.zeros(ptr[-1], np.bool_), np.zeros(ptr[-1], np.bool_)
@@ -70,7 +70,7 @@ def choose_splits(
             if near[k] != node:
                 is_near[near[k]] = True
                 seen += 1
-                if rng.random() * seen < 1:  # each of them equally likely in the end
+                if rng.random() * seen < 1:  # reservoir sampling
                     between[g] = near_edge[k]
         chance = sharing_chance(first, last, near_ptr, near, is_near, closing) if adjust else 0.0
         for v in range(first, last):
@@ -91,10 +91,10 @@ def split_nodes(
     shared: Bools,
     between: Ints,
 ) -> tuple[Ints, Ints, Ints, Bools, Ints]:
-    """List the edges after the split, and the offsets of the graphs.
+    """List the edges after the split.
 
-    An edge has a receiver, a sender, an edge of the batch that it is like (-1 for none), and may be
-    new: one of both halves where there was one, or the one between them.
+    Returns receiver, sender, the edge of the batch whose attributes it takes (-1 for none), and
+    whether it is new (a second copy, or the edge between the halves); and the graphs' offsets.
     """
     bound = 2 * (column.size + split.size)
     receiver, sender = np.empty(bound, np.int64), np.empty(bound, np.int64)
@@ -128,14 +128,14 @@ def split_nodes(
 def choose_merges(
     receiver: Ints, sender: Ints, edge_ptr: Ints, nodes: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """Choose an edge of every graph: the node that takes in the other, and that other."""
+    """Choose an edge of every graph to merge; return the kept end and the merged end."""
     kept, merged = np.empty(edge_ptr.size - 1, np.int64), np.empty(edge_ptr.size - 1, np.int64)
     for g in range(kept.size):
         kept[g] = merged[g] = -1
-        while kept[g] == merged[g]:  # no loop; the edge between the halves is none
+        while kept[g] == merged[g]:  # skip self-loops; the edge between the halves is not one
             e = edge_ptr[g] + below(edge_ptr[g + 1] - edge_ptr[g], rng)
             kept[g], merged[g] = receiver[e], sender[e]
-        if kept[g] >= nodes:  # the second half has no place of its own
+        if kept[g] >= nodes:  # the second half has no row of its own
             kept[g], merged[g] = merged[g], kept[g]
     return kept, merged
 
@@ -144,10 +144,10 @@ def choose_merges(
 def merge_nodes(
     receiver: Ints, sender: Ints, edge_ptr: Ints, nodes: int, kept: Ints, merged: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Make one node of two: ``row_ptr``, ``column``, and the listed edge that each entry is.
+    """Merge nodes; return ``row_ptr``, ``column`` and the listed edge of each entry.
 
-    The place of the merged node is given to the second half. Where both ends of the merged edge
-    had an edge to one node, only that of the kept end remains.
+    The second half takes the place of the merged node. If both ends of the merged edge had an edge
+    to the same node, only that of the kept end remains.
     """
     to, by = np.empty_like(receiver), np.empty_like(sender)
     listed = np.empty_like(receiver)

@@ -1,4 +1,4 @@
-"""Compressed rows: built from edge lists, gathered from a store, looked at in both directions."""
+"""Compressed rows: conversion from edge lists, gathering from a store, reverses, subgraphs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graph_transplant.kernels.compiling import Bools, Ints, compiled
 
 @compiled
 def offsets(counts: Ints) -> Ints:
-    """Where each segment starts, and where the last one ends."""
+    """Offsets of segments with these counts, ``[segments + 1]``."""
     ptr = np.zeros(counts.size + 1, np.int64)
     for i in range(counts.size):
         ptr[i + 1] = ptr[i] + counts[i]
@@ -18,7 +18,7 @@ def offsets(counts: Ints) -> Ints:
 
 @compiled
 def largest_of(ptr: Ints) -> int:
-    """How many items the largest segment has."""
+    """Size of the largest segment."""
     largest = 0
     for i in range(ptr.size - 1):
         largest = max(largest, ptr[i + 1] - ptr[i])
@@ -27,14 +27,14 @@ def largest_of(ptr: Ints) -> int:
 
 @compiled
 def mark(flags: Bools, items: Ints, value: bool) -> None:
-    """Set the flags of some items; compiles faster than fancy indexing."""
+    """Set ``flags[items]``; compiles faster than fancy indexing."""
     for item in items:
         flags[item] = value
 
 
 @compiled
 def sort_by(keys: Ints, order: Ints, limit: int) -> tuple[Ints, Ints]:
-    """Sort ``order`` stably by ``keys[order]``, which are below ``limit``; also their offsets."""
+    """Stable counting sort of ``order`` by ``keys[order]`` < ``limit``; also return key offsets."""
     place = np.zeros(limit + 1, np.int64)
     for key in keys:
         place[key + 1] += 1
@@ -51,7 +51,7 @@ def sort_by(keys: Ints, order: Ints, limit: int) -> tuple[Ints, Ints]:
 
 @compiled
 def compress(sender: Ints, receiver: Ints, num_nodes: int) -> tuple[Ints, Ints, Ints]:
-    """Rows of an edge list: ``row_ptr``, ``column`` and the number of every entry in the list."""
+    """Convert an edge list to rows: ``row_ptr``, ``column`` and each entry's index in the list."""
     by_sender, _ = sort_by(sender, np.arange(sender.size), num_nodes)
     order, row_ptr = sort_by(receiver, by_sender, num_nodes)
     return row_ptr, sender[order], order
@@ -59,7 +59,7 @@ def compress(sender: Ints, receiver: Ints, num_nodes: int) -> tuple[Ints, Ints, 
 
 @compiled
 def rows_of(row_ptr: Ints) -> Ints:
-    """The row of every entry."""
+    """Row of every entry."""
     row = np.empty(row_ptr[-1], np.int64)
     for v in range(row_ptr.size - 1):
         row[row_ptr[v] : row_ptr[v + 1]] = v
@@ -70,7 +70,7 @@ def rows_of(row_ptr: Ints) -> Ints:
 def exchange(
     row_ptr: Ints, column: Ints, keep: Bools, sender: Ints, receiver: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Rows with the marked entries and new edges, and the origin of each: new ones count on."""
+    """Keep the marked entries, add new edges; return rows and origins, new edges numbered last."""
     kept = np.flatnonzero(keep)
     senders = np.concatenate((column[kept], sender))
     receivers = np.concatenate((rows_of(row_ptr)[kept], receiver))
@@ -81,12 +81,12 @@ def exchange(
 
 @compiled
 def reverse_of(row_ptr: Ints, column: Ints) -> Ints:
-    """The entry of every edge's reverse, repeated edges one to one; empty if an edge has none."""
+    """Entry of every edge's reverse, repeated edges matched one to one; empty if one has none."""
     cursor = row_ptr[:-1].copy()
     reverse = np.empty_like(column)
     for u in range(row_ptr.size - 1):
         for e in range(row_ptr[u], row_ptr[u + 1]):
-            # Rows come in ascending order, and so do the entries of row v.
+            # Rows are visited in ascending order, as are the entries of row v.
             v = column[e]
             k = cursor[v]
             if k >= row_ptr[v + 1] or column[k] != u:
@@ -108,7 +108,7 @@ def both_ways(row_ptr: Ints, column: Ints) -> tuple[Ints, Ints, Ints]:
 
 @compiled
 def misplaced_edge(ptr: Ints, sender: Ints, receiver: Ints) -> int:
-    """Number of the first edge that leaves the nodes there are, or its graph; -1 if none does."""
+    """Index of the first edge with an invalid node or between two graphs; -1 if there is none."""
     graph = np.empty(ptr[-1], np.int64)
     for g in range(ptr.size - 1):
         graph[ptr[g] : ptr[g + 1]] = g
@@ -129,9 +129,9 @@ def gather(
     row: Ints,
     column: Ints,
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Take graphs out of a store whose nodes are numbered within each graph, edges by row.
+    """Gather graphs from a store with nodes numbered within each graph and edges sorted by row.
 
-    Returns ``ptr``, ``row_ptr``, ``column``, and the numbers of the nodes and edges in the store.
+    Returns ``ptr``, ``row_ptr``, ``column``, and the indices of nodes and edges in the store.
     """
     ptr, edge_ptr = offsets(node_count[graphs]), offsets(edge_count[graphs])
     row_ptr = np.zeros(ptr[-1] + 1, np.int64)
@@ -157,10 +157,7 @@ def gather(
 def induced(
     ptr: Ints, row_ptr: Ints, column: Ints, keep: Bools, keep_edge: Bools
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """The graphs on the kept nodes with the kept edges.
-
-    Returns ``ptr``, ``row_ptr``, ``column``, and the old numbers of nodes and edges.
-    """
+    """Subgraphs of kept nodes and edges: ``ptr``, ``row_ptr``, ``column``, old nodes and edges."""
     nodes = np.flatnonzero(keep)
     place = np.cumsum(keep) - 1
     new_ptr = np.zeros_like(ptr)

@@ -1,9 +1,9 @@
-"""Graph Transplant: Algorithms 1 and 2 of the paper, one graph after the other.
+"""Graph Transplant: Algorithms 1 and 2 of the paper.
 
-A mixing is planned, then carried out: :func:`cut` chooses the nodes, :func:`open_nodes` finds those
-that lost edges, :func:`degree_preserving_pairs` or :func:`all_pairs` name the new edges, and
-:func:`assemble` builds the mixed graphs. ``near_ptr`` and ``near`` are rows that list an edge at
-both of its ends: those of the graph itself if it is undirected.
+:func:`cut` chooses the nodes, :func:`open_nodes` finds those that lost edges,
+:func:`degree_preserving_pairs` or :func:`all_pairs` list the pairs to connect, and :func:`assemble`
+builds the mixed graphs. The rows ``near_ptr`` and ``near`` list every edge at both ends; in
+undirected graphs they are ``row_ptr`` and ``column``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graph_transplant.kernels.structure import largest_of, mark, offsets
 
 @compiled
 def neighbours(frontier: Ints, near_ptr: Ints, near: Ints, found: Ints, seen: Bools) -> int:
-    """N(H): list every node next to the frontier once in ``found``; return how many."""
+    """N(H): write the neighbours of the frontier to ``found``, each once; return their number."""
     size = 0
     for u in frontier:
         for v in near[near_ptr[u] : near_ptr[u + 1]]:
@@ -58,15 +58,11 @@ def bring_forward(items: Ints, count: int, saliency: Floats) -> None:
 def choose_anchors(
     items: Ints, saliency: Floats, salient: bool, count: int, rng: np.random.Generator
 ) -> None:
-    """Move anchors to the front of a graph's nodes.
-
-    Salient anchors are drawn from twice as many of the most salient nodes, so that not always the
-    same ones are taken; ties are broken at random. Otherwise all nodes are equally likely.
-    """
+    """Move anchors to the front: random nodes, or random ones of the ``2 · count`` most salient."""
     pool = items.size
     if salient:
         pool = min(2 * count, items.size)
-        choose(items, items.size, items.size, rng)
+        choose(items, items.size, items.size, rng)  # break ties at random
         bring_forward(items, pool, saliency)
     choose(items, pool, count, rng)
 
@@ -85,7 +81,7 @@ def partial_khop(
     sizes: Ints,
     rng: np.random.Generator,
 ) -> int:
-    """Algorithm 1. Marks V̄ in ``inside``; lists H of every step in ``steps``, their ``sizes``."""
+    """Algorithm 1: mark V̄ in ``inside``; write H of every step to ``steps`` and ``sizes``."""
     mark(inside, anchors, True)
     for i in range(anchors.size):
         steps[i] = anchors[i]
@@ -93,7 +89,7 @@ def partial_khop(
     sizes[0] = anchors.size
     for k in range(hops):
         size = neighbours(frontier, near_ptr, near, found, seen)
-        count = min(size, max(1, share_of(size, share)))  # p % of N(H), of each graph by itself
+        count = min(size, max(1, share_of(size, share)))  # p % of N(H), per graph
         choose(found, size, count, rng)
         frontier = found[:count].copy()
         mark(inside, frontier, True)
@@ -106,7 +102,7 @@ def partial_khop(
 
 @compiled
 def collect(first: int, last: int, inside: Bools, remove: bool, kept: Ints, size: int) -> int:
-    """List the nodes of a graph that are inside, or outside, and clear the marks."""
+    """List the nodes of a graph inside (with ``remove``: outside) and clear the marks."""
     for v in range(first, last):
         if inside[v] != remove:
             kept[size] = v
@@ -131,8 +127,8 @@ def cut(
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Choose the nodes of one side: lines 1-2 of Algorithm 2 (source) or 4-5 (destination).
 
-    Returns the nodes that stay (the chosen ones, or with ``remove`` the others) in ascending order
-    and their offsets; and the nodes that every step chose, with the offsets of all steps.
+    Returns the kept nodes (the chosen ones, or with ``remove`` the others) in ascending order and
+    their offsets; and the nodes chosen in each step and the offsets of the steps.
     """
     counts = ptr[graphs + 1] - ptr[graphs]
     total = counts.sum()
@@ -165,7 +161,7 @@ def scattered(
     count: int,
     rng: np.random.Generator,
 ) -> tuple[Ints, Ints]:
-    """Choose ``count`` scattered nodes of every graph (ablation); returns as :func:`cut` does."""
+    """Choose ``count`` scattered nodes of every graph (ablation); return kept nodes and offsets."""
     total = (ptr[graphs + 1] - ptr[graphs]).sum()
     kept, kept_ptr = np.empty(total, np.int64), np.zeros(graphs.size + 1, np.int64)
     inside = np.zeros(ptr[-1], np.bool_)
@@ -182,7 +178,7 @@ def scattered(
 
 @compiled
 def open_nodes(kept: Ints, kept_ptr: Ints, near_ptr: Ints, near: Ints) -> tuple[Ints, Ints, Ints]:
-    """Nodes that lost edges by the cut, U_π or U: their numbers and offsets; D_π or D by graph."""
+    """Nodes that lost edges in the cut, U_π or U, their offsets, and D_π or D of every graph."""
     nodes, node_ptr = np.empty_like(kept), np.zeros_like(kept_ptr)
     lost = np.zeros(kept_ptr.size - 1, np.int64)
     inside = np.zeros(near_ptr.size - 1, np.bool_)
@@ -213,7 +209,7 @@ def degree_preserving_pairs(
     destination_lost: Ints,
     rng: np.random.Generator,
 ) -> tuple[Ints, Ints, Ints]:
-    """DP: ``⌊(D + D_π) / 2⌋`` different pairs of U_π × U, or all where there are fewer."""
+    """DP: ``⌊(D + D_π) / 2⌋`` distinct pairs of U_π × U, or all if there are fewer."""
     ones, twos = np.diff(source_ptr), np.diff(destination_ptr)
     pair_ptr = offsets(np.minimum((source_lost + destination_lost) // 2, ones * twos))
     first, second = np.empty(pair_ptr[-1], np.int64), np.empty(pair_ptr[-1], np.int64)
@@ -230,7 +226,7 @@ def degree_preserving_pairs(
 def all_pairs(
     source: Ints, source_ptr: Ints, destination: Ints, destination_ptr: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """U_π × U: the pairs that the edge predictor ψ is asked about (lines 9-10 of Algorithm 2)."""
+    """U_π × U: the candidate pairs of the edge predictor ψ (lines 9-10 of Algorithm 2)."""
     pair_ptr = offsets(np.diff(source_ptr) * np.diff(destination_ptr))
     first, second = np.empty(pair_ptr[-1], np.int64), np.empty(pair_ptr[-1], np.int64)
     place = 0
@@ -256,12 +252,12 @@ def lost_edges(
     near_edge: Ints,
     rng: np.random.Generator,
 ) -> Ints:
-    """For every new edge an edge that one of its ends, drawn at random, lost by the cut."""
+    """For every new edge, draw an edge that one of its ends, chosen at random, lost in the cut."""
     inside = np.zeros(near_ptr.size - 1, np.bool_)
     edges = np.empty_like(first)
     candidates = np.empty(largest_of(near_ptr), np.int64)
     for g in range(pair_ptr.size - 1):
-        # Source and destination may be one graph, so each side is marked by itself.
+        # Source and destination may be the same graph, so each side is marked separately.
         from_source = rng.random(pair_ptr[g + 1] - pair_ptr[g]) < 0.5
         for side in range(2):
             kept = taken[taken_ptr[g] : taken_ptr[g + 1]]
@@ -325,7 +321,7 @@ def assemble(
             source_place[mine[i]] = start + i
         for i in range(others.size):
             destination_place[others[i]] = middle + i
-        # Pairs by the destination node they lead to; they are sorted by source node already.
+        # Group pairs by destination node; they are already sorted by source node.
         added[: others.size + 1] = 0
         for p in range(pair_ptr[g], pair_ptr[g + 1]):
             added[destination_place[second[p]] - middle + 1] += into_destination[p]
@@ -371,7 +367,7 @@ def assemble(
 
 @compiled
 def importance(graphs: Ints, ptr: Ints, kept: Ints, kept_ptr: Ints, saliency: Floats) -> Floats:
-    """I(S, V): the share of a graph's saliency in the kept nodes; by size where all of it is 0."""
+    """I(S, V): the kept nodes' share of a graph's saliency, or of its nodes if all of it is 0."""
     share = np.empty(graphs.size)
     for i in range(graphs.size):
         total = 0.0
@@ -390,7 +386,7 @@ def importance(graphs: Ints, ptr: Ints, kept: Ints, kept_ptr: Ints, saliency: Fl
 
 @compiled
 def strangers(nodes: Ints, ptr: Ints, near_ptr: Ints, near: Ints, rng: np.random.Generator) -> Ints:
-    """For every node another one of its graph that it is not joined to; -1 if it is to all."""
+    """Draw a non-neighbour of every node in its graph; -1 if it is connected to all others."""
     graph = np.searchsorted(ptr, nodes, side="right") - 1
     found = np.full(nodes.size, -1)
     for i in range(nodes.size):
@@ -403,7 +399,7 @@ def strangers(nodes: Ints, ptr: Ints, near_ptr: Ints, near: Ints, rng: np.random
         others = last - first - excluded
         if others <= 0:
             continue
-        # The rank-th node of the graph that is neither u nor in its row, which ascends.
+        # Map a random rank to a node that is neither u nor in its row, which is sorted.
         place = first + below(others, rng)
         before = -1
         for v in row:

@@ -1,4 +1,4 @@
-"""Random walks that come back to where they began."""
+"""Probabilities that random walks return to their start."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 
 from graph_transplant.kernels.compiling import Floats, Ints, compiled
 
-DENSE = 8  # a matrix of n² entries pays from n² / 8 edges on
+DENSE = 8  # a dense matrix is faster above n² / 8 edges
 
 
 @compiled
 def return_probabilities(
     ptr: Ints, row_ptr: Ints, column: Ints, weight: Floats, symmetric: bool, steps: int
 ) -> Floats:
-    """Probability that a walk from each node is back after 1, 2, … steps, ``[nodes, steps]``.
+    """Probability that a walk returns to its start after 1, 2, … steps, ``[nodes, steps]``.
 
-    From node ``v`` the walk goes to a node of row ``v`` with probability proportional to the weight
-    of the entry. It ends where a row weighs nothing.
+    From node ``v`` the walk moves to a node of row ``v`` with probability proportional to the
+    entry's weight. It ends at nodes whose row has no weight.
     """
     nodes = row_ptr.size - 1
     found = np.zeros((nodes, steps), np.float32)
@@ -63,10 +63,10 @@ def walks_from_nodes(
 ) -> None:
     """Follow the walks from every node of one sparse graph, a step at a time."""
     steps, nodes = found.shape[1], last - first
-    # Only the nodes that the walk can have reached are looked at.
+    # Visit only nodes that the walk can have reached.
     here, there = np.zeros(nodes), np.zeros(nodes)
     reached, following = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
-    # With symmetric weights p_j(u, v) = p_j(v, u) total[v] / total[u], so that i steps tell of 2i:
+    # With symmetric weights p_j(u, v) = p_j(v, u) total[v] / total[u], so i steps suffice for 2i:
     # p_{i+j}(v, v) = Σ_u p_i(v, u) p_j(u, v).
     walked = (steps + 1) // 2 if symmetric else steps
     for start in range(nodes):

@@ -1,4 +1,4 @@
-"""The model a person keeps: trained, calibrated, saved, loaded, and used on further graphs."""
+"""Trained models: training, calibration, saving, loading, prediction and explanation."""
 
 from graph_transplant.models.explanation import ExplainedRows, Explanation, explain, explain_rows
 from graph_transplant.models.export import to_onnx

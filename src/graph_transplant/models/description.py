@@ -1,4 +1,4 @@
-"""``model.json``: its fields and their types, checked wherever the file comes from."""
+"""The fields of ``model.json`` and their types, checked on reading and writing."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MOST_BYTES: Final = 64 << 20
 
 _FIGURES: Final = {"*": (None, float)}
 
-# The fields of model.json. A name with a question mark may be missing; "*" stands for any name; of
-# several kinds in a tuple one must fit. What only a reader looks at is not taken apart.
+# The fields of model.json. Names with a question mark are optional, "*" is any name, a tuple lists
+# alternatives. Fields that are only displayed are not checked in depth.
 SCHEMA: Final[dict[str, Any]] = {
     "format": str,
     "version": str,
@@ -44,13 +44,13 @@ SCHEMA: Final[dict[str, Any]] = {
         **dict.fromkeys(("mean_nodes", "mean_edges"), float),
         "class_counts": [int],
         "measured": [int],
-        # By part: the share of every class, or of the graphs with every label.
+        # By part of the split: the share of graphs of each class or with each label.
         "class_shares?": {"*": [(None, float)]},
-        # Graphs with a copy, of which so many are distinct and so many of these have differing
-        # targets; held-out graphs with a copy in the training part.
+        # Graphs with a copy; groups of identical graphs; groups with differing targets; held-out
+        # graphs with a copy in the training part.
         "duplicates?": {"graphs": int, "distinct?": int, "differing?": int, "across": int},
     },
-    # The `TrainConfig`, and how training went; of an ensemble how that of its first member went.
+    # The `TrainConfig` and the course of training; for ensembles, epochs of the first member.
     "training": {
         **dict.fromkeys(("method", "model", "readout", "metric", "split", "recipe?"), str),
         **dict.fromkeys(("layers", "hidden", "epochs", "batch_size", "seed", "ensemble?"), int),
@@ -83,7 +83,7 @@ SCHEMA: Final[dict[str, Any]] = {
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Read and check a ``model.json``; raises a `DataError` if it is none."""
+    """Read a ``model.json``; raise a `DataError` if it is invalid."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise DataError(f"{path} is larger than {MOST_BYTES >> 20} MiB: it describes no model")
@@ -100,7 +100,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def check_description(document: object, where: str) -> None:
-    """Raise a `DataError` that names the first field of a description that is wrong."""
+    """Raise a `DataError` that names the first invalid field of a description."""
     given = document if isinstance(document, dict) else {}
     written = re.fullmatch(rf"{FORMAT_NAME} ([0-9]{{1,9}})", str(given.get("format")))
     if written is None:
@@ -120,7 +120,7 @@ def check_description(document: object, where: str) -> None:
 
 
 def _mismatch(document: Mapping[str, Any]) -> str:
-    """Say which fields do not fit each other."""
+    """Describe the first inconsistency between fields; empty if there is none."""
     task, outputs = document["task"], document["architecture"]["num_outputs"]
     scale = document["target_scale"]
     if task not in TASKS or document["architecture"]["task"] != task:
@@ -141,7 +141,7 @@ _LACKING: Final = object()
 
 
 def _problem(value: Any, kind: Any, field: str) -> str:
-    """Say how a value does not fit its kind; nothing if it does."""
+    """Describe the first mismatch between a value and its schema; empty if there is none."""
     if isinstance(kind, tuple):
         problems = [_problem(value, each, field) for each in kind]
         return "" if "" in problems else problems[-1]
@@ -161,7 +161,7 @@ def _problem(value: Any, kind: Any, field: str) -> str:
                 if not name.endswith("?") or name[:-1] in given
             ]
     elif kind is float:
-        # An overflowing literal such as 1e999 is read as infinity.
+        # An overflowing literal such as 1e999 is parsed as infinity.
         number = isinstance(value, int | float) and not isinstance(value, bool)
         fits, wanted = number and abs(value) < 2**1000, "a finite number"
     elif kind is int:
@@ -188,7 +188,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def plain(value: Any) -> Any:
-    """Turn mappings, sequences and numbers into JSON values: NaN and infinities become ``None``."""
+    """Convert to JSON values; NaN and infinities become ``None``."""
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Several networks as one: the mean of what they say."""
+"""Ensembles of networks, whose predictions are averaged."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from graph_transplant.nn import GraphClassifier, LayerOutput, Prediction
 
 
 class Ensemble(GraphClassifier):
-    """Networks of one shape that were trained with different seeds.
+    """Networks of the same architecture, trained with different seeds.
 
-    Predicts, explains and is attacked like one network; it is not trained any further. Attributes
-    are those of the first member.
+    Not to be trained any further. Attributes are those of the first member.
     """
 
     def __init__(self, members: Sequence[GraphClassifier]) -> None:
@@ -35,8 +34,8 @@ class Ensemble(GraphClassifier):
     def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
         """Predict a batch; the logits are those of the mean probabilities.
 
-        The last layers of all members stand side by side, so that saliency is what a node adds to
-        the answer of all together.
+        The last layers of all members are concatenated, so that saliency is a node's contribution
+        to the joint prediction.
         """
         batch, members = as_batch(batch), members_of(self)
         outputs = [member.embed_nodes(batch) for member in members]
@@ -44,7 +43,7 @@ class Ensemble(GraphClassifier):
         added = None
         if last[0].added is None:
             nodes = torch.cat([one.nodes for one in last], dim=1)
-        else:  # the sum of two, so that saliency can be read at what the layers added
+        else:  # a sum, so that gradients with respect to `added` exist
             added = torch.cat([one.added for one in last if one.added is not None], dim=1)
             before = [one.nodes - one.added for one in last if one.added is not None]
             nodes = torch.cat(before, dim=1) + added
@@ -59,14 +58,14 @@ class Ensemble(GraphClassifier):
 
 
 def members_of(network: GraphClassifier) -> list[GraphClassifier]:
-    """The members of an ensemble; a network is its own only member."""
+    """Return the members of an ensemble; a single network is its own member."""
     if isinstance(network, Ensemble):
         return [member for member in network.members if isinstance(member, GraphClassifier)]
     return [network]
 
 
 def pooled(logits: Tensor, task: str) -> Tensor:
-    """Logits of the mean probabilities, or mean values: ``[members, graphs, outputs]`` to one."""
+    """Reduce ``[members, graphs, outputs]`` to logits of mean probabilities, or mean values."""
     if len(logits) == 1:
         return logits[0]
     if task == "regression":

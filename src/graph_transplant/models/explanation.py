@@ -1,7 +1,4 @@
-"""Why a trained model says what it says: node saliency of its predictions.
-
-Only numbers and names are found here, as plain Python; ``graph_transplant.report`` draws them.
-"""
+"""Explanations of predictions by node saliency; ``graph_transplant.report`` draws them."""
 
 from __future__ import annotations
 
@@ -41,54 +38,35 @@ _AT_ONCE: Final = 256
 
 @dataclass(frozen=True)
 class ModelView:
-    """What one model says about one graph, and which nodes move it.
+    """One model's prediction for one graph, and the saliency of its nodes.
 
-    Attributes:
-        model: Name of the model.
-        label: The predicted class or labels; for regression the predicted values, in words.
-        confidence: Of the prediction, between 0 and 1; ``None`` for regression.
-        correct: Whether it is right; ``None`` where that is not known, and for regression.
-        output: The output that the saliency explains.
-        saliency: Of every node, divided by the largest size in the graph: between -1 and 1. Above 0
-            a node speaks for the output, below 0 against it; kind ``"gradient"`` has no sign.
-        share: Of every node, likewise divided by the sum of sizes; all 0 if nothing is salient.
-        kind: What saliency is: ``"gradient-x-activation"`` or ``"gradient"``.
-        trained_on: Whether the model was trained on this graph; ``None`` where that is not known.
-        doubtful: Whether this model's salient nodes mattered no more than random ones to its
-            predictions of the validation graphs.
+    Nodes with positive ``saliency`` support the output, those with negative saliency oppose it;
+    kind ``"gradient"`` has no sign. ``doubtful`` means that on the validation graphs, salient nodes
+    mattered no more to the predictions than random ones.
     """
 
     model: str
-    label: str
-    confidence: float | None
-    correct: bool | None
-    output: str
-    saliency: tuple[float, ...]
-    share: tuple[float, ...]
+    label: str  # the predicted class, labels or values, as text
+    confidence: float | None  # None for regression
+    correct: bool | None  # None if unknown, and for regression
+    output: str  # the output that the saliency explains
+    saliency: tuple[float, ...]  # divided by the largest magnitude in the graph
+    share: tuple[float, ...]  # divided by the sum of magnitudes; all 0 if nothing is salient
     kind: str = "gradient-x-activation"
-    trained_on: bool | None = None
+    trained_on: bool | None = None  # whether this is a training graph; None if unknown
     doubtful: bool = False
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """One graph, and what one or more models see in it.
+    """One graph, as explained by one or more models."""
 
-    Attributes:
-        id: What the graph is called in its file, or its number.
-        text: What it was read from where that is one text, such as its SMILES; else empty.
-        truth: Its true label or value in words; ``None`` where that is not known.
-        structure: The graph.
-        views: One for each model.
-        target: Column of the classes; empty where there is none.
-    """
-
-    id: str
-    text: str
-    truth: str | None
+    id: str  # its name in the file, or its number
+    text: str  # what it was read from, such as a SMILES, or empty
+    truth: str | None  # true label or value as text; None if unknown
     structure: Structure
-    views: tuple[ModelView, ...]
-    target: str = ""
+    views: tuple[ModelView, ...]  # one per model
+    target: str = ""  # column of the classes
 
 
 Models = TrainedModel | Sequence[TrainedModel] | Mapping[str, TrainedModel]
@@ -153,20 +131,10 @@ def explain_rows(
 ) -> ExplainedRows:
     """Explain some rows of anything that :func:`graph_transplant.load` takes.
 
-    Rows are read as the first model's training data were; no more of them than needed. True labels
-    are those in the columns that ``target`` names, else in those that the model was trained on.
-
-    Args:
-        models: One model, or several to see side by side; see :func:`explain`.
-        data: A name, a path or graphs.
-        rows: Numbers of the rows, counted from 1, in the order to show. (default: the first
-            ``count``)
-        count: How many rows to explain when none are named.
-        label: Name of the class, label or value to explain.
-        saliency: ``"gradient"``, ``"gradient-x-activation"``, or a
-            :class:`~graph_transplant.NodeSaliency`.
-        target: Columns of the true labels or values.
-        **options: How the data are read; see :func:`~graph_transplant.load`.
+    Rows are read like the first model's training data, and no more than needed. ``rows`` are
+    numbers from 1 in the order to show, by default the first ``count``; ``label`` is the class,
+    label or value to explain. True values are read from the ``target`` columns, by default those
+    that the model was trained on.
 
     Example:
         >>> import graph_transplant as gt
@@ -191,7 +159,7 @@ def explain_rows(
     for chunk in stream(
         data,
         skip_rows=skip,
-        # Small files and small numbers of rows are the rule; no more is read than is looked at.
+        # Usually few rows are needed: read no more than those.
         rows_per_chunk=min(wanted[-1] - skip, _AT_ONCE),
         **first.reading(target),
         **options,
@@ -218,7 +186,7 @@ def explain_rows(
     path = isinstance(data, str | PathLike)
     source = data.name if isinstance(data, GraphStore) else str(data) if path else "graphs"
     if rows is not None and wanted[-1] > last:
-        # Rows of a file that were passed over were not counted.
+        # Skipped rows of a file were not counted, so its length may be unknown.
         count = last or (0 if path else len(data))
         known = f": it has {counted(count, 'row')}" if count else ""
         raise DataError(f"{source} has no row {next(r for r in wanted if r > last)}{known}")
@@ -226,11 +194,8 @@ def explain_rows(
     return ExplainedRows(shown, tuple(skipped), source)
 
 
-# -------------------------------------------------------------------- models
-
-
 def same_features(one: Featurizer | None, two: Featurizer | None) -> bool:
-    """Whether two featurizers give the same columns; one that is not known may."""
+    """Whether two featurizers produce the same columns; true if either is unknown."""
     return one is None or one.same_features(two)
 
 
@@ -304,7 +269,6 @@ def _views(
     reading: NodeSaliency,
     output: str | None,
 ) -> Iterator[ModelView]:
-    """Say what a model sees in every graph; one pass per batch."""
     chosen = None if output is None else model.label_names.index(output)
     quality = model.description.get("saliency") or {}
     doubtful = reading == EXPLAINING and no_better_than_random(quality)
@@ -344,7 +308,7 @@ def _truth(model: TrainedModel, target: Target | None) -> str | None:
 
 
 def _correct(task: str, outputs: Sequence[float], target: Target | None) -> bool | None:
-    """Whether a prediction is right; labels that were not measured do not count."""
+    """Whether a prediction is correct; missing labels are ignored."""
     if target is None or isinstance(target, str) or task == "regression":
         return None
     if task == "multiclass":

@@ -1,7 +1,7 @@
-"""Trained models as ONNX files, for programs without PyTorch.
+"""Export of trained models to ONNX, for use without PyTorch.
 
-torch's exporter sees neither through the batch, which lies on the host, nor through the sparse
-product: what it is given is the same network over an edge list, with scatter for sums.
+torch's exporter can trace neither the batch, which is on the host, nor the sparse product. It gets
+the same network over an edge list instead, with scatter operations for sums.
 """
 
 from __future__ import annotations
@@ -25,26 +25,25 @@ from graph_transplant.models.ensemble import members_of, pooled
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn.inputs import FeatureInput
 
-# The first version of ONNX in which a scatter can take the largest of several values.
+# The first opset in which scatter can compute a maximum.
 _OPSET: Final = 18
 
 
 def to_onnx(model: TrainedModel, path: str | Path) -> None:
-    """Write a trained model as an ONNX file that gives what its ``predict`` gives.
+    """Write a trained model as an ONNX file with the same outputs as its ``predict``.
 
-    Its inputs are the fields of a PyG ``Batch`` by name, of any number of graphs, nodes and edges:
+    The inputs are fields of a PyG ``Batch``, with any number of graphs, nodes and edges:
 
-    - ``x``, float ``[nodes, features]``; absent if the model goes by degrees alone,
+    - ``x``, float ``[nodes, features]``; only if the model uses node features,
     - ``edge_index``, int64 ``[2, edges]``,
-    - ``edge_attr``, float ``[edges, features]``; only if the model looks at edge features,
+    - ``edge_attr``, float ``[edges, features]``; only if the model uses edge features,
     - ``batch``, the graph of every node, int64 ``[nodes]``,
     - ``ptr``, the offsets of the graphs in the nodes, int64 ``[graphs + 1]``.
 
     The output ``outputs``, float ``[graphs, outputs]``, has calibrated probabilities, or for
-    regression values in the units of the data. Task, names of the labels and how data were read
-    stand in the file's metadata as JSON. Random-walk features (the recipe ``strong``) take memory
-    in the square of the nodes of a call: pass about a hundred molecules at a time. Needs the extra
-    ``onnx``.
+    regression values in the units of the data. The file's metadata hold the task, label names and
+    featurizer as JSON. With random-walk features (recipe ``strong``), memory grows quadratically
+    with the nodes per call: pass about a hundred molecules at a time. Requires the extra ``onnx``.
     """
     try:
         import onnx
@@ -64,7 +63,7 @@ def to_onnx(model: TrainedModel, path: str | Path) -> None:
     }
     log = logging.getLogger("torch.onnx")
     level = log.level
-    log.setLevel(logging.ERROR)  # it tells which libraries it does not find
+    log.setLevel(logging.ERROR)  # it reports missing optional libraries
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -84,7 +83,7 @@ def to_onnx(model: TrainedModel, path: str | Path) -> None:
     proto = program.model_proto
     proto.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "graphs"
     for part in (*proto.graph.node, *proto.graph.value_info, *proto.graph.input):
-        del part.metadata_props[:]  # places in the source of this machine
+        del part.metadata_props[:]  # source locations on this machine
     described = {
         "task": model.task,
         "label_names": list(model.label_names),
@@ -101,7 +100,6 @@ def to_onnx(model: TrainedModel, path: str | Path) -> None:
 
 
 def _sample(model: TrainedModel) -> dict[str, Tensor]:
-    """Two graphs to run the model on once: paths of three nodes."""
     features, edge_features = model.widths
     given = {
         "edge_index": torch.tensor([[0, 1, 1, 2, 3, 4, 4, 5], [1, 0, 2, 1, 4, 3, 5, 4]]),
@@ -116,7 +114,7 @@ def _sample(model: TrainedModel) -> dict[str, Tensor]:
 
 
 class _Portable(nn.Module):
-    """A trained model over the fields of a PyG batch, in operations that ONNX has."""
+    """A trained model over the fields of a PyG batch, in operations that ONNX supports."""
 
     def __init__(self, model: TrainedModel) -> None:
         super().__init__()
@@ -131,7 +129,6 @@ class _Portable(nn.Module):
         x: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
-        """Return probabilities or values."""
         each = [_logits(one, edge_index, batch, ptr, x, edge_attr) for one in self.members]
         logits = pooled(torch.stack(each), self.task)
         if self.scale is not None:
@@ -148,7 +145,7 @@ def _logits(
     x: Tensor | None,
     edge_attr: Tensor | None,
 ) -> Tensor:
-    """What `GraphClassifier.run` computes."""
+    """Compute the same logits as `GraphClassifier.run`."""
     inputs, (sender, receiver) = network.inputs, (edge_index[0], edge_index[1])
     if edge_attr is not None:
         edge_attr = (edge_attr - network.edge_mean) / network.edge_std
@@ -180,7 +177,7 @@ def _logits(
 
 
 def _sums(values: Tensor, index: Tensor, rows: int) -> Tensor:
-    # Numbers are scattered, not rows: runtimes may scatter rows on several threads, and lose sums.
+    # Scatter elements, not rows: runtimes may scatter rows in parallel and lose updates.
     where = index.unsqueeze(1).expand(-1, values.shape[1])
     return values.new_zeros(rows, values.shape[1]).scatter_add(0, where, values)
 
@@ -192,12 +189,12 @@ def _largest(values: Tensor, index: Tensor, rows: int) -> Tensor:
 
 
 def _degree(receiver: Tensor, nodes: Tensor) -> Tensor:
-    """Count what every node receives, float ``[nodes, 1]``."""
+    """In-degree of every node, float ``[nodes, 1]``."""
     return _sums(torch.ones(receiver.shape[0], 1), receiver, nodes.shape[0])
 
 
 def _walks(steps: int, sender: Tensor, receiver: Tensor, nodes: Tensor) -> Tensor:
-    """Probability that a walk from each node is back after 1, 2, … steps, ``[nodes, steps]``."""
+    """Return probabilities of random walks after 1, 2, … steps, float ``[nodes, steps]``."""
     number = torch.arange(nodes.shape[0])
     start = number.unsqueeze(1).eq(number).float()
     share = _degree(receiver, nodes).clamp(min=1).reciprocal()
@@ -244,7 +241,7 @@ def _gat(layer: Any, x: Tensor, sender: Tensor, receiver: Tensor, attr: Tensor |
     loops = torch.arange(nodes)
     extra: Tensor | float = 0.0
     if attr is not None:
-        # A loop has the mean attributes of the edges that arrive; zeros where there are none.
+        # A self-loop has the mean attributes of the incoming edges, or zeros if there are none.
         mean = _sums(attr, receiver, nodes) / _degree(receiver, x).clamp(min=1)
         extra = torch.cat((attr, mean)) @ layer.attend_edge.t()
     sender, receiver = torch.cat((sender, loops)), torch.cat((receiver, loops))

@@ -1,7 +1,7 @@
-"""From a data set to a model that can be used: split, train, calibrate, measure.
+"""Training of a model: split, train, calibrate, evaluate.
 
-The validation graphs decide when training stops, which epoch is kept and what the temperature is;
-the test graphs are looked at once, at the end.
+The validation graphs determine early stopping, the best epoch and the temperature; the test graphs
+are used once, at the end.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ BALANCED: Final = (
     "with balance or class weights, the model overestimates the probabilities of rare classes, and "
     "calibration by a temperature does not correct that"
 )
-"""What a person is told who trains with ``balance`` or ``class_weight``."""
+"""Warning when training with ``balance`` or ``class_weight``."""
 
-EPOCHS: Final = 300  # most epochs of the recipe paper, unless others are asked for
-EXPLAINED: Final = 100  # on so many validation graphs explanations are judged
+EPOCHS: Final = 300  # default maximum with the recipe paper
+EXPLAINED: Final = 100  # maximum number of validation graphs for saliency quality
 
-# Fields of `TrainConfig` whose defaults are those of the recipe.
+# Fields of `TrainConfig` whose defaults depend on the recipe.
 _OF_RECIPE: Final = ("hidden", "readout", "dropout", "epochs", "batch_size", "learning_rate")
 
 Note = Callable[[str], None]
@@ -83,10 +83,10 @@ def train(
     note: Note | None = None,
     **options: Any,
 ) -> TrainedModel:
-    """Train one model, calibrate it on the validation graphs and measure it on the test graphs.
+    """Train one model, calibrate it on the validation graphs and evaluate it on the test graphs.
 
-    Patience depends on the size of the data set, as in the paper. If the same call was interrupted,
-    its ``checkpoint`` lets it continue from there and end with the same weights.
+    Patience depends on the size of the data set, as in the paper. With a ``checkpoint``, repeating
+    an interrupted call resumes it and yields the same weights.
 
     Args:
         data: Anything that :func:`~graph_transplant.load` accepts.
@@ -98,7 +98,7 @@ def train(
         callbacks: Called with every epoch's log.
         sample_weight: How likely each graph is to be drawn in training, relative to the others.
         forest: Also evaluate a random forest on the test graphs, for comparison.
-        source: How the data set was named. (default: its name)
+        source: Name or path of the data, for the model card. (default: the data set's name)
         note: Called with remarks for the user.
         **options: Fields of :class:`~graph_transplant.config.TrainConfig`, such as ``epochs``, and
             how the data are read, such as ``target``; see :func:`~graph_transplant.load`.
@@ -189,9 +189,9 @@ def train(
         "model": conv,
         **{name: getattr(settings, name) for name in _OF_RECIPE},
         "class_weight": config.class_weight if isinstance(config.class_weight, str) else weights,
-        # What `fit` calls accuracy is minus the loss where there are no classes.
+        # Without classes, `fit` takes accuracy to mean the negative loss.
         "metric": chosen if chosen != "accuracy" or store.task == "multiclass" else "loss",
-        # Asked for, not reached: what the same split is drawn with. Others have their own parts.
+        # The requested shares, which reproduce a drawn split; other splits have none.
         "validation": config.validation if drawn else None,
         "test": config.test if drawn else None,
         "sizes": {part.name: len(getattr(parts, part.name)) for part in fields(parts)},
@@ -201,7 +201,7 @@ def train(
         "stopped_early": results[0].stopped_early,
         "seconds": round(sum(result.seconds for result in results), 3),
     }
-    # How well explanations name what predictions rest on; nothing for regression.
+    # Quality of explanations; empty for regression.
     explained = saliency_quality(
         network, validation, reading=EXPLAINING, seed=config.seed, graphs=EXPLAINED
     )
@@ -229,7 +229,7 @@ def train(
 
 
 def _temperature(logits: Tensor, targets: Tensor, task: str) -> float:
-    """Fit the temperature; 1 without a wrong prediction, where the lowest always fits best."""
+    """Fit the temperature; 1 without errors, where the lowest would always fit best."""
     right = logits.argmax(1) == targets.argmax(1)
     if task == "multilabel":
         right = (logits.gt(0) == targets.gt(0.5)) | targets.isnan()
@@ -237,7 +237,7 @@ def _temperature(logits: Tensor, targets: Tensor, task: str) -> float:
 
 
 def member_checkpoint(path: str | Path, number: int) -> Path:
-    """The checkpoint of a member of an ensemble; that of the first is ``path`` itself."""
+    """Return the checkpoint of an ensemble member; for the first, ``path`` itself."""
     path = Path(path)
     return path if not number else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
 
@@ -245,7 +245,7 @@ def member_checkpoint(path: str | Path, number: int) -> Path:
 def _separated(
     config: TrainConfig, options: Mapping[str, Any]
 ) -> tuple[TrainConfig, dict[str, Any]]:
-    """Tell options of training from those of reading."""
+    """Separate training options from reading options."""
     known = [field.name for field in fields(TrainConfig)]
     reading = {name: value for name, value in options.items() if name not in known}
     check_spelling(reading, known)
@@ -258,7 +258,7 @@ def _augmentations(
     if isinstance(method, str):
         return build_method(method, network, seed=seed)
     several = as_augmentations(method, "`method` must be a name or an Augmentation")
-    # What learns itself stays as it was given.
+    # Augmentations with learnt parameters must not be changed for the caller.
     return copy.deepcopy(several)
 
 
@@ -272,7 +272,7 @@ def _method_name(method: MethodLike) -> str:
 def class_weights(
     given: ClassWeight | None, train: GraphStore, names: Sequence[str]
 ) -> list[float] | None:
-    """Weight of every class or label; ``balanced`` gives all classes the same total."""
+    """Return the weight of each class or label; ``balanced`` gives classes equal totals."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -300,7 +300,6 @@ def class_weights(
 
 
 def _checked_weights(given: Any, store: GraphStore) -> Tensor:
-    """The weights of the graphs as a tensor; refuses those that cannot be theirs."""
     weights = torch.as_tensor(given).double()
     if weights.shape != (len(store),):
         unread = count(len(store.skipped), "row")
@@ -317,7 +316,7 @@ def _checked_weights(given: Any, store: GraphStore) -> Tensor:
 
 
 def _check_parts(store: GraphStore, parts: Split, tell: Note) -> None:
-    """Refuse a split that cannot be trained on; tell what makes its figures doubtful."""
+    """Raise if a split cannot be trained on; report missing classes and labels."""
     for name, index in (("training", parts.train), ("validation", parts.validation)):
         if not len(index):
             raise DataError(f"the split of {store.name} leaves no {name} graphs")
@@ -340,7 +339,7 @@ def _check_parts(store: GraphStore, parts: Split, tell: Note) -> None:
 
 
 def _defined_metric(validation: GraphStore, metric: str, tell: Note) -> str:
-    """Give the metric, or the loss where the validation graphs do not have it."""
+    """Return the metric, or ``"accuracy"`` if it is undefined on the validation graphs."""
     targets = as_targets(validation.y, validation.num_outputs)
     if metric == "accuracy":
         return metric

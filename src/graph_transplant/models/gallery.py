@@ -1,7 +1,4 @@
-"""Mixed graphs with the two graphs they were made of (appendix, "Examples of Graph Transplant").
-
-Only numbers and names are found here; ``graph_transplant.report`` draws them.
-"""
+"""Mixed graphs with their two originals (appendix, "Examples of Graph Transplant")."""
 
 from __future__ import annotations
 
@@ -26,11 +23,8 @@ from graph_transplant.structures import class_column, graph_id, taken_apart, tar
 from graph_transplant.targets import Loss, TargetScale, batch_targets
 from graph_transplant.training import fit
 
-DRAWABLE: Final = 100
-"""Graphs with more nodes than this are not shown where there are enough smaller ones."""
-
-TRAINED_ON: Final = 1000  # a model that is trained for a gallery sees at most so many graphs
-
+DRAWABLE: Final = 100  # maximum number of nodes, if there are enough such graphs
+TRAINED_ON: Final = 1000  # maximum number of training graphs for a gallery's model
 _VALIDATED_ON: Final = 200
 
 
@@ -43,10 +37,10 @@ def mixtures(
     hidden: int = 64,
     seed: int = 0,
 ) -> list[Mixture]:
-    """Mix some graphs of a data set to look at, ``count`` of them where the data have so many.
+    """Mix at most ``count`` graphs of a data set, for display.
 
-    Saliency, and the edge predictor ψ of EP, come from a model that is trained for a few epochs on
-    the data. ``method`` is one of ``transplant-…``.
+    Saliency, and the edge predictor ψ of EP, come from a model trained on the data for a few
+    epochs. ``method`` is one of ``transplant-…``.
 
     Example:
         >>> import graph_transplant as gt
@@ -93,7 +87,6 @@ def _train(
     seed: int,
     generator: torch.Generator,
 ) -> tuple[GraphClassifier, GraphTransplant, GraphStore, str]:
-    """Train a small model, and ψ with it."""
     targets = TargetScale.of(store).apply(store) if store.task == "regression" else store
     order = torch.randperm(len(store), generator=generator)
     held = min(_VALIDATED_ON, max(1, len(store) // 5))
@@ -114,7 +107,7 @@ def _train(
 
 
 def _choose(store: GraphStore, count: int, generator: torch.Generator) -> tuple[Tensor, str]:
-    """Draw the graphs to mix, and say which could be drawn."""
+    """Choose the graphs to mix, and a note on which they are."""
     order = torch.randperm(len(store), generator=generator)
     counts = store.node_counts.index_select(0, order)
     small = order[counts <= DRAWABLE]
@@ -134,14 +127,14 @@ def _mix(
     task: str,
     generator: torch.Generator,
 ) -> MixedGraphs:
-    """Mix a batch as a training step does, without dropout and with drawn edges."""
+    """Mix a batch as in a training step, but without dropout and with hard edges."""
     rng = random_numbers(generator)
     with evaluating(network), torch.enable_grad():
         clean = CleanPass(batch, batch_targets(batch), network.run(batch), Loss(task))
         saliency = clean.saliency(transplant.saliency).numpy()
         nodes = clean.prediction.nodes.detach()
     if transplant.pairing.policy == "random":
-        # A graph mixed with itself shows nothing: a ring through all graphs in random order.
+        # A random cycle through all graphs, so that none is mixed with itself.
         order = rng.permutation(batch.num_graphs)
         source_of = np.empty_like(order)
         source_of[order] = np.roll(order, 1)
@@ -153,7 +146,7 @@ def _mix(
 
 
 def _mixed_targets(store: GraphStore, shown: Tensor, mixed: MixedGraphs) -> Tensor:
-    """Give the mixed targets in the units of the data."""
+    """Return the mixed targets in the units of the data."""
     if store.task != "regression":
         return mixed.targets
     own = store.y.index_select(0, shown).to(torch.double)

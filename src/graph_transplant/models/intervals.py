@@ -1,7 +1,6 @@
-"""Bootstrap intervals: how much a measurement depends on the graphs it was taken on.
+"""Bootstrap intervals of metrics.
 
-A resample is a row of counts, one per graph, and every measurement is written with such weights:
-all resamples are one product of matrices instead of a loop.
+A resample is a row of counts per graph, used as weights: all resamples are one matrix product.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from torch.nn.functional import softplus
 RESAMPLES: Final = 1000
 LEVEL: Final = 0.95
 
-# Resamples are taken in pieces of about so many weights.
+# Approximate number of weights per chunk of resamples.
 _PIECE: Final = 1 << 22
 
 
 def bootstrap_intervals(
     logits: Tensor, targets: Tensor, task: str, seed: int = 0
 ) -> dict[str, tuple[float, float]]:
-    """Give 95 % percentile intervals of what :func:`~graph_transplant.metrics.measure` measures.
+    """Return 95 % percentile intervals of the metrics.
 
-    Resamples in which a measurement is not defined, such as AUROC without a positive graph, do not
-    count for it. The calibration errors, which resampling makes larger, and Brier have none.
+    Resamples in which a metric is undefined, such as AUROC without a positive graph, are ignored.
+    The calibration errors, which resampling biases upwards, and the Brier score have no interval.
     """
     graphs = len(logits)
     generator = np.random.default_rng(seed)
@@ -49,10 +48,7 @@ def bootstrap_intervals(
 def weighted_measures(
     logits: Tensor, targets: Tensor, task: str, counts: Tensor
 ) -> dict[str, Tensor]:
-    """Measure sets of graphs in which each stands as often as ``counts`` ``[sets, graphs]`` says.
-
-    By name float64 ``[sets]``.
-    """
+    """Return metrics by name, ``[sets]``, weighting graphs by ``counts``, ``[sets, graphs]``."""
     weights, scores, wanted = counts.double(), logits.double(), targets.double()
     if task == "multiclass":
         labels, chances = wanted.argmax(1, keepdim=True), scores.log_softmax(1)
@@ -91,23 +87,23 @@ def weighted_measures(
 
 def _explained(outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     present = ~targets.isnan()
-    # Squares around some middle lose fewer digits than squares of large numbers.
+    # Centred, since squares of large numbers lose digits.
     centred = (targets - targets.nanmean(0)).where(present, 0)
     squares = weights @ centred.square()
     spread = squares - (weights @ centred).square() / (weights @ present.double())
     error = weights @ (outputs - targets).where(present, 0).square()
-    # Equal targets have no spread, but for rounding.
+    # Equal targets have no spread, up to rounding.
     return torch.where(spread > 1e-12 * squares, 1 - error / spread, torch.nan).nanmean(1)
 
 
 def _rankings(scores: Tensor, positive: Tensor, weights: Tensor) -> Tensor:
-    """Area under the ROC curve and average precision of every set, float ``[2, sets]``."""
+    """Return AUROC and average precision of every set, float ``[2, sets]``."""
     ranks, place = torch.unique(scores, return_inverse=True)
     empty = weights.new_zeros(len(weights), len(ranks))
     hits = empty.index_add(1, place[positive], weights[:, positive])
     misses = empty.index_add(1, place[~positive], weights[:, ~positive])
     positives, negatives = hits.sum(1), misses.sum(1)
-    # Graphs of one score are not told apart: half of their pairs count as right.
+    # Pairs with equal scores count one half.
     area = (hits * (misses.cumsum(1) - misses / 2)).sum(1) / (positives * negatives)
     above_hits, above = hits.flip(1).cumsum(1), (hits + misses).flip(1).cumsum(1)
     precision = (hits.flip(1) * above_hits / above.clamp(min=1)).sum(1) / positives

@@ -1,4 +1,4 @@
-"""What is measured of a trained model: the figures of ``model.json``."""
+"""Evaluation of a trained model: the metrics and curves in ``model.json``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from graph_transplant.targets import as_targets
 from graph_transplant.training import evaluate
 
 MOST_FOREST: Final = 10_000
-"""With more training graphs, times labels, a random forest would take minutes and is left out."""
+"""Maximum of training graphs times labels; beyond it, a random forest would take minutes."""
 
 _MOST_CLASSES_SHOWN: Final = 100
 _ROC_POINTS: Final = 100
@@ -73,7 +73,7 @@ def _class_shares(store: GraphStore, parts: Split) -> dict[str, Any]:
 
 
 def _duplicates(store: GraphStore, parts: Split) -> dict[str, Any]:
-    """Count duplicates, if they were looked for when the data were read or split."""
+    """Count duplicates, if they were searched for when the data were read or split."""
     if store.duplicates is None:
         return {}
     _, group, size = torch.unique(store.duplicates, return_inverse=True, return_counts=True)
@@ -92,9 +92,9 @@ def _duplicates(store: GraphStore, parts: Split) -> dict[str, Any]:
 def model_figures(
     model: TrainedModel, store: GraphStore, parts: Split, metric: str, *, forest: bool
 ) -> tuple[dict[str, Any], Reference]:
-    """Measure a model: what in its description depends on predictions, and what it keeps.
+    """Evaluate a model; return the fields for its description, and its reference data.
 
-    With ``forest`` a random forest, which chooses by ``metric``, is measured beside it.
+    With ``forest``, a random forest, tuned by ``metric``, is evaluated too.
     """
     task, names, seed = store.task, store.output_names, model.description["training"]["seed"]
     targets = as_targets(store.y, store.num_outputs)
@@ -146,7 +146,7 @@ def model_figures(
     }
     if task == "multiclass" and len(names) <= _MOST_CLASSES_SHOWN:
         every = np.arange(len(names))
-        from sklearn.metrics import confusion_matrix  # takes long to import
+        from sklearn.metrics import confusion_matrix  # slow to import
 
         table = confusion_matrix(wanted.argmax(1), logits.argmax(1), labels=every)
         found["confusion"] = table.tolist()
@@ -159,7 +159,7 @@ def model_figures(
 
 
 def _baseline(train: Tensor, wanted: Tensor, task: str) -> dict[str, float]:
-    """Measure one answer for all graphs: class frequencies or mean of the training part."""
+    """Evaluate a constant prediction: class frequencies or mean of the training graphs."""
     guess = train.nanmean(0)
     if task != "regression":
         share = guess.nan_to_num(0.5).clamp(1e-6, 1 - 1e-6)
@@ -172,7 +172,7 @@ def _bins(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, Any]]:
 
 
 def roc_points(scores: Tensor, targets: Tensor) -> list[list[float]]:
-    """Points of the ROC curve, thinned out; none where only one of two classes is present."""
+    """Return points of the ROC curve, thinned out; none if only one class is present."""
     there = ~targets.isnan()
     positive = targets[there].gt(0.5)
     if bool(positive.all()) or not bool(positive.any()):

@@ -1,7 +1,7 @@
-"""A trained model as a folder: ``weights.safetensors`` beside ``model.json``.
+"""Trained models, saved as a folder with ``weights.safetensors`` and ``model.json``.
 
-Nothing is pickled, and neither file is trusted: the tensors in the file are held against the
-architecture before any memory is asked for.
+Nothing is pickled, and neither file is trusted: tensors are checked against the architecture before
+memory is allocated for the network.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
 WEIGHTS: Final = "weights.safetensors"
 DESCRIPTION: Final = "model.json"
 
-# What the names of tensors in the file begin with that are no weights.
+# Prefix of tensors that are not weights.
 _REFERENCE: Final = "reference."
 
 PREDICTED_ITEMS: Final = 1 << 14
-"""About how many nodes and edges a processor predicts at a time: what stays in its caches."""
+"""Approximate number of nodes and edges per batch on a CPU, so that they stay in its caches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,17 +101,17 @@ class TrainedModel:
 
     @cached_property
     def featurizer(self) -> Featurizer | None:
-        """How the training graphs were read; further graphs are to be read alike."""
+        """How the training graphs were read; new graphs must be read in the same way."""
         found = self.description["featurizer"]
         return None if found is None else Featurizer.from_dict(found)
 
     def reading(self, target: Any = None) -> dict[str, Any]:
-        """Arguments of ``stream`` to read labelled graphs as the training graphs were read.
+        """Return arguments of ``stream`` that read labelled graphs like the training graphs.
 
-        ``target`` names the columns of the targets; by default they are those of the training data.
+        ``target`` names the target columns; by default those of the training data.
         """
         if self.task == "multiclass" and isinstance(target, str):
-            target = [target]  # one column, whatever its name
+            target = [target]  # one column, even if its name has commas
         names = TableOptions.of(target=target).targets
         names = names or (self.featurizer.targets if self.featurizer else ())
         classes: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ class TrainedModel:
                 raise GraphTransplantError(
                     f"`target` must be one column, that of the classes; got {', '.join(names)}"
                 )
-        elif len(names) != len(self.label_names):  # several values may stand in one entry
+        elif len(names) != len(self.label_names):  # one entry may hold several values
             names = self.label_names
         codec = TargetCodec(self.task, names or ("y",), classes)
         given = {"featurizer": self.featurizer, "codec": codec}
@@ -129,7 +129,7 @@ class TrainedModel:
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Numbers of node and edge features that the network takes; 0 if it uses none."""
+        """Numbers of node and edge features that the network uses."""
         return self.network.in_features, self.network.edge_features
 
     @property
@@ -140,14 +140,14 @@ class TrainedModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """Device of the network."""
         return next(self.network.parameters()).device
 
     def check(self, store: GraphStore) -> None:
-        """Raise a `DataError` if graphs have another shape than those the model was trained on."""
+        """Raise a `DataError` if the numbers of features differ from those in training."""
         given = (store.num_node_features, store.num_edge_features)
         for kind, mine, wanted in zip(("node", "edge"), given, self.widths, strict=True):
-            # A network that does not look at edges does not mind what they are like.
+            # A network that does not use edge features accepts any.
             if mine != wanted and (kind == "node" or wanted):
                 raise DataError(
                     f"{store.name}: the graphs have {_columns(mine, kind)}, but the model was "
@@ -156,11 +156,11 @@ class TrainedModel:
                 )
 
     def logits(self, store: GraphStore, *, batch_size: int | None = None) -> Tensor:
-        """Run the network alone, without temperature and units: float32 ``[graphs, outputs]``."""
+        """Return outputs before temperature and target scaling, float32 ``[graphs, outputs]``."""
         return pooled(self._member_logits(store, batch_size), self.task)
 
     def _member_logits(self, store: GraphStore, batch_size: int | None = None) -> Tensor:
-        """Logits of every member of an ensemble, float32 ``[members, graphs, outputs]``."""
+        """Return the logits of every member, float32 ``[members, graphs, outputs]``."""
         self.check(store)
         device, members = self.device, members_of(self.network)
         if batch_size is None:
@@ -175,7 +175,7 @@ class TrainedModel:
                     each.to(device) for each in store.batches(torch.arange(len(store)), batch_size)
                 )
             ]
-        # A tensor of inference mode could not be used in training any more.
+        # Inference tensors cannot be used in autograd; a copy can.
         return torch.cat(parts, dim=1).clone()
 
     def outputs(self, logits: Tensor) -> Tensor:
@@ -208,22 +208,21 @@ class TrainedModel:
         The columns:
 
         - ``row`` (from 1) and ``id``;
-        - for classes and labels ``prediction``, ``p(NAME)`` for each of them and ``confidence``;
-          for regression the value and, as ``NAME ±90``, a distance that covers the true value of
-          nine of ten new graphs;
-        - for ensembles ``spread``, the standard deviation over the members of the probability of
-          the predicted class, or of the value;
-        - ``set``, classes that include the right one for nine of ten new graphs; for labels those
-          that may be present, with a ``?`` where undecided;
+        - for classes and labels, ``prediction``, ``p(NAME)`` for each of them and ``confidence``;
+          for regression, the value and ``NAME ±90``, half the width of its 90 % interval;
+        - for ensembles, ``spread``: the standard deviation over the members of the predicted
+          class's probability (of labels, the mean of theirs) or of the value;
+        - ``set``: classes that include the true one for 90 % of new graphs; for labels, those that
+          may be present, with a ``?`` if undecided;
         - ``similarity`` to the most similar training graph, between 0 and 1;
         - ``warning`` if a graph is larger than any training graph or unlike all of them;
-        - ``error``, empty if there is a prediction.
+        - ``error``: empty if there is a prediction.
 
         Args:
             data: Anything that :func:`~graph_transplant.load` accepts; read in the same way as the
                 training data.
-            coverage: Share of new graphs for which the set or distance should hold. This is
-                approximate, and applies to graphs drawn like the validation graphs. (default: 0.9)
+            coverage: Share of new graphs whose true class or value the set or interval should
+                contain. Approximate; assumes graphs like the validation graphs. (default: 0.9)
             batch_size: Graphs per batch. (default: depends on their size)
             **options: How the data are read; see :func:`~graph_transplant.load`.
         """
@@ -238,7 +237,7 @@ class TrainedModel:
         return replace(self, network=self.network.to(usable_device(device)))
 
     def report(self, path: str | Path) -> Path:
-        """Write the model card, a page that needs nothing else."""
+        """Write the model card, a self-contained HTML page."""
         from graph_transplant.report.card import render_card
 
         write_atomically(Path(path), render_card(self.description))
@@ -247,15 +246,15 @@ class TrainedModel:
     def save(self, directory: str | Path) -> None:
         """Write ``weights.safetensors`` and ``model.json`` into a folder.
 
-        Each file is written atomically, and the description contains the checksum of the weights,
-        so that a partly replaced model is detected when it is loaded.
+        Each file is written atomically. The description has the checksum of the weights, so that
+        :meth:`load` detects a partly replaced model.
         """
         folder = Path(directory)
         state = dict(self.network.state_dict())
         if self.reference is not None:
             state |= {f"{_REFERENCE}{name}": v for name, v in vars(self.reference).items()}
         state = {name: value.cpu().contiguous() for name, value in state.items()}
-        # One entry only: several would be written in an order that changes from time to time.
+        # A single entry: the order of several would not be deterministic.
         weights = tensors_as_bytes(state, {"format": "pt"})
         document = plain(
             {
@@ -273,7 +272,7 @@ class TrainedModel:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             replace_file(folder / WEIGHTS, weights)
-            # Lone surrogates have no place in UTF-8; they stand in names read from broken files.
+            # Names from damaged files may hold lone surrogates, which UTF-8 cannot encode.
             replace_file(folder / DESCRIPTION, text.encode("utf-8", "replace"))
         except OSError as problem:
             raise GraphTransplantError(
@@ -282,11 +281,7 @@ class TrainedModel:
 
     @classmethod
     def load(cls, directory: str | Path, device: str | torch.device = "cpu") -> TrainedModel:
-        """Load a model written by :meth:`save`.
-
-        Raises:
-            DataError: If the folder has no model, a damaged one, or one of another version.
-        """
+        """Load a model; raise a `DataError` if it is missing, damaged or of another version."""
         folder = Path(directory)
         place = usable_device(device)
         if not folder.is_dir():
@@ -304,7 +299,7 @@ class TrainedModel:
             description,
             reference,
         )
-        # Read here, so that a damaged file is refused by `load`.
+        # The property is lazy: parse it here, so that `load` rejects a damaged file.
         assert model.featurizer is None or model.featurizer.kind
         return model
 
@@ -314,7 +309,7 @@ def _columns(count: int, kind: str) -> str:
 
 
 class _NoValues(TorchFunctionMode):
-    """Skips what sets initial values: on the meta device that imports torch's compiler."""
+    """Skips weight initialisation, which on the meta device would import torch's compiler."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -327,7 +322,7 @@ class _NoValues(TorchFunctionMode):
 def _tensors(
     description: Mapping[str, Any], path: Path
 ) -> tuple[GraphClassifier, Reference | None]:
-    """Build the network of a checked description with the weights of a file."""
+    """Load the network of a checked description, and its reference data, from a file."""
     content = path.read_bytes()
     try:
         state = tensors_of_bytes(content)
@@ -339,7 +334,7 @@ def _tensors(
     if config["layers"] * members > len(state):
         raise DataError(f"{path} does not hold the {config['layers']} layers of {DESCRIPTION}")
     try:
-        # The meta device asks for no memory: a made-up width of a million million is harmless.
+        # The meta device allocates no memory: a forged width of 10^12 is harmless.
         with torch.device("meta"), _NoValues():
             networks = [GraphClassifier.from_config(config) for _ in range(members)]
             network = networks[0] if members == 1 else Ensemble(networks)
@@ -370,7 +365,7 @@ def _tensors(
 
 
 def usable_device(device: str | torch.device) -> torch.device:
-    """Return a device that is there, such as ``"cpu"`` or ``"cuda:1"``."""
+    """Return a device such as ``"cpu"`` or ``"cuda:1"``; raise if it is not available."""
     try:
         found = torch.device(device)
     except RuntimeError:

@@ -1,7 +1,4 @@
-"""Predictions as tables: one row per row of the input, in order, in bounded memory.
-
-What cannot be read stays in its place with the reason.
-"""
+"""Prediction tables: one row per input row, also for unreadable ones, in bounded memory."""
 
 from __future__ import annotations
 
@@ -29,27 +26,27 @@ from graph_transplant.structures import LABELLED
 if TYPE_CHECKING:
     from graph_transplant.models.model import TrainedModel
 
-ROWS_PER_CHUNK: Final = 2048  # rows that are read, predicted and written at a time
+ROWS_PER_CHUNK: Final = 2048  # rows read, predicted and written at a time
 
 STANDARD_OUTPUT: Final = "-"
 
 LARGER: Final = "larger than any training graph"
 UNLIKE: Final = "unlike the training graphs"
 
-# Names that a column of values must not have.
+# Reserved column names.
 _TAKEN: Final = ("row", "id", "spread", "similarity", "warning", "error")
 
 
-LABEL_THRESHOLD: Final = LABELLED  # a label is given to a graph from this probability on
+LABEL_THRESHOLD: Final = LABELLED  # labels are predicted from this probability on
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a trained model says about some graphs, as tensors.
+    """Predictions of a trained model, as tensors.
 
     Args:
         task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
-        label_names: What the outputs are called.
+        label_names: Names of the outputs.
         outputs: float64 ``[graphs, outputs]``: calibrated probabilities, or for regression values
             in the units of the data.
         deviation: Standard deviation of each output over the members of an ensemble.
@@ -70,10 +67,7 @@ class Predictions:
 
     @property
     def labels(self) -> list[str]:
-        """The likeliest class of every graph; its labels of at least one half joined by ``;``.
-
-        Empty texts for regression.
-        """
+        """The predicted class of every graph; labels joined by ``;``; empty for regression."""
         if self.task == "multiclass":
             return [self.label_names[place] for place in self.outputs.argmax(1).tolist()]
         if self.task == "regression":
@@ -85,10 +79,9 @@ class Predictions:
 
     @property
     def confidence(self) -> Tensor:
-        """How sure the model is, float ``[graphs]``.
+        """Probability of the predicted class, float ``[graphs]``; NaN for regression.
 
-        The probability of the likeliest class; for several labels the mean over them of the
-        probability of the likelier value; NaN for regression.
+        For several labels, the mean probability of the predicted values.
         """
         if self.task == "multiclass":
             return self.outputs.amax(1)
@@ -98,10 +91,9 @@ class Predictions:
 
     @property
     def spread(self) -> Tensor | None:
-        """How much the members of an ensemble differ, float ``[graphs]``; else ``None``.
+        """Standard deviation over the members of an ensemble, float ``[graphs]``; else ``None``.
 
-        The standard deviation over members of the probability of the predicted class; the mean over
-        labels or values of theirs.
+        Of the probability of the predicted class; for labels or values, the mean of theirs.
         """
         if self.deviation is None or self.task != "multiclass":
             return None if self.deviation is None else self.deviation.mean(1)
@@ -110,20 +102,12 @@ class Predictions:
 
 @dataclass(frozen=True)
 class PredictionSummary:
-    """What became of the rows of an input.
-
-    Attributes:
-        rows: Number of rows.
-        failed: Rows with a reason why there is no prediction.
-        larger: Rows with a graph larger than any the model was trained on.
-        unlike: Rows with a graph that is unlike all of these.
-        seconds: How long it took.
-    """
+    """Summary of a prediction table, as numbers of rows."""
 
     rows: int
-    failed: int
-    larger: int
-    unlike: int
+    failed: int  # without a prediction
+    larger: int  # with a graph larger than any training graph
+    unlike: int  # with a graph unlike all training graphs
     seconds: float
 
     @property
@@ -142,7 +126,7 @@ def prediction_frames(
     workers: int = 1,
     **options: Any,
 ) -> Iterator[pd.DataFrame]:
-    """Predict an input a stretch at a time; arguments are those of :func:`predict_table`."""
+    """Predict an input in chunks; arguments are those of :func:`predict_table`."""
     if coverage is not None and not 0 < coverage < 1:
         raise GraphTransplantError(f"`coverage` must be between 0 and 1, got {coverage}")
     if coverage is not None and model.reference is None:
@@ -170,20 +154,20 @@ def predict_table(
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> PredictionSummary:
-    """Predict every row of an input and write a CSV table, whole or not at all.
+    """Predict every row of an input and write a CSV table, atomically.
 
     Its columns are those of :meth:`TrainedModel.predict
-    <graph_transplant.models.model.TrainedModel.predict>`. Ids are written as the input has them: a
-    spreadsheet may take one that starts with ``=`` for a formula.
+    <graph_transplant.models.model.TrainedModel.predict>`. Ids are written unchanged: a spreadsheet
+    may interpret one that starts with ``=`` as a formula.
 
     Args:
         model: The model.
-        data: As for :func:`~graph_transplant.load`; read as the training data were.
-        out: The table, or ``"-"`` for the standard output.
+        data: As for :func:`~graph_transplant.load`; read like the training data.
+        out: Path of the table, or ``"-"`` for standard output.
         progress: Called with the number of rows done, after every chunk.
-        **options: ``rows_per_chunk``, that are read, predicted and written at a time; ``workers``,
-            processes that read molecules; ``coverage`` and ``batch_size`` as for
-            ``TrainedModel.predict``; and how the data are read, see :func:`~graph_transplant.load`.
+        **options: ``rows_per_chunk``; ``workers``, processes that read molecules; ``coverage`` and
+            ``batch_size`` as for ``TrainedModel.predict``; and how the data are read, see
+            :func:`~graph_transplant.load`.
 
     Example:
         >>> import tempfile
@@ -196,7 +180,7 @@ def predict_table(
     begin, target = time.perf_counter(), Path(out)
     keep_inputs([data], [target])
     frames = prediction_frames(model, data, **options)
-    # The first stretch tells whether the input can be read at all: before a folder is made.
+    # Read the first chunk before a folder is created: the input may be unreadable.
     first = next(frames, _frame(model, Chunk(1, (), (), None, {}), None, COVERAGE))
     rows = failed = larger = unlike = 0
 
@@ -206,7 +190,7 @@ def predict_table(
             text = frame.to_csv(
                 index=False, header=not rows, float_format="%.6g", lineterminator="\n"
             )
-            # Lone surrogates, from names that were no UTF-8, have no place in UTF-8.
+            # Names that were not UTF-8 may hold lone surrogates, which UTF-8 cannot encode.
             file.write(text.encode("utf-8", "backslashreplace"))
             rows += len(frame)
             failed += int((frame["error"] != "").sum())
@@ -233,7 +217,6 @@ def predict_table(
 def _frame(
     model: TrainedModel, chunk: Chunk, batch_size: int | None, coverage: float
 ) -> pd.DataFrame:
-    """Predict one stretch of the input."""
     nothing = torch.empty(0, len(model.label_names), dtype=torch.double)
     found = Predictions(model.task, model.label_names, nothing, nothing)
     places, similarity, sizes = np.arange(0), nothing[:, 0].numpy(), nothing[:, 0].numpy()
@@ -263,14 +246,13 @@ def _frame(
 
 
 def _columns(model: TrainedModel, found: Predictions, coverage: float) -> dict[str, Any]:
-    """What a model says, by the name of the column."""
     names, outputs = model.label_names, found.outputs.numpy()
     reference = model.reference
     bounds = None if reference is None else conformal_bounds(reference.scores, coverage)
     deviation = found.deviation if len(members_of(model.network)) > 1 else None
     columns: dict[str, Any] = {}
     if model.task == "regression":
-        # Older models know the distance for nine of ten alone.
+        # Older models have only the 90 % interval.
         older = model.description.get("residual_90") or [None] * len(names)
         known = older if bounds is None else bounds.tolist()
         for place, (name, bound) in enumerate(zip(names, known, strict=True)):

@@ -1,8 +1,8 @@
-"""How like the training graphs a graph is: circular fingerprints, compared by Tanimoto; or equal.
+"""Similarity to the training graphs: Tanimoto similarity of circular fingerprints, and equality.
 
-A bit stands for a node with what lies within two steps of it. For molecules that is ECFP4 in all
-but name; but it is made of the features that the model reads, so that no molecule is parsed a
-second time, which would take a quarter of the time of a prediction, and any graphs are served.
+A bit stands for the environment of a node up to two steps away, as in ECFP4. Fingerprints use the
+features that the model reads: they work for any graph, and molecules are not parsed a second time,
+which would take a quarter of the prediction time.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ BITS: Final = 2048
 RADIUS: Final = 2
 
 MOST_SEEN: Final = 180_000
-"""With more training graphs than this none are kept: they would take more than 1 MB."""
+"""With more training graphs than this, no hashes are kept: they would take more than 1 MB."""
 
-_ROUNDS: Final = 8  # two rounds do not tell the isomers of a chain apart
+_ROUNDS: Final = 8  # two rounds do not distinguish the isomers of a chain
 
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
 
 def label_columns(store: GraphStore) -> tuple[Mask, Mask]:
-    """Which node and edge features are labels: whole numbers that are not marked as continuous."""
+    """Which node and edge features are labels: integers that are not marked as continuous."""
     of_nodes = np.arange(store.num_node_features) >= store.num_continuous
     of_edges = np.ones(store.num_edge_features, np.bool_)
     how = store.featurizer
     if how is not None and how.kind == "molecules" and how.features == "ogb":
-        # ECFP4 does not look at stereochemistry, and which way a centre turns depends on the order
-        # in which its neighbours are written.
+        # ECFP4 ignores stereochemistry, and chiral tags depend on the order of the neighbours.
         of_nodes[ATOM_CATEGORIES[0] : sum(ATOM_CATEGORIES[:2])] = False
         of_edges[BOND_CATEGORIES[0] : sum(BOND_CATEGORIES[:2])] = False
     for piece in store.pieces():
@@ -49,10 +48,7 @@ def label_columns(store: GraphStore) -> tuple[Mask, Mask]:
 
 
 def fingerprints(store: GraphStore, of_nodes: Mask, of_edges: Mask) -> Words:
-    """Bits of graphs, uint64 ``[graphs, 32]``, by the labels in some columns.
-
-    Nodes without labels are told apart by their degrees.
-    """
+    """Return fingerprints, uint64 ``[graphs, 32]``, from labels, or degrees without labels."""
     random, parts = np.random.default_rng(0), []
     of_node, of_edge = (
         np.where(mask, random.integers(1 << 62, size=len(mask)), 0).astype(np.uint64)
@@ -72,7 +68,7 @@ def fingerprints(store: GraphStore, of_nodes: Mask, of_edges: Mask) -> Words:
 
 @compiled
 def _hashed(values: npt.NDArray[np.uint32], weights: Words) -> Words:
-    """Weighted sums of the bits of numbers, most of which are zero."""
+    """Weighted sums of the bit patterns of numbers, most of which are zero."""
     found = np.zeros(len(values), np.uint64)
     for row in range(len(values)):
         for column in range(len(weights)):
@@ -95,7 +91,7 @@ def _circles(
     node: Words,
     edge: Words,
 ) -> Words:
-    """Mark the hash of every node's environment of radius 0, 1 and 2."""
+    """Set the bits of every node's environments of radius 0, 1 and 2."""
     found = np.zeros((len(ptr) - 1, BITS // 64), np.uint64)
     before, after = node, np.zeros_like(node)
     for radius in range(RADIUS + 1):
@@ -114,7 +110,7 @@ def _circles(
 
 @compiled
 def _ones(word: Any) -> Any:
-    """Count the bits of a word; compilers know this as one instruction."""
+    """Count the set bits of a word; compiles to one instruction."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     pairs = np.uint64(0x3333333333333333)
     word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
@@ -124,7 +120,7 @@ def _ones(word: Any) -> Any:
 
 @compiled
 def nearest(rows: Words, known: Words) -> npt.NDArray[np.float64]:
-    """The highest Tanimoto similarity of every row to any known one."""
+    """Return the highest Tanimoto similarity of each row to any known one."""
     sizes = np.zeros(len(known), np.int64)
     for k in range(len(known)):
         for word in known[k]:
@@ -135,7 +131,7 @@ def nearest(rows: Words, known: Words) -> npt.NDArray[np.float64]:
         for word in rows[row]:
             own += np.int64(_ones(word))
         for k in range(len(known)):
-            # No more bits than the smaller one has can be shared.
+            # At most the bits of the smaller one are shared.
             if min(own, sizes[k]) <= found[row] * max(own, sizes[k]):
                 continue
             shared = np.int64(0)
@@ -145,18 +141,15 @@ def nearest(rows: Words, known: Words) -> npt.NDArray[np.float64]:
     return found
 
 
-# -------------------------------------------------------------------- equal graphs
-
-
 def packed(store: GraphStore, edge_features: int) -> str | None:
-    """Hash training graphs; ``edge_features`` is how many of them the network looks at."""
+    """Hash training graphs; ``edge_features`` is the number that the network uses."""
     if len(store) > MOST_SEEN:
         return None
     return base64.b64encode(np.unique(_keys(store, edge_features)).tobytes()).decode()
 
 
 def seen(text: str | None, store: GraphStore, edge_features: int) -> list[bool] | None:
-    """Whether graphs are among those that were packed; ``None`` where that is not known."""
+    """Whether each graph is among the packed ones; ``None`` if unknown."""
     if not text:
         return None
     try:

@@ -1,8 +1,8 @@
-"""How far a prediction can be trusted: sets and intervals, likeness to the training graphs.
+"""Uncertainty of predictions: conformal sets and intervals, similarity to the training graphs.
 
-Split conformal prediction on the validation graphs: of new graphs drawn as they were, the stated
-share lies within. These graphs also chose the epoch and the temperature, which makes the coverage
-approximate; and graphs of another kind, such as new scaffolds, were not drawn as they were.
+Split conformal prediction on the validation graphs covers the stated share of new graphs from the
+same distribution. The coverage is approximate, since the same graphs select the epoch and the
+temperature, and does not hold for other kinds of graphs, such as new scaffolds.
 """
 
 from __future__ import annotations
@@ -19,34 +19,26 @@ from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.models.similarity import BITS, fingerprints, label_columns, nearest
 
-COVERAGE: Final = 0.9  # share of new graphs whose true class or value a set or interval is to hold
-MOST_KNOWN: Final = 5_000  # of more training graphs than this, so many are kept to compare with
+COVERAGE: Final = 0.9  # default share of new graphs that sets and intervals should cover
+MOST_KNOWN: Final = 5_000  # maximum number of training graphs to compare with
 
-# Quarters of fewer graphs than this say nothing.
+# Minimum number of graphs for comparing a quarter with the rest.
 _FEWEST: Final = 20
 _LEAST_ALIKE: Final = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What predictions are compared with; kept with the weights of a model.
+    """Reference data for uncertainty, saved with the weights of a model."""
 
-    Attributes:
-        scores: How far off the validation graphs were, see :func:`scores_of`: float64
-            ``[graphs, 1 or outputs]``, NaN where a target is not known.
-        known: Fingerprints of training graphs, int64 ``[graphs, 32]``.
-        of_nodes: Which node features the fingerprints look at, bool ``[features]``.
-        of_edges: The same of edge features.
-    """
-
-    scores: Tensor
-    known: Tensor
-    of_nodes: Tensor
-    of_edges: Tensor
+    scores: Tensor  # `scores_of` the validation graphs; NaN where a target is missing
+    known: Tensor  # fingerprints of training graphs, int64 [graphs, 32]
+    of_nodes: Tensor  # which node features the fingerprints use, bool [features]
+    of_edges: Tensor  # the same for edge features
 
     @classmethod
     def of(cls, train: GraphStore, scores: Tensor, *, edges: bool, seed: int) -> Reference:
-        """Look at training graphs, with ``edges`` at their edge features too."""
+        """Summarise training graphs; ``edges`` includes edge features."""
         if len(train) > MOST_KNOWN:
             drawn = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
             train = train.subset(drawn[:MOST_KNOWN])
@@ -56,12 +48,12 @@ class Reference:
         return cls(scores, *map(torch.from_numpy, (known, of_nodes, of_edges)))
 
     def similarity(self, store: GraphStore) -> Tensor:
-        """The highest Tanimoto similarity of each graph to a training graph, ``[graphs]``."""
+        """Return each graph's highest Tanimoto similarity to a training graph, ``[graphs]``."""
         rows = fingerprints(store, self.of_nodes.numpy(), self.of_edges.numpy())
         return torch.from_numpy(nearest(rows, self.known.numpy().view(np.uint64)))
 
     def check(self, where: str, columns: int, widths: tuple[int, int]) -> None:
-        """Refuse tensors of a file that do not belong to a model with such scores and features."""
+        """Raise a `DataError` if tensors from a file do not fit the model."""
         tensors = (self.scores, self.known, self.of_nodes, self.of_edges)
         types, shapes = zip(*((each.dtype, tuple(each.shape)) for each in tensors), strict=True)
         if (
@@ -73,10 +65,7 @@ class Reference:
 
 
 def scores_of(outputs: Tensor, targets: Tensor, task: str) -> Tensor:
-    """How far off predictions are: 1 - p of the true class or value of a label, or the distance.
-
-    float64 ``[graphs, 1]`` for classes, else ``[graphs, outputs]``.
-    """
+    """Nonconformity, ``[graphs, 1 or outputs]``: 1 - p of the true value, or the absolute error."""
     exact, wanted = outputs.double(), targets.double()
     if task == "multiclass":
         return 1 - exact.gather(1, wanted.argmax(1, keepdim=True))
@@ -84,24 +73,23 @@ def scores_of(outputs: Tensor, targets: Tensor, task: str) -> Tensor:
 
 
 def conformal_bounds(scores: Tensor, coverage: float) -> Tensor:
-    """Find what the score of a new graph stays below, with at least this probability.
+    """Upper bounds on the scores of a new graph with probability ``coverage``, ``[columns]``.
 
-    Of n scores the ⌈(n + 1) · coverage⌉-th smallest; infinity where there are too few. float64
-    ``[columns]``.
+    The ⌈(n + 1) · coverage⌉-th smallest of n scores; infinity if there are too few.
     """
     found = []
     for column in scores.unbind(1):
         known = column[~column.isnan()].sort().values
-        # Of 0.9 · 10 rounding makes a little more than 9.
+        # The inner rounding corrects floating-point errors: 0.55 * 100 is 55.00000000000001.
         rank = math.ceil(round((len(known) + 1) * coverage, 9))
         found.append(float(known[rank - 1]) if 0 < rank <= len(known) else math.inf)
     return torch.tensor(found, dtype=torch.double)
 
 
 def likely(outputs: Tensor, bounds: Tensor, task: str) -> Tensor:
-    """Which classes a set holds, bool ``[graphs, classes]``; of labels ``[graphs, labels, 2]``.
+    """Prediction sets, bool ``[graphs, classes]``; for labels ``[graphs, labels, 2]``, no and yes.
 
-    The two values of a label are no and yes. No set is empty: the likeliest is always in it.
+    No set is empty: the most likely value is always included.
     """
     chances = outputs.double() if task == "multiclass" else torch.stack((1 - outputs, outputs), 2)
     limit = bounds if task == "multiclass" else bounds[:, None]
@@ -109,7 +97,7 @@ def likely(outputs: Tensor, bounds: Tensor, task: str) -> Tensor:
 
 
 def set_words(outputs: Tensor, bounds: Tensor, task: str, names: tuple[str, ...]) -> list[str]:
-    """Write sets: classes joined by ``;``, labels that are there, with ``?`` where undecided."""
+    """Format sets: classes, or labels that may be present, with ``?`` if undecided."""
     held = likely(outputs, bounds, task)
     if task == "multiclass":
         rows = held.tolist()
@@ -121,10 +109,10 @@ def set_words(outputs: Tensor, bounds: Tensor, task: str, names: tuple[str, ...]
 
 
 def graph_errors(outputs: Tensor, targets: Tensor, task: str) -> Tensor:
-    """The error of every graph, float64 ``[graphs]``, NaN where nothing is known.
+    """Return the error of every graph, float64 ``[graphs]``; NaN if no target is known.
 
-    Whether the class is wrong, the share of labels that are, or the mean distance of values, each
-    divided by the spread of its targets.
+    Whether the class is wrong, the share of wrong labels, or the mean absolute error of values,
+    each divided by the standard deviation of its targets.
     """
     if task == "multiclass":
         return outputs.argmax(1).ne(targets.argmax(1)).double()
@@ -137,15 +125,12 @@ def graph_errors(outputs: Tensor, targets: Tensor, task: str) -> Tensor:
 
 
 def divided(errors: Tensor, first: Tensor) -> dict[str, Any] | None:
-    """Mean errors of some graphs, ``first``, and of the rest; whether the first are clearly worse.
-
-    ``None`` where one of the two has too few.
-    """
+    """Compare the errors of the graphs ``first`` with the rest; ``None`` if either is too few."""
     known = ~errors.isnan()
     one, other = errors[known & first], errors[known & ~first]
     if min(len(one), len(other)) < _FEWEST // 4:
         return None
-    from scipy.stats import mannwhitneyu  # takes long to import
+    from scipy.stats import mannwhitneyu  # slow to import
 
     chance = float(mannwhitneyu(one, other, alternative="greater").pvalue)
     found = {"graphs": len(one), "first": float(one.mean()), "rest": float(other.mean())}
@@ -153,9 +138,9 @@ def divided(errors: Tensor, first: Tensor) -> dict[str, Any] | None:
 
 
 def similarity_threshold(similarity: Tensor, errors: Tensor) -> tuple[float, bool]:
-    """Below which similarity to warn, and whether the validation graphs justify it.
+    """Return the similarity below which to warn, and whether the validation graphs justify it.
 
-    The lowest quarter, if its errors are clearly larger than the others'; else the lowest 5 %.
+    The lower quartile, if errors below it are significantly larger; otherwise the 5 % quantile.
     """
     quarter = float(similarity.quantile(0.25))
     found = divided(errors, similarity < quarter) if len(errors) >= _FEWEST else None
@@ -171,10 +156,10 @@ def uncertainty_figures(
     test: tuple[GraphStore, Tensor, Tensor] | None,
     spread: Tensor | None,
 ) -> dict[str, Any]:
-    """Measure what sets, spread and similarity are worth on the test graphs.
+    """Evaluate prediction sets, ensemble spread and similarity on the test graphs.
 
-    Both parts are graphs, outputs and targets in the units of the data; ``spread`` is that of the
-    members of an ensemble on the test graphs.
+    Both parts are graphs, outputs and targets in the units of the data; ``spread`` is the
+    ensemble's on the test graphs.
     """
     store, outputs, targets = validation
     threshold, justified = similarity_threshold(

@@ -1,4 +1,4 @@
-"""Graph convolutions on the sparse adjacency, and the graph classifier built of them."""
+"""Graph convolutions and the graph classifier."""
 
 from graph_transplant.nn.classifier import (
     NORMS,

@@ -1,4 +1,4 @@
-"""The graph classifier: embed the nodes, read out the graphs, classify."""
+"""The graph classifier: node embedding, readout, classification head."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from graph_transplant.segments import segment_max, segment_sum
 
 NORMS = ("none", "batch", "layer")
 
-# What `GraphClassifier.config` always holds, and of which types.
+# Entries of `GraphClassifier.config` and their types.
 _SETTINGS: Final[dict[str, tuple[type, ...]]] = {
     "in_features": (int,),
     "num_outputs": (int,),
@@ -43,7 +43,7 @@ _SETTINGS: Final[dict[str, tuple[type, ...]]] = {
     "task": (str,),
 }
 
-# What it holds where it is not the default, which older files do not know.
+# Entries with defaults, which older files lack.
 _OPTIONS: Final[dict[str, Any]] = {
     "input_layers": 0,
     "norm": "none",
@@ -53,24 +53,23 @@ _OPTIONS: Final[dict[str, Any]] = {
     "walk": 0,
 }
 
-# A described model with more parameters than this is a mistake, not a model: refused before it
-# takes all memory.
+# Larger models are refused before they exhaust the memory.
 _MOST_PARAMETERS: Final = 1 << 31
 
-# The layers that read edge attributes, and those that are the same without.
+# Layers that read edge attributes, and their counterparts without.
 _WITHOUT_EDGES: Final = {"gine": "gin", "gat-edge": "gat"}
 
 
 class LayerOutput(NamedTuple):
-    """What one layer gave.
+    """Output of one layer.
 
-    Of a layer that ends with a rectifier (ReLU) only the side after it is kept: the gradient before
-    it is the gradient after it where the output is positive, and zero elsewhere.
+    Only the values after a ReLU are kept. The gradient before it is the gradient after it where the
+    output is positive, and zero elsewhere.
     """
 
-    nodes: Tensor  # what it hands on, float [nodes, hidden]
-    rectified: bool  # whether `nodes`, or `added` if there is one, comes after a rectifier
-    added: Tensor | None = None  # what a layer with a residual connection added to its input
+    nodes: Tensor  # float [nodes, hidden]
+    rectified: bool  # whether a ReLU was applied to `added` if given, else to `nodes`
+    added: Tensor | None = None  # the branch that a residual connection adds to the layer's input
 
 
 class Prediction(NamedTuple):
@@ -86,13 +85,13 @@ class Prediction(NamedTuple):
     """
 
     nodes: Tensor  # embeddings after the last layer, float [nodes, hidden]
-    graphs: Tensor | None  # after the readout; None for models whose inside is not known
+    graphs: Tensor | None  # after the readout; None for user-defined models
     logits: Tensor  # float [graphs, outputs]
     layers: tuple[LayerOutput, ...]  # first to last
 
 
 class NodeBatchNorm(nn.BatchNorm1d):
-    """Batch normalisation over nodes; a single one, without variance, by running statistics."""
+    """Batch normalisation over nodes; uses running statistics for a single node."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise float ``[nodes, columns]``."""
@@ -112,16 +111,15 @@ def _norm(kind: str, columns: int) -> nn.Module:
 class GraphClassifier(nn.Module):
     """A graph neural network that classifies graphs.
 
-    By default the paper's (appendix, "Architecture"): message-passing layers with ReLU, a readout
-    over the nodes of each graph, and a perceptron with one hidden layer and dropout. With all
-    options a layer is ``x + relu(norm(conv(dropout(x))))``.
+    The default is the network of the paper (appendix, "Architecture"): message-passing layers with
+    ReLU, a readout over the nodes of each graph, and a perceptron with one hidden layer and
+    dropout. With all options a layer is ``x + relu(norm(conv(dropout(x))))``.
 
     Args:
-        in_features: Number of node features; 0 for graphs without features, where the degree is
-            used.
+        in_features: Number of node features; 0 to use the degree instead.
         num_outputs: Number of classes, labels or values.
-        conv: ``"gcn"``, ``"gcs"``, ``"gin"`` or ``"gat"``; or, with edge attributes, ``"gine"``,
-            which has at least one input layer, or ``"gat-edge"``.
+        conv: ``"gcn"``, ``"gcs"``, ``"gin"`` or ``"gat"``; with edge attributes ``"gat-edge"`` or
+            ``"gine"``, which has at least one input layer.
         layers: Number of message-passing layers.
         hidden: Width of the layers.
         readout: ``"mean"``, ``"sum"``, ``"max"``, or ``"mean-max"``, which concatenates both.
@@ -129,20 +127,16 @@ class GraphClassifier(nn.Module):
         max_degree: Largest degree, for graphs without node features.
         mean: Mean of the continuous node features (the first columns), float ``[continuous]``.
         std: Their standard deviation, float ``[continuous]``.
-        edge_features: Number of edge attributes; required by the two kinds of ``conv`` that use
-            them, 0 for the others.
-        edge_mean: Subtracted from the edge attributes, float ``[edge_features]``; zeros by default.
-        edge_std: Divides the edge attributes, float ``[edge_features]``; ones by default. An
-            attribute with 0 keeps its scale.
-        task: What the outputs are; see :class:`~graph_transplant.graphs.GraphStore`.
+        edge_features: Number of edge attributes; 0 if ``conv`` does not use them.
+        edge_mean: Mean of the edge attributes, float ``[edge_features]``; zeros by default.
+        edge_std: Their standard deviation, of the same shape; 1 by default and in place of 0.
+        task: See :class:`~graph_transplant.graphs.GraphStore`.
         input_layers: Layers of the perceptron on the node features before message passing.
         norm: ``"batch"`` or ``"layer"`` normalisation before every activation, or ``"none"``.
-        residual: Add each layer's input to its output; for the first layer, only after an input
-            layer.
-        layer_dropout: Dropout rate on the input of each layer, except for node features.
+        residual: Add each layer's input to its output, except for raw node features.
+        layer_dropout: Dropout rate on the input of each layer, except on raw node features.
         jumping: Read out every layer, not only the last, and concatenate.
-        walk: Steps of the random walks whose return probabilities are additional node features;
-            requires an input layer.
+        walk: Number of random-walk features (return probabilities); requires an input layer.
         seed: Seed for the initial weights; torch's global generator by default.
 
     Example:
@@ -264,8 +258,7 @@ class GraphClassifier(nn.Module):
     def for_data(cls, store: GraphStore, **settings: Any) -> GraphClassifier:
         """Create a model for a data set; ``settings`` are further arguments of the class.
 
-        The means and standard deviations of features and the largest degree are computed from the
-        given graphs: pass the training and validation graphs, not the test graphs.
+        Feature statistics and the largest degree are computed from ``store``: omit test graphs.
         """
         settings = {"task": store.task, **settings}
         if not store.num_node_features:
@@ -288,11 +281,7 @@ class GraphClassifier(nn.Module):
         return cls(store.num_node_features, store.num_outputs, **settings)
 
     def config(self) -> dict[str, Any]:
-        """Return all settings as JSON values, for :meth:`from_config`.
-
-        Means and standard deviations are stored with the weights in the state dict. Options that
-        are not part of the paper's network are included only if they are used.
-        """
+        """Return all settings as JSON values; feature statistics are in the state dict."""
         scaled = self.inputs.mean.numel() if isinstance(self.inputs, FeatureInput) else 0
         options = {name: getattr(self, name) for name in _OPTIONS}
         derived = {
@@ -305,10 +294,7 @@ class GraphClassifier(nn.Module):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> GraphClassifier:
-        """Create a model with the shape that :meth:`config` describes, for ``load_state_dict``.
-
-        All values are checked, since the file that ``config`` comes from may be damaged.
-        """
+        """Create a model from :meth:`config`, for ``load_state_dict``; raise if malformed."""
         if not isinstance(config, Mapping):
             raise DataError(f"the model's settings must be a mapping; got {type(config).__name__}")
         missing = [name for name in _SETTINGS if name not in config]
@@ -342,7 +328,6 @@ class GraphClassifier(nn.Module):
         return cls(mean=nothing, std=ones, seed=0, **settings)
 
     def _edge_attr(self, batch: GraphBatch) -> Tensor | None:
-        """Return the batch's edge attributes, standardised, if the layers read them."""
         if not self.takes_edge_attr:
             return None
         given = batch.edge_attr
@@ -355,7 +340,7 @@ class GraphClassifier(nn.Module):
         return (given.to(self.edge_mean.dtype) - self.edge_mean) / self.edge_std
 
     def embed_nodes(self, batch: GraphBatch) -> tuple[LayerOutput, ...]:
-        """Run the message-passing layers; returns the output of each."""
+        """Run the message-passing layers and return the output of each."""
         dtype = next(self.parameters()).dtype
         x = self.encoder(self.inputs(batch, dtype))
         if self.walks is not None:
@@ -375,7 +360,7 @@ class GraphClassifier(nn.Module):
         return tuple(outputs)
 
     def readout(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
-        """Combine the nodes ``[nodes, hidden]`` of each graph, one row per graph."""
+        """Aggregate node embeddings ``[nodes, hidden]`` into one row per graph."""
         if self.readout_kind == "max":
             return segment_max(nodes, batch.offsets)
         total = segment_sum(nodes, batch.batch, batch.offsets)
@@ -392,12 +377,12 @@ class GraphClassifier(nn.Module):
         return torch.cat([self.readout(output.nodes, batch) for output in outputs], dim=1)
 
     def classify(self, graphs: Tensor) -> Tensor:
-        """Run the head on graph embeddings; returns the logits."""
+        """Return the logits for graph embeddings."""
         logits: Tensor = self.head(graphs)
         return logits
 
     def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
-        """Predict a batch, with everything that augmentations and explanations need."""
+        """Predict a batch, with the intermediate results for augmentations and explanations."""
         batch = as_batch(batch)
         outputs = self.embed_nodes(batch)
         graphs = self._read_out(outputs, batch)
@@ -412,10 +397,7 @@ class GraphClassifier(nn.Module):
         batch: Tensor | None = None,
         batch_size: int | None = None,
     ) -> Tensor:
-        """Return logits ``[graphs, outputs]``, like any PyG model.
-
-        ``x`` is ``None`` for graphs without node features; without ``batch`` there is one graph.
-        """
+        """Return logits ``[graphs, outputs]``; without ``batch``, there is a single graph."""
         nodes = x if x is not None else batch
         if nodes is None:
             raise DataError("graphs without node features need `batch`, the graph of every node")

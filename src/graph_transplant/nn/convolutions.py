@@ -1,8 +1,8 @@
 """The paper's four convolutions (appendix, "Architecture"), and two that read edge attributes.
 
-A convolution splits its work: :meth:`Convolution.operator` turns an adjacency into the weighted
-matrix that all layers of a model share, computed once per batch; ``forward`` multiplies with it.
-A node without neighbours receives the zero message; an edge of weight zero sends nothing.
+:meth:`Convolution.operator` turns an adjacency into a weighted matrix, once per batch and for all
+layers of a model; ``forward`` multiplies by it. Nodes without neighbours receive a zero message;
+edges of weight zero send nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from graph_transplant.sparse import Adjacency, rectified_sum, spmm
 
 @dataclass(frozen=True)
 class Operator:
-    """What the layers of one model multiply with; ``values`` of ``None`` stand for ones."""
+    """Weighted adjacency matrix shared by the layers of a model; ``values`` default to ones."""
 
     adjacency: Adjacency
     values: Tensor | None
@@ -33,14 +33,14 @@ class Operator:
 
 
 class Inputs(NamedTuple):
-    """Node features ``[nodes, columns]`` and, of one-hot columns after them, which one is one."""
+    """Node features ``[nodes, columns]``, and the hot index of one-hot columns after them."""
 
     dense: Tensor | None
     code: Tensor
 
 
 def project(x: Tensor | Inputs, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Apply a linear map; one-hot columns are looked up in its weights, not multiplied."""
+    """Apply a linear map; one-hot columns are an embedding lookup."""
     if isinstance(x, Tensor):
         return linear(x, weight, bias)
     columns = 0 if x.dense is None else x.dense.shape[1]
@@ -51,10 +51,10 @@ def project(x: Tensor | Inputs, weight: Tensor, bias: Tensor | None = None) -> T
 
 
 def _symmetric_norm(adjacency: Adjacency, degree: Tensor, dtype: torch.dtype) -> Operator:
-    """Divide every edge by the root of the degrees at its ends, a degree of 0 counting as 1.
+    """Divide every edge by the square root of its end nodes' degrees; a degree of 0 counts as 1.
 
-    Only edges of weight 0 lead to a node of degree 0: they send nothing, but have a gradient. In
-    directed graphs a node that no edge leads to sends nothing, as in PyG.
+    Edges into a node of degree 0 have weight 0: they send nothing but need a gradient. In directed
+    graphs, nodes without incoming edges send nothing, as in PyG.
     """
     degree = degree.to(dtype)
     scale = torch.where(degree > 0, degree, torch.ones_like(degree)).rsqrt()
@@ -70,11 +70,11 @@ class Convolution(nn.Module, ABC):
     loops: ClassVar[bool] = False
     """Whether every node gets a self-loop."""
     normalised: ClassVar[bool] = False
-    """Whether an edge is divided by the root of the degrees at its ends."""
+    """Whether edges are divided by the square root of the degrees of their end nodes."""
     takes_edge_attr: ClassVar[bool] = False
-    """Whether this kind reads edge attributes; it then has an argument ``edge_features``."""
+    """Whether it uses edge attributes, and has an argument ``edge_features``."""
     encodes_nodes: ClassVar[bool] = False
-    """Whether a model of this kind first maps the node features to the width of its layers."""
+    """Whether the model must first map node features to the hidden width."""
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Convolution(nn.Module, ABC):
     def operator(
         cls, adjacency: Adjacency, dtype: torch.dtype, edge_attr: Tensor | None = None
     ) -> Operator:
-        """The matrix that every layer of this kind shares on one batch: A, looped and scaled."""
+        """Create the matrix shared by all layers: the adjacency with self-loops and scaling."""
         looped = adjacency.with_self_loops if cls.loops else adjacency
         if cls.normalised:
             degree = adjacency.degree + 1.0 if cls.loops else adjacency.degree
@@ -98,7 +98,7 @@ class Convolution(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
-        """Pass messages, ``[nodes, out_features]``; the first layer also takes :class:`Inputs`."""
+        """Return ``[nodes, out_features]``; only the first layer receives :class:`Inputs`."""
 
 
 class GCNConvolution(Convolution):
@@ -108,7 +108,7 @@ class GCNConvolution(Convolution):
         x_v' = \Theta \sum_{u \in N(v) \cup \{v\}} \frac{e_{v,u}}{\sqrt{\hat d_u \hat d_v}} x_u,
         \qquad \hat d_v = 1 + d_v
 
-    A self-loop in the data is one more edge beside the inserted one.
+    Self-loops in the data are kept beside the inserted ones.
     """
 
     loops = normalised = True
@@ -153,7 +153,7 @@ class GINConvolution(Convolution):
     .. math::
         x_v' = h_\Theta\Big((1 + \epsilon) x_v + \sum_{u \in N(v)} e_{u,v} x_u\Big)
 
-    :math:`\epsilon` is learned, from zero.
+    :math:`\epsilon` is initialised to zero and learned.
     """
 
     def __init__(self, in_features: int, out_features: int) -> None:
@@ -181,9 +181,9 @@ class GINEConvolution(Convolution):
         x_v' = h_\Theta\Big((1 + \epsilon) x_v +
         \sum_{u \in N(v)} e_{u,v} \, \mathrm{ReLU}(x_u + W a_{u,v} + b)\Big)
 
-    :math:`a_{u,v}` are the attributes of the edge from u to v and :math:`e_{u,v}` its weight, which
-    multiplies the message. :math:`\epsilon` is learned, from zero. A sum is rectified before the
-    layer can mix its columns, so that a model of this kind encodes the node features first.
+    :math:`a_{u,v}` are the attributes of the edge from u to v and :math:`e_{u,v}` is its weight.
+    :math:`\epsilon` is initialised to zero and learned. As the ReLU acts before the layer can mix
+    columns, the model encodes node features first.
     """
 
     takes_edge_attr = True
@@ -195,14 +195,14 @@ class GINEConvolution(Convolution):
         self.edge = nn.Linear(edge_features, in_features)
         self.first = nn.Linear(in_features, out_features)
         self.second = nn.Linear(out_features, out_features)
-        # Torch's own first weights shrink what passes through every layer. Without normalisation
-        # that costs this model, with its two further linear maps, many epochs.
+        # PyTorch's default initialisation shrinks activations in every layer, which without
+        # normalisation slows down training by many epochs.
         for layer in (self.first, self.second):
             nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages."""
-        assert isinstance(x, Tensor)  # the model encodes its inputs first
+        assert isinstance(x, Tensor)  # `encodes_nodes`
         edges = self.edge(operator.edge_attr)
         summed = rectified_sum(operator.adjacency, x, edges, operator.values)
         hidden = self.first(torch.addcmul(summed, x, 1.0 + self.epsilon))
@@ -211,8 +211,6 @@ class GINEConvolution(Convolution):
 
 
 class _Attention(Convolution, ABC):
-    """What both kinds of graph attention share."""
-
     loops = True
 
     def __init__(self, in_features: int, out_features: int, heads: int) -> None:
@@ -230,7 +228,7 @@ class _Attention(Convolution, ABC):
             nn.init.xavier_uniform_(parameter)
 
     def _attend(self, x: Tensor | Inputs, operator: Operator, of_edges: Tensor | None) -> Tensor:
-        """Pass messages weighted by attention; ``of_edges`` are added to scores of ``A + I``."""
+        """Pass messages weighted by attention; ``of_edges`` is added to the scores."""
         adjacency = operator.adjacency
         hidden = project(x, self.linear.weight).view(adjacency.num_nodes, self.heads, -1)
         sender = (hidden * self.attend_sender).sum(-1)
@@ -252,11 +250,11 @@ class _Attention(Convolution, ABC):
             counted = score.detach()
             if weight is not None:
                 counted = counted.masked_fill((weight <= 0).unsqueeze(1), -torch.inf)
-            # Every row has its self-loop of weight one, so that the largest score is finite.
+            # Every row has a self-loop of weight one, so the largest score is finite.
             largest = torch.segment_reduce(
                 counted.contiguous(), "max", offsets=adjacency.row_ptr, axis=0
             )
-        # An edge of weight zero may exceed the largest counted score; bound it against overflow.
+        # Edges of weight zero may exceed the largest score: clamp against overflow.
         share = (score - largest.index_select(0, adjacency.row)).clamp(max=20.0).exp()
         if weight is not None:
             share = share * weight.unsqueeze(1)
@@ -266,15 +264,14 @@ class _Attention(Convolution, ABC):
 
 
 class GATConvolution(_Attention):
-    r"""Graph attention with self-loops, four heads side by side.
+    r"""Graph attention with self-loops and four concatenated heads.
 
     .. math::
         x_v' = \sum_{u \in N(v) \cup \{v\}} \alpha_{u,v} \Theta x_u, \qquad
         \alpha_{u,v} \propto e_{u,v} \exp(\mathrm{LeakyReLU}(a^\top [\Theta x_u \| \Theta x_v]))
 
-    Deviation: gat-weight. The paper masks edges of weight zero; multiplying by the weight is the
-    same for weights of zero and one, and lets the straight-through gradient reach the edge
-    predictor.
+    Deviation: gat-weight. The paper masks edges of weight zero. Multiplying by the weight is
+    equivalent for weights 0 and 1, and lets the straight-through gradient reach the edge predictor.
     """
 
     def __init__(self, in_features: int, out_features: int, heads: int = 4) -> None:
@@ -286,15 +283,15 @@ class GATConvolution(_Attention):
 
 
 class GATEdgeConvolution(_Attention):
-    r"""Graph attention whose scores also see the edge attributes.
+    r"""Graph attention whose scores also depend on edge attributes.
 
     .. math::
         \alpha_{u,v} \propto e_{u,v} \exp(\mathrm{LeakyReLU}(
         a^\top [\Theta x_u \| \Theta x_v] + b^\top a_{u,v}))
 
-    Otherwise as :class:`GATConvolution`. An inserted self-loop has the weighted mean of the
-    attributes of the edges that arrive at its node, or zeros where none does. PyG's layer factors
-    :math:`b` into a projection and a vector, of which only the product counts.
+    Otherwise like :class:`GATConvolution`. Inserted self-loops have the weighted mean attributes of
+    the node's incoming edges, or zeros. PyG's layer factors :math:`b` into a projection and a
+    vector, which is equivalent.
     """
 
     takes_edge_attr = True
@@ -308,19 +305,19 @@ class GATEdgeConvolution(_Attention):
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages."""
-        assert operator.edge_attr is not None  # the model has checked its batch
+        assert operator.edge_attr is not None  # checked by the model
         return self._attend(x, operator, operator.edge_attr @ self.attend_edge.t())
 
 
 def _mean_arriving(adjacency: Adjacency, values: Tensor) -> Tensor:
-    """Average ``[edges, columns]`` over each row by weight; zeros where the row weighs nothing."""
+    """Weighted mean of ``[edges, columns]`` over each row; zeros if the total weight is 0."""
     weight = adjacency.values(values.dtype)
     weighted = values if weight is None else values * weight.unsqueeze(1)
     total = values.new_zeros(adjacency.num_nodes, values.shape[1])
     total = total.index_add(0, adjacency.row, weighted)
     degree = adjacency.degree.to(values.dtype)
     positive = degree > 0
-    # The inner where keeps the gradient finite at degree zero.
+    # The inner `where` keeps the gradient finite at degree zero.
     share = torch.where(positive, torch.where(positive, degree, 1.0).reciprocal(), 0.0)
     return total * share.unsqueeze(1)
 

@@ -1,4 +1,4 @@
-"""What enters the message-passing layers: node features, degrees, random walks, edge attributes."""
+"""Inputs of message passing: node features, degrees, random walks, edge attributes."""
 
 from __future__ import annotations
 
@@ -15,24 +15,20 @@ from graph_transplant.graphs.batch import CODE
 from graph_transplant.kernels.walks import return_probabilities
 from graph_transplant.nn.convolutions import Inputs, project
 
-# Standard deviation of the first embeddings of one-hot node features.
+# Standard deviation of the initial node embeddings.
 _EMBEDDING_SIZE: Final = 0.3
 
-# Edges whose attributes are looked at together in measuring them: an upper bound for memory, but
-# for a single graph with more of them.
+# Chunk size for computing edge attribute moments.
 _EDGES_AT_ONCE: Final = 1 << 18
 
 
 def usable_deviation(std: Tensor) -> Tensor:
-    """Deviations to divide by: 1 for what never varies. On the meta device there are no values."""
+    """Replace zero deviations by 1; meta tensors, which have no values, are returned as is."""
     return std if std.is_meta else torch.where(std > 0, std, torch.ones_like(std))
 
 
 class FeatureInput(nn.Module):
-    """Input layer for graphs with node features: standardises the continuous (first) ones.
-
-    A feature that never varies keeps its scale.
-    """
+    """Standardises the continuous (first) node features; constant ones are only centred."""
 
     mean: Tensor
     std: Tensor
@@ -44,7 +40,7 @@ class FeatureInput(nn.Module):
         self.register_buffer("std", usable_deviation(std))
 
     def forward(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor | Inputs:
-        """Return the features, ``[nodes, features]`` of the given type."""
+        """Return the features, ``[nodes, features]``."""
         x, code = batch.nodes.get("x"), batch.nodes.get(CODE)
         columns = batch.codes + (0 if x is None else x.shape[-1])
         if columns != self.features or (x is not None and x.dim() != 2):
@@ -66,25 +62,24 @@ class FeatureInput(nn.Module):
 
 
 class DegreeInput(nn.Module):
-    """Input layer for graphs without node features: the degree up to ``largest``, one-hot."""
+    """One-hot degree, up to ``largest``, for graphs without node features."""
 
     def __init__(self, largest: int) -> None:
         super().__init__()
         self.features = largest + 1
 
     def forward(self, batch: GraphBatch, dtype: torch.dtype) -> Inputs:
-        """Return the features, one of ``largest + 1`` columns."""
+        """Return the one-hot degrees, with ``largest + 1`` columns."""
         degree = batch.adjacency.degree.detach().round().to(torch.long)
         return Inputs(None, degree.clamp_(0, self.features - 1))
 
 
 class Encoder(nn.Linear):
-    """Maps node features linearly to the width of the layers."""
+    """Linear map from node features to the hidden width."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__(features, hidden)
-        # Most columns are one-hot, and each is an embedding: its size must not depend on how many
-        # other columns there are.
+        # Most columns are one-hot: the scale of an embedding must not depend on their number.
         nn.init.normal_(self.weight, std=_EMBEDDING_SIZE)
 
     def forward(self, x: Tensor | Inputs) -> Tensor:
@@ -93,10 +88,10 @@ class Encoder(nn.Linear):
 
 
 class WalkEncoder(nn.Linear):
-    """Maps random-walk features linearly to the width of the layers (Dwivedi et al., 2022).
+    """Linear map from random-walk features to the hidden width (Dwivedi et al., 2022).
 
-    They are the probabilities that a random walk from a node is back after 1, …, ``steps`` steps.
-    No gradient reaches edge weights through them.
+    The features are the return probabilities of a random walk after 1, …, ``steps`` steps. They
+    pass no gradient to edge weights.
     """
 
     def __init__(self, steps: int, hidden: int) -> None:
@@ -117,10 +112,10 @@ class WalkEncoder(nn.Linear):
 
 
 def edge_moments(store: GraphStore) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation of the numeric edge attributes over all edges.
+    """Return mean and standard deviation of every edge attribute.
 
-    A column of zeros and ones is taken for part of a one-hot code and stays as it is: mean 0,
-    deviation 1. A column that never varies has deviation 1 too.
+    Columns of zeros and ones are treated as one-hot and not scaled (mean 0, deviation 1). Constant
+    columns have deviation 1.
     """
     columns = store.num_edge_features
     low, high = torch.full((columns,), torch.inf), torch.full((columns,), -torch.inf)
@@ -140,6 +135,6 @@ def edge_moments(store: GraphStore) -> tuple[Tensor, Tensor]:
     if not int(store.edge_counts.sum()):
         return torch.zeros(columns), torch.ones(columns)
     mean, std = moments(pieces())
-    # Rounding gives a column that never varies a deviation of almost zero: the ends tell.
+    # Rounding may give a constant column a tiny deviation: compare minimum and maximum.
     std = torch.where(numeric & (low < high) & (std > 0), std, torch.ones_like(std))
     return torch.where(numeric, mean, torch.zeros_like(std)), std

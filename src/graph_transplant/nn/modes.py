@@ -1,4 +1,4 @@
-"""Modes of a model that hold for a while."""
+"""Context managers that change the mode of a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode without gradients, and back as it was."""
+    """Evaluation mode without gradients; restores the previous mode of every module."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -25,14 +25,14 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def keeping_statistics(model: nn.Module) -> Iterator[None]:
-    """Let a model in training mode normalise by what it is given, without remembering it."""
+    """Keep the running statistics of normalisation layers unchanged in training mode."""
     kept = [
         (module, name, buffer)
         for module in model.modules()
         if isinstance(module, _NormBase) and module.training
         for name, buffer in module.named_buffers(recurse=False)
     ]
-    # Statistics are counted in copies: PyG's instance normalisation counts whatever it is told.
+    # Use copies: PyG's InstanceNorm updates its statistics even without `track_running_stats`.
     for module, name, buffer in kept:
         setattr(module, name, buffer.clone())
     try:

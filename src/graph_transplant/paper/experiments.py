@@ -1,8 +1,8 @@
-"""The paper's experiments as data, and running them as comparisons.
+"""Definitions of the paper's experiments, and functions to run them.
 
 An experiment is a list of comparisons (:func:`plan`). Experiments that train the same models on the
-same data share the directory of their records, so that no trial runs twice: accuracy, calibration,
-ablations and the accuracy of the edge predictor are columns of one set of records.
+same data share their records, so that no trial runs twice: accuracy, calibration, ablations and the
+accuracy of the edge predictor come from one set of records.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from graph_transplant.paper.published import data_sizes
 from graph_transplant.settings import SCALES, scale_of
 
 BUDGETS = {"quick": "smoke run, not a reproduction", "full": "the paper's protocol"}
-"""How much of the paper's protocol is run, and what that is."""
+"""Budgets with their descriptions."""
 
 STEPS = 1200
-"""Optimiser steps of a trial of the quick budget, in whole epochs."""
+"""Optimiser steps per trial with the quick budget, rounded up to whole epochs."""
 
 ATTACK = 0.2
 """Budget of the paper's attack, as a share of the mean number of edges."""
 
 ATTACKS = (0.05, 0.1, ATTACK, 0.3)
-"""Budgets that are measured, for a curve."""
+"""Attack budgets that are measured."""
 
 SMALL = ("COLLAB", "NCI1", "ENZYMES", "Mutagenicity", "COIL-DEL")
 MEDIUM = ("NCI-H23", "MOLT-4", "P388")
@@ -55,9 +55,9 @@ _ABLATIONS = (
     "transplant-random",
 )
 
-_STEP_SECONDS = 0.1  # rough time of a step with its share of validation, on one core
+_STEP_SECONDS = 0.1  # rough time per step including validation, on one core
 
-# Training graphs of the official splits, of data sets with this many graphs.
+# Number of training graphs in official splits, by name and number of graphs.
 _OFFICIAL_TRAINING = {("ogbg-ppa", 158_100): 78_200, ("ogbg-molhiv", 41_127): 32_901}
 
 
@@ -66,8 +66,8 @@ class Experiment:
     """One experiment of the paper.
 
     ``measure`` is what is reported: ``"score"`` (accuracy, or AUROC on medium-size data),
-    ``"ece"``, ``"robust_accuracy"`` or ``"edge_predictor_accuracy"``; gains are taken over
-    ``baseline``. The quick budget trains the convolutions of ``quick`` unless others are named.
+    ``"ece"``, ``"robust_accuracy"`` or ``"edge_predictor_accuracy"``. Gains are relative to
+    ``baseline``. The quick budget trains the convolutions in ``quick`` by default.
     """
 
     title: str
@@ -82,7 +82,7 @@ class Experiment:
     note: str = ""
 
     def models_for(self, data: str, budget: str = "full") -> tuple[str, ...]:
-        """The convolutions to train on a data set; the paper has no GAT on medium-size ones."""
+        """Convolutions to train on a data set; the paper has no GAT on medium-size ones."""
         models = self.quick if budget == "quick" else self.models
         return tuple(name for name in models if data not in MEDIUM or name != "gat")
 
@@ -153,15 +153,15 @@ EXPERIMENTS = {
         ),
     ),
 }
-"""The experiments of the paper by name."""
+"""Experiments of the paper by name."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One comparison of an experiment: the directory of its records, and how ``compare`` is called.
+    """One comparison of an experiment, with the arguments of ``compare``.
 
-    ``directory`` is below the directory of all experiments; ``metric`` is ``None`` where the data
-    decide it; ``steps`` are those of an epoch.
+    ``directory`` is relative to the output directory; ``metric`` is ``None`` if it depends on the
+    data; ``steps`` is the number of steps per epoch.
     """
 
     data: str
@@ -182,7 +182,7 @@ class Run:
     folds: int = 5
 
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of ``compare``."""
+        """Keyword arguments of ``compare``."""
         given = {**self.__dict__, "model": self.models}
         return {k: v for k, v in given.items() if k not in ("data", "directory", "models", "steps")}
 
@@ -194,7 +194,7 @@ class Run:
         return list(all_trials(methods=methods, repeats=self.repeats, folds=folds, **given))
 
     def records(self, out: Path) -> list[Record]:
-        """The records of its trials in ``out``."""
+        """Read the records of its trials from ``out``."""
         wanted = set(self.trials())
         found = RecordStore(out / self.directory).read()
         return [record for record in found if Trial.of_record(record) in wanted]
@@ -210,15 +210,15 @@ def plan(
 ) -> list[Run]:
     """List the comparisons of an experiment, one per data set and readout.
 
-    ``full`` is the paper's protocol: three repeats of five folds on small data sets, one on
-    medium-size ones; 3 to 5 layers and every parameter that the paper tries, chosen by mean
-    validation score; at most 1,000 epochs. ``quick`` is one repeat of five folds with 3 layers, GCS
-    where an experiment is not about other convolutions, default parameters and about 1,200
-    optimiser steps. All trials on the data sets that the paper attacks are attacked, so that one
-    set of records serves all experiments.
+    ``full`` is the paper's protocol: five folds with three repeats on small data sets (one in
+    ``table3-robustness``) and one on others; three runs of official splits; 3 to 5 layers and all
+    parameters the paper tries, selected by mean validation score; at most 1,000 epochs. ``quick``
+    is one repeat with 3 layers, default parameters, about 1,200 optimiser steps, and GCS unless
+    the experiment is about other convolutions. Trials on the data sets that the paper attacks
+    always include the attack, so that one set of records serves all experiments.
 
-    ``data`` and ``models`` are by default the paper's, ``sizes`` the number of graphs of data sets
-    that it does not have.
+    ``data`` and ``models`` default to the paper's; ``sizes`` are the numbers of graphs of other
+    data sets.
     """
     chosen = EXPERIMENTS[check_choice("experiment", experiment, EXPERIMENTS)]
     check_choice("budget", budget, BUDGETS)
@@ -246,7 +246,7 @@ def _run(
     batch_size = 64 if data == "COLLAB" else SCALES[scale].batch_size
     training = _OFFICIAL_TRAINING.get((data, graphs), 3 * graphs // 5)
     steps = max(1, math.ceil(training / batch_size))
-    # The paper searches the anchor ratio on medium and large data only.
+    # The paper tunes the anchor ratio on medium and large data only.
     searched = _TUNED if scale == "small" else (*_TUNED, *_OURS, *_ABLATIONS)
     repeats = 3 if official else experiment.repeats if scale == "small" else 1
     place = data if own else folder_name(data)
@@ -276,10 +276,10 @@ def _run(
 
 @dataclass(frozen=True)
 class Request:
-    """What a table is to show; what else was measured for the experiment is shown as well.
+    """Contents of a table; other measurements of the experiment are shown as well.
 
-    ``models`` are the convolutions to show of each data set, even where nothing is measured;
-    ``reasons`` say why a method cannot serve a data set, by data and method.
+    ``models`` are the convolutions to show per data set, even without measurements; ``reasons`` say
+    why a method does not support a data set, by data and method.
     """
 
     experiment: str
@@ -307,10 +307,9 @@ def run(
 ) -> Request:
     """Run or resume an experiment; records go to ``out/BUDGET/DATA``.
 
-    All data sets are loaded before the first trial. ``data`` are by default the paper's, as far as
-    they can be had, and ``root`` is the folder where they are looked for; other arguments are those
-    of :func:`plan` and of ``compare``. Gives what
-    :func:`~graph_transplant.paper.tables.paper_table` makes the table of.
+    All data sets are loaded before the first trial. ``data`` defaults to those of the paper that
+    are available; ``root`` is the folder to search. Other arguments are those of :func:`plan` and
+    ``compare``. Returns the input of :func:`~graph_transplant.paper.tables.paper_table`.
     """
     plan(experiment, models=models, budget=budget)
     for name in models or ():
@@ -346,7 +345,7 @@ def run(
 def _load(
     experiment: str, data: Sequence[str] | None, root: str | Path | None, reporter: Reporter
 ) -> tuple[dict[str, GraphStore], list[str]]:
-    """Load the data sets; those that were not asked for by name may be missing."""
+    """Load the data sets; skip those that fail, unless ``data`` names them."""
     known = EXPERIMENTS[experiment].data
     names = list(dict.fromkeys(known if data is None else data))
     reporter.note(f"{experiment}: reading {', '.join(names)}")
@@ -369,7 +368,7 @@ def _load(
 
 
 def _missing(runs: Sequence[Run], out: Path, workers: int, fresh: bool) -> str:
-    """How many trials will run, and roughly how long that takes."""
+    """Number of missing trials and roughly how long they take, in words."""
     seconds, planned, missing = 0.0, 0, 0
     for one in runs:
         records, trials = one.records(out), one.trials()
@@ -378,7 +377,7 @@ def _missing(runs: Sequence[Run], out: Path, workers: int, fresh: bool) -> str:
         planned, missing = planned + len(trials), missing + len(left)
         scale = SCALES[one.scale]
         patience = scale.stop_patience * (one.steps if scale.patience_unit == "epochs" else 1)
-        # Training is assumed to stop after twice its patience.
+        # Assume that training stops after twice its patience.
         steps = min(one.epochs * one.steps, 2 * patience)
         rough = len(left) * steps * _STEP_SECONDS / max(1, min(workers, len(left)))
         seconds += Tally(left, records, workers).seconds_left() or rough

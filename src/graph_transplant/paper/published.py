@@ -1,4 +1,4 @@
-"""The numbers that the paper reports, read from ``published.json`` beside this file."""
+"""The paper's published numbers, read from ``published.json``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graph_transplant.errors import check_choice
 
 @dataclass(frozen=True)
 class Source:
-    """Where a number stands in the paper; ``folds`` and ``repeats`` are ``None`` if not stated."""
+    """Source of a number in the paper; ``folds`` and ``repeats`` are ``None`` if not stated."""
 
     label: str
     where: str
@@ -28,7 +28,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Published:
-    """One result of the paper; ``None`` stands for what it does not name or has no number for.
+    """One result of the paper; fields that it does not state are ``None``.
 
     ``status`` is ``"empty"`` for a dash and ``"chart"`` for a chart without numbers.
     """
@@ -46,7 +46,7 @@ class Published:
 
 
 def published(experiment: str, data: str, model: str, method: str) -> Published | None:
-    """Look up what the paper reports; ``None`` if it has nothing to compare with."""
+    """Look up a published result; return ``None`` if there is none."""
     check_choice("experiment", experiment, sorted({row.experiment for row in all_published()}))
     for row in all_published():
         if (

@@ -1,4 +1,4 @@
-"""The table of an experiment: what was measured beside what was published."""
+"""Tables of measured and published results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COLUMNS = (
     *("mean", "std", "trials", "finished", "planned", "difference"),
     *("gain", "published_gain", "p_value", "p_holm", "reproduced", "chosen", "reason"),
 )
-"""Columns of the table as a frame and as CSV."""
+"""Columns of ``PaperTable.frame`` and of the CSV file."""
 
 _OUTCOMES = {
     "yes": "reproduced with significance",
@@ -56,12 +56,11 @@ _WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class PaperTable:
-    """An experiment's table, as a frame and in words.
+    """Results of an experiment as a table and in words.
 
-    ``frame`` has one row per data set, model, readout and method, see :data:`COLUMNS`. A ``gain``
-    is the mean difference to the baseline over the folds both have, with the sign turned for
-    errors; ``reproduced`` says whether the published gain was found; it is empty for the quick
-    budget.
+    ``frame`` has one row per data set, model, readout and method, see :data:`COLUMNS`. ``gain`` is
+    the mean difference to the baseline over shared folds, with the sign flipped for errors.
+    ``reproduced`` says whether the published gain was reproduced; it is empty for the quick budget.
     """
 
     experiment: str
@@ -74,17 +73,17 @@ class PaperTable:
 
     @property
     def title(self) -> str:
-        """What the experiment is, and that a quick one is only a smoke run."""
+        """Title of the experiment; marks a quick run as a smoke run."""
         title = EXPERIMENTS[self.experiment].title
         return title if self.budget == "full" else f"{title} ({BUDGETS[self.budget]})"
 
     def to_markdown(self) -> str:
-        """The table as a Markdown page, which is also readable as it is."""
+        """Format the table as a Markdown page."""
         heads, rows = self._cells()
         cells = [[markdown_text(cell) for cell in row] for row in rows]
         sources = [text for text in self.frame["source"].unique() if text]
         remarks = [*self.remarks, *(f"Published: {text}." for text in sources)]
-        # Each command on one line, so that no name can end the block.
+        # One line per command, so that no name can end the code block.
         commands = [f"$ {' '.join(command.splitlines())}" for command in self.commands]
         lines = [
             *(f"# {markdown_text(self.title)}", "", markdown_text(self.verdict), ""),
@@ -95,7 +94,7 @@ class PaperTable:
         return "\n".join(lines) + "\n"
 
     def to_latex(self) -> str:
-        """The table in LaTeX; needs the package ``booktabs``."""
+        """Format the table in LaTeX, which needs ``booktabs``."""
         heads, rows = self._cells()
         cells = [[latex_text(cell) for cell in row] for row in rows]
         label = slug(self.experiment, self.budget)
@@ -103,7 +102,7 @@ class PaperTable:
         return latex_table(caption, label, heads, cells, heads.index("ours"))
 
     def to_csv(self) -> str:
-        """The frame as CSV; a number that is not defined is an empty cell."""
+        """Format the frame as CSV; undefined numbers are empty cells."""
         text: str = self.frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
         return text
 
@@ -117,7 +116,6 @@ class PaperTable:
         return paths
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Headings and rows as people read them."""
         experiment = EXPERIMENTS[self.experiment]
         several = len(experiment.readouts) > 1
         frame = self.frame
@@ -148,7 +146,7 @@ def _higher(experiment: Experiment) -> bool:
 
 
 def _gain(experiment: Experiment, gain: float, theirs: float = math.nan) -> str:
-    """A gain, and the published one in parentheses: in points, or as a difference of errors."""
+    """Format a gain, with the published one in parentheses: in points, or as plain numbers."""
     ours, other = (
         points(value) if _higher(experiment) else number(value, sign=True)
         for value in (gain, theirs)
@@ -159,7 +157,6 @@ def _gain(experiment: Experiment, gain: float, theirs: float = math.nan) -> str:
 def _ours(row: Mapping[str, Any]) -> str:
     if math.isnan(row["mean"]):
         return NOTHING if row["reason"] or _dash(row) else "missing"
-    # A mean over some of the trials must not look like the mean over all.
     part = f" ({row['finished']} of {row['planned']} trials)"
     return _spelled(row["mean"], row["std"]) + (part if row["finished"] < row["planned"] else "")
 
@@ -174,7 +171,7 @@ def _spelled(mean: float, std: float) -> str:
 
 
 def _dash(row: Mapping[str, Any]) -> bool:
-    """Whether the paper has a dash here and we have nothing."""
+    """Whether the paper has a dash and no trial is finished."""
     return bool(row["published_status"] == "empty" and not row["finished"])
 
 
@@ -182,7 +179,7 @@ def _dash(row: Mapping[str, Any]) -> bool:
 
 
 def paper_table(request: Request) -> PaperTable:
-    """Make the table of an experiment from records alone; nothing is run."""
+    """Make the table of an experiment from its records, without running anything."""
     experiment = EXPERIMENTS[request.experiment]
     rows: list[dict[str, Any]] = []
     runs: list[Run] = []
@@ -219,9 +216,9 @@ def paper_table(request: Request) -> PaperTable:
 
 
 def _begun(experiment: Experiment, records: Sequence[Record], model: str) -> bool:
-    """Whether records are a beginning of an experiment with a model.
+    """Whether an experiment has been started with a model.
 
-    One method alone may have been trained for another experiment, unless it is plain training.
+    A single method other than plain training may belong to another experiment.
     """
     there = {method_key(r["method"]) for r in records if r["model"] == model}
     own = there & set(experiment.methods)
@@ -230,10 +227,10 @@ def _begun(experiment: Experiment, records: Sequence[Record], model: str) -> boo
 
 
 def _value(record: Record, experiment: Experiment) -> float:
-    """What a trial measured; NaN where it did not.
+    """The experiment's measure for one trial; NaN if missing.
 
-    Deviation: psi-on-validation. The paper measures ψ on pairs of nodes of test graphs while it
-    trains. Here it is measured on validation graphs: test graphs are looked at once, at the end.
+    Deviation: psi-on-validation. The paper measures ψ on node pairs of test graphs during training.
+    Here validation graphs are used: test graphs are evaluated only once, at the end.
     """
     measure = experiment.measure
     if measure == "robust_accuracy":
@@ -248,7 +245,6 @@ def _value(record: Record, experiment: Experiment) -> float:
 
 
 def _rows(request: Request, one: Run, model: str, results: Results) -> Iterator[dict[str, Any]]:
-    """The rows of one data set, readout and model."""
     experiment = EXPERIMENTS[request.experiment]
     baseline, frame = experiment.baseline, results.frame
     sign = 1 if _higher(experiment) else -1
@@ -313,12 +309,12 @@ def _published_gain(experiment: str, data: str, model: str, method: str) -> floa
     own, other = (published(experiment, data, model, name) for name in (method, baseline))
     if own is None or other is None or own.mean is None or other.mean is None:
         return math.nan
-    # Published with three digits: their difference has no more.
+    # Published numbers have three decimals.
     return round(own.mean - other.mean, 3)
 
 
 def _reproduced(row: Mapping[str, Any], complete: bool) -> str:
-    """Whether the published gain was found; only full runs are judged."""
+    """Whether the published gain was reproduced, for full runs only."""
     gain, theirs = row["gain"], row["published_gain"]
     if row["published_status"] == "chart":
         return "chart"
@@ -331,7 +327,7 @@ def _reproduced(row: Mapping[str, Any], complete: bool) -> str:
     if theirs == 0:
         return "none published"
     significant = row["p_holm"] < SIGNIFICANT
-    # A mean of differences that cancel out is a rounding error, not a gain.
+    # Differences that cancel out may leave a rounding error.
     if abs(gain) > 1e-12 and gain * theirs > 0:
         return "yes" if significant else "sign only"
     return "opposite" if significant else "no"
@@ -359,7 +355,6 @@ def _remarks(request: Request, runs: Sequence[Run], frame: pd.DataFrame) -> list
 
 
 def _verdict(request: Request, frame: pd.DataFrame) -> str:
-    """What the table says beyond its rows: what is missing, and how much was found again."""
     wanted = frame[(frame["reason"] == "") & ~frame.apply(_dash, axis=1).astype(bool)]
     planned, finished = int(wanted["planned"].sum()), int(frame["finished"].sum())
     sentences = [f"{finished:,} of {count(planned, 'trial')} are finished."]
@@ -369,10 +364,9 @@ def _verdict(request: Request, frame: pd.DataFrame) -> str:
 
 
 def _judged(request: Request, frame: pd.DataFrame) -> Iterator[str]:
-    """How many published means and gains were found again."""
     both = frame[frame["difference"].notna() & frame["published_std"].notna()]
     if len(both):
-        # The published spread includes its ends.
+        # Inclusive, with a tolerance for rounding.
         within = (both["difference"].abs() <= both["published_std"] + 1e-12).sum()
         yield f"{within} of {len(both)} means lie within the published standard deviation."
     outcomes = Counter(frame["reproduced"])

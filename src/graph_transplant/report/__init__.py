@@ -1,4 +1,4 @@
-"""Pages and tables made from results."""
+"""HTML pages and tables of results."""
 
 from graph_transplant.report.across import render_across
 from graph_transplant.report.comparison import notebook_html, render_report, write_report

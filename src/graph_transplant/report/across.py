@@ -1,4 +1,4 @@
-"""The page of several data sets: average ranks, their diagram, and each data set."""
+"""Page across data sets: average ranks, their diagram, and each data set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graph_transplant.report.tables import ranking
 
 
 def render_across(found: Sequence[Across], every: Sequence[Results]) -> str:
-    """The page of several data sets."""
+    """Render the page across data sets."""
     if not found:
         raise GraphTransplantError("a page across data sets needs at least one model, got none")
     methods = sorted(
@@ -58,7 +58,6 @@ def _headline(found: Sequence[Across], sets: int) -> str:
 
 
 def _section(one: Across, number: int, methods: Sequence[str]) -> dict[str, Any]:
-    """What the page says about one model."""
     against = {row.method: row for row in one.wilcoxon}
     best = [max(row) for row in one.scores]
     scores = [

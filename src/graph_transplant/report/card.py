@@ -1,4 +1,4 @@
-"""The card of a trained model: what it predicts, how well, and how far to trust it."""
+"""Model card: what a model predicts, how well, and how far to trust it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from graph_transplant.report.card_words import (
 from graph_transplant.report.page import method_summary, render, shortened
 
 MOST_CLASSES = 12
-"""A confusion matrix with more classes than this is told as its most frequent mistakes."""
+"""With more classes, the most frequent mistakes replace the confusion matrix."""
 
 _FLOOR = -1.0
 _DRAWN = ("random", "scaffold", "official")
 
 
 def render_card(description: Mapping[str, Any]) -> str:
-    """Make the card from the content of ``model.json``: a whole page that needs nothing else."""
+    """Render the card as a self-contained page, from the content of ``model.json``."""
     m = Described(description)
     warnings, findings = said(m)
     return render(
@@ -95,7 +95,7 @@ def _facts(m: Described) -> list[tuple[str, str]]:
 
 
 def _measures(m: Described) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """Every metric with its definition and its values, by column."""
+    """Title, definition and values by column of each metric."""
     found, tested = m.metrics, bool(m.training["sizes"]["test"])
     columns: dict[str, Mapping[str, Any]] = {
         "Test": found["test"],
@@ -202,7 +202,7 @@ def _learning_figures(m: Described) -> list[Drawn]:
                 lambda: charts.learning_curve(
                     curve["epoch"],
                     None,
-                    # Before training R² may be anywhere below zero: it would hide all the rest.
+                    # R² of an untrained model may be far below zero and would hide the rest.
                     curve["validation_score"].clip(lower=_FLOOR),
                     best,
                     title=f"Validation {METRICS[metric].word}",
@@ -230,7 +230,7 @@ def _learning_figures(m: Described) -> list[Drawn]:
 
 
 def _confusion(m: Described) -> list[tuple[str, list[tuple[int, str]]]]:
-    """Every class, and of each predicted class the number and its share of the row."""
+    """Rows of the confusion matrix; a cell is a count and its share of the row."""
     table = m.all["confusion"]
     if not table or len(m.names) > MOST_CLASSES:
         return []
@@ -254,9 +254,9 @@ def _mistakes(m: Described) -> list[tuple[str, str, int]]:
 
 
 def _class_rows(m: Described) -> list[tuple[str, str, str]]:
-    """Name, number and share of the graphs of each class or label."""
+    """Name, count and share of each class or label."""
     counts = m.data["class_counts"]
-    # A label that was not measured is neither there nor absent.
+    # The share of a label is among the graphs where it was measured.
     wholes = m.data["measured"] or [sum(counts)] * len(counts)
     if len(counts) != len(m.names) or len(wholes) != len(m.names) or not any(wholes):
         return []
@@ -286,20 +286,20 @@ def _uses(m: Described) -> list[str]:
 
 
 def _train_command(m: Described) -> list[str]:
-    """The command that trains this model again: every option that decides about the weights."""
+    """Command that trains this model again, without a custom split or class weights."""
     training, featurizer = m.training, m.featurizer
     options: dict[str, Any] = {
         "smiles": featurizer.get("smiles"),
         "target": ",".join(m.targets),
         "id": featurizer.get("id"),
-        # Only what is read row by row has these; an SDF has no column of structures.
+        # These depend on the input format; an SDF, for example, has no SMILES column.
         "features": featurizer.get("features"),
         "task": m.task if m.targets else None,
     }
     options = {name: value for name, value in options.items() if value}
     options |= {field.name: training.get(field.name) for field in fields(TrainConfig)}
-    options["recipe"] = training.get("recipe", "paper")  # the only one that older models know
-    # Where there are no classes, training by accuracy goes by the loss.
+    options["recipe"] = training.get("recipe", "paper")  # older models lack it
+    # Without classes, `--metric accuracy` selects by the loss.
     options["metric"] = "accuracy" if training["metric"] == "loss" else training["metric"]
     if training["split"] not in _DRAWN:
         options["split"] = None

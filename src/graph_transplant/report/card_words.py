@@ -1,4 +1,4 @@
-"""What the card of a model says in words: about its figures, its data and its training."""
+"""Text of a model card: figures, data and training in words."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from graph_transplant.format import count, duration, listed, number, percent, un
 from graph_transplant.metrics import METRICS, no_better_than_random
 from graph_transplant.report.page import class_word, shortened
 
-SMALL_TEST = 200  # with fewer test graphs than this, the card says that its figures are rough
-FAR_APART = 0.1  # a test value, or a share of a class, that differs by more than this is a warning
-ALIKE = 0.03  # a forest that is better by less than this is about as good
-FAR_BELOW = 0.05  # sets and intervals that hold for so much less than they should are a warning
-SURE = 0.05  # a difference that is likelier by chance than this is none
-SAME_ECE = 0.01  # a calibration error that changes by less than this is unchanged
+SMALL_TEST = 200  # warn about fewer test graphs
+FAR_APART = 0.1  # warn if a test value or class share differs by more
+ALIKE = 0.03  # warn if a random forest is better by at least this
+FAR_BELOW = 0.05  # warn if the coverage of sets or intervals falls short by more
+SURE = 0.05  # significance level for differences in errors
+SAME_ECE = 0.01  # warn if calibration raises the calibration error by at least this
 
 
 class Described:
-    """A description with the words for what is in it."""
+    """A model description with the words to describe it."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.all = description
         self.task: str = description["task"]
         self.data, self.training = description["data"], description["training"]
         self.metrics: Mapping[str, Any] = description["metrics"]
-        # Test values without a model, which older descriptions lack.
+        # Older descriptions have no baseline.
         self.baseline: Mapping[str, float | None] = self.metrics.get("baseline", {})
         self.featurizer = description["featurizer"] or {}
         self.names: list[str] = description["label_names"]
@@ -39,13 +39,13 @@ class Described:
         self.members: int = self.training.get("ensemble", 1)
 
     def named(self, label: str) -> str:
-        """A class by its column, where it is a number."""
+        """Name of a class, with its column if it is a number."""
         one = self.task == "multiclass" and len(self.targets) == 1
         return class_word(label, self.targets[0] if one else "")
 
     @cached_property
     def main(self) -> str | None:
-        """The measure that is told in words, if there is a test value."""
+        """The metric to describe in words, if it has a test value."""
         test = self.metrics["test"]
         plainly = ("auroc", "r2", "accuracy", "average_precision")
         wanted = [self.training["metric"], *plainly]
@@ -53,7 +53,7 @@ class Described:
 
     @property
     def baseline_name(self) -> str:
-        """What the baseline says, whatever the graph is."""
+        """The constant prediction of the baseline."""
         return {
             "multiclass": "the largest class",
             "multilabel": "the more common value of each label",
@@ -62,7 +62,7 @@ class Described:
 
 
 def value_text(value: float | None, name: str) -> str:
-    """Write a value of a metric."""
+    """Format a value of a metric."""
     return units(value) if METRICS[name].form is units else number(value)
 
 
@@ -78,7 +78,7 @@ def headline(m: Described) -> str:
 
 
 def summary(m: Described) -> str:
-    """The finding in plain words."""
+    """Main test result in plain words."""
     if not m.training["sizes"]["test"] or m.main is None:
         return (
             f"No {m.noun} were held out for testing: how good it is on new ones is not known "
@@ -108,7 +108,7 @@ def summary(m: Described) -> str:
 
 
 def _ranked(m: Described) -> str:
-    """What AUROC tells apart."""
+    """The two kinds of graphs that AUROC ranks."""
     if m.task == "multiclass":
         other, meant = (m.named(shortened(name, 40)) for name in m.names[:2])
         return f"labelled {meant} and one labelled {other}"
@@ -117,11 +117,11 @@ def _ranked(m: Described) -> str:
 
 
 Finding = tuple[bool, str] | None
-"""Whether a sentence is a warning, and the sentence."""
+"""Whether it is a warning, and a sentence."""
 
 
 def said(m: Described) -> tuple[list[str], list[str]]:
-    """What to know before the figures are trusted, and what else they say."""
+    """Warnings about the figures, and other findings."""
     judges = (
         *(_small, _gap, _forest, _calibration, _against_baseline, _sets, _spread, _likeness),
         *(_chance, _class_mix, _copies, _contradictions, _rare, _explanations),
@@ -141,7 +141,6 @@ def _small(m: Described) -> Finding:
 
 
 def _gap(m: Described) -> Finding:
-    """Warn where the test value is far below the validation value."""
     validation = None if m.main is None else m.metrics["validation"].get(m.main)
     if m.main is None or validation is None or validation - m.metrics["test"][m.main] <= FAR_APART:
         return None
@@ -154,7 +153,6 @@ def _gap(m: Described) -> Finding:
 
 
 def _forest(m: Described) -> Finding:
-    """Compare with the classical rival, fitted to the same training graphs."""
     rival = (m.metrics.get("forest") or {}).get(m.main or "")
     if m.main is None or rival is None:
         return None
@@ -166,7 +164,6 @@ def _forest(m: Described) -> Finding:
 
 
 def _calibration(m: Described) -> Finding:
-    """Say whether calibration, which the validation graphs chose, held on the test graphs."""
     after, before = (m.metrics[part].get("ece") for part in ("test", "test_uncalibrated"))
     if after is None or before is None or m.all["temperature"] == 1:
         return None
@@ -187,7 +184,6 @@ def _against_baseline(m: Described) -> Finding:
 
 
 def _sets(m: Described) -> Finding:
-    """Say whether sets and intervals held on the test graphs, and what they rest on."""
     held, aim = m.uncertain.get("held"), m.uncertain.get("coverage")
     if held is None or aim is None:
         return None
@@ -236,7 +232,6 @@ def _likeness(m: Described) -> Finding:
 
 
 def _errors(m: Described, found: Mapping[str, Any]) -> str:
-    """Errors of some graphs against those of the others."""
     if m.task == "regression":
         times = found["first"] / found["rest"] if found["rest"] else 1.0
         return f"errors are {times:.1f} times as large as those of the others"
@@ -246,7 +241,6 @@ def _errors(m: Described, found: Mapping[str, Any]) -> str:
 
 
 def _chance(m: Described) -> Finding:
-    """Say that the test value may be luck."""
     interval, guess = m.metrics["intervals"].get(m.main), m.baseline.get(m.main or "")
     if m.main is None or m.main == "accuracy" or guess is None or not interval:
         return None
@@ -259,7 +253,6 @@ def _chance(m: Described) -> Finding:
 
 
 def _class_mix(m: Described) -> Finding:
-    """Say where the share of a class moved between the parts."""
     parts: Mapping[str, Sequence[float | None]] = m.data.get("class_shares") or {}
     known = [parts.get(part) or () for part in ("train", "validation", "test")]
     if {len(shares) for shares in known} != {len(m.names)}:
@@ -321,7 +314,7 @@ def _explanations(m: Described) -> Finding:
 
 
 def split_words(m: Described) -> str:
-    """How the data were shared out, and where duplicates are."""
+    """How the data were split, and where duplicates are."""
     split = {
         "random": (
             f"Validation and test {m.noun} were drawn at random, with every "
@@ -341,7 +334,7 @@ def split_words(m: Described) -> str:
         return split
     if not found["graphs"]:
         return f"{split} No {m.one} occurs twice."
-    copies = f"{found['graphs']:,} {m.noun} have a copy"  # all that older models know
+    copies = f"{found['graphs']:,} {m.noun} have a copy"  # older models count only these
     if "distinct" in found:
         more = "occurs" if found["distinct"] == 1 else "occur"
         copies = f"{count(found['distinct'], m.one)} {more} more than once"
@@ -373,7 +366,7 @@ def training_words(m: Described) -> str:
 
 
 def limits(m: Described) -> list[str]:
-    """What to keep in mind."""
+    """Limitations of the model."""
     found = [
         (
             f"It has learned from {m.noun} with {m.data['mean_nodes']:.0f} "

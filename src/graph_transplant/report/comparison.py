@@ -1,4 +1,4 @@
-"""The page of a comparison: one file, no network, readable without its script."""
+"""Comparison page: one file that works offline and without its script."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from graph_transplant.report.page import claim, method_summary, render, slug
 from graph_transplant.report.tables import Ranking, ranking
 from graph_transplant.settings import Settings
 
-FOLDER = "figures"  # name of the folder beside a page that holds the files of its figures
+FOLDER = "figures"  # folder for figure files, next to the page
 
 
 class FigureGroup(NamedTuple):
-    """Figures of one kind, which fold away together."""
+    """Figures that are folded together."""
 
     id: str
     title: str
@@ -41,7 +41,7 @@ class FigureGroup(NamedTuple):
 
 
 class Section(NamedTuple):
-    """What the page says about one model under one condition."""
+    """Content for one model under one condition."""
 
     id: str
     group: Group
@@ -54,7 +54,7 @@ class Section(NamedTuple):
 
 
 def write_report(results: Results, path: Path) -> Path:
-    """Write the page of a comparison, and its figures as SVG and CSV in a folder beside it."""
+    """Write the comparison page, and its figures as SVG and CSV in a folder next to it."""
     sections, axes = _sections(results)
     folder = figures_folder(path)
     write_atomically(path, _render(results, sections, axes, folder.name))
@@ -66,12 +66,12 @@ def write_report(results: Results, path: Path) -> Path:
 
 
 def render_report(results: Results) -> str:
-    """The page of a comparison; the same records give the same page."""
+    """Render the comparison page; the same records yield the same page."""
     return _render(results, *_sections(results), FOLDER)
 
 
 def figures_folder(page: Path) -> Path:
-    """The folder for the figures of a page, so that two pages side by side have their own."""
+    """Folder for the figures of a page, distinct for pages in the same directory."""
     return page.parent / (FOLDER if page.stem == "report" else f"{page.stem}-{FOLDER}")
 
 
@@ -83,7 +83,7 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
         _section(results, group, names, whole=group.condition == easiest)
         for group in results.groups
     ]
-    # The easiest condition first, and what is compared before what stands alone.
+    # The easiest condition first, and groups with a comparison before single methods.
     found.sort(key=lambda one: (one.group.condition != easiest, not one.verdict.compared))
     axes = [
         group
@@ -94,7 +94,7 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
 
 
 def _easiest(results: Results) -> Condition:
-    """The condition nearest to plain training: the fewest wrong labels, then the most graphs."""
+    """The condition with the fewest wrong labels, then the most training graphs."""
     conditions = (group.condition for group in results.groups)
     return min(conditions, key=lambda one: (one.label_noise, -one.train_fraction))
 
@@ -108,7 +108,7 @@ def _section(results: Results, group: Group, names: set[str], *, whole: bool) ->
         verdict=results.verdicts[group],
         ranking=ranking(group, part),
         forest=drawn(part, "forest", prefix=f"{stem}-", methods=results.methods),
-        # Harder conditions are told in short: table and differences.
+        # Harder conditions get only the tables and the forest plot.
         folded=_folded(part, names, stem, "group", results.methods) if whole else [],
         gallery=gallery(part) if whole else {},
         pairs=plain_rows(part.pairs) if len(part.methods) > 2 else [],
@@ -118,7 +118,7 @@ def _section(results: Results, group: Group, names: set[str], *, whole: bool) ->
 def _folded(
     results: Results, names: set[str], stem: str, every: str, methods: Sequence[str]
 ) -> list[FigureGroup]:
-    """The charts that are drawn for ``every`` such part, by their headings."""
+    """Charts with this value of ``every``, except the forest plot, by heading."""
     groups: dict[str, list[Drawn]] = {}
     for name, chart in FIGURES.items():
         if chart.every != every or name == "forest":
@@ -137,7 +137,7 @@ def _render(
     first, lead = results.chosen[0], sections[0]
     colours = colour_classes(results.methods, results.reference)
     compared = {one.group: one.verdict for one in sections}
-    # The easiest condition leads.
+    # The headline is about the easiest condition only.
     first_of = {g: one for g, one in compared.items() if g.condition == lead.group.condition}
     said, verdict = headline(first_of, results.reference), lead.verdict
     commands = _commands(results)
@@ -145,7 +145,7 @@ def _render(
         "report.html",
         data=first["data"],
         headline=said,
-        # Of several groups the headline speaks of all, and the lead for itself.
+        # With several groups, the headline may not state the verdict of the lead.
         sentence=verdict.evidence if said == verdict.headline else verdict.sentence,
         lead=lead,
         sections=sections,
@@ -167,7 +167,6 @@ def _render(
 
 
 def _skipped(results: Results) -> Iterator[str]:
-    """Rows of the data that could not be read, which the command listed beside the records."""
     path = None if results.directory is None else results.directory / SKIPPED
     if path is not None and path.is_file():
         with path.open(encoding="utf-8", newline="") as file:
@@ -176,7 +175,7 @@ def _skipped(results: Results) -> Iterator[str]:
 
 
 def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tuple[str, str]]:
-    """What to do next: a sentence and perhaps a command, each."""
+    """Next steps: a sentence and an optional command each."""
     verdict = lead.verdict
     first = results.chosen[0]
     source, recipe = first.get("source", lead.group.data), first["settings"].get("recipe", "paper")
@@ -213,14 +212,13 @@ def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tupl
 
 
 def _data_options(commands: Sequence[str]) -> list[str]:
-    """What the last command says about how its data are read."""
+    """Options of the last command that say how to read the data."""
     named = "|".join(("smiles", "target", "id", "features", "task", "root"))
     value = r"(?:'[^']*'|[^\s'])+"  # as a shell quotes it
     return re.findall(rf"--(?:(?:{named})[ =]{value}|largest-fragment)", " ".join(commands[-1:]))
 
 
 def _commands(results: Results) -> list[str]:
-    """The commands that made the records, as the comparison noted them."""
     path = None if results.directory is None else results.directory / COMMANDS
     return path.read_text("utf-8").splitlines() if path is not None and path.is_file() else []
 
@@ -257,7 +255,7 @@ def _settings(settings: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def colour_classes(methods: Sequence[str], reference: str) -> dict[str, str]:
-    """The CSS class of each method's colour, as the charts have them."""
+    """CSS class of each method's colour, matching the charts."""
     others = [name for name in methods if name != reference]
     return {reference: "c0", **{name: f"c{place % 8 + 1}" for place, name in enumerate(others)}}
 
@@ -266,7 +264,7 @@ def colour_classes(methods: Sequence[str], reference: str) -> dict[str, str]:
 
 
 def notebook_html(results: Results) -> str:
-    """Verdict, table and forest plot for a notebook."""
+    """Render verdict, table and forest plot for a notebook."""
     parts = [
         (results.verdicts[group], ranking(group, part), _picture(part))
         for group, part in results.groups.items()
@@ -275,7 +273,7 @@ def notebook_html(results: Results) -> str:
 
 
 def _picture(part: Results) -> str:
-    """The forest plot as a PNG in base64; empty where there is nothing to compare."""
+    """Forest plot as a base64 PNG; empty if there is nothing to compare."""
     with style():
         axes = FIGURES["forest"].plot(part)
         if not isinstance(axes, Axes):

@@ -1,4 +1,4 @@
-"""Pages of drawn graphs: explanations of predictions, and mixed graphs to look at."""
+"""Pages with drawings: explanations of predictions, and mixed graphs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from graph_transplant.shown import Mixture
 
 _SALIENT = 5
-_THIRD = 350  # width of a drawing when three stand in a row
+_THIRD = 350  # width of each of three drawings in a row
 
 # -------------------------------------------------------------------- explanations
 
 
 def render_explanations(rows: ExplainedRows) -> str:
-    """The page of explanations: one card per graph, models side by side."""
+    """Render explanations: one card per graph, with models side by side."""
     explained, skipped = rows.explanations, rows.skipped
     if not explained:
         reasons = "; ".join(f"row {one.row}: {one.reason}" for one in skipped[:3])
@@ -60,7 +60,6 @@ def render_explanations(rows: ExplainedRows) -> str:
 
 
 def _notes(explained: Sequence[Explanation]) -> list[str]:
-    """What to know before the drawings are believed."""
     first = explained[0]
     node, noun = ("atom", "molecule") if first.structure.molecule else ("node", "graph")
     found = []
@@ -101,7 +100,7 @@ def _card(one: Explanation) -> dict[str, object]:
     nodes = len(structure.names)
     return {
         "id": one.id,
-        # The block of an SDF record is no line to read.
+        # Mol blocks of an SDF are not shown.
         "text": one.text if "\n" not in one.text and one.text != one.id else "",
         "truth": None if one.truth is None else class_word(one.truth, one.target),
         "size": f"{count(nodes, node)}, {count(len(structure.edges), edge)}"
@@ -147,7 +146,7 @@ def _view(one: Explanation, view: ModelView) -> dict[str, object]:
 
 
 def _share(value: float) -> str:
-    """A share in per cent; of a large graph it may be far below one."""
+    """Format a share in per cent; in large graphs it may be far below 1 %."""
     return percent(value, 0, unit=True) if value >= 0.01 else f"{100 * value:.2g}\u00a0%"
 
 
@@ -155,7 +154,7 @@ def _share(value: float) -> str:
 
 
 def draw_mixture(one: Mixture, width: float) -> tuple[str, str, str]:
-    """Source, destination and mixed graph as ``svg`` elements."""
+    """Draw source, destination and mixed graph as ``svg`` elements."""
     source, destination = one.source, one.destination
     return (
         graph_svg(
@@ -181,7 +180,7 @@ def draw_mixture(one: Mixture, width: float) -> tuple[str, str, str]:
 
 
 def render_gallery(mixtures: Sequence[Mixture]) -> str:
-    """The page of mixed graphs: source, destination and mixed graph in a row."""
+    """Render mixed graphs: source, destination and mixed graph in a row."""
     if not mixtures:
         raise GraphTransplantError("a gallery needs at least one mixed graph, got none")
     first = mixtures[0]

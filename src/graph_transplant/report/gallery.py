@@ -1,4 +1,4 @@
-"""Graphs on the page of a comparison: what models attend to, what methods make."""
+"""Example graphs of a comparison page: saliency maps and virtual graphs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from graph_transplant.report.page import class_word, shortened
 from graph_transplant.shown import Made, Mixture, Salient, read_example
 
 MOST_MAPS = 4
-"""So many maps of a graph stand in a row: what is known, the reference and the best others."""
+"""Maps per graph: the motif if known, the reference and the best other methods."""
 
-_SMALL = 200  # width of a drawing when several stand in a row
+_SMALL = 200  # width of each of several drawings in a row
 
 View = dict[str, str]
 
@@ -25,9 +25,9 @@ View = dict[str, str]
 def gallery(results: Results) -> dict[str, Any]:
     """Draw the examples in the records of one group.
 
-    ``maps`` are test graphs as several models see them: graph, truth and views. ``made`` is what
-    methods made: method, label, weight of the source's label, and drawings. Maps of the methods
-    ``left_out`` are not drawn, and what is ``damaged`` could not be.
+    ``maps`` are saliency maps of test graphs: graph, truth and views. ``made`` are virtual graphs:
+    method, label, weight of the source's label, and drawings. ``left_out`` are methods whose maps
+    are not drawn, ``damaged`` the errors of unreadable examples.
     """
     salient: dict[str, dict[str, Salient]] = {}
     made: dict[str, list[Mixture | Made]] = {}
@@ -41,7 +41,7 @@ def gallery(results: Results) -> dict[str, Any]:
                 damaged.append(f"{method}: {problem}")
                 continue
             if isinstance(example, Salient):
-                # Of several trials the first one speaks: the others have other weights.
+                # Only the first trial is shown: other trials have other weights.
                 salient.setdefault(example.graph, {}).setdefault(method, example)
             else:
                 made.setdefault(method, []).append(example)

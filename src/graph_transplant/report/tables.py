@@ -1,4 +1,4 @@
-"""The ranking of methods as a table: for pages and terminals, as Markdown and as LaTeX."""
+"""Ranking tables for pages, terminals, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """A number of a table: as text, for sorting, with its spread and what stands below it."""
+    """A table cell: text, sort value, spread, and a second line."""
 
     text: str
     value: float | None = None
@@ -29,7 +29,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; ``low``: less is better, ``more``: shown only when asked for."""
+    """A table column; ``low``: lower is better, ``more``: shown only on request."""
 
     title: str
     definition: str
@@ -51,7 +51,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The methods of one group, the best first."""
+    """Methods of one group, best first."""
 
     group: Group
     word: str
@@ -61,22 +61,22 @@ class Ranking:
 
     @property
     def few(self) -> list[int]:
-        """The columns that are always shown."""
+        """Indices of the columns that are always shown."""
         return [place for place, column in enumerate(self.columns) if not column.more]
 
     @property
     def rest(self) -> list[int]:
-        """The other columns."""
+        """Indices of the other columns."""
         return [place for place, column in enumerate(self.columns) if column.more]
 
 
 def rankings(results: Results) -> list[Ranking]:
-    """One table for each model and condition."""
+    """One table per group of results."""
     return [ranking(group, part) for group, part in results.groups.items()]
 
 
 def ranking(group: Group, part: Results) -> Ranking:
-    """Lay out one group: score, difference, p and time, and behind these what else was measured."""
+    """Table of one group: score, difference, p, time, and further measurements."""
     rows = plain_rows(part.summary())
     columns = _columns(part, rows)
     top = max((row["score_mean"] for row in rows if row["score_mean"] is not None), default=None)
@@ -163,7 +163,7 @@ def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
 def _score(row: Row) -> Cell:
     below = ""
     if row["score_low"] is not None:
-        # The interval is symmetric; a share is not beyond 0 or 100 %. R² may well be below 0.
+        # Clip the symmetric interval to 0 and 100 %; only R² may be negative.
         low, high = row["score_low"], min(1.0, row["score_high"])
         low = low if row["metric"] == "r2" else max(0.0, low)
         below = f"{percent(low)} to {percent(high)}"
@@ -189,7 +189,7 @@ def _ratio(row: Row, plain: Row | None) -> str:
 
 
 def markdown(results: Results) -> str:
-    """Ranking tables in Markdown, all columns."""
+    """Ranking tables in Markdown, with all columns."""
     texts = []
     for one in rankings(results):
         heads = [markdown_text(column.title) for column in one.columns]
@@ -215,7 +215,7 @@ def latex(results: Results) -> str:
 
 
 def _reading(one: Ranking) -> str:
-    """How to read the signs of a table; empty where there are none."""
+    """Legend for bold and asterisks; empty if there are none."""
     texts = []
     if any(row.best for row in one.rows):
         texts.append(f"Bold: the best, and significantly better than {one.reference}.")
@@ -241,7 +241,7 @@ def _cells(
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A table in Markdown of escaped cells, columns aligned; the first ``left`` are words."""
+    """Format escaped cells as Markdown; the first ``left`` columns are left-aligned."""
     rule = ["---" if place < left else "---:" for place in range(len(heads))]
     widths = [max(map(len, column)) for column in zip(heads, rule, *rows, strict=True)]
     lines = [
@@ -254,7 +254,7 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: in
 def latex_table(
     caption: str, label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
 ) -> str:
-    """A whole table in LaTeX of escaped cells; needs ``booktabs``."""
+    """Format escaped cells as a LaTeX table, which needs ``booktabs``."""
     table = pd.DataFrame(rows, columns=[latex_text(head) for head in heads])
     text: str = table.style.hide(axis="index").to_latex(
         caption=latex_text(caption),
@@ -268,17 +268,17 @@ def latex_table(
 
 
 def markdown_text(text: str) -> str:
-    """Escape a text for a cell of a table in Markdown."""
+    """Escape a text for a Markdown table."""
     return re.sub(r"([\\|*_`<>\[\]#&~])", r"\\\1", _one_line(text))
 
 
 _LATEX = str.maketrans(
     {sign: rf"\{sign}" for sign in "{}&%$#_"}
-    # After the end of a row these would be read as its options.
+    # At the start of a row, LaTeX would read these as options of the preceding line break.
     | {sign: f"{{{sign}}}" for sign in "[]*"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''"}
-    # Most signs beyond ASCII are unknown to pdfTeX.
+    # pdfTeX lacks most non-ASCII characters.
     | {"−": "$-$", "±": r"$\pm$", "×": r"$\times$", "²": "$^2$", "ψ": r"$\psi$", "’": "'"}
     | {"…": r"\ldots{}", "\N{NO-BREAK SPACE}": "~"}
 )
@@ -286,12 +286,12 @@ _LATEX = str.maketrans(
 
 def latex_text(text: str) -> str:
     """Escape a text for LaTeX."""
-    # Two hyphens would become a dash.
+    # LaTeX would turn two hyphens into a dash.
     return re.sub(r"-(?=-)", "-{}", _one_line(text).translate(_LATEX))
 
 
 def _one_line(text: str) -> str:
-    """One line without control characters and halves of surrogate pairs."""
+    """Replace line breaks, control characters and lone surrogates by spaces."""
     space = "\N{NO-BREAK SPACE}"
     signs = (sign if sign.isprintable() or sign == space else " " for sign in text)
     return " ".join(part for part in "".join(signs).split(" ") if part)
