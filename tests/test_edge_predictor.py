@@ -19,6 +19,7 @@ from foreign import Foreign
 from graph_transplant.augment.base import CleanPass
 from graph_transplant.augment.edge_predictor import EdgePredictor, straight_through
 from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs, TransplantPlan
+from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.saliency import as_predictor
@@ -273,6 +274,12 @@ def test_psi_learns_what_can_be_learnt() -> None:
         psi.supervise(batch.x, batch, source).backward()
         optimiser.step()
     assert psi.accuracy(batch.x, batch, random(2)) > 0.99
+
+
+@pytest.mark.parametrize("name", ["embedding_size", "examples", "gradient_pairs"])
+def test_numbers_that_learn_nothing_are_refused(name: str) -> None:
+    with pytest.raises(GraphTransplantError, match=f"`{name}` must be at least 1, got 0"):
+        EdgePredictor(**{name: 0})
 
 
 # ------------------------------------------------------------------ models without edge weights

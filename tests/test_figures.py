@@ -282,7 +282,7 @@ def check_texts(figure: Figure) -> None:
 def test_plots_say_what_there_is_and_what_is_missing(golden, enzymes):
     old = golden("bace-scaffold")
     assert drawn(old, "robustness") is None
-    with pytest.raises(GraphTransplantError, match="no numbers for the chart 'robustness'"):
+    with pytest.raises(GraphTransplantError, match="no data for the chart 'robustness'"):
         old.plot.robustness()
     assert {name for name in dir(old.plot) if drawn(old, name)} >= {"forest", "scores", "learning"}
     with pytest.raises(AttributeError, match="did you mean 'forest'"):

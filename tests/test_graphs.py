@@ -278,6 +278,11 @@ def test_graphs_of_pyg_that_do_not_fit_together() -> None:
         GraphStore.from_pyg([good], node_fields=["motif_mask"])
 
 
+def test_a_store_may_have_no_edges() -> None:
+    none = {"edge_index": torch.empty(2, 0), "edge_counts": torch.zeros(2, dtype=torch.long)}
+    assert GraphStore(**arguments(**none)).batch([1, 0]).num_edges == 0
+
+
 # ------------------------------------------------------------------ bad data
 
 

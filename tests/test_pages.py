@@ -18,12 +18,14 @@ import graph_transplant as gt
 from graph_transplant.cli import main
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.format import units
 from graph_transplant.graphs import Skipped
 from graph_transplant.metrics import METRICS
 from graph_transplant.models.description import check_description
 from graph_transplant.models.explanation import ExplainedRows
 from graph_transplant.models.gallery import mixtures
 from graph_transplant.report.card import render_card
+from graph_transplant.report.card_words import Described, said
 from graph_transplant.report.explanations import render_explanations, render_gallery
 from graph_transplant.splits import Split
 from page_samples import (
@@ -311,6 +313,24 @@ def test_the_command_has_every_option_of_a_table() -> None:
     text = render_card(made)
     assert "bit-identical" not in Page(text).text
     assert "split" not in command_of(text)[1]
+    made["training"]["class_weight"] = [1.0, 2.0, 1.0]
+    assert "lacks the split and class weights of this model" in Page(render_card(made)).text
+
+
+def test_values_are_written_alike_on_both_sides_of_zero() -> None:
+    for value, text in ((5000.0, "5000"), (0.25, "0.250"), (3.2e8, "3.2e+08"), (0.004, "0.004")):
+        assert (units(value), units(-value)) == (text, f"−{text}")
+
+
+@pytest.mark.parametrize(
+    ("counts", "warned"),
+    [([90, 10], False), ([91, 9], True), ([10] * 12, False), ([10] * 11 + [4], True)],
+)
+def test_the_card_warns_of_rare_classes(counts: list[int], warned: bool) -> None:
+    made = card(label_names=[f"kind {number}" for number in range(len(counts))])
+    made["data"]["class_counts"] = counts
+    warnings, _ = said(Described(made))
+    assert any("Classes are unequal" in text for text in warnings) == warned
 
 
 def test_the_command_trains_the_same_model_again(

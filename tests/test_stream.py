@@ -12,6 +12,7 @@ import networkx as nx
 import pandas as pd
 import pytest
 import torch
+from torch.utils.data import Subset
 from torch_geometric.data import Data
 
 from graph_transplant.datasets import Chunk, load, stream
@@ -149,6 +150,8 @@ def test_targets_are_read_with_a_codec(place: Path) -> None:
         assert list(chunk.targets.values()) == targets
         # A row without a target is a graph nevertheless.
         assert not chunk.problems
+    with pytest.raises(DataError, match="there are no graphs"):
+        list(stream(Subset([pyg(1)], []), codec=codec))
 
 
 # ------------------------------------------------------------------ what does not fit a model

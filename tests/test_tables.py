@@ -358,6 +358,10 @@ def test_a_workbook_that_unpacks_without_end_is_an_error(
     monkeypatch.setattr(formats, "_LARGEST_WORKBOOK", 1 << 26)
     with pytest.raises(DataError, match="unpacks to 65 MiB; save it as CSV"):
         gt.load(path, target="y")
+    packed = tmp_path / "mine.xlsx.gz"
+    packed.touch()
+    with pytest.raises(DataError, match="this is none of them"):
+        gt.load(packed, target="y")
 
 
 # ------------------------------------------------------------------ streams

@@ -99,6 +99,11 @@ def test_self_loops_and_repeats_are_removed_and_the_first_line_keeps_its_label(
     assert store.edge_attr.sum(1).tolist() == [1, 1, 1, 1]
 
 
+def test_graphs_may_have_self_loops_alone(write: Write) -> None:
+    store = read(write(A="1, 1\n2, 2\n", edge_labels=None))
+    assert store.edge_counts.tolist() == [0, 0]
+
+
 def test_several_label_columns_and_edge_attributes(write: Write) -> None:
     store = read(
         write(

@@ -281,6 +281,14 @@ def test_coverage_is_refused_where_it_cannot_be_had(ensemble: Trained) -> None:
             model.predict(store, coverage=wrong)
 
 
+@pytest.mark.usefixtures("quick")
+def test_the_header_of_no_predictions_has_the_coverage(tmp_path: Path) -> None:
+    nothing, out = tmp_path / "nothing.jsonl", tmp_path / "out.csv"
+    nothing.touch()
+    predict_table(train(noisy(60, "regression"), **QUICK), nothing, out, coverage=0.8)
+    assert "a ±80" in out.read_text()
+
+
 def test_old_models_have_no_coverage() -> None:
     old = TrainedModel.load(Path(__file__).parent / "golden" / "models" / "motifs")
     motifs = gt.load("motifs", graphs=12)

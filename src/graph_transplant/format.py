@@ -39,10 +39,10 @@ def units(value: float | None) -> str:
     """Format a number of any magnitude in the units of the data."""
     if value is None or _missing(value):
         return NOTHING
-    form = (
-        ".3f" if 0.1 <= abs(value) < 1000 or not value else ".0f" if 1000 <= value < 1e7 else ".3g"
-    )
-    return format(value, form).replace("-", "−", 1) if value < 0 else format(value, form)
+    size = abs(value)
+    form = ".3f" if 0.1 <= size < 1000 or not value else ".0f" if 1000 <= size < 1e7 else ".3g"
+    text = format(size, form)
+    return f"−{text}" if value < 0 else text
 
 
 def p_value(value: float | None) -> str:

@@ -66,6 +66,7 @@ class Ranks:
             failed = False
         finally:
             if self.size > 1:
-                failures = int(self.total(torch.tensor([int(failed)])))
+                device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+                failures = int(self.total(torch.tensor([int(failed)], device=device)))
                 if failures and not failed:
                     raise EndedElsewhereError("another process of the group ended the training")

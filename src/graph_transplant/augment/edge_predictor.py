@@ -61,7 +61,9 @@ class EdgePredictor(nn.Module):
         gradient_pairs: int = 1024,
     ) -> None:
         super().__init__()
-        check_at_least(1, embedding_size=embedding_size)
+        check_at_least(
+            1, embedding_size=embedding_size, examples=examples, gradient_pairs=gradient_pairs
+        )
         self.embedding_size = embedding_size
         self.examples = examples
         self.gradient_pairs = gradient_pairs

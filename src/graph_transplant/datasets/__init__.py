@@ -68,7 +68,7 @@ class Format:
 
 _TABLE_OPTIONS: Final = ("smiles", "target", "id", "features", "task", "largest_fragment")
 _MOLECULES: Final = Format(
-    f"a table of molecules ({', '.join(formats.READERS)}, also packed as .gz)",
+    f"a table of molecules ({', '.join(formats.READERS)}; text also packed as .gz)",
     formats.is_table,
     tables.read_table,
     options=_TABLE_OPTIONS,
@@ -261,7 +261,7 @@ def stream(
         # Targets may be missing. They are set on copies: the given graphs stay unchanged.
         source = [copy.copy(source[place]) for place in range(len(source))]
         graphs = [graph for graph in source if is_pyg(graph, "Data")]
-        if codec is not None and all(graph.y is not None for graph in graphs):
+        if codec is not None and graphs and all(graph.y is not None for graph in graphs):
             options["task"] = codec.task
             classes = torch.cat([torch.as_tensor(graph.y).reshape(-1) for graph in graphs])
             if codec.task == "multiclass" and classes.max() < codec.num_outputs:

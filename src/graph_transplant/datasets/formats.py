@@ -127,7 +127,9 @@ def _delimited(path: Path) -> Table:
             except csv.Error as error:
                 if "field larger" in str(error) or "unexpected end" in str(error):
                     # The rest of the file cannot be split into rows.
-                    raise DataError(f"{path}, line {start}: a quoted value is not closed") from None
+                    raise DataError(
+                        f"{path}, line {start}: a quoted value is not closed (or over 128 KiB)"
+                    ) from None
                 yield (), f"the row is broken ({error})"
                 continue
             if values is None:
@@ -356,8 +358,9 @@ READERS: Final[Mapping[str, Callable[[Path], Table]]] = {
 
 
 def suffix_of(path: Path) -> str:
-    """Suffix of a file in lower case, without ``.gz``."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+    """Suffix of a file in lower case, without the ``.gz`` of a text format."""
+    inner = Path(path.name.lower().removesuffix(".gz")).suffix
+    return path.suffix.lower() if READERS.get(inner) in (_excel, _parquet) else inner
 
 
 def name_of(path: Path) -> str:

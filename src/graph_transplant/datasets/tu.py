@@ -229,7 +229,7 @@ def _read_edges(
         line = proper[first]
     else:
         key.sort(kind="stable")  # nearly sorted: far faster than np.unique
-        key = key[np.append(True, key[1:] != key[:-1])]
+        key = key[np.append(True, key[1:] != key[:-1])[: len(key)]]
     row, column = np.divmod(key, len(graph))
     counts = np.bincount(graph[row], minlength=len(node_counts))
     start = np.repeat(np.cumsum(node_counts) - node_counts, counts)

@@ -206,7 +206,8 @@ def compare(
     for name in models:
         if name not in own.models:
             check_choice("model", name, CONVOLUTIONS)
-    check_choice("readout", readout or READOUTS[0], READOUTS)
+    if readout is not None:
+        check_choice("readout", readout, READOUTS)
     check_choice("select", select, SELECTIONS)
     check_engine(engine, address)
     if not depths:

@@ -297,19 +297,21 @@ class Plots:
             with style():
                 axes = chart.plot(self._results, ax)
             if axes is None:
-                raise GraphTransplantError(f"these results have no numbers for the chart {name!r}")
+                raise GraphTransplantError(f"the results have no data for the chart {name!r}")
             return axes
 
         draw.__name__, draw.__doc__ = name, chart.title
         return draw
 
     def _check_one(self, name: str, chart: Chart) -> None:
-        parts = self._results.groups if chart.every == "group" else networks(self._results)
+        parts, where = self._results.groups, "results.groups"
+        if chart.every != "group":
+            parts, where = networks(self._results), "gt.figures.networks(results)"
         if len(parts) > 1:
             titles = "; ".join(f"{group.data}: {group.title}" for group in parts)
             raise GraphTransplantError(
                 f"the chart {name!r} shows one group of results, and these have {len(parts)} "
-                f"({titles}): draw one of `results.groups.values()`"
+                f"({titles}): draw one of `{where}.values()`"
             )
 
     def __repr__(self) -> str:

@@ -62,7 +62,7 @@ def check_shapes(store: GraphStore, tensors: Mapping[str, Tensor], targets: int)
         )
         require(key == label or label not in _RESERVED, f"{name}: `{label}` is a reserved name")
     floating = tensors["edge_index"].is_floating_point()
-    require(not edges or not floating, f"{name}: `edge_index` must be integers")
+    require(not floating, f"{name}: `edge_index` must be integers")
     require(
         0 <= store.num_continuous <= store.num_node_features,
         f"{name}: `num_continuous` must lie between 0 and the number of node features; got "

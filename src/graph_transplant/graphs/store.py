@@ -165,6 +165,7 @@ class GraphStore:
         self.node_counts = node_counts.to(torch.long).contiguous()
         self.edge_counts = edge_counts.to(torch.long).contiguous()
         ends = edge_index.rows if isinstance(edge_index, SortedEdges) else edge_index
+        ends = ends if ends.numel() else ends.long()  # `torch.empty(2, 0)` is float
         # Tensors of nodes and edges, by their names in files.
         self._flat = {"edge_index": ends}
         for key, features in (("x", x), ("edge_attr", edge_attr)):

@@ -181,7 +181,8 @@ def predict_table(
     keep_inputs([data], [target])
     frames = prediction_frames(model, data, **options)
     # Read the first chunk before a folder is created: the input may be unreadable.
-    first = next(frames, _frame(model, Chunk(1, (), (), None, {}), None, COVERAGE))
+    coverage = options.get("coverage") or COVERAGE
+    first = next(frames, _frame(model, Chunk(1, (), (), None, {}), None, coverage))
     rows = failed = larger = unlike = 0
 
     def write(file: IO[bytes]) -> None:

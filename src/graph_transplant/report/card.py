@@ -66,7 +66,7 @@ def render_card(description: Mapping[str, Any]) -> str:
         uses=_uses(m),
         columns=str(m.featurizer.get("smiles") or ""),
         command=_train_command(m),
-        own_split=m.training["split"] not in _DRAWN,
+        given=_given(m),
         model_version=description["version"],
         noun=m.noun,
         task=m.task,
@@ -285,8 +285,16 @@ def _uses(m: Described) -> list[str]:
     ]
 
 
+def _given(m: Described) -> str:
+    """What Python code passed to training that no command can."""
+    given = ["split"] if m.training["split"] not in _DRAWN else []
+    if not isinstance(m.training.get("class_weight") or "", str):
+        given.append("class weights")
+    return " and ".join(given)
+
+
 def _train_command(m: Described) -> list[str]:
-    """Command that trains this model again, without a custom split or class weights."""
+    """Command that trains this model again, but for what :func:`_given` names."""
     training, featurizer = m.training, m.featurizer
     options: dict[str, Any] = {
         "smiles": featurizer.get("smiles"),

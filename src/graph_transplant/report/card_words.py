@@ -297,11 +297,13 @@ def _contradictions(m: Described) -> Finding:
 
 def _rare(m: Described) -> Finding:
     counts = m.data["class_counts"]
-    if m.task != "multiclass" or not sum(counts) or min(counts) / sum(counts) >= 0.1:
+    if m.task != "multiclass" or not sum(counts):
+        return None
+    share = min(counts) / sum(counts)
+    if share >= min(0.1, 0.5 / len(counts)):
         return None
     rarest = m.named(shortened(m.names[counts.index(min(counts))], 40))
-    share = percent(min(counts) / sum(counts), unit=True)
-    return True, f"Classes are unequal: {share} of the {m.noun} are {rarest}."
+    return True, f"Classes are unequal: {percent(share, unit=True)} of the {m.noun} are {rarest}."
 
 
 def _explanations(m: Described) -> Finding:
