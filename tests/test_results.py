@@ -304,6 +304,9 @@ def test_verdicts_give_the_gain_its_interval_and_what_it_rests_on() -> None:
     assert "95 % interval −11.6 to +15.6, p = 0.7" in text
     many = sentence(plain, unsure, made_up("b", PLAIN))
     assert many.startswith("No method differs significantly from vanilla on toy. a: +2.0 points")
+    # The evidence is about the method closest to a finding: b has a smaller gain, but less spread.
+    small = made_up("b", [0.61, 0.57, 0.70, 0.50, 0.61])  # differences 0.01, 0.02, 0.05, 0, 0.01
+    assert "on toy. b: +1.8 points (" in sentence(plain, unsure, small)
 
 
 @pytest.mark.parametrize(

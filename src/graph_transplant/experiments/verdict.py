@@ -143,7 +143,7 @@ def _against_reference(
         told = found["worse"]
     elif found["unclear"]:
         who = f"{name} does not differ" if name else "No method differs"
-        told = [max(found["unclear"], key=lambda row: abs(row["difference"]))]
+        told = [min(found["unclear"], key=lambda row: row["p_value"])]  # closest to a finding
         following, repeats = _what_next(told[0])
         headline = f"{who} significantly from {reference} on {data}"
         verdict = Verdict("none", headline, "", next=following, repeats=repeats)
