@@ -95,6 +95,15 @@ def claims() -> Iterator[Claim]:
         yield Claim("", "ENZYMES", method, "ablation", other="transplant-ep", sign=-1)
 
 
+def controls() -> Iterator[Claim]:
+    """Graph Transplant against simpler methods that share a part of it."""
+    for data in ("COIL-DEL", "ENZYMES", "NCI1", "Mutagenicity"):
+        if data != "Mutagenicity":
+            yield Claim("", data, "transplant-dp", "table1", other="drop-nodes")
+        yield Claim("", data, "transplant-dp", "table1", other="label-smoothing")
+    yield Claim("", "ENZYMES", "transplant-ep", "table1", other="saliency-shuffled")
+
+
 @cache
 def results(directory: str) -> gt.Results | None:
     """The finished trials of a directory, if there are any."""
@@ -104,20 +113,23 @@ def results(directory: str) -> gt.Results | None:
 
 def scores(directory: str, method: str, measure: str, model: str | None = None) -> pd.Series:
     """A measure of a method by repeat and fold; empty where nothing was measured."""
-    found = results(directory)
+    trials = results(directory)
     nothing = pd.Series(dtype=float)
-    if found is None:
+    if trials is None:
         return nothing
-    frame, column = found.frame, measure
+    frame, column = trials.frame, measure
     if measure == "attacked":
-        frame, column = found.long("attacked"), "as_stated"
+        frame, column = trials.long("attacked"), "as_stated"
         if "budget" not in frame:
             return nothing
         frame = frame[frame["budget"] == ATTACK]
     if column not in frame:
         return nothing
     rows = (frame["method"] == method) & (frame["model"].eq(model) if model else True)
-    return frame[rows].set_index(KEYS)[column].dropna()
+    found = frame[rows].set_index(KEYS)[column].dropna()
+    if not found.index.is_unique:
+        sys.exit(f"{directory}: {method} has several records of one fold")
+    return found
 
 
 def compared(one: pd.Series, two: pd.Series) -> Paired:
@@ -157,29 +169,40 @@ def table(heads: str, rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(cells) + " |" for cells in rows)])
 
 
+def tested(claim: Claim) -> list[str]:
+    """Difference, interval, p-value and folds of a claim."""
+    _, _, paired = measured(claim)
+    if word(claim, paired) == "not tested":
+        return ["", "", "", str(paired.pairs or "")]
+    low, high = (difference(end, claim.measure) for end in (paired.ci_low, paired.ci_high))
+    gap, p = difference(paired.difference, claim.measure), p_value(paired.p_value)
+    return [gap, f"{low} to {high}", p, str(paired.pairs)]
+
+
+def unbroken(cells: Iterable[str]) -> list[str]:
+    """Cells that keep a row on one line, also where the page is narrow."""
+    return [cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in cells]
+
+
 def claims_table() -> str:
     """One row per claim."""
     rows = []
     for claim in claims():
-        _, _, paired = measured(claim)
-        said = difference(claim.published, claim.measure) or (
-            "below" if claim.sign < 0 else "above"
-        )
-        verdict = word(claim, paired)
-        cells = [claim.title, claim.data, said]
-        if verdict == "not tested":
-            cells += ["", "", "", str(paired.pairs or "")]
-        else:
-            low, high = (difference(end, claim.measure) for end in (paired.ci_low, paired.ci_high))
-            cells += [
-                difference(paired.difference, claim.measure),
-                f"{low} to {high}",
-                p_value(paired.p_value),
-                str(paired.pairs),
-            ]
-        # A row per line, also where the page is narrow.
-        rows.append([cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in (*cells, verdict)])
+        said = difference(claim.published, claim.measure)
+        said = said or ("below" if claim.sign < 0 else "above")
+        verdict = word(claim, measured(claim)[2])
+        rows.append(unbroken([claim.title, claim.data, said, *tested(claim), verdict]))
     return table("| claim | data | published | measured | 95 % interval | p | folds | |", rows)
+
+
+def controls_table() -> str:
+    """One row per control."""
+    rows = [
+        unbroken([claim.data, WORDS[claim.method], claim.other, difference(claim.published)])
+        + unbroken(tested(claim))
+        for claim in controls()
+    ]
+    return table("| data | | against | published | measured | 95 % interval | p | folds |", rows)
 
 
 def methods_table(*directories: str) -> str:
@@ -192,12 +215,13 @@ def methods_table(*directories: str) -> str:
         base = own.get("vanilla", pd.Series(dtype=float))
         if len(base):  # the same folds, so that means and differences agree
             own = {name: values[values.index.isin(base.index)] for name, values in own.items()}
-        for name, mine in sorted(own.items(), key=lambda item: -item[1].mean()):
+        # Means over fewer folds cannot be compared with the others and come last.
+        for name, mine in sorted(own.items(), key=lambda item: (-len(item[1]), -item[1].mean())):
             ece, paired = scores(directory, name, "ece"), compared(mine, base)
             ece = ece[ece.index.isin(mine.index)]
-            tested = name != "vanilla" and paired.pairs >= LEAST
-            gap = difference(paired.difference) if tested else ""
-            p = p_value(paired.p_value) if tested and name != "majority" else ""
+            enough = name != "vanilla" and paired.pairs >= LEAST
+            gap = difference(paired.difference) if enough else ""
+            p = p_value(paired.p_value) if enough and name != "majority" else ""
             spread = f" ± {mine.std():.3f}" if len(mine) > 1 else ""
             score, error = f"{mine.mean():.3f}{spread}", f"{ece.mean():.3f}" if len(ece) else ""
             rows.append([directory, f"`{name}`", score, gap, p, error, str(len(mine))])
@@ -215,13 +239,14 @@ def main_table() -> str:
         said = Claim("accuracy", data, "transplant-dp", "table1").published
         rows.append([
             data.replace("-strong", ", strong recipe"),
+            str(len(both)),
             *(f"{100 * one[both].mean():.1f} %" for one in (base, others[0])),
             difference(tests[0].difference),
             p_value(tests[0].p_value),
             difference(said),
             *(difference(test.difference) for test in tests[1:]),
         ])  # fmt: skip
-    heads = "| data | plain | Graph Transplant | difference | p | published "
+    heads = "| data | folds | plain | Graph Transplant | difference | p | published "
     return table(f"{heads}| dropping nodes | label smoothing |", rows)
 
 
@@ -246,6 +271,7 @@ def ensembles_table() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "main": main_table,
     "claims": claims_table,
+    "controls": controls_table,
     "methods": lambda: methods_table(
         "COIL-DEL", "COIL-DEL-ties", "ENZYMES", "NCI1", "Mutagenicity"
     ),
