@@ -551,6 +551,6 @@ def test_what_cannot_be_is_refused(arguments: dict[str, Any]) -> None:
     (name,) = arguments
     with pytest.raises(gt.GraphTransplantError, match=f"`{name}` must be "):
         attack(model_for(store, "gcs"), store, **arguments)
-    message = r"must take `edge_weight`.*Foreign\.forward has no such"
+    message = r"must accept `edge_weight`.*Foreign\.forward has no such"
     with pytest.raises(gt.GraphTransplantError, match=message):
         attack(Foreign(), store)

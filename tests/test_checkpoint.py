@@ -255,7 +255,7 @@ def test_the_checkpoint_of_another_training_is_refused(
     given = {"store": two(), "method": "drop-nodes", "checkpoint": file, "optimizer": SGD}
     with pytest.raises(
         GraphTransplantError,
-        match=f"{file} is the checkpoint of another training: {message}; delete it to start anew",
+        match=f"{file} is the checkpoint of another training: {message}; delete it to start over",
     ):
         train(**{**given, **settings})
     assert file.read_bytes() == begun

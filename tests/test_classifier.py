@@ -216,7 +216,10 @@ def test_damaged_configs_are_named(change: dict[str, Any], message: str) -> None
         ({"walk": 4}, "`walk` needs an input layer: set `input_layers`"),
         ({"conv": "gat", "hidden": 6}, "`hidden` must be divisible by the 4 attention heads"),
         ({"in_features": 0}, "`max_degree`"),
-        ({"conv": "gine"}, r"`conv` gine needs `edge_features`.*\(gin is the same without\)"),
+        (
+            {"conv": "gine"},
+            r"`conv` gine needs `edge_features`.*\(use gin for graphs without edge features\)",
+        ),
         ({"edge_features": 2}, "`conv` gcs does not use edge attributes, but `edge_features` is 2"),
         ({"edge_std": torch.ones(3)}, r"`edge_std` must have shape \[edge_features\], here \[0\]"),
     ],

@@ -86,7 +86,7 @@ def test_json_and_table_have_what_the_library_measures(
     assert network.walk
     assert main(["attack", *words]) == 0
     printed, told = capfd.readouterr()
-    assert "follows no gradient through the random-walk features" in told
+    assert "ignores the gradient through the random-walk features" in told
     assert f"attacking 30 graphs, at most {rows[0]['edges']} changes in each" in told
     lines = [line.split() for line in printed.splitlines() if line.strip()]
     assert lines[0] == ["budget", "changes", "clean", "random", "attacked", "as", "stated"]

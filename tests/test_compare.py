@@ -196,7 +196,7 @@ compare(GraphStore.load(sys.argv[1]), out=sys.argv[2], repeats=2, workers=2, rep
             {"methods": {"majority": DropNodes()}},
             "'majority' is the name of a method without a net",
         ),
-        ({"model": small}, r"functions by name, such as \{'mine': function\}"),
+        ({"model": small}, r"a dict of functions, such as \{'mine': function\}"),
         ({"model": {"small": Small(3, 2)}}, "must be a function that makes a model"),
         ({"model": {"small": lambda store: None}}, "must return an nn.Module; got NoneType"),
         (

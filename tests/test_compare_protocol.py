@@ -154,7 +154,7 @@ def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) ->
     ]
 
 
-NOT_BOTH = "no class or label is both there and absent"
+NOT_BOTH = "each class or label is present in all of these graphs or in none"
 
 
 def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(

@@ -154,7 +154,7 @@ def test_the_model_runs_only_where_it_is_asked(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("given", [(1,), (0.5, 0.6), (1.5, -0.5), (1, float("nan")), ("a", "b")])
 def test_probabilities_that_are_none_are_refused(given: Any) -> None:
-    with pytest.raises(GraphTransplantError, match="`probabilities` must be one number per"):
+    with pytest.raises(GraphTransplantError, match="`probabilities` must be non-negative, one per"):
         OneOf(Shift(0.0), Shift(1.0), probabilities=given)
 
 
@@ -170,7 +170,9 @@ def test_probabilities_that_are_none_are_refused(given: Any) -> None:
     ids=lambda first: type(first).__name__,
 )
 def test_what_gives_no_graphs_can_only_come_last(first: gt.Augmentation) -> None:
-    message = f"Sequential: {type(first).__name__} gives no graphs for DropEdges to work on"
+    message = (
+        f"Sequential: {type(first).__name__} does not return graphs, so DropEdges cannot follow"
+    )
     with pytest.raises(GraphTransplantError, match=message):
         Sequential(Shift(), first, DropEdges())
     # Smoothing adds to a loss of labels that the graphs before it would not have.

@@ -268,7 +268,7 @@ def test_what_ends_one_process_ends_all_and_is_told(two: Any) -> None:
     reason = f"trial {TRIALS[0]} failed: ZeroDivisionError: division by zero"
     assert there["failed"] == f"TrialError: {reason}"
     assert there["other data"].startswith(
-        "GraphTransplantError: process 1 has read other data than the first one"
+        "GraphTransplantError: process 1 loaded different data than process 0"
     )
     for name in ("failed", "other data", "gone"):
         assert here[name].startswith("EndedElsewhereError: another process of the group has ended")

@@ -44,7 +44,7 @@ def test_a_whole_model_is_that_of_pyg(conv: str, undirected: bool) -> None:
 @pytest.mark.parametrize(("conv", "plain"), [("gine", "gin"), ("gat-edge", "gat")])
 def test_missing_edge_features_are_named(conv: str, plain: str) -> None:
     store = rings_and_stars(4, seed=0, name="shapes")
-    message = f"`conv` {conv} needs edge features, but shapes has none; {plain} is the same without"
+    message = f"`conv` {conv} needs edge features, but shapes has none; use {plain} instead"
     with pytest.raises(DataError, match=message):
         GraphClassifier.for_data(store, conv=conv)
     model, batch = edge_model(conv), random_batch(generator(0), edge_attr=True)

@@ -143,7 +143,7 @@ def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(
     assert epochs.read_text() == "1 2 3 3 "
     assert timeless(records) == expected  # none lost, none doubled, equal to the last bit
     (note,) = reporter.notes
-    assert note.startswith("a worker process was ended from outside; running again: ")
+    assert note.startswith("a worker process died; running again: ")
     assert str(CULPRIT) in note
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -190,8 +190,8 @@ def test_a_trial_that_is_lost_with_every_worker_ends_the_comparison(
     with pytest.raises(TrialError) as caught:
         run(tmp_path, trials=[*TRIALS[:2], CULPRIT], workers=2, finish=records.append)
     message = str(caught.value)
-    assert message.startswith("a worker process was ended from outside, at attempt 1 of 1 to run")
-    assert "memory ran out: fewer workers or smaller batches need less" in message
+    assert message.startswith("a worker process died, on attempt 1 of 1 to run")
+    assert "probably out of memory: use fewer workers or smaller batches" in message
     assert {Trial.of_record(item) for item in records} < set(TRIALS)
     assert not (tmp_path / ".graphs").exists()
 
@@ -206,14 +206,15 @@ def test_a_trial_gets_two_more_attempts_of_its_own() -> None:
         f"gone; running again: {first}; {second}",
         f"gone; running again: {second}",
     ]
-    with pytest.raises(TrialError, match=f"gone, at attempt 3 of 3 to run trial {second};"):
+    with pytest.raises(TrialError, match=f"gone, on attempt 3 of 3 to run trial {second};"):
         run_again(lost, [second], "gone", given)
 
 
 def test_a_worker_of_another_version_is_refused(tmp_path: Path) -> None:
     found = run_in_worker(tmp_path / "no file", CULPRIT, Job(SETTINGS, "", ""), "9.9.9")
     assert str(found).endswith(
-        f"has graph-transplant {__version__}; all need 9.9.9, which runs here"
+        f"has graph-transplant {__version__}, but the main process has 9.9.9; "
+        "install the same version"
     )
 
 
@@ -230,8 +231,8 @@ def memory_error() -> Exception:
         (KeyError(), "KeyError", True),
         (GraphTransplantError("`x` is wrong\nreally"), "`x` is wrong", False),
         (DataError(""), "DataError", True),
-        (MemoryError(), "memory ran out; fewer workers or smaller batches need less", True),
-        (memory_error(), "memory ran out; fewer workers or smaller batches need less", True),
+        (MemoryError(), "out of memory; use fewer workers or smaller batches", True),
+        (memory_error(), "out of memory; use fewer workers or smaller batches", True),
         (RuntimeError("not of memory"), "RuntimeError: not of memory", True),
     ],
 )

@@ -479,7 +479,7 @@ def test_what_is_unusual_is_told_at_the_line_that_fits() -> None:
     assert "gin does not use the 13 edge features" in told[1]
     assert sorted(told[2:]) == [
         "auroc is not defined on these validation graphs: using loss or accuracy instead",
-        "the validation graphs have none of: rare",
+        "classes missing from the validation graphs: rare",
     ]
     assert {Path(one.filename) for one in caught} == {Path(__file__)}
     # Warnings are errors here: one validation graph cannot be of both classes, and who asks for
@@ -518,7 +518,7 @@ GRAPHS, NAMES = rings_and_stars(4)
         ("CCO", ["a"], "must be a sequence of graphs; got one str"),
         (as_data(GRAPHS[0]), ["a"], "must be a sequence of graphs; got one Data"),
         (GRAPHS, NAMES[:-1], "inconsistent numbers of samples"),
-        (GRAPHS, None, r"requires y to be passed.*item 0 of `X` has none of its own"),
+        (GRAPHS, None, r"requires y to be passed.*item 0 of `X` has no target"),
         (GRAPHS, ["a"] * 8, "two classes; got one class, 'a'"),
         (GRAPHS, [*NAMES[:5], None, "star", "star"], "of one type, none missing; got NoneType"),
         (GRAPHS, [0, 1, 0, float("nan"), 1, 0, 1, 0], "Input y contains NaN"),
@@ -526,7 +526,7 @@ GRAPHS, NAMES = rings_and_stars(4)
         (GRAPHS, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], "Unknown label type"),
         (GRAPHS, [[0, 1]] * 7 + [[0, 2]], "must be 0, 1 or NaN"),
         (GRAPHS, [[0, 1]] * 7 + [[np.nan, np.nan]], "all targets of graph 7 are missing"),
-        (GRAPHS, [[0, 1]] * 7 + [[0]], "`y` must have one entry per graph, or as many for each"),
+        (GRAPHS, [[0, 1]] * 7 + [[0]], "`y` must have the same number of entries for every graph"),
         (GRAPHS[:2], NAMES[:2], "at least 3 graphs"),
         (["CCO", "CC(", *MOLECULES], [0, 1] * 11, r"item 1, 'CC\(': .*cannot be parsed"),
         ([nx.MultiGraph([(0, 1)])] * 4, [0, 1, 0, 1], "item 0: it is a MultiGraph"),

@@ -237,7 +237,7 @@ def test_examples_of_earlier_versions_are_read_and_written_back() -> None:
 
 WRONG: list[tuple[str, str, Any, str]] = [
     ("virtual", "kind", "other", "'other'"),
-    ("virtual", "edges", [[0, 3]], "an edge ends at no node"),
+    ("virtual", "edges", [[0, 3]], "an edge refers to a missing node"),
     ("virtual", "edges", [[0, 1, 2]], "too many values to unpack"),
     ("virtual", "orders", [1.0], "`orders` must have a value for each edge"),
     ("saliency", "saliency", [0, 1], "`saliency` must have a value for each node"),

@@ -390,7 +390,9 @@ def test_targets_that_are_named_must_be_there(table: Path) -> None:
     assert found.explanations[0].truth == "0"
     with pytest.raises(DataError, match="nothing"):
         explain_rows(model, table, count=1, target="nothing")
-    with pytest.raises(GraphTransplantError, match=r"must be one column.*; got toxic, id"):
+    with pytest.raises(
+        GraphTransplantError, match=r"must name a single class column; got toxic, id"
+    ):
         explain_rows(model, table, count=1, target=["toxic", "id"])
     with pytest.raises(DataError, match=r"`target` must be one of the .*; got 'toxic,id'"):
         explain_rows(model, table, count=1, target="toxic,id")

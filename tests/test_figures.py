@@ -287,7 +287,7 @@ def test_plots_say_what_there_is_and_what_is_missing(golden, enzymes):
     assert {name for name in dir(old.plot) if drawn(old, name)} >= {"forest", "scores", "learning"}
     with pytest.raises(AttributeError, match="did you mean 'forest'"):
         _ = enzymes.plot.forrest
-    with pytest.raises(GraphTransplantError, match="shows one group of results"):
+    with pytest.raises(GraphTransplantError, match="needs a single group of results"):
         golden("paper-quick-enzymes").plot.forest()
     file = io.BytesIO()
     enzymes.plot.forest().figure.savefig(file, format="pdf")

@@ -178,7 +178,7 @@ WRONG = [
     ("paper table9", "EXPERIMENT must be one of table1, table2"),
     ("paper table1 --budget huge", "--budget must be one of quick, full; got 'huge'"),
     ("predict nomodel x.csv", "there is no folder nomodel: a model is a folder"),
-    ("predict {folder} CCO", "holds no model: there is no file model.json"),
+    ("predict {folder} CCO", "is not a model: model.json is missing"),
     ("predict {model} x.csv", "DATA: there is no file or folder 'x.csv'"),
     ("explain {model} CCO --count 0", "--count must be at least 1, got 0"),
     ("explain {model} CCO --saliency lime", "--saliency must be one of gradient-x-activation"),
@@ -254,7 +254,7 @@ def test_10_drawings_show_stereo(trained: SimpleNamespace, tmp_path: Path) -> No
         ("train m.csv --target y", "m.csv: the target 'y' has only one class, '1'"),
         ("train m.csv --target y,z", "m.csv: the target 'y,z' has only one class, '0'"),
         ("train m.csv --target v", "at least 4 are needed"),
-        ("train m.csv --target v --split scaffold", "random split needs no scaffolds"),
+        ("train m.csv --target v --split scaffold", "random split does not need scaffolds"),
     ],
 )
 def test_11_messages_of_the_command_line_speak_its_language(

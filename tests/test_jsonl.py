@@ -240,15 +240,15 @@ def nested(depth: int) -> str:
         ("{", "it is not JSON: Expecting property name enclosed in double quotes at character 2"),
         (nested(100_000), "nested too deeply"),
         ('{"y": ' + "9" * 5000 + "}", "a number has too many digits"),
-        ('{"id": "\\ud800"}', "a text in it is not valid Unicode"),
+        ('{"id": "\\ud800"}', "a string in it is not valid Unicode"),
         ({"edges": [], "y": 1}, "`nodes` must be a list of objects"),
         (graph(edges=[1]), "`edges` must be a list of objects"),
         (graph(nodes=[], edges=[]), "the graph has no nodes"),
         (graph(multigraph=True), "it is a multigraph"),
-        (graph(nodes=[{"id": [1]}]), "`id`, `source` and `target` must be a text or a number"),
+        (graph(nodes=[{"id": [1]}]), "`id`, `source` and `target` must be a string or a number"),
         (graph(edges=[{"source": "a"}]), "an edge joins None, but there is no such node"),
         (graph(y=None), "no target"),
-        (graph(y={}), "the target must be a text, a number or a list of them; got {}"),
+        (graph(y={}), "the target must be a string, a number or a list of them; got {}"),
         (graph(y=[1, 0]), "it has 2 targets; expected 1"),
     ],
 )
@@ -270,13 +270,16 @@ def changed(what: str, number: int, **attributes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (changed("nodes", 1, id="a"), "every node must have an `id` of its own; got 'a'"),
+        (changed("nodes", 1, id="a"), "every node must have a unique `id`; got 'a'"),
         (changed("nodes", 1, label=None), "some of its nodes have no `label`, but others"),
-        (changed("nodes", 1, label=1.5), "every `label` must be a text or a whole number; got 1.5"),
-        (changed("nodes", 2, x=[1]), "the `x` of its nodes must be equally many numbers"),
-        (changed("nodes", 2, x=[1, "2"]), "the `x` of its nodes must be finite numbers of 32 bits"),
-        (changed("nodes", 2, x=[1, 1e39]), "finite numbers of 32 bits"),
-        (changed("nodes", 2, x=[10**400, 1]), "finite numbers of 32 bits"),
+        (changed("nodes", 1, label=1.5), "every `label` must be a string or an integer; got 1.5"),
+        (changed("nodes", 2, x=[1]), "all nodes must have the same number of values in `x`"),
+        (
+            changed("nodes", 2, x=[1, "2"]),
+            "the `x` of its nodes must be finite numbers that fit in float32",
+        ),
+        (changed("nodes", 2, x=[1, 1e39]), "finite numbers that fit in float32"),
+        (changed("nodes", 2, x=[10**400, 1]), "finite numbers that fit in float32"),
         (changed("edges", 1, source="a"), "the edge 'a', 'b' is given twice"),
         (changed("edges", 1, source="b", target="a"), "in both directions with different"),
         (graph(nodes=[{"id": n, "label": "X"} for n in "abc"]), "0 numbers and a label; expected"),
@@ -310,7 +313,7 @@ def test_bytes_that_are_not_utf8(file: Path) -> None:
 def test_labels_that_are_names_are_an_error(file: Path) -> None:
     nodes = [{"label": f"node {n}"} for n in range(1001)]
     lines = [{"nodes": nodes, "edges": [], "y": n} for n in range(2)]
-    message = r"graphs\.jsonl: the nodes have 1001 different labels; more than 1000 are names"
+    message = r"graphs\.jsonl: the nodes have 1001 distinct labels, at most 1000 are supported"
     with pytest.raises(DataError, match=message):
         load(write(file, *lines))
 

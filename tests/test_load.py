@@ -98,7 +98,7 @@ def test_a_path_that_does_not_exist(given: str | Path) -> None:
 def test_a_path_that_is_nothing_known(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("1, 2\n")
-    message = r"expected a TU folder .*\.csv.*; this is none of them"
+    message = r"unknown format; expected a TU folder .*\.csv"
     for path in (file, tmp_path / "work"):
         with pytest.raises(DataError, match=message):
             load(path)

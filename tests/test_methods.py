@@ -107,9 +107,9 @@ def test_sensitivity_changes_one_parameter_at_a_time() -> None:
     [
         ("transplant", "must be one of all, paper, vanilla"),
         ("drop-nodes:rate=0.4", "drop-nodes has ratio; got 'rate=0.4'"),
-        ("drop-nodes:ratio", "written NAME=VALUE"),
+        ("drop-nodes:ratio", "write each parameter once, as NAME=VALUE"),
         ("drop-nodes:ratio=much", "^drop-nodes:ratio=much: `ratio` must be a number, got"),
-        ("drop-nodes:ratio=0.4:ratio=0.2", "and once"),
+        ("drop-nodes:ratio=0.4:ratio=0.2", "write each parameter once"),
         ("vanilla:ratio=0.4", "vanilla has no parameters; got"),
         ("unknown:paper", "`methods` must be one of all, paper, vanilla"),
         ("all:paper", "`all` stands for several methods and takes no parameters"),

@@ -108,8 +108,8 @@ def test_later_molecules_are_read_with_the_elements_of_the_first() -> None:
     assert chunk.store.rows.number.tolist() == [2]
     assert chunk.store.x.tolist() == [[0, 1, 0], [1, 0, 0]]
     assert chunk.problems == {
-        1: "the element Cl does not occur in the data of the model",
-        3: "the element Na does not occur in the data of the model",
+        1: "the element Cl does not occur in the training data of the model",
+        3: "the element Na does not occur in the training data of the model",
         4: "the SMILES cannot be parsed: unclosed parenthesis",
     }
     assert chunk.ids == ("OCl", "NC", "[Na+].[Cl-]", "C(")
@@ -132,11 +132,11 @@ def test_a_mol_block_is_read_like_the_smiles_it_was_written_from() -> None:
         ("", "there is no structure"),
         ("NA", "there is no structure"),
         ("C1CC", "the SMILES cannot be parsed: unclosed ring 1"),
-        ("c1cccc1", "not a possible molecule: Can't kekulize mol.  Unkekulized atoms: 0 1 2 3 4"),
+        ("c1cccc1", "invalid molecule: Can't kekulize mol.  Unkekulized atoms: 0 1 2 3 4"),
         ("CC(C", "the SMILES cannot be parsed: unclosed parenthesis"),
         ("CC[N", "the SMILES cannot be parsed: unclosed bracket"),
-        ("CCO ethanol", "the SMILES has a space in it: 'CCO ethanol'"),
-        ("C\0C", r"the SMILES has the character '\x00'"),
+        ("CCO ethanol", "the SMILES contains a space: 'CCO ethanol'"),
+        ("C\0C", r"the SMILES contains the invalid character '\x00'"),
         ("C" * 10**6, "the structure is too large: a text of 1000000 characters"),
         ("C" * 10_001, "the structure is too large: 10001 atoms, at most 10000 are read"),
     ],

@@ -247,7 +247,7 @@ def test_an_answer_that_is_no_archive(tmp_path: Path, monkeypatch: pytest.Monkey
         load("ogbg-ppa", root=tmp_path / "root")
     assert list((tmp_path / "root").iterdir()) == []
     monkeypatch.setattr(places, "_MAX_DOWNLOAD", 3)
-    with pytest.raises(DataError, match="larger than 0 GiB, given up"):
+    with pytest.raises(DataError, match="larger than 0 GiB, download aborted"):
         load("ogbg-ppa", root=tmp_path / "root")
 
 

@@ -72,7 +72,7 @@ def test_a_model_in_bfloat16_trains_with_edge_prediction() -> None:
     batch = batch_of()
     batch.x = batch.x.to(torch.bfloat16)
     augment = gt.GraphTransplant("predict", embedding_size=8)
-    with pytest.warns(UserWarning, match="drawn hard"):
+    with pytest.warns(UserWarning, match="added without weights"):
         loss = gt.augmented_loss(Foreign().to(torch.bfloat16), batch, augment)
     loss.backward()
     assert bool(loss.isfinite())
@@ -152,7 +152,7 @@ def test_weights_do_not_reach_a_model_that_is_given_the_batch() -> None:
             return super().forward(data.x, data.edge_index, data.batch, data.num_graphs)
 
     batch = batch_of()
-    with pytest.warns(UserWarning, match="drawn hard"):
+    with pytest.warns(UserWarning, match="added without weights"):
         gt.augmented_loss(Whole(), batch, gt.GraphTransplant("predict", embedding_size=8))
     with pytest.raises(GraphTransplantError, match="edge_weight"):
         gt.augmented_loss(Whole(), batch, gt.augment.IfMixup())
@@ -245,7 +245,7 @@ def test_an_optimizer_that_is_made_already_is_refused(name: str) -> None:
     store = gt.load("motifs", graphs=60)
     made = torch.optim.SGD(Foreign().parameters(), lr=0.1)
     model = gt.GraphClassifier.for_data(store, hidden=8)
-    with pytest.raises(GraphTransplantError, match=f"`{name}` must be a function"):
+    with pytest.raises(GraphTransplantError, match=f"`{name}` must be callable"):
         gt.fit(model, store, store, seed=0, epochs=1, **{name: made})  # type: ignore[arg-type]
 
 

@@ -431,7 +431,7 @@ def test_data_that_cannot_be_had(
     assert [call["source"] for call in calls] == ["NCI1"]
     assert "ENZYMES is left out: ENZYMES is not here" in request.notes
     assert "NCI1 has 60 graphs here, 4,110 in the paper." in request.notes
-    with pytest.raises(DataError, match="none of the data sets of table2 can be had: ogbg-ppa"):
+    with pytest.raises(DataError, match="no data set of table2 could be loaded: ogbg-ppa"):
         run("table2", out=tmp_path)
 
 

@@ -116,7 +116,7 @@ def test_a_malformed_line_in_the_middle_is_named_and_nothing_is_touched(
     path = tmp_path / "records.jsonl"
     content = record_line(record(0)) + line + b"\n" + record_line(record(2))
     path.write_bytes(content)
-    with pytest.raises(GraphTransplantError, match=r"line 2 is not a record \(no JSON"):
+    with pytest.raises(GraphTransplantError, match=r"line 2 is not a record \(invalid JSON"):
         write(tmp_path)
     assert path.read_bytes() == content
 
@@ -328,7 +328,7 @@ def test_a_file_that_may_not_grow_leaves_the_records_intact(tmp_path: Path) -> N
 def test_a_file_that_may_not_grow_keeps_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write_atomically(path, "old")
-    message = f"cannot write {path}: File too large; nothing that was there is lost"
+    message = f"cannot write {path}: File too large; any existing file is unchanged"
     with largest_file(50), pytest.raises(GraphTransplantError, match=message):
         write_atomically(path, "x" * 100)
     assert path.read_text() == "old"

@@ -292,7 +292,8 @@ def test_a_figure_from_outside_is_on_the_page_and_in_the_folder(
 def test_a_page_that_cannot_be_made_replaces_none(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("good")
     apart = [*made_up("vanilla", [0.5]), *made_up("vanilla", [0.5], layers=4, fold=1)]
-    with pytest.raises(GraphTransplantError, match="validation selection has all it asks for"):
+    message = "selection by validation found no method whose candidates share a scored fold"
+    with pytest.raises(GraphTransplantError, match=message):
         write_report(Results(apart, "validation"), tmp_path / "report.html")
     with pytest.raises(GraphTransplantError, match="cannot write"):
         write_report(Results(two()), tmp_path / "missing" / "report.html")

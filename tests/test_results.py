@@ -385,7 +385,7 @@ def test_notes_say_where_an_attack_does_not_see_all_features() -> None:
     assert notes(plain) == []
     strong = [record | {"settings": record["settings"] | {"recipe": "strong"}} for record in plain]
     (note,) = notes(strong)
-    assert note.startswith("The attack follows no gradient through the random-walk features of")
+    assert note.startswith("The attack ignores the gradient through the random-walk features of")
 
 
 def test_notes_name_worse_calibration_than_the_reference() -> None:

@@ -96,7 +96,10 @@ def test_the_task_is_found_from_the_values(
         (
             column(*map(str, range(60)), ">60"),
             None,
-            "the target 'a' holds numbers with signs, such as '>60' in row 61; write plain",
+            (
+                "the target 'a' holds values with signs such as <, > or %: '>60' in row 61; "
+                "write plain"
+            ),
         ),
         # A slip among classes that are numbers is no class of its own.
         (
@@ -105,8 +108,16 @@ def test_the_task_is_found_from_the_values(
             r"such as '\?' in row 11; correct or .* `task` as multiclass if they are classes$",
         ),
         # Percentages and censored measurements are not classes.
-        (column("14.3%", "15%", "20 %"), None, "with signs, such as '14.3%' in row 1; write"),
-        (column("100", "200", ">10000"), None, "numbers with signs, such as '>10000' in row 3"),
+        (
+            column("14.3%", "15%", "20 %"),
+            None,
+            "with signs such as <, > or %: '14.3%' in row 1; write",
+        ),
+        (
+            column("100", "200", ">10000"),
+            None,
+            "values with signs such as <, > or %: '>10000' in row 3",
+        ),
         # A comma may separate thousands: one with three digits behind it, or beside a point.
         (column("1,500", "2,000"), None, "such as '1,500', which may be decimal or separate"),
         (column("1,5", "2.5"), None, "holds numbers with a comma, such as '1,5'"),

@@ -186,7 +186,9 @@ def test_a_store_is_saved_over_its_own_file_or_not_at_all(tmp_path: Path) -> Non
     assert store.fingerprint() == make_store().fingerprint()
     content = path.read_bytes()
     phase = torch.zeros(len(store.field("x")), dtype=torch.cfloat)
-    with pytest.raises(DataError, match=r"`phase` cannot be written: files hold no .*complex64"):
+    with pytest.raises(
+        DataError, match=r"`phase` cannot be written: files cannot hold .*complex64"
+    ):
         make_store(node_fields={"phase": phase}).save(path)
     assert path.read_bytes() == content
     assert names_in(tmp_path) == ["store.safetensors"]
@@ -262,10 +264,16 @@ UNDIRECTED = GraphStore.from_pyg(random_batch(generator(4)).to_data_list())
     ("changes", "message"),
     [
         ({"edge_index": wrong_edges(UNDIRECTED, "far")}, "an edge of graph . joins nodes"),
-        ({"edge_index": wrong_edges(UNDIRECTED, "unsorted")}, "edges are not in order"),
-        ({"edge_index": wrong_edges(UNDIRECTED, "directed")}, "edges are not in order"),
+        (
+            {"edge_index": wrong_edges(UNDIRECTED, "unsorted")},
+            "edges are not sorted, or not undirected as stated",
+        ),
+        (
+            {"edge_index": wrong_edges(UNDIRECTED, "directed")},
+            "edges are not sorted, or not undirected as stated",
+        ),
         ({"x": UNDIRECTED.field("x") / 0}, "node 0 of graph 0 has a feature that is not a finite"),
-        ({"node_counts": torch.full((8,), 2**62)}, "or has large numbers"),
+        ({"node_counts": torch.full((8,), 2**62)}, "or too large counts"),
         ({"name": 5}, "'name' of int"),
         ({"path": "/etc/passwd"}, "'path' of str"),
         ({"featurizer": {"kind": 5}}, "kind must be str"),
@@ -311,7 +319,7 @@ def test_pieces_make_the_file_of_the_whole(
 @pytest.mark.parametrize(
     ("second", "options", "message"),
     [
-        ({"edge_attr": None}, {}, "mine: some pieces have `edge_attr`"),
+        ({"edge_attr": None}, {}, "mine: only some pieces have `edge_attr`"),
         ({}, {"num_outputs": 5}, "label of graph 5 is 5; labels must lie between 0 and 4"),
         ({}, {"official": torch.zeros(9)}, r"`official` must have shape \[18\]"),
     ],

@@ -193,7 +193,7 @@ def test_damaged_workbooks_and_parquet_files_are_errors(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
     pytest.importorskip({"mine.xlsx": "openpyxl", "mine.parquet": "pyarrow"}[name])
-    with pytest.raises(DataError, match=f"{name}: is no"):
+    with pytest.raises(DataError, match=f"{name}: not a readable "):
         gt.load(write(tmp_path, content, name), target="active")
 
 
@@ -311,10 +311,10 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
     assert problems == {
         2: "the row has 2 values, the header has 4",
         3: "the row has 5 values, the header has 4",
-        4: "the SMILES has the character 'ÿ'",
+        4: "the SMILES contains the invalid character 'ÿ'",
         6: "the row is broken (',' expected after '\"')",
         7: "there is no structure",
-        9: r"the SMILES has the character '\x00'",
+        9: r"the SMILES contains the invalid character '\x00'",
         10: "the row has 1 value, the header has 4",
     }
     ids = [name for chunk in chunks for name in chunk.ids]
@@ -324,7 +324,7 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "target", "message"),
     [
-        ("smiles\nC\n", None, "there are structures alone; to learn, every row needs a target"),
+        ("smiles\nC\n", None, "there are structures but no targets; add a target column"),
         (SMALL, None, "name the columns to learn with `target`; there are 'name', 'active', 'val"),
         ("smiles,name\nC,a\n", None, "name the column to learn with `target`; there is only 'nam"),
         (SMALL, "actve", "'name', 'smiles', 'active', 'value'; got 'actve' .*mean 'active'"),
@@ -360,7 +360,7 @@ def test_a_workbook_that_unpacks_without_end_is_an_error(
         gt.load(path, target="y")
     packed = tmp_path / "mine.xlsx.gz"
     packed.touch()
-    with pytest.raises(DataError, match="this is none of them"):
+    with pytest.raises(DataError, match="unknown format; expected"):
         gt.load(packed, target="y")
 
 

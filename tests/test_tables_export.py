@@ -215,7 +215,7 @@ def test_where_nothing_can_be_selected_no_table_is_replaced_by_an_empty_one(tmp_
     out = tmp_path / "table.md"
     out.write_text("good")
     for form in ("html", "markdown", "latex", "csv"):
-        with pytest.raises(GraphTransplantError, match="selection has all it asks for"):
+        with pytest.raises(GraphTransplantError, match="whose candidates share a scored fold"):
             report(tmp_path, format=form, select=True, out=out)
     assert out.read_text() == "good"
 

@@ -125,7 +125,7 @@ def test_given_splits_are_taken_as_they_are() -> None:
     lone = Split(torch.arange(1, 20), torch.tensor([0]), NOTHING)
     told: list[str] = []
     quickly(store, split=lone, note=told.append)
-    assert "the validation graphs have none of: 1" in told
+    assert "classes missing from the validation graphs: 1" in told
 
 
 def test_the_official_split_is_taken_where_there_is_one() -> None:
@@ -252,7 +252,7 @@ def test_weights_that_cannot_be_those_of_the_graphs_are_refused(molecules: Path)
     with pytest.raises(GraphTransplantError, match=r"each of the 80 graphs; got shape \[79\]"):
         train(classes(40, 40), sample_weight=torch.ones(79), **QUICK)
     for weights in (-torch.ones(80), torch.zeros(80), torch.full((80,), torch.nan)):
-        with pytest.raises(GraphTransplantError, match="must be finite numbers that are not neg"):
+        with pytest.raises(GraphTransplantError, match="must be finite, non-negative numbers"):
             train(classes(40, 40), sample_weight=weights, **QUICK)
     # Of rows that were skipped: they would go to the wrong graphs.
     frame = pd.read_csv(molecules)

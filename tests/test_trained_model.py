@@ -218,7 +218,7 @@ def nested(document: dict[str, Any], field: str, value: object) -> None:
         ("task", "clustering", "`task` must be one of multiclass, multilabel, regression"),
         ("task", "multilabel", "`task` must be one of"),
         ("label_names", ["a"], "`label_names` must have 6 entries"),
-        ("label_names", [1, 2, 3, 4, 5, 6], r"`label_names[0]` must be a text; got 1"),
+        ("label_names", [1, 2, 3, 4, 5, 6], r"`label_names[0]` must be a string; got 1"),
         ("temperature", 0, "`temperature` must be above 0; got 0"),
         ("temperature", True, "`temperature` must be a finite number; got True"),
         ("target_scale", {"mean": [1.0], "std": [1.0]}, "`target_scale` must be given for regr"),
@@ -231,14 +231,14 @@ def nested(document: dict[str, Any], field: str, value: object) -> None:
         ("architecture.layers", 2, "Unexpected key(s)"),
         ("architecture.layers", 4, "Missing key(s)"),
         ("architecture.conv", "transformer", "`conv` must be one of gcn"),
-        ("data.max_nodes", "many", "`data.max_nodes` must be a whole number"),
+        ("data.max_nodes", "many", "`data.max_nodes` must be a non-negative integer"),
         ("data.class_shares", {"test": ["half"]}, "`data.class_shares.test[0]` must be a finite"),
         ("training.ensemble", 0, "does not fit the architecture"),
         ("training.ensemble", 2, "does not fit the architecture"),
         ("training.ensemble", 10**9, "does not hold the 3 layers"),
         ("uncertainty.similarity", {"threshold": "low"}, "`uncertainty.similarity.threshold`"),
-        ("training_graphs", 7, "`training_graphs` must be a text"),
-        ("training.sizes.test", "many", "`training.sizes.test` must be a whole number"),
+        ("training_graphs", 7, "`training_graphs` must be a string"),
+        ("training.sizes.test", "many", "`training.sizes.test` must be a non-negative integer"),
         ("training.class_weight", 3, "`training.class_weight` must be a list"),
         ("metrics.test", {"accuracy": "high"}, "`metrics.test.accuracy` must be a finite number"),
         ("reliability", [], "`reliability` must be an object; got a list"),
@@ -306,15 +306,15 @@ def test_what_is_no_folder_of_a_model_is_refused(folder: Path, tmp_path: Path) -
     with pytest.raises(DataError, match="there is no folder"):
         TrainedModel.load(folder / "model.json")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"holds no model: there is no file model\.json"):
+    with pytest.raises(DataError, match=r"is not a model: model\.json is missing"):
         TrainedModel.load(tmp_path / "empty")
     (folder / "weights.safetensors").unlink()
-    with pytest.raises(DataError, match=r"holds no model: there is no file weights\.safetensors"):
+    with pytest.raises(DataError, match=r"is not a model: weights\.safetensors is missing"):
         TrainedModel.load(folder)
     (folder / "weights.safetensors").mkdir()
-    assert "there is no file weights.safetensors" in refused(folder)
+    assert "weights.safetensors is missing" in refused(folder)
     os.mkfifo(tmp_path / "empty" / "model.json")
-    assert "there is no file model.json" in refused(tmp_path / "empty")
+    assert "model.json is missing" in refused(tmp_path / "empty")
 
 
 def test_names_of_every_kind_survive(tmp_path: Path) -> None:

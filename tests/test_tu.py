@@ -260,9 +260,9 @@ def lines(table: Any) -> str:
         ({"edge_labels": "1\n" * 9}, "SMALL_edge_labels.txt: has 9 lines, expected 10"),
         (
             {"A": "1, 2\n\n2, 1.5\n"},
-            "line 3: expected 2 whole numbers with commas between, got '2, 1.5'",
+            "line 3: expected 2 comma-separated integers, got '2, 1.5'",
         ),
-        ({"A": "1, 2\n2, 1, 4\n"}, "SMALL_A.txt, line 2: expected 2 whole numbers with commas"),
+        ({"A": "1, 2\n2, 1, 4\n"}, "SMALL_A.txt, line 2: expected 2 comma-separated integers"),
         ({"A": "1, 2\n0, 1\n"}, "SMALL_A.txt, line 2: nodes are numbered from 1 to 6"),
         ({"A": "1, 2\n2, 1\n4, 5\n"}, "SMALL_A.txt, line 3: the edge joins two graphs"),
         ({"graph_indicator": "1\n1\n2\n1\n2\n2\n"}, "indicator.txt, line 4: graphs must be num"),
@@ -365,7 +365,7 @@ def test_offline_the_message_says_what_to_do(tmp_path: Path, offline: Path) -> N
     message = str(caught.value)
     assert f"could not be downloaded from {TUDataset.url}/NCI-H23.zip" in message
     assert f"NCI-H23/ and NCI-H23.zip, directly and in tu/, in: {offline}" in message
-    assert "put it as NCI-H23.zip in one of these folders" in message
+    assert "save it as NCI-H23.zip in one of these folders" in message
     assert not list(tmp_path.rglob("*.zip"))
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="`root` must be a folder"):

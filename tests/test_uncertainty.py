@@ -398,7 +398,7 @@ def test_a_damaged_reference_is_refused(tmp_path: Path) -> None:
         described = json.loads((tmp_path / "model.json").read_text())
         described["weights_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
         (tmp_path / "model.json").write_text(json.dumps(described))
-        with pytest.raises(DataError, match="does not fit the model"):
+        with pytest.raises(DataError, match="do not fit the model"):
             TrainedModel.load(tmp_path)
 
 

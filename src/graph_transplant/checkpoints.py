@@ -71,16 +71,16 @@ def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
         there, state = found["identity"], found["state"]
     except _DAMAGE:
         raise CheckpointError(
-            f"{path} is damaged, or not a checkpoint; delete it to start anew"
+            f"{path} is damaged, or not a checkpoint; delete it to start over"
         ) from None
     if not known:
         raise CheckpointError(
-            f"{path} is not a checkpoint of this version; delete it to start anew"
+            f"{path} is not a checkpoint of this version; delete it to start over"
         )
     for name, one, other in _differences(there, json.loads(json.dumps(identity))):
         raise CheckpointError(
             f"{path} is the checkpoint of another training: `{name}` is {_short(one)} there and "
-            f"{_short(other)} here; delete it to start anew"
+            f"{_short(other)} here; delete it to start over"
         )
     return dict(state)
 
@@ -252,5 +252,5 @@ class Run:
         except (KeyError, TypeError, ValueError, RuntimeError) as problem:
             raise CheckpointError(
                 f"the checkpoint {path} does not fit the training: {problem}; delete it to start "
-                "anew"
+                "over"
             ) from None

@@ -299,14 +299,14 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             if missing is not None:
                 raise DataError(
                     f"{type(self).__name__} requires y to be passed, but the target y is None, and "
-                    f"item {missing} of `X` has none of its own"
+                    f"item {missing} of `X` has no target"
                 )
             rows = [np.asarray(target).reshape(-1) for target in own]
             y = [row.item() for row in rows] if all(row.size == 1 for row in rows) else rows
         try:
             targets = np.asarray(y)
         except ValueError:
-            raise DataError("`y` must have one entry per graph, or as many for each") from None
+            raise DataError("`y` must have the same number of entries for every graph") from None
         if targets.dtype.kind in "US" and not all(isinstance(label, str) for label in y):
             # Do not turn numbers among strings into strings.
             targets = np.asarray(y, dtype=object)
@@ -424,7 +424,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
             unknown = [label for label in self.class_weight if label not in self.classes_.tolist()]
             if unknown:
                 raise GraphTransplantError(
-                    f"`class_weight` has {unknown[0]!r}, which is no class; the classes are "
+                    f"`class_weight` has {unknown[0]!r}, which is not a class; the classes are "
                     f"{', '.join(map(repr, self.classes_.tolist()))}"
                 )
             weights = [self.class_weight.get(label, 1.0) for label in self.classes_.tolist()]

@@ -28,7 +28,7 @@ def write_atomically(path: Path, text: str) -> None:
     except OSError as problem:
         # Not the full message: it names the temporary file, which is already removed.
         raise GraphTransplantError(
-            f"cannot write {path}: {problem.strerror}; nothing that was there is lost"
+            f"cannot write {path}: {problem.strerror}; any existing file is unchanged"
         ) from problem
 
 

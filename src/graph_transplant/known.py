@@ -141,7 +141,7 @@ def existing(name: str) -> Path | None:
     except (OSError, RuntimeError, ValueError) as error:
         # The name is too long, the folder is not readable, or the home of `~user` is unknown.
         reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"`data`: {name[:200]!r} cannot be looked for ({reason})") from error
+        raise DataError(f"`data`: cannot access {name[:200]!r} ({reason})") from error
 
 
 def not_found(data: str | Path, root: str | Path | None) -> DataError:

@@ -231,8 +231,8 @@ def parse_method(text: str) -> tuple[str, dict[str, Value]]:
         if parameter not in defaults or parameter in given or not written:
             known = f"has {', '.join(defaults)}" if defaults else "has no parameters"
             raise GraphTransplantError(
-                f"a parameter of a method is written NAME=VALUE, as in drop-nodes:ratio=0.4, and "
-                f"once; {name} {known}; got {setting!r} in {text!r}"
+                "write each parameter once, as NAME=VALUE, such as drop-nodes:ratio=0.4; "
+                f"{name} {known}; got {setting!r} in {text!r}"
             )
         kind = type(defaults[parameter])
         try:

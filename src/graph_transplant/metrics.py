@@ -102,7 +102,7 @@ METRICS: dict[str, Metric] = {
         "r2",
         "R²",
         "Share of the variance of the true values that the predictions explain; with several "
-        "values their mean. 100 % is perfect, 0 % as good as always saying the mean; it may be "
+        "values their mean. 100 % is perfect, 0 % as good as always predicting the mean; it may be "
         "worse than that.",
         "regression",
         decides=TASKS[2:],

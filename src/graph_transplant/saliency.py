@@ -77,8 +77,8 @@ class NodeSaliency:
         output = prediction.layers[self.layer]
         if self.activation == "after" and not output.rectified:
             raise GraphTransplantError(
-                "where the activations of this model are is not known: leave `activation` at "
-                "'before', and name the activation's module with `saliency_module`"
+                "cannot locate the activations of this model: keep `activation` at 'before', and "
+                "name the activation's module with `saliency_module`"
             )
         embedding, rectified = output.nodes, output.rectified
         if output.added is not None:

@@ -153,7 +153,7 @@ def _read(kind: Any, record: Mapping[str, Any], flags: Mapping[str, bool]) -> An
     )
     nodes = len(graph.names)
     if any(not 0 <= end < nodes for edge in graph.edges for end in edge):
-        raise ValueError("an edge ends at no node")
+        raise ValueError("an edge refers to a missing node")
     if graph.orders and len(graph.orders) != len(graph.edges):
         raise ValueError("`orders` must have a value for each edge")
     given: dict[str, Any] = {"structure": graph}

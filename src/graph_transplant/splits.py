@@ -240,8 +240,8 @@ def scaffold_split(store: GraphStore, validation: float = SHARE, test: float = S
         if share and not count:
             raise DataError(
                 f"{store.name} has {counted(len(store), 'molecule')} of "
-                f"{counted(len(sets), 'scaffold')}: shared out by whole scaffolds, none is left "
-                f"for {name} (a random split needs no scaffolds)"
+                f"{counted(len(sets), 'scaffold')}: splitting by whole scaffolds leaves none "
+                f"for {name} (a random split does not need scaffolds)"
             )
     return part
 

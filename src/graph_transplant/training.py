@@ -425,8 +425,7 @@ def _check_makers(**given: Any) -> None:
     for name, maker in given.items():
         if maker is not None and not callable(maker):
             raise GraphTransplantError(
-                f"`{name}` must be a function that makes one, such as a class or a partial of it; "
-                f"got {maker!r}"
+                f"`{name}` must be callable, such as a class or a functools.partial; got {maker!r}"
             )
 
 

@@ -65,8 +65,8 @@ class _Edit(BaseTransform):  # type: ignore[misc]
             for name in set(data.keys()) - {"edge_index"}:
                 if isinstance(data[name], Tensor) and refers(data, name):
                     raise DataError(
-                        f"`{name}` holds numbers of nodes, and {self} numbers the nodes anew: "
-                        "remove it first"
+                        f"`{name}` holds node indices, which {self} would invalidate: remove it "
+                        "first"
                     )
         # PyG passes a shallow copy, so the caller's graph is not changed.
         data.update({**edited.nodes, **edited.edges, "edge_index": edited.edge_index})

@@ -163,7 +163,7 @@ def nested_attacks(
     predictor = as_predictor(model)
     if kind != "random" and not predictor.takes_edge_weight:
         raise GraphTransplantError(
-            "`model` must take `edge_weight`, along which the attack follows the loss; "
+            "`model` must accept `edge_weight`, whose gradient the attack uses; "
             f"{type(model).__name__}.forward has no such parameter"
         )
     cuts = removals_only(model, store)

@@ -80,8 +80,8 @@ class OneOf(_Composed):
         fits = given.shape == (count,) and given.dtype.kind in "iuf"
         if not (fits and (given >= 0).all() and abs(given.sum() - 1) < 1e-6):
             raise GraphTransplantError(
-                "`probabilities` must be one number per augmentation, not negative, adding up to "
-                f"1; got {probabilities}"
+                "`probabilities` must be non-negative, one per augmentation, and sum to 1; "
+                f"got {probabilities}"
             )
         self.probabilities = tuple((given / given.sum()).tolist())
 
@@ -122,8 +122,8 @@ class Sequential(_Composed):
         for part, later in pairwise(self.parts):
             if not part.gives_graphs:
                 raise GraphTransplantError(
-                    f"Sequential: {type(part).__name__} gives no graphs for "
-                    f"{type(later).__name__} to work on; it can only come last"
+                    f"Sequential: {type(part).__name__} does not return graphs, so "
+                    f"{type(later).__name__} cannot follow it; put {type(part).__name__} last"
                 )
         if len(self.parts) > 1 and any(isinstance(m, LabelSmoothing) for m in self.modules()):
             raise GraphTransplantError(

@@ -108,7 +108,7 @@ class EdgePredictor(nn.Module):
             )
         if nodes.dtype == torch.float64 != self.first.weight.dtype:
             raise GraphTransplantError(
-                "the model computes in float64, the edge predictor does not: call .double() of the "
+                "the model is float64 but the edge predictor is not: call .double() on the "
                 "augmentation"
             )
         return nodes.detach().to(self.first.weight.dtype)

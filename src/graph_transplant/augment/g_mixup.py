@@ -178,7 +178,7 @@ class GMixup(Augmentation):
         if data.task != "multiclass":
             reason = f"it has one graphon per class, but the task is {data.task}"
         elif data.num_edge_features:
-            reason = "its edges have features, and a graphon gives only whether there is an edge"
+            reason = "its edges have features, which graphons do not model"
         elif not data.undirected:
             reason = (
                 "its graphs are directed, or the features or weights of an edge differ from those "

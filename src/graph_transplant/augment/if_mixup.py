@@ -39,8 +39,8 @@ def interpolate(
         if value is not None and not value.is_floating_point():
             raise DataError(
                 f"if-mixup interpolates `{name}`, which must be floating-point numbers; got "
-                f"{value.dtype}: convert numbers with `.float()`; indices of categories have "
-                "nothing between them"
+                f"{value.dtype}: convert numbers with `.float()`; category indices cannot "
+                "be interpolated, one-hot encode them"
             )
     weight = batch.edge_weight
     ptr, row_ptr, column, whole, *parts = kernel.overlay(

@@ -173,7 +173,7 @@ class GraphTransplant(Augmentation):
             raise GraphTransplantError(f"`anchor_ratio` must be in (0, 0.5], got {anchor_ratio}")
         if not hops or any(hop != int(hop) or hop < 0 for hop in hops):
             raise GraphTransplantError(
-                f"`hops` must be one or more whole numbers that are not negative, got {hops}"
+                f"`hops` must be one or more non-negative integers, got {hops}"
             )
         if not alpha > 0:
             raise GraphTransplantError(f"`alpha` must be positive, got {alpha}")
@@ -365,8 +365,8 @@ class GraphTransplant(Augmentation):
         if not self._said_hard_edges:
             self._said_hard_edges = True
             warnings.warn(
-                "the model takes no `edge_weight`: predicted edges are drawn hard, and the edge "
-                "predictor learns from original edges only",
+                "the model takes no `edge_weight`: predicted edges are added without weights, and "
+                "the edge predictor is trained on original edges only",
                 stacklevel=3,
             )
         return False
@@ -444,9 +444,9 @@ class GraphTransplant(Augmentation):
         finite = bool(torch.isfinite(saliency).all())
         if finite and not varies_within_graphs(saliency, batch):
             warnings.warn(
-                "node saliency is the same for all nodes of every graph: anchors are then random "
-                "and labels size-based; with mean or sum readout read it before the activation or "
-                "at an earlier layer",
+                "node saliency is the same for all nodes of every graph: anchors are random and "
+                "labels are mixed by size; with mean or sum readout, compute saliency before the "
+                "activation or at an earlier layer",
                 stacklevel=3,
             )
 
@@ -471,5 +471,5 @@ def _checked(saliency: Tensor | None, nodes: int) -> Floats:
         )
     on_host = saliency.detach().cpu().to(torch.float32).numpy()
     if not (np.isfinite(on_host).all() and (on_host >= 0).all()):
-        raise DataError("`saliency` must be finite numbers that are not negative")
+        raise DataError("`saliency` must be finite and non-negative")
     return on_host

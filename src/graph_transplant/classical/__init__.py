@@ -45,7 +45,7 @@ CLASSICAL: dict[str, Rival] = {
     "majority": Rival(
         "class frequencies, or means, of the training graphs",
         "graph_transplant.classical.majority",
-        "always saying the largest class",
+        "always predicting the largest class",
     ),
 }
 """Classical methods by name."""

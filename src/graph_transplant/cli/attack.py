@@ -68,7 +68,10 @@ def attack(
     tell_rows(skipped, len(store))
     seen = store.fingerprint() == loaded.description["data"]["fingerprint"]
     if seen:
-        note("the model was trained on most of these graphs: results on others would say more")
+        note(
+            "the model was trained on most of these graphs: use other graphs for a meaningful "
+            "result"
+        )
     budgets = list(dict.fromkeys(split_numbers("budget", budget, float)))
     changes = count(attack_edges(store, max(budgets)), "change")
     note(f"attacking {count(len(store), 'graph')}, at most {changes} in each")
@@ -78,8 +81,8 @@ def attack(
         note(f"edges are only removed: {conv} uses edge features, which a new edge would not have")
     if loaded.network.walk:
         note(
-            "the attack follows no gradient through the random-walk features of this network: "
-            "there may be changes that harm it more"
+            "the attack ignores the gradient through the random-walk features of this network: "
+            "stronger attacks may exist"
         )
     clean = evaluate(loaded.network, store)
     if len(set(clean.logits.argmax(1).tolist())) == 1:
@@ -133,7 +136,7 @@ def labelled(
         column = reading["codec"].names[0]
         raise DataError(
             f"{data}: no row has both a graph and one of the model's classes; an attack needs the "
-            f"true ones, in the column {column!r} or in that which `target` names"
+            f"true classes, in the column {column!r} or one named with `target`"
         )
     check_readable(data, len(chunk), skipped)
     assert chunk.store is not None

@@ -157,7 +157,7 @@ def check_model(folder: Path) -> None:
             f"there is no folder {folder}: a model is a folder that `graph-transplant train` wrote"
         )
     if not (folder / "model.json").is_file():
-        raise DataError(f"{folder} holds no model: there is no file model.json")
+        raise DataError(f"{folder} is not a model: model.json is missing")
 
 
 def check_records(directory: Path) -> None:

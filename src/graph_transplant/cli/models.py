@@ -114,7 +114,7 @@ def train(
             note=note,
         )
     except CheckpointError as problem:
-        raise GraphTransplantError(f"{problem}, which --fresh does") from None
+        raise GraphTransplantError(f"{problem}, or use --fresh") from None
     except GraphTransplantError:
         with suppress(OSError):  # if there is a model, or skipped rows
             directory.rmdir()
@@ -298,7 +298,7 @@ def standard_input(model: TrainedModel) -> Any:
     text = sys.stdin.read()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
-        raise GraphTransplantError("there is nothing on the standard input")
+        raise GraphTransplantError("standard input is empty")
     header = [word.strip().strip('"').lower() for word in re.split(r"[,;\t]", lines[0])]
     column = model.featurizer.smiles if model.featurizer else None
     if (column or "smiles").lower() in header or "smiles" in header:

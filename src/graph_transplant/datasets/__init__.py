@@ -342,7 +342,7 @@ def _locate(
     form = next((form for form in FORMATS if form.accepts(path)), None)
     if form is None:
         kinds = listed([form.kind for form in FORMATS], "or")
-        raise DataError(f"{path}: expected {kinds}; this is none of them")
+        raise DataError(f"{path}: unknown format; expected {kinds}")
     return path, form
 
 

@@ -86,12 +86,12 @@ def _unfit(text: str) -> str | None:
     """Why a text cannot be a SMILES, where RDKit would silently read only its beginning."""
     if not text.isascii() or not text.isprintable():
         wrong = next(c for c in text if not c.isascii() or not c.isprintable())
-        return f"the SMILES has the character {wrong!r}"
+        return f"the SMILES contains the invalid character {wrong!r}"
     if not text:
         return "there is no structure"
     head, space, extension = text.partition(" ")
     if space and not (head and extension.startswith("|")):
-        return f"the SMILES has a space in it: {quoted(text)}"
+        return f"the SMILES contains a space: {quoted(text)}"
     return None
 
 
@@ -108,8 +108,8 @@ def _too_large(molecule: Any) -> str | None:
 def _diagnose(chem: ModuleType, text: str, raw: Any) -> str:
     if raw is not None:
         problems = chem.DetectChemistryProblems(raw)
-        message = problems[0].Message().strip() if problems else "RDKit refuses it"
-        return f"not a possible molecule: {message.splitlines()[0][:200]}"
+        message = problems[0].Message().strip() if problems else "RDKit rejects it"
+        return f"invalid molecule: {message.splitlines()[0][:200]}"
     if is_block(text):
         return "the mol block cannot be parsed"
     if is_missing(text):

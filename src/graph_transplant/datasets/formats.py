@@ -302,7 +302,7 @@ def _excel(path: Path) -> Table:
             f'{path}: Excel needs openpyxl: pip install "graph-transplant[excel]"'
         ) from None
     except (OSError, ValueError, KeyError, TypeError, SyntaxError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: is no workbook that can be read ({error})") from None
+        raise DataError(f"{path}: not a readable Excel workbook ({error})") from None
     frame = frame[(frame != "").any(axis=1)] if frame.size else frame
     if frame.empty:
         raise DataError(f"{path}: is empty")
@@ -338,7 +338,7 @@ def _parquet(path: Path) -> Table:
         with ParquetFile(path) as file:
             columns = file.schema_arrow.names
     except (ArrowException, OSError) as error:
-        raise DataError(f"{path}: is no Parquet file that can be read ({error})") from None
+        raise DataError(f"{path}: not a readable Parquet file ({error})") from None
     return Table(str(path), name_of(path), columns, rows)
 
 

@@ -59,7 +59,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise DataError(f"it is not UTF-8: byte {error.start + 1} of the line") from None
     except UnicodeEncodeError:
-        raise DataError("a text in it is not valid Unicode") from None
+        raise DataError("a string in it is not valid Unicode") from None
     except json.JSONDecodeError as error:
         raise DataError(f"it is not JSON: {error.msg} at character {error.pos + 1}") from None
     except ValueError:
@@ -95,7 +95,8 @@ def _source(path: Path, options: TableOptions, featurizer: Featurizer | None) ->
     for entry in (*targets, name):
         if entry in _STRUCTURE:
             raise DataError(
-                f"`target` and `id` must not be {quoted(entry)}: that is the graph itself"
+                f"`target` and `id` must not be {quoted(entry)}, which is reserved for the "
+                "graph structure"
             )
 
     def lines(skip: int) -> Iterator[tuple[Any, dict[str, Any] | str]]:

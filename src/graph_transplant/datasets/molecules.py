@@ -270,7 +270,7 @@ def _known_elements(arrays: MoleculeArrays, elements: Sequence[str]) -> Molecule
         here = slice(starts[molecule], starts[molecule] + arrays.atom_counts[molecule])
         symbol = SYMBOLS[arrays.atom_kinds[arrays.atoms[here][unknown[here]][0], 0]]
         problems[int(arrays.places[molecule])] = (
-            f"the element {symbol} does not occur in the data of the model"
+            f"the element {symbol} does not occur in the training data of the model"
         )
     known = np.maximum(kinds, 0).astype(np.uint8)
     return replace(arrays.keep(~wrong), atom_kinds=known, problems=problems)
@@ -402,7 +402,7 @@ def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
 def bond_orders(edge_attr: Tensor, featurizer: Featurizer) -> list[float]:
     """Order of every bond from its features: 1, 2, 3 or 1.5 (aromatic); 1 if unknown."""
     if featurizer.kind != "molecules" or edge_attr.shape[1] < len(_ORDERS):
-        raise DataError(f"`edge_attr` must be {len(_ORDERS)} or more columns of molecules")
+        raise DataError(f"`edge_attr` must be bond features with at least {len(_ORDERS)} columns")
     value, place = edge_attr[:, : len(_ORDERS)].max(1)
     place = torch.where(value > 0, place, len(_ORDERS) - 1)
     return [_ORDERS[index] for index in place.tolist()]

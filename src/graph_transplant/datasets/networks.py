@@ -114,10 +114,10 @@ def _encode(number: int, name: str, line: Line | str, targets: Sequence[str]) ->
         places = {name: place for place, name in enumerate(names)}
         if len(places) < len(names) or None in places:
             twice = next((name for place, name in enumerate(names) if places[name] != place), None)
-            raise DataError(f"every node must have an `id` of its own; got {shown(twice)}")
+            raise DataError(f"every node must have a unique `id`; got {shown(twice)}")
         pairs = [(places[one], places[other]) for one, other in ends]
     except TypeError:
-        raise DataError("every `id`, `source` and `target` must be a text or a number") from None
+        raise DataError("every `id`, `source` and `target` must be a string or a number") from None
     except KeyError as error:
         lost = shown(error.args[0])
         raise DataError(f"an edge joins {lost}, but there is no such node") from None
@@ -161,13 +161,15 @@ def _columns(key: str, items: Sequence[Line], kind: str) -> _Columns:
             plain = [value.detach() if isinstance(value, Tensor) else value for value in values]
             table = np.asarray(plain).reshape(len(values), -1)
         except ValueError:
-            raise DataError(f"the `{key}` of its {kind}s must be equally many numbers") from None
+            raise DataError(f"all {kind}s must have the same number of values in `{key}`") from None
         if table.dtype.kind not in "iuf" or not (np.abs(table) <= _LARGEST).all():
-            raise DataError(f"the `{key}` of its {kind}s must be finite numbers of 32 bits")
+            raise DataError(
+                f"the `{key}` of its {kind}s must be finite numbers that fit in float32"
+            )
         numbers = table.astype(np.float32)
     for label in labels:
         if isinstance(label, bool) or not isinstance(label, str | int | np.integer):
-            raise DataError(f"every `label` must be a text or a whole number; got {shown(label)}")
+            raise DataError(f"every `label` must be a string or an integer; got {shown(label)}")
     # Interned, as the same few labels recur.
     return _Columns(numbers, [sys.intern(str(label)) for label in labels] or None)
 
@@ -199,7 +201,7 @@ def _cell(value: Any) -> str:
         return str(int(value))
     if isinstance(value, float | np.floating):
         return "" if math.isnan(value) else repr(float(value))
-    raise DataError(f"the target must be a text, a number or a list of them; got {shown(value)}")
+    raise DataError(f"the target must be a string, a number or a list of them; got {shown(value)}")
 
 
 # ------------------------------------------------------------------ all graphs
@@ -232,8 +234,8 @@ def _kinds(source: Source, what: str, parts: Sequence[_Columns]) -> tuple[str, .
     labels = {label for part in parts for label in part.labels or ()}
     if len(labels) > _MOST_LABELS:
         raise DataError(
-            f"{source.where}: the {what} have {len(labels)} different labels; more than "
-            f"{_MOST_LABELS} are names, not kinds of them: leave out `label`"
+            f"{source.where}: the {what} have {len(labels)} distinct labels, at most "
+            f"{_MOST_LABELS} are supported; if they are names, remove `label`"
         )
     whole = all(map(_WHOLE_NUMBER.fullmatch, labels))
     return tuple(sorted(labels, key=lambda label: (int(label) if whole else 0, label)))

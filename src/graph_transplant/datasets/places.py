@@ -56,8 +56,8 @@ def download(
     except OSError as error:
         raise DataError(
             f"data set {name!r} is not on this machine and could not be downloaded from {url} to "
-            f"{folder} ({error}). {looked_for(stem, subfolders, root)} To get it by hand, download "
-            f"that address elsewhere and put it as {target.name} in one of these folders."
+            f"{folder} ({error}). {looked_for(stem, subfolders, root)} To install it manually, "
+            f"download this URL elsewhere and save it as {target.name} in one of these folders."
         ) from error
     return target
 
@@ -67,15 +67,15 @@ def _fetch(url: str, target: Path) -> None:
         while chunk := answer.read(1 << 20):
             file.write(chunk)
             if file.tell() > _MAX_DOWNLOAD:
-                raise OSError(f"larger than {_MAX_DOWNLOAD >> 30} GiB, given up")
+                raise OSError(f"larger than {_MAX_DOWNLOAD >> 30} GiB, download aborted")
     if not zipfile.is_zipfile(target):
-        raise OSError("the answer is not a zip archive")
+        raise OSError("the response is not a zip archive")
 
 
 def load_cached(
     kind: str, version: int, parts: Parts, make: Callable[[Path], GraphStore]
 ) -> GraphStore:
-    """Load a store from the cache; make it anew if the files or the reader have changed."""
+    """Load a store from the cache; rebuild it if the files or the reader have changed."""
     folder = cache_folder() / kind
     prefix = f"{parts.name}-{_digest(parts.name, parts.path.resolve())}-"
     cached = folder / f"{prefix}{_digest(version, parts.state())}.safetensors"
@@ -83,7 +83,7 @@ def load_cached(
         try:
             return GraphStore.load(cached)
         except DataError as error:
-            log.warning("cached data set %s cannot be used and is made anew: %s", cached, error)
+            log.warning("cached data set %s cannot be used and is rebuilt: %s", cached, error)
     store = make(cached)
     for old in folder.glob(f"{prefix}*.safetensors"):
         if old != cached:

@@ -103,7 +103,7 @@ class TableOptions:
         names = tuple(str(name).strip() for name in given)
         if "" in names:
             raise GraphTransplantError(
-                f"`target` must be a column, or several with commas between; got {target!r}"
+                f"`target` must be a column, or several separated by commas; got {target!r}"
             )
         if len(set(names)) < len(names):
             raise GraphTransplantError(f"`target` names a column twice; got {', '.join(names)}")
@@ -412,8 +412,8 @@ def _find_task(where: str, columns: Mapping[str, _Column]) -> str:
         return "multiclass" if few and column.whole else "regression"
     if column.amounts and len(column.classes) > 2:
         raise DataError(
-            f"{where}: the target {quoted(name)} holds numbers with signs, such as {column.odd}; "
-            f"write plain numbers and empty other cells, or {ask}"
+            f"{where}: the target {quoted(name)} holds values with signs such as <, > or %: "
+            f"{column.odd}; write plain numbers and leave other cells empty, or {ask}"
         )
     if few and not column.fraction and not column.slips:
         return "multiclass"
@@ -425,5 +425,5 @@ def _find_task(where: str, columns: Mapping[str, _Column]) -> str:
     numbers = "" if few and column.whole else ", or as regression to leave these rows out"
     raise DataError(
         f"{where}: the target {quoted(name)} holds both numbers and text, such as {column.odd}; "
-        f"correct or empty such cells, or give `task` as multiclass if they are classes{numbers}"
+        f"correct or clear such cells, or give `task` as multiclass if they are classes{numbers}"
     )

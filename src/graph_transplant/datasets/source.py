@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graph_transplant.errors import DataError
+from graph_transplant.format import count
 
 # Graphs as text do not compress 200-fold: a file that exceeds both limits is a zip bomb.
 _MAX_RATIO: Final = 200
@@ -58,8 +59,8 @@ class _Limited(io.RawIOBase):
 def _check_size(label: str, unpacked: int, packed: int) -> None:
     if unpacked > max(_SMALL, _MAX_RATIO * packed):
         raise DataError(
-            f"{label}: unpacks to {unpacked >> 20} MiB or more, from {packed >> 10} KiB; a file "
-            "that grows so much is not read"
+            f"{label}: unpacks to {unpacked >> 20} MiB or more, from {packed >> 10} KiB; refusing "
+            "to read a possible zip bomb"
         )
 
 
@@ -251,15 +252,15 @@ class Numbers:
         """Raise an error that names the first malformed line."""
         if isinstance(error, DataError):
             raise error
-        kind = "whole numbers" if self._whole else "numbers"
+        kind = "comma-separated " + ("integer" if self._whole else "number")
         with opened(self._parts.path, self._parts.files[self._part]) as file:
             for number, line in enumerate(file, 1):
                 text = line.decode("utf-8-sig", "replace").strip()
                 self._columns = self._columns or (text.count(",") + 1 if text else None)
                 if text and not self._fits(text.split(",")):
+                    expected = count(self._columns or 1, kind)
                     raise DataError(
-                        f"{self._label}, line {number}: expected {self._columns} {kind} with "
-                        f"commas between, got {text[:_SHOWN]!r}"
+                        f"{self._label}, line {number}: expected {expected}, got {text[:_SHOWN]!r}"
                     )
         raise DataError(f"{self._label}: cannot be read as numbers ({str(error).strip()})")
 

@@ -107,8 +107,8 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
         columns, there = ("columns", "are") if len(others) > 1 else ("column", "is only")
         what = f"name the {columns} to learn with `target`; there {there} {listed(others)}"
         if not others:
-            what = "there are structures alone; to learn, every row needs a target, in a column "
-            what += "that `target` names or, beside a list, in `y`"
+            what = "there are structures but no targets; add a target column and name it with "
+            what += "`target`, or pass `y` with a list"
         raise DataError(f"{table.where}: {what}")
     rows = list(_rows(table, options))
     featurizer = Featurizer(
@@ -153,8 +153,8 @@ def stream_table(
     featurizer, codec = arguments["featurizer"], arguments["codec"]
     if featurizer is None and options.features == "elements":
         raise GraphTransplantError(
-            "`features` is elements, which are those of the training data: `featurizer` of a "
-            "model must say which"
+            "`features` is elements, which needs the `featurizer` of a trained model: it lists the "
+            "elements"
         )
     how = featurizer or Featurizer("molecules", largest_fragment=options.largest_fragment)
     if options.features not in (None, how.features):
@@ -223,8 +223,7 @@ def _in_order(
             yield part, future.result()
     except BrokenExecutor:
         raise GraphTransplantError(
-            f"a process that reads molecules ended abruptly; `workers` is {workers}, with 1 no "
-            "further processes are needed"
+            f"a worker process died while reading molecules; `workers` is {workers}, try 1"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -95,7 +95,7 @@ def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:
             # Each part is the test set of one fold and the validation set of another.
             for fold, part in enumerate(found):
                 parts[f"graphs of fold {fold} of repeat {repeat} of {store.name}"] = part
-    measured, reason = auroc, "no class or label is both there and absent"
+    measured, reason = auroc, "each class or label is present in all of these graphs or in none"
     if settings.metric == "r2":
         measured, reason = r2, "their targets do not differ"
     for place, graphs in parts.items():

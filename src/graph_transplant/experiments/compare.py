@@ -326,7 +326,8 @@ def _run(run: Run, engine: str, fresh: bool) -> list[Record]:
 def _own_models(model: Names | OwnModels) -> OwnModels:
     if callable(model):
         raise GraphTransplantError(
-            "`model` must be a name, several, or functions by name, such as {'mine': function}; "
+            "`model` must be a name, a list of names or a dict of functions, such as "
+            "{'mine': function}; "
             f"got {model!r}"
         )
     if not isinstance(model, Mapping):

@@ -122,7 +122,7 @@ def failure_of(trial: Trial, problem: Exception) -> TrialError:
     if isinstance(problem, MemoryError | torch.OutOfMemoryError) or (
         isinstance(problem, RuntimeError) and re.search("(can't allocate|not enough) memory", text)
     ):
-        text = "memory ran out; fewer workers or smaller batches need less"
+        text = "out of memory; use fewer workers or smaller batches"
     elif isinstance(problem, GraphTransplantError) and text:
         details = ""  # the message suffices
     else:
@@ -137,8 +137,8 @@ def run_again(lost: Counter[Trial], trials: Iterable[Trial], cause: str, run: Ru
     for trial in again:
         if lost[trial] > RETRIES:
             raise TrialError(
-                f"{cause}, at attempt {lost[trial]} of {RETRIES + 1} to run trial {trial}; most "
-                "often memory ran out: fewer workers or smaller batches need less"
+                f"{cause}, on attempt {lost[trial]} of {RETRIES + 1} to run trial {trial}; "
+                "probably out of memory: use fewer workers or smaller batches"
             )
     run.reporter.note(f"{cause}; running again: {'; '.join(map(str, again))}")
 
@@ -199,8 +199,8 @@ def run_in_worker(
     try:
         if version != __version__:
             raise GraphTransplantError(
-                f"its worker on {socket.gethostname()} has graph-transplant {__version__}; all "
-                f"need {version}, which runs here"
+                f"the worker on {socket.gethostname()} has graph-transplant {__version__}, but the "
+                f"main process has {version}; install the same version"
             )
         torch.set_num_threads(1)
         return run_trial(worker_store(data, job.fingerprint), trial, job)
@@ -222,7 +222,7 @@ def _run_local(run: Run) -> None:
                 _run_in_workers(path, left, running, run)
             except TerminatedWorkerError:
                 # joblib ends all workers when one dies: all running trials are lost.
-                run_again(lost, running, "a worker process was ended from outside", run)
+                run_again(lost, running, "a worker process died", run)
             except BrokenProcessPool as problem:
                 raise TrialError(f"the worker processes cannot continue: {problem}") from problem
 
@@ -441,8 +441,8 @@ def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> in
             found = store.fingerprint()
             if found != job.fingerprint:
                 raise GraphTransplantError(
-                    f"process {rank} has read other data than the first one: its fingerprint is "
-                    f"{found[:12]}…, that of the first {job.fingerprint[:12]}…"
+                    f"process {rank} loaded different data than process 0: its fingerprint is "
+                    f"{found[:12]}…, that of process 0 is {job.fingerprint[:12]}…"
                 )
             _run_here(Run(store, trials, _on_common_disk(job)))
     finally:

@@ -123,7 +123,7 @@ class RecordStore:
                     return Contents(records, complete, torn=content[complete:])
                 raise GraphTransplantError(
                     f"{self.path}, line {number} is not a record "
-                    f"({problem if found else f'no JSON: {problem}'}); correct or remove that "
+                    f"({problem if found else f'invalid JSON: {problem}'}); correct or remove that "
                     "line, or choose another directory"
                 ) from problem
             complete += len(line)

@@ -256,8 +256,8 @@ class Results:
         """Raise if selection leaves nothing to report."""
         if not self.groups:
             raise GraphTransplantError(
-                f"results need at least one fold in which {self.selection} selection has all it "
-                f"asks for; got {count(len(self.records), 'trial')} without any"
+                f"selection by {self.selection} found no method whose candidates share a scored "
+                f"fold ({count(len(self.records), 'trial')})"
             )
 
     @cached_property
@@ -290,7 +290,9 @@ class Results:
         from graph_transplant.report import write_report
 
         if path is None and self.directory is None:
-            raise GraphTransplantError("`path` must name the page to write: there is no directory")
+            raise GraphTransplantError(
+                "`path` must name the page to write: these results have no directory"
+            )
         return write_report(self, Path(path) if path else Path(self.directory or "", "report.html"))
 
     def to_latex(self) -> str:

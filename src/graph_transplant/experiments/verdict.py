@@ -278,8 +278,8 @@ def _blind_attack(records: Sequence[Record]) -> Iterator[str]:
     blind = sorted(name for name in recipes if name in RECIPES and RECIPES[name].walk)
     if blind:
         yield (
-            "The attack follows no gradient through the random-walk features of the recipe "
-            f"{listed(blind)}: there may be changes that harm those networks more."
+            "The attack ignores the gradient through the random-walk features of the recipe "
+            f"{listed(blind)}: stronger attacks may exist."
         )
 
 

@@ -310,7 +310,7 @@ class Plots:
         if len(parts) > 1:
             titles = "; ".join(f"{group.data}: {group.title}" for group in parts)
             raise GraphTransplantError(
-                f"the chart {name!r} shows one group of results, and these have {len(parts)} "
+                f"the chart {name!r} needs a single group of results, got {len(parts)} "
                 f"({titles}): draw one of `{where}.values()`"
             )
 

@@ -69,9 +69,9 @@ def graph_svg(
     """
     for given in (saliency, parts):
         if given is not None and len(given) != len(structure.names):
-            nodes = count(len(structure.names), "node")
             raise GraphTransplantError(
-                f"a graph of {nodes} needs a value for each, got {len(given)}"
+                "`saliency` and `parts` must have one value per node: expected "
+                f"{len(structure.names)}, got {len(given)}"
             )
     label = describe(structure, saliency=saliency, parts=parts, new_edges=new_edges)
     look: dict[str, Any] = {"saliency": saliency, "parts": parts, "new_edges": new_edges}

@@ -326,9 +326,7 @@ def _ptr_of(data: Data, num_graphs: int | None) -> Ints:
         return np.array([0, data.num_nodes or 0])
     ids = segment.detach().cpu().numpy()
     if ids.dtype.kind not in "iu" or (ids[:1] < 0).any() or (np.diff(ids) < 0).any():
-        raise DataError(
-            "`batch.batch` must be sorted numbers of graphs: the nodes of a graph lie together"
-        )
+        raise DataError("`batch.batch` must be sorted, non-negative graph indices")
     graphs = num_graphs or (data.num_graphs if is_pyg(data, "Batch") else 0)
     if data.num_nodes != ids.size:
         raise DataError(

@@ -105,8 +105,8 @@ def check_precision(what: str, values: Iterable[float]) -> None:
     lost = np.abs(exact.astype(np.float32) - exact).max(initial=0.0)
     require(
         not spread or bool(lost <= 0.001 * spread),
-        f"{what} differ too little for their size to be told apart in single precision: subtract "
-        "a constant from them, such as their mean",
+        f"{what} differ too little for their size to be distinguished in single precision: "
+        "subtract a constant, such as their mean",
     )
 
 

@@ -56,7 +56,7 @@ class Featurizer:
         except ValueError as error:
             raise DataError(f"featurizer: {error}") from None
         if given.get("features") == "elements" and not given.get("elements"):
-            raise DataError("featurizer: elements must name some")
+            raise DataError("featurizer: `elements` must not be empty")
         made: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
         if made.get("targets", ()) is None:
             made["targets"] = ()

@@ -109,7 +109,7 @@ class StoreWriter:
         require(fits, f"{self.name}: `task` is {task}, but a piece is {piece.task}")
         keys = [key for key in piece.fields if key != "official" or self._official is None]
         other = set(keys) ^ set(self._shapes or keys)
-        require(not other, f"{self.name}: some pieces have `{_label(min(other, default=''))}`")
+        require(not other, f"{self.name}: only some pieces have `{_label(min(other, default=''))}`")
         for part in piece.pieces():
             for key in keys:
                 self._spool(key, part.field(key))
@@ -122,7 +122,7 @@ class StoreWriter:
         empty = list(value.narrow(axis, 0, 0).shape)
         dtype, shape = self._shapes.setdefault(key, (value.dtype, empty))
         fits = dtype in _TYPE_NAMES
-        require(fits, f"{self.name}: `{_label(key)}` cannot be written: files hold no {dtype}")
+        require(fits, f"{self.name}: `{_label(key)}` cannot be written: files cannot hold {dtype}")
         fits = value.dtype == dtype and empty == [
             0 if d == axis else n for d, n in enumerate(shape)
         ]
@@ -213,15 +213,16 @@ def load(path: str | Path, *, check: bool = False) -> GraphStore:
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         form, digest = metadata.get("format"), metadata.get("sha256", "")
-        _expect(form in (_FORMAT, _FIRST_FORMAT), "its format is not that of this version")
+        _expect(form in (_FORMAT, _FIRST_FORMAT), "its format is not supported by this version")
         if check and form == _FORMAT:
             fits = len(digest) == len(_NO_DIGEST) and digest == _digest(path, digest)
-            _expect(fits, "it is damaged: its digest is that of another content")
+            _expect(fits, "it is damaged: its checksum does not match")
         store = _store_of(tensors, json.loads(metadata["store"]), by_receiver=form == _FORMAT)
         if check:
             for order, undirected in checked_pieces(store):
                 fits = torch.equal(order, torch.arange(len(order)))
-                _expect(fits and undirected >= store.undirected, "its edges are not in order")
+                fits = fits and undirected >= store.undirected
+                _expect(fits, "its edges are not sorted, or not undirected as stated")
     except FileNotFoundError:
         raise DataError(f"there is no file {path}") from None
     except DataError:
@@ -265,12 +266,15 @@ def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: boo
     for key, value in described.items():
         fits = isinstance(value, _DESCRIBED.get(key, ()))
         fits = fits and not (isinstance(value, int) and abs(value) >= _TOO_LARGE)
-        _expect(fits, f"its description has {key[:40]!r} of {type(value).__name__}")
+        _expect(
+            fits, f"its description has an invalid entry: {key[:40]!r} of {type(value).__name__}"
+        )
     for key, value in tensors.items():
         kind = value.dtype, value.dim()
         fits = kind == _TENSORS.get(key, kind) and value.dim() > 0 and value.dtype in _TYPE_NAMES
         fits = fits and not (key.endswith("_counts") and bool((value >= _TOO_LARGE).any()))
-        _expect(fits, f"{key[:40]!r} is {value.dtype} {list(value.shape)}, or has large numbers")
+        found = f"{value.dtype} {list(value.shape)}"
+        _expect(fits, f"{key[:40]!r} has an unexpected type or shape, or too large counts: {found}")
     undirected, edges = described.pop("undirected"), tensors["edge_index"]
     made = described.pop("featurizer", None) or described.pop("reading", None)
     described.pop("reading", None)

@@ -144,7 +144,7 @@ def gather(
         for k in range(edge_ptr[i + 1] - edge_ptr[i]):
             e = edge_start[g] + k
             if not (0 <= row[e] < node_count[g] and 0 <= column[e] < node_count[g]):
-                raise IndexError("an edge of the store joins nodes that are not there")
+                raise IndexError("an edge of the store refers to a node that does not exist")
             edges[edge_ptr[i] + k] = e
             new_column[edge_ptr[i] + k] = first + column[e]
             row_ptr[first + row[e] + 1] += 1

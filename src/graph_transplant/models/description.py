@@ -86,7 +86,9 @@ def read_description(path: Path) -> dict[str, Any]:
     """Read a ``model.json``; raise a `DataError` if it is invalid."""
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise DataError(f"{path} is larger than {MOST_BYTES >> 20} MiB: it describes no model")
+            raise DataError(
+                f"{path} is larger than {MOST_BYTES >> 20} MiB, too large for a model description"
+            )
         document = json.loads(path.read_bytes().decode(), parse_constant=_no_constant)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
@@ -165,10 +167,10 @@ def _problem(value: Any, kind: Any, field: str) -> str:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         fits, wanted = number and abs(value) < 2**1000, "a finite number"
     elif kind is int:
-        fits, wanted = type(value) is int and 0 <= value <= 2**53, "a whole number from 0 on"
+        fits, wanted = type(value) is int and 0 <= value <= 2**53, "a non-negative integer"
     else:
         fits = value is None if kind is None else isinstance(value, kind)
-        wanted = {str: "a text", bool: "true or false", dict: "an object"}.get(kind, "a list")
+        wanted = {str: "a string", bool: "true or false", dict: "an object"}.get(kind, "a list")
     if not fits:
         return f"`{field}` must be {wanted}; got {_shown(value)}"
     return next(filter(None, (_problem(*each) for each in inner)), "")
@@ -184,7 +186,7 @@ def _shown(value: object) -> str:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number that JSON knows")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def plain(value: Any) -> Any:

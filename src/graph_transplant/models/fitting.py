@@ -288,13 +288,13 @@ def class_weights(
         unknown = [name for name in given if name not in names]
         if unknown:
             raise GraphTransplantError(
-                f"`class_weight` has {unknown[0]!r}, which is none of {', '.join(names)}"
+                f"`class_weight` has {unknown[0]!r}, which is not one of {', '.join(names)}"
             )
         given = [given.get(name, 1.0) for name in names]
     weights = [float(weight) for weight in given]
     if len(weights) != len(names) or not all(0 <= weight < math.inf for weight in weights):
         raise GraphTransplantError(
-            f"`class_weight` must be {len(names)} numbers that are not negative, one per output"
+            f"`class_weight` must be {len(names)} finite, non-negative numbers, one per output"
         )
     return weights
 
@@ -310,7 +310,7 @@ def _checked_weights(given: Any, store: GraphStore) -> Tensor:
         )
     if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or not weights.sum() > 0:
         raise GraphTransplantError(
-            "`sample_weight` must be finite numbers that are not negative and not all zero"
+            "`sample_weight` must be finite, non-negative numbers, not all of them zero"
         )
     return weights
 
@@ -331,7 +331,7 @@ def _check_parts(store: GraphStore, parts: Split, tell: Note) -> None:
             missing = missing_classes(store, index) if len(index) else []
             if missing:
                 shown = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
-                tell(f"the {name} graphs have none of: {shown}")
+                tell(f"classes missing from the {name} graphs: {shown}")
     if store.task == "multilabel":
         positives = (store.y[parts.train] == 1).any(0)
         for number in (~positives).nonzero().flatten().tolist():

@@ -119,7 +119,7 @@ class TrainedModel:
             classes = self.label_names
             if len(names) > 1:
                 raise GraphTransplantError(
-                    f"`target` must be one column, that of the classes; got {', '.join(names)}"
+                    f"`target` must name a single class column; got {', '.join(names)}"
                 )
         elif len(names) != len(self.label_names):  # one entry may hold several values
             names = self.label_names
@@ -288,7 +288,7 @@ class TrainedModel:
             raise DataError(f"there is no folder {folder}: a model is a folder with {DESCRIPTION}")
         for name in (DESCRIPTION, WEIGHTS):
             if not (folder / name).is_file():
-                raise DataError(f"{folder} holds no model: there is no file {name}")
+                raise DataError(f"{folder} is not a model: {name} is missing")
         description = read_description(folder / DESCRIPTION)
         network, reference = _tensors(description, folder / WEIGHTS)
         scale = description["target_scale"]

@@ -236,7 +236,7 @@ def _frame(
         warning = np.where(unlike, both, warning)
     fine = found.outputs.isfinite().all(1).numpy()
     reasons = {number - chunk.first: reason for number, reason in chunk.problems.items()}
-    reasons |= dict.fromkeys(places[~fine].tolist(), "the model's answer is not a finite number")
+    reasons |= dict.fromkeys(places[~fine].tolist(), "the model's output is not finite")
     table = pd.DataFrame({**columns, "warning": warning.astype(object)}, index=places)
     table = table[fine].reindex(range(len(chunk)))
     table["warning"] = table["warning"].fillna("")

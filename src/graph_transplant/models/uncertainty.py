@@ -61,7 +61,7 @@ class Reference:
             or (shapes[0][1:], shapes[1][1:]) != ((columns,), (BITS // 64,))
             or shapes[2:] != ((widths[0],), (widths[1],))
         ):
-            raise DataError(f"{where}: what is kept of the training data does not fit the model")
+            raise DataError(f"{where}: the reference tensors do not fit the model")
 
 
 def scores_of(outputs: Tensor, targets: Tensor, task: str) -> Tensor:

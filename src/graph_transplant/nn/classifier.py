@@ -191,7 +191,7 @@ class GraphClassifier(nn.Module):
         if kind.takes_edge_attr and edge_features < 1:
             raise GraphTransplantError(
                 f"`conv` {conv} needs `edge_features`, the number of edge attributes; got "
-                f"{edge_features} ({_WITHOUT_EDGES[conv]} is the same without)"
+                f"{edge_features} (use {_WITHOUT_EDGES[conv]} for graphs without edge features)"
             )
         if edge_features and not kind.takes_edge_attr:
             raise GraphTransplantError(
@@ -271,8 +271,8 @@ class GraphClassifier(nn.Module):
         if conv in CONVOLUTIONS and CONVOLUTIONS[conv].takes_edge_attr:
             if not store.num_edge_features:
                 raise DataError(
-                    f"`conv` {conv} needs edge features, but {store.name} has none; "
-                    f"{_WITHOUT_EDGES[conv]} is the same without"
+                    f"`conv` {conv} needs edge features, but {store.name} has none; use "
+                    f"{_WITHOUT_EDGES[conv]} instead"
                 )
             settings.setdefault("edge_features", store.num_edge_features)
             mean, std = edge_moments(store)

@@ -227,8 +227,8 @@ def plan(
     for name in dict.fromkeys(chosen.data if data is None else data):
         if name not in graphs:
             raise GraphTransplantError(
-                f"`data` of {experiment}: the paper has {', '.join(chosen.data)}; the number of "
-                f"graphs of {name!r} is not known, give it in `sizes`"
+                f"`data`: {name!r} is not a data set of the paper ({experiment} has "
+                f"{', '.join(chosen.data)}); pass its number of graphs in `sizes`"
             )
         wanted = tuple(dict.fromkeys(models or chosen.models_for(name, budget)))
         runs += [_run(chosen, name, wanted, budget, graphs[name], one) for one in chosen.readouts]
@@ -361,7 +361,7 @@ def _load(
                 ) from problem
             notes.append(f"{name} is left out: {problem}")
     if not stores:
-        raise DataError(f"none of the data sets of {experiment} can be had: {' '.join(notes)}")
+        raise DataError(f"no data set of {experiment} could be loaded: {' '.join(notes)}")
     for note in notes:
         reporter.note(note)
     return stores, notes
