@@ -114,6 +114,9 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
     assert again.err == f"6 of 6 trials are in {out} already\n"
     assert again.out == printed.out
     assert (out / "report.html").read_text(encoding="utf-8") == report
+    # Commands of records that were moved aside are forgotten.
+    assert main([*repeated, "--seed", "5", "--fresh"]) == 0
+    assert len((out / "commands.txt").read_text(encoding="utf-8").splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -265,7 +265,13 @@ def test_smiles_are_predicted_on_the_screen(
 
 @pytest.mark.parametrize(
     "text",
-    ["CCO\nC1CC(\n\nCCN\n", "name,smiles\na,CCO\nb,C1CC(\nc,CCN\n", "CCO x\nC1CC(\ty\nCCN\n"],
+    [
+        "CCO\nC1CC(\n\nCCN\n",
+        "name,smiles\na,CCO\nb,C1CC(\nc,CCN\n",
+        "CCO x\nC1CC(\ty\nCCN\n",
+        "smiles\nCCO\nC1CC(\nCCN\n",
+        "smiles;name\nCCO;a\nC1CC(;b\nCCN;c\n",
+    ],
 )
 def test_the_standard_input_is_smiles_or_a_table(
     model: Path, text: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture

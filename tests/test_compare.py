@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
@@ -32,8 +33,15 @@ from graph_transplant.experiments.progress import Display
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.trial import Job, run_trial, split_of, trial_seed
+from graph_transplant.experiments.trial import (
+    Job,
+    checkpoint_of,
+    run_trial,
+    split_of,
+    trial_seed,
+)
 from graph_transplant.graphs import GraphStore
+from graph_transplant.metrics import METRICS
 from graph_transplant.settings import Settings, sampled_curve
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
@@ -65,6 +73,18 @@ class Small(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
         out: Tensor = self.head(global_mean_pool(self.conv(x, edge_index).relu(), batch))
+        return out
+
+
+class Sums(nn.Module):
+    """A model without message passing."""
+
+    def __init__(self, store: GraphStore) -> None:
+        super().__init__()
+        self.head = nn.Linear(store.num_node_features, store.num_outputs)
+
+    def forward(self, x: Tensor, batch: Tensor) -> Tensor:
+        out: Tensor = self.head(global_mean_pool(x, batch))
         return out
 
 
@@ -194,8 +214,9 @@ compare(GraphStore.load(sys.argv[1]), out=sys.argv[2], repeats=2, workers=2, rep
         ({"folds": 13}, "class 0 has only 12 graphs, class 1 has only 12 graphs"),
         (
             {"methods": {"majority": DropNodes()}},
-            "'majority' is the name of a method without a net",
+            "majority.*keep their names; got .* as 'majority'",
         ),
+        ({"methods": {"rf": "forest"}}, "keep their names; got 'forest' as 'rf'"),
         ({"model": small}, r"a dict of functions, such as \{'mine': function\}"),
         ({"model": {"small": Small(3, 2)}}, "must be a function that makes a model"),
         ({"model": {"small": lambda store: None}}, "must return an nn.Module; got NoneType"),
@@ -257,11 +278,26 @@ def test_an_interrupted_trial_goes_on_where_it_was(
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, repeats=2, reporter=Interrupting())
     assert len(RecordStore(tmp_path).read()) == 3
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 1
+    assert len(list((tmp_path / ".checkpoints").iterdir())) == 1
+    mine = tmp_path / "checkpoints" / "mine.pt"
+    mine.parent.mkdir()
+    mine.touch()
+    if not fresh:  # other trials leave the checkpoint of this one alone
+        run(tmp_path, methods="majority", repeats=1)
+        assert len(list((tmp_path / ".checkpoints").iterdir())) == 1
     resumed = run(tmp_path, repeats=2, reporter=Listening(), fresh=fresh)
     assert heard == (12 * [1, 2, 3] if fresh else [3, *(8 * [1, 2, 3])])
-    assert timeless(resumed.records) == timeless(undisturbed.records)
-    assert not (tmp_path / "checkpoints").exists()
+    networks = [record for record in resumed.records if record["method"] != "majority"]
+    assert timeless(networks) == timeless(undisturbed.records)
+    assert not (tmp_path / ".checkpoints").exists()
+    assert mine.exists()
+
+
+def test_checkpoints_of_different_names_are_different_files(tmp_path: Path) -> None:
+    names = ["α", "β", "my aug", "my_aug", "x" * 300, "x" * 301]
+    found = {checkpoint_of(tmp_path, Trial(name, "gcs", 3, 0, 0)).name for name in names}
+    assert len(found) == len(names)
+    assert all(len(name) < 200 for name in found)
 
 
 def test_a_long_curve_is_thinned_and_a_short_one_kept() -> None:
@@ -316,17 +352,33 @@ def test_models_with_lazy_layers_start_from_the_seed(tmp_path: Path) -> None:
 
 
 def test_own_methods_start_anew_in_every_trial_and_reach_workers_as_smiles_do(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Workers read the graphs from a file that holds no SMILES, which the forest needs.
-    methods = {"mine": GraphTransplant(), "rival": "forest"}
+    methods = {"mine": GraphTransplant(), "forest": "forest"}
     arguments = {"methods": methods, "model": {"small": small}, "epochs": 1}
     store = gt.load(CHAINS, y=[0, 1] * 15)
+    monkeypatch.setitem(METRICS, "own", replace(METRICS["accuracy"], title="Own"))
     here = run(tmp_path / "here", store=store, **arguments)
-    there = run(tmp_path / "there", store=store, **arguments, workers=2)
+    # Callbacks are called in this process only, and need not reach others.
+    with open(tmp_path / "log", "w") as file:
+        callbacks = [lambda log: print(log, file=file)]
+        there = run(tmp_path / "there", store=store, **arguments, workers=2, callbacks=callbacks)
     assert timeless(here.records) == timeless(there.records)
-    parameters = [record["parameters"] for record in there.records if record["method"] == "rival"]
+    assert all("own" in record["test"] for record in there.records)
+    parameters = [record["parameters"] for record in there.records if record["method"] == "forest"]
     assert [given["features"] for given in parameters] == ["fingerprints"] * 3
+
+
+def test_numbers_of_numpy_and_models_without_messages(tmp_path: Path) -> None:
+    """Records hold plain numbers; saliency is left out where no module passes messages."""
+    numbers = {"folds": np.int64(3), "seed": np.int64(0), "layers": np.arange(1, 2)}
+    found = run(
+        tmp_path, methods="vanilla", model={"auto": Sums}, epochs=1, **numbers,
+        learning_rate=np.float32(0.01),
+    )  # fmt: skip
+    assert found.frame["model"].tolist() == ["auto"] * 3
+    assert not any("saliency" in record for record in found.records)
 
 
 def test_without_a_directory_nothing_is_kept(

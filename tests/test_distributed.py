@@ -327,7 +327,7 @@ def test_a_comparison_under_torchrun(tmp_path: Path) -> None:
     printed = torchrun("-m", "graph_transplant", *words)
     assert printed.count("report.html") == 1, "one process prints"
     assert (tmp_path / "records.jsonl").read_text().count('"shards":2') == 3
-    assert not (tmp_path / "checkpoints").exists()
+    assert not (tmp_path / ".checkpoints").exists()
 
 
 def test_example_runs() -> None:

@@ -112,6 +112,13 @@ def test_orders_masks_and_parts_of_parts() -> None:
     assert store[-1].num_nodes == store[torch.tensor(7)].num_nodes == int(store.node_counts[7])
 
 
+def test_other_targets_keep_classes_and_names() -> None:
+    store = GraphStore.from_pyg(random_batch(generator()).to_data_list())
+    named = store.with_targets(store.y, label_names=list("abcdefgh"))
+    fewer = named.with_targets(torch.zeros(8, dtype=torch.long))
+    assert (fewer.num_outputs, fewer.label_names) == (8, tuple("abcdefgh"))
+
+
 def test_classes_without_graphs_are_told() -> None:
     graphs = gt.load("motifs", graphs=12).to_pyg()
     for graph in graphs:
@@ -296,6 +303,10 @@ def test_a_store_may_have_no_edges() -> None:
         ({"node_counts": torch.tensor([5, 0])}, "graph 1 has no nodes"),
         ({"edge_attr": torch.tensor([[1.0]] * 5 + [[float("inf")]])}, "edge of graph 1 .*finite"),
         ({"official": torch.tensor([0, 2])}, "got none for validation"),
+        (
+            {"task": "multilabel", "y": torch.tensor([[0, 1], [2, 0]])},
+            r"labels of graph 1 must be 0, 1 or NaN .* regression; got \[2.0, 0.0\]",
+        ),
     ],
 )
 def test_bad_data_are_named(changes: dict[str, Any], message: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numba
 import pytest
 import torch
 from torch import Tensor, nn
@@ -35,6 +38,22 @@ def graphs(count: int = 8, least: int = 5) -> list[Data]:
 
 def batch_of(*more: Data) -> Batch:
     return Batch.from_data_list([*graphs(), *more])
+
+
+def test_functions_of_others_are_compiled_without_a_module() -> None:
+    space: dict[str, Any] = {}
+    exec("def square(x):\n    return x * x", space)
+    space["square"].__module__ = None
+    assert numba.njit(space["square"])(3.0) == 9.0
+
+
+@pytest.mark.filterwarnings("ignore:Unable to accurately infer 'num_nodes'")
+def test_transforms_count_the_nodes_of_graphs_without_features() -> None:
+    ring = torch.stack([torch.arange(6), (torch.arange(6) + 1) % 6])
+    for seed in range(10):
+        data = Data(z=torch.arange(6), edge_index=ring)
+        edited = gt.transforms.DropNodes(0.5, generator(seed))(data)
+        assert edited.num_nodes == len(edited.z) == 3
 
 
 # ------------------------------------------------------------------ half precision
@@ -193,6 +212,58 @@ def test_what_would_go_wrong_without_a_message_is_refused() -> None:
     ):
         with pytest.raises(GraphTransplantError, match=message):
             gt.augmented_loss(model, batch, augment)
+
+
+def test_odd_parts_of_augmentations_are_refused() -> None:
+    for make, message in (
+        (lambda: gt.GraphTransplant(hops=()), "`hops` must be one or more numbers"),
+        (lambda: gt.GraphTransplant(hops=1.5), "`hops` must be a whole number, got 1.5"),
+        (lambda: gt.GraphTransplant(alpha=float("inf")), "`alpha` must be positive and finite"),
+        (lambda: gt.augment.ReliabilityFilter("drop-nodes"), "ReliabilityFilter needs an augment"),
+        (lambda: gt.GraphClassifier(3, 2, std=torch.ones(2)), "`mean` and `std` must have one"),
+    ):
+        with pytest.raises(GraphTransplantError, match=message):
+            make()
+    assert gt.GraphTransplant(hops={1, 2}).hops == (1, 2)
+
+
+def test_integers_do_not_truncate_mixtures() -> None:
+    whole = graphs()
+    for each in whole:
+        each.x = nn.functional.one_hot(torch.arange(each.num_nodes) % 3, 3)
+    collate = gt.transforms.MixCollate(gt.augment.GMixup(), num_outputs=3)
+    collate.augmentation.prepare(gt.load(whole), generator(0))
+    x = collate(whole).x[sum(each.num_nodes for each in whole) :]
+    torch.testing.assert_close(x.sum(1), torch.ones(len(x)))  # of one-hot features
+    for each in whole:
+        each.edge_weight = torch.ones(each.num_edges, dtype=torch.long)
+    weight = as_batch(Batch.from_data_list(whole)).edge_weight
+    assert weight is not None
+    assert weight.dtype == torch.float32
+
+
+def test_targets_may_be_one_dimensional() -> None:
+    batch = batch_of()
+    values = torch.randn(8)
+    mixed = gt.GraphTransplant().mix(batch, targets=values, generator=generator(0))
+    assert mixed.targets.shape == (8, 1)
+    lone = graph(9, 1)
+    lone.y = torch.tensor(1)
+    assert gt.augmented_loss(Foreign(), lone, gt.augment.DropNodes()).isfinite()
+    several = graphs(3)
+    for number, each in enumerate(several):
+        each.y = torch.tensor([1.0, 11.0, 21.0]) + number
+    back = as_batch(Batch.from_data_list(several)).to_pyg().to_data_list()
+    assert [each.y.flatten().tolist() for each in back] == [each.y.tolist() for each in several]
+
+
+@pytest.mark.parametrize("conv", ["gcn", "gcs", "gin", "gat"])
+def test_the_classifier_runs_in_half_precision(conv: str) -> None:
+    model = gt.GraphClassifier(3, 3, conv=conv, hidden=8, seed=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = gt.augmented_loss(model, batch_of(), gt.GraphTransplant("predict", embedding_size=8))
+    loss.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
 @pytest.mark.parametrize(("kind", "kept"), [("DropNodes", False), ("DropEdges", True)])

@@ -121,6 +121,16 @@ def test_gradcheck(kind: str) -> None:
     assert torch.autograd.gradcheck(
         lambda x, values: spmm(adjacency, x, values, symmetric_values=False), (x, values)
     )
+    # A penalty on the gradient: torch cannot differentiate the gradient of values again.
+    weight, other = values.detach(), draw(4, nodes, 2)
+
+    def penalty(factor: Tensor) -> Tensor:
+        product = (spmm(adjacency, x, weight * factor, symmetric_values=False) * other).sum()
+        (slope,) = torch.autograd.grad(product, x, create_graph=True)
+        return slope.square().sum()
+
+    factor = torch.tensor(1.5, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(penalty, factor)
     assert torch.autograd.gradcheck(
         lambda x, added, values: rectified_sum(adjacency, x, added, values), (x, added, values)
     )

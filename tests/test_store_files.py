@@ -108,7 +108,7 @@ def test_pieces_of_any_size_find_the_same(batch: Batch, piece: int, data: st.Dat
         whole = GraphStore.from_pyg(graphs)
         assert whole.undirected == at_once[0].undirected
         whole.statistics()  # what a store remembers of them must not pass to its parts
-        part = whole.subset(chosen).with_targets(torch.tensor(chosen))
+        part = whole.subset(chosen).with_targets(torch.tensor(chosen), num_outputs=max(chosen) + 1)
         assert [store.fingerprint() for store in (whole, part)] == fingerprints
         for store in (whole, part):
             degrees, loops = [0], 0
@@ -296,6 +296,13 @@ def write(path: Path, *pieces: GraphStore, **options: Any) -> GraphStore:
         for piece in pieces:
             writer.append(piece)
     return GraphStore.load(path, check=True)
+
+
+def test_the_first_piece_says_what_columns_and_classes_are(tmp_path: Path) -> None:
+    named = UNDIRECTED.with_targets(UNDIRECTED.y, label_names=[f"c{k}" for k in range(8)])
+    named.num_continuous = 1
+    found = write(tmp_path / "store.safetensors", named, named)
+    assert (found.num_continuous, found.label_names) == (1, named.label_names)
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

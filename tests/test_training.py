@@ -7,8 +7,10 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
@@ -23,7 +25,7 @@ from graph_transplant.augment import CleanPass, OriginalGraphs, build_method
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.training import EpochLog, Evaluation, FitResult
 from processes import run_ranks
-from strategies import generator, random_batch
+from strategies import generator, random_batch, rings_and_stars
 
 
 def motifs(graphs: int = 60) -> gt.GraphStore:
@@ -60,6 +62,28 @@ class Watching(OriginalGraphs):
     def forward(self, clean: CleanPass, **settings: Any) -> Any:
         self.seen.append((clean.targets, float(clean.loss.detach())))
         return super().forward(clean, **settings)
+
+
+def test_accuracy_is_that_of_the_task() -> None:
+    targets = torch.tensor([[1.0, 0.0], [1.0, torch.nan]])
+    logits = torch.tensor([[2.0, 1.0], [-1.0, 3.0]])
+    assert Evaluation(logits, targets, 0.0, "multilabel").accuracy == pytest.approx(1 / 3)
+    assert math.isnan(Evaluation(logits, targets, 0.0, "regression").accuracy)
+
+
+@pytest.mark.parametrize("weights", [[1.0] * 5, [-1.0] * 24, [0.0] * 24, [[1.0]] * 24])
+def test_weights_that_do_not_fit_the_graphs_are_refused(weights: Any) -> None:
+    store = rings_and_stars(24, seed=0, name="tiny")
+    with pytest.raises(GraphTransplantError, match="`graph_weight` must be 24 numbers"):
+        gt.fit(model_for(store), store, store, seed=0, epochs=1, graph_weight=weights)
+
+
+def test_numbers_of_numpy_can_be_resumed(tmp_path: Path) -> None:
+    store = rings_and_stars(24, seed=0, name="tiny")
+    given: dict[str, Any] = {"seed": np.int64(0), "learning_rate": np.float64(0.01)}
+    given |= {"batch_size": np.int64(8), "checkpoint": tmp_path / "state.pt", "epochs": 2}
+    runs = [gt.fit(model_for(store), store, store, **given) for _ in range(2)]
+    assert same(*(run.model.state_dict() for run in runs))
 
 
 # ------------------------------------------------------------------ patience, simulated

@@ -34,7 +34,8 @@ class Metric:
             if undefined on these graphs, ``None`` if the metric does not apply.
         tasks: Tasks it applies to.
         higher: Whether higher is better.
-        decides: Tasks in which it can select checkpoints, candidates and methods.
+        decides: Tasks in which it can select checkpoints, candidates and methods; of built-in
+            metrics, for which higher is better.
         form: Formats a value.
 
     Example:
@@ -154,6 +155,9 @@ METRICS: dict[str, Metric] = {
     ),
 }
 """All metrics by name, as in records and on the command line."""
+
+BUILT_IN: Final = frozenset(METRICS)
+"""Names of the metrics of this package; users may add others."""
 
 
 def deciding(task: str | None = None) -> list[str]:

@@ -298,6 +298,11 @@ class ModuleAdapter:
 Predictor = GraphClassifier | ModuleAdapter
 
 
+def has_saliency(model: Predictor) -> bool:
+    """Whether saliency can be computed, which needs a message-passing module."""
+    return isinstance(model, GraphClassifier) or bool(model.layer_modules)
+
+
 def as_predictor(
     model: Predictor | nn.Module,
     layer_module: nn.Module | str | None = None,

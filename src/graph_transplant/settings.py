@@ -92,6 +92,10 @@ class Settings:
         check_choice("ties", self.ties, TIES)
         check_choice("recipe", self.recipe, RECIPES)
         check_shares("attack", self.attack)
+        for name, value in list(vars(self).items()):  # records cannot hold NumPy scalars
+            if hasattr(value, "item"):
+                object.__setattr__(self, name, value.item())
+        object.__setattr__(self, "attack", tuple(map(float, self.attack)))
 
     @classmethod
     def of(cls, recipe: str, scale: str, **given: Any) -> Settings:

@@ -125,7 +125,8 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, values = ctx.saved_tensors
-        values = None if values is None else values.detach()
+        if values is not None and not torch.is_grad_enabled():  # enabled for second derivatives
+            values = values.detach()
         adjacency: Adjacency = ctx.adjacency
         gradient = gradients[0].contiguous()
         x_gradient = value_gradient = None
@@ -143,7 +144,8 @@ class _SparseProduct(torch.autograd.Function):
 
 def sampled_product(adjacency: Adjacency, left: Tensor, right: Tensor) -> Tensor:
     """Compute ``left[i] · right[j]`` at every edge ``j → i`` without forming edge features."""
-    if adjacency.column.numel() > adjacency.num_nodes**2:
+    half = left.dtype not in (torch.float32, torch.float64)
+    if half or adjacency.column.numel() > adjacency.num_nodes**2:
         # Torch's kernel rejects more edges than matrix entries, which repeated edges can cause.
         ends = left.index_select(0, adjacency.row) * right.index_select(0, adjacency.column)
         return ends.sum(1)
@@ -171,6 +173,7 @@ def spmm(
     adjacency: whether an edge and its reverse have the same value.
     """
     symmetric = adjacency.symmetric and symmetric_values
+    values = None if values is None else values.to(x.dtype)  # features may be in half precision
     product: Tensor = _SparseProduct.apply(  # type: ignore[no-untyped-call]
         x.contiguous(), values, adjacency, symmetric
     )

@@ -297,8 +297,11 @@ def random_split(store: GraphStore, *, validation: float, test: float, seed: int
         step = len(order) / count if count else 0.0
         # At equal distances from a random start. Values have only one order, so one is drawn at
         # random from each interval; otherwise there would be few different splits.
-        starts = generator.random(count if store.task == "regression" else 1)
-        places = ((torch.arange(count) + torch.from_numpy(starts)) * step).floor().to(torch.long)
+        starts = torch.from_numpy(generator.random(count if store.task == "regression" else 1))
+        places = ((torch.arange(count) + starts) * step).floor().to(torch.long)
+        if store.task == "regression" and step < 2:  # neighbours may have drawn the same place
+            first, last = (((torch.arange(count) + k) * step).floor() for k in (0, 1))
+            places = (first + starts * (last - first)).floor().to(torch.long)
         taken = torch.zeros(len(order), dtype=torch.bool)
         taken[places.clamp_(max=len(order) - 1)] = True
         held_out[name] = order[taken].sort().values

@@ -168,7 +168,7 @@ def _task_of(model: nn.Module, y: Tensor) -> str:
     inner = unwrapped(model)
     if isinstance(inner, GraphClassifier):
         return inner.task
-    if not y.is_floating_point() and (y.dim() == 1 or y.shape[1] == 1):
+    if not y.is_floating_point() and (y.dim() < 2 or y.shape[1] == 1):
         return "multiclass"
     raise GraphTransplantError(
         f"`y` is {str(y.dtype).removeprefix('torch.')} {list(y.shape)}, which may be labels or "

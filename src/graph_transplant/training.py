@@ -56,11 +56,14 @@ class Evaluation:
     logits: Tensor
     targets: Tensor
     loss: float
+    task: str = "multiclass"
 
     @property
     def accuracy(self) -> float:
-        """Share of graphs whose class is predicted correctly."""
-        return accuracy(self.logits, self.targets, "multiclass")
+        """Share of classes or known labels that are predicted correctly; NaN for regression."""
+        if self.task == "regression":
+            return math.nan
+        return accuracy(self.logits, self.targets, self.task)
 
 
 def evaluate(
@@ -93,7 +96,7 @@ def evaluate(
         ]
     logits = torch.cat(parts)
     targets = as_targets(store.y, logits.shape[1])
-    return Evaluation(logits, targets, float(Loss(store.task)(logits, targets).mean()))
+    return Evaluation(logits, targets, float(Loss(store.task)(logits, targets).mean()), store.task)
 
 
 def evaluated_at_once(store: GraphStore) -> int:
@@ -222,8 +225,11 @@ def fit(
     check_choice("ties", ties, TIES)
     _check_metric(metric, validation)
     _check_makers(optimizer=optimizer, scheduler=scheduler)
+    # Checkpoints cannot hold NumPy scalars.
+    seed, epochs, batch_size = int(seed), int(epochs), int(batch_size)
+    learning_rate = float(learning_rate)
     device, ranks = _device(model), Ranks.current()
-    weights = None if graph_weight is None else graph_weight.double().cpu()
+    weights = None if graph_weight is None else _checked_weights(graph_weight, len(train))
     if balance:
         weights = _balancing(train) * (1.0 if weights is None else weights)
     augmentations = several(augment)
@@ -407,6 +413,16 @@ def _train_epoch(
             totals += each * (len(mine) / len(train))
     means: list[float] = ranks.total(totals).tolist()
     return means
+
+
+def _checked_weights(given: Any, graphs: int) -> Tensor:
+    weights = torch.as_tensor(given).detach().double().cpu()
+    if weights.shape != (graphs,) or not (weights >= 0).all() or not 0 < weights.sum() < math.inf:
+        raise GraphTransplantError(
+            f"`graph_weight` must be {graphs} numbers, one per graph, non-negative and not "
+            f"all zero; got {weights}"
+        )
+    return weights
 
 
 def _balancing(train: GraphStore) -> Tensor:

@@ -70,7 +70,7 @@ class _Edit(BaseTransform):  # type: ignore[misc]
                     )
         # PyG passes a shallow copy, so the caller's graph is not changed.
         data.update({**edited.nodes, **edited.edges, "edge_index": edited.edge_index})
-        if "num_nodes" in data or not edited.nodes:
+        if "num_nodes" in data or not {"x", "pos"} & edited.nodes.keys():
             data.num_nodes = edited.num_nodes
         return data
 
@@ -147,7 +147,6 @@ class _NoModel:
     """Placeholder for a model: takes edge weights, but raises when used to predict."""
 
     takes_edge_weight = True
-    takes_edge_attr = True
 
     def __getattr__(self, name: str) -> Any:
         return _no_prediction()

@@ -101,10 +101,11 @@ class EdgePredictor(nn.Module):
             raise GraphTransplantError(
                 "connect='predict' needs the node embeddings: pass `nodes`, [nodes, width]"
             )
-        if nodes.shape[1] != self.embedding_size:
+        width = nodes.shape[1] if nodes.dim() == 2 else 1
+        if width != self.embedding_size:
             raise GraphTransplantError(
                 f"`embedding_size` of the edge predictor is {self.embedding_size}, but the model's "
-                f"node embeddings are {nodes.shape[1]} wide: pass embedding_size={nodes.shape[1]}"
+                f"node embeddings are {width} wide: pass embedding_size={width}"
             )
         if nodes.dtype == torch.float64 != self.first.weight.dtype:
             raise GraphTransplantError(

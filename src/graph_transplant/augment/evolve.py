@@ -14,6 +14,7 @@ from graph_transplant.augment.base import (
     CleanPass,
     EditedGraphs,
     Virtual,
+    as_augmentations,
     merged_measurements,
 )
 from graph_transplant.augment.perturb import RatioPerturbation, replace_edges, reverse_of
@@ -104,7 +105,9 @@ class ReliabilityFilter(Augmentation):
 
     def __init__(self, augmentation: Augmentation) -> None:
         super().__init__()
-        self.augmentation = augmentation
+        must = "ReliabilityFilter needs an augmentation, such as gt.GraphTransplant()"
+        self.augmentation: Augmentation
+        (self.augmentation,) = as_augmentations([augmentation], must)
         self.register_buffer("threshold", torch.tensor(-torch.inf, dtype=torch.double))
         self.register_buffer("prototypes", torch.empty(0, 0, dtype=torch.double))
         self.register_buffer("_kept", torch.zeros((), dtype=torch.long), persistent=False)

@@ -231,7 +231,9 @@ class GMixup(Augmentation):
             table = (mixed @ self.features.flatten(1).to(mixed)).view(-1, width)
             row = batch.on_device(kept // drawn * positions + position)
             x = batch.nodes.get("x", table)
-            nodes["x"] = table.index_select(0, row).to(x.dtype)
+            # Means of integers, such as one-hot features, are not integers.
+            dtype = x.dtype if x.is_floating_point() else table.dtype
+            nodes["x"] = table.index_select(0, row).to(dtype)
         if batch.edge_weight is not None:
             edges["edge_weight"] = batch.edge_weight.new_ones(len(column))
         fields = {"nodes": nodes, "edges": edges, "graphs": {}, "y": mixed}

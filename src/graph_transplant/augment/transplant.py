@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
 from graph_transplant.augment.edge_predictor import EdgePredictor
 from graph_transplant.augment.pairing import Pairing, mix_rows
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, task_of
 from graph_transplant.graphs.pyg import Data
 from graph_transplant.kernels import structure
@@ -168,15 +169,15 @@ class GraphTransplant(Augmentation):
         shuffle_saliency: bool = False,
     ) -> None:
         super().__init__()
-        hops = tuple(hops) if isinstance(hops, Sequence) else (hops,)
+        hops = tuple(hops) if isinstance(hops, Iterable) else (hops,)
         if not 0 < anchor_ratio <= 0.5:
             raise GraphTransplantError(f"`anchor_ratio` must be in (0, 0.5], got {anchor_ratio}")
-        if not hops or any(hop != int(hop) or hop < 0 for hop in hops):
-            raise GraphTransplantError(
-                f"`hops` must be one or more non-negative integers, got {hops}"
-            )
-        if not alpha > 0:
-            raise GraphTransplantError(f"`alpha` must be positive, got {alpha}")
+        if not hops:
+            raise GraphTransplantError("`hops` must be one or more numbers, got none")
+        for hop in hops:
+            check_at_least(0, hops=hop)
+        if not 0 < alpha < math.inf:
+            raise GraphTransplantError(f"`alpha` must be positive and finite, got {alpha}")
         self.edge_predictor: EdgePredictor | None = None
         if isinstance(connect, EdgePredictor):
             self.edge_predictor = connect
@@ -398,6 +399,8 @@ class GraphTransplant(Augmentation):
             targets = batch_targets(graphs, num_outputs)
         elif not targets.is_floating_point():
             targets = as_targets(targets, num_outputs or int(targets.max()) + 1)
+        elif targets.dim() == 1:
+            targets = targets.unsqueeze(1)
         for name, value, rows, item in (
             ("targets", targets, graphs.num_graphs, "graph"),
             ("nodes", nodes, graphs.num_nodes, "node"),

@@ -39,9 +39,9 @@ def set_command(words: Sequence[str], options: Mapping[str, str]) -> None:
 def repeated_command() -> str:
     """Return the command that resumes the current one."""
     # `--fresh` would start over again.
-    words = [word for word in _words if word != "--fresh"]
+    words = [word for word in _words if word.partition("=")[0] != "--fresh"]
     processes = os.environ.get("WORLD_SIZE")
-    if "torchrun" not in words or not processes:
+    if not {"torchrun", "--engine=torchrun"} & set(words) or not processes:
         return shlex.join(["graph-transplant", *words])
     count = os.environ.get("LOCAL_WORLD_SIZE", processes)
     nodes = ["--nnodes", str(int(processes) // int(count))] if count != processes else []

@@ -168,7 +168,8 @@ def compare(
             # Only after the first trial: a rejected comparison must not change files.
             write_skipped(store, directory / SKIPPED)
             path, command = directory / COMMANDS, repeated_command()
-            known = path.read_text("utf-8").splitlines() if path.is_file() else []
+            before = path.is_file() and not fresh
+            known = path.read_text("utf-8").splitlines() if before else []
             if command not in known:
                 write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
 

@@ -302,7 +302,8 @@ def standard_input(model: TrainedModel) -> Any:
     header = [word.strip().strip('"').lower() for word in re.split(r"[,;\t]", lines[0])]
     column = model.featurizer.smiles if model.featurizer else None
     if (column or "smiles").lower() in header or "smiles" in header:
-        return pd.read_csv(io.StringIO(text), sep=None, engine="python", dtype=str)
+        separator = next((mark for mark in "\t;" if mark in lines[0]), ",")
+        return pd.read_csv(io.StringIO(text), sep=separator, dtype=str)
     return [line.split()[0] for line in lines]
 
 

@@ -6,7 +6,7 @@ import inspect
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -46,7 +46,7 @@ from graph_transplant.experiments.protocol import (
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import SELECTIONS
-from graph_transplant.experiments.trial import Job, Own
+from graph_transplant.experiments.trial import Job, Own, remove_checkpoint
 from graph_transplant.experiments.verdict import EQUAL_WITHIN
 from graph_transplant.files import COMMANDS, SKIPPED, keep_inputs, write_atomically
 from graph_transplant.graphs import GraphStore
@@ -193,10 +193,11 @@ def compare(
     store = load(data, **reading)
     if methods is None:
         methods = (*(MOLECULE_RIVALS if store.has_structures else ()), *DEFAULT_METHODS)
-    own = Own(_own_methods(methods), _own_models(model), tuple(callbacks))
+    own = Own(_own_methods(methods), _own_models(model))
     names = _listed(methods)
     automatic = automatic_model(store)
-    models = _unique([automatic if name == "auto" else name for name in _listed(model)])
+    models = [automatic if name == "auto" not in own.models else name for name in _listed(model)]
+    models = _unique(models)
     depths = _unique(list(layers) if isinstance(layers, Iterable) else [layers])
     for argument, given, choices in (("methods", names, METHODS), ("model", models, CONVOLUTIONS)):
         if not given:
@@ -214,6 +215,7 @@ def compare(
         raise GraphTransplantError("`layers` must be at least one number, got none")
     for depth in depths:
         check_at_least(1, layers=depth)
+    depths = [int(depth) for depth in depths]  # records hold no numbers of NumPy
     check_at_least(1, repeats=repeats, workers=workers)
     noises, fractions = check_conditions(_shares(label_noise), _shares(train_fraction))
     check_choice("scale", scale, ["auto", *SCALES])
@@ -245,19 +247,17 @@ def compare(
     if unused:
         reporter.note(unused)
     named, rivals = _without_rivals([name for name in names if name not in own.methods])
-    rivals += [name for name in own.methods if own.rival(name)]
     for name in rivals:
-        problem = rival_refusal(own.rival(name) or name, store)
+        problem = rival_refusal(name, store)
         if problem is not None:
             raise GraphTransplantError(problem)
-    own_names = [name for name in own.methods if not own.rival(name)]
     wished = candidates(named, search=select != "none", scale=scale)
-    wished = dict.fromkeys(own_names, True) | wished
+    wished = dict.fromkeys(own.methods, True) | wished
     chosen = _that_serve(wished, models, own, store, reporter)
     listing = partial(
         all_trials,
         repeats=repeats,
-        folds=folds if split in FOLD_SPLITS else 1,
+        folds=settings.folds if settings.split in FOLD_SPLITS else 1,
         label_noise=noises,
         train_fraction=fractions,
     )
@@ -280,6 +280,7 @@ def compare(
                 workers=workers,
                 scratch=Path(folder),
                 address=address,
+                callbacks=callbacks,
             ),
             engine,
             fresh,
@@ -317,10 +318,13 @@ def _run(run: Run, engine: str, fresh: bool) -> list[Record]:
                 run_trials(replace(run, trials=missing, finish=finish, workers=workers), engine)
             finally:
                 reporter.stop()
-        # A killed comparison may have left checkpoints of finished trials.
-        shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         # Read back, so that the results are those of a later reader of the file.
-        return sorted(RecordStore(directory).read(), key=Trial.of_record)
+        records = sorted(RecordStore(directory).read(), key=Trial.of_record)
+        for record in records:  # a killed comparison may have left their checkpoints
+            remove_checkpoint(directory / CHECKPOINTS, Trial.of_record(record))
+        with suppress(OSError):  # not there, or with checkpoints of other trials
+            (directory / CHECKPOINTS).rmdir()
+        return records
 
 
 def _own_models(model: Names | OwnModels) -> OwnModels:
@@ -345,13 +349,14 @@ def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, .
         return {}
     found: dict[str, tuple[Augmentation, ...] | str] = {}
     for name, given in methods.items():
-        if name in CLASSICAL and given != name:
-            raise GraphTransplantError(
-                f"`methods`: {name!r} is the name of a method without a network; choose another"
-            )
-        if isinstance(given, str):
-            if given not in CLASSICAL:
-                parse_method(given)
+        if name in CLASSICAL or (isinstance(given, str) and given in CLASSICAL):
+            if given != name:
+                raise GraphTransplantError(
+                    f"`methods`: methods without a network ({', '.join(CLASSICAL)}) keep their "
+                    f"names; got {given!r} as {name!r}"
+                )
+        elif isinstance(given, str):
+            parse_method(given)
             found[str(name)] = given
         else:
             must = f"`methods`: {name!r} must be an Augmentation, a list of them or a name"

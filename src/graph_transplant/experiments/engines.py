@@ -33,16 +33,17 @@ from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Record, Trial
-from graph_transplant.experiments.trial import Job, checkpoint_of, run_trial
+from graph_transplant.experiments.trial import Job, remove_checkpoint, run_trial
 from graph_transplant.experiments.worker import set_up_worker
 from graph_transplant.graphs import GraphStore
+from graph_transplant.metrics import BUILT_IN, METRICS
 from graph_transplant.ranks import EndedElsewhereError
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 
 __all__ = ["ENGINES", "Run", "TrialError", "join_group", "lead_or_serve", "run_trials"]
 
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS = ".checkpoints"
 """Subdirectory of a comparison for the checkpoints of running trials."""
 
 GRAPHS = ".graphs"
@@ -76,6 +77,7 @@ class Run:
     workers: int = 1
     scratch: Path = Path()
     address: str | None = None
+    callbacks: Sequence[Callable[[EpochLog], None]] = ()  # for trials in this process
 
 
 def run_trials(run: Run, engine: str = "local") -> None:
@@ -91,9 +93,10 @@ def run_trials(run: Run, engine: str = "local") -> None:
 
     def finished(record: Record) -> None:
         run.finish(record)
-        checkpoint_of(folder, Trial.of_record(record)).unlink(missing_ok=True)
+        remove_checkpoint(folder, Trial.of_record(record))
 
-    job = replace(run.job, checkpoints=folder, rows=run.store.rows)
+    metrics = {name: metric for name, metric in METRICS.items() if name not in BUILT_IN}
+    job = replace(run.job, checkpoints=folder, rows=run.store.rows, metrics=metrics)
     try:
         ENGINES[engine](replace(run, job=job, finish=finished))
     finally:
@@ -203,6 +206,7 @@ def run_in_worker(
                 f"main process has {version}; install the same version"
             )
         torch.set_num_threads(1)
+        METRICS.update(job.metrics)
         return run_trial(worker_store(data, job.fingerprint), trial, job)
     except Exception as problem:  # noqa: BLE001 - raised again where the result arrives
         return failure_of(trial, problem)
@@ -273,7 +277,7 @@ def _run_here(run: Run) -> None:
             run.reporter.trial_started(trial)
             try:
                 with _group_errors():
-                    record = run_trial(run.store, trial, job, (tell, *job.own.callbacks))
+                    record = run_trial(run.store, trial, job, (tell, *run.callbacks))
             except EndedElsewhereError:
                 raise
             except Exception as problem:

@@ -18,6 +18,7 @@ from graph_transplant.nn import evaluating
 from graph_transplant.saliency import (
     Predictor,
     as_predictor,
+    has_saliency,
     module_of,
     read_saliency,
     within_graphs,
@@ -72,7 +73,7 @@ def examples(
     predictor = as_predictor(model)
     found: list[Example] = []
     shown = choose(test, _SALIENT, generator)
-    if shown.numel():
+    if shown.numel() and has_saliency(predictor):
         found += _salient(predictor, test, shown, scale, name)
     makers = [copy.deepcopy(each) for each in augmentations if each.gives_graphs]
     shown = choose(train, _MIXED_TOGETHER, generator)

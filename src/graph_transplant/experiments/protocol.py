@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.format import count
+from graph_transplant.format import capital, count
 from graph_transplant.settings import FOLD_SPLITS, check_shares
 
 Record = dict[str, Any]
@@ -79,10 +79,11 @@ class Condition(NamedTuple):
 
     def sentence(self, text: str) -> str:
         """Prepend the condition to a sentence or headline."""
-        words = self.words
-        if not words:
+        if not self.words:
             return text
-        return f"{words[0].upper()}{words[1:]}, {text[0].lower()}{text[1:]}"
+        if text.startswith(("No ", "All ", "Nothing ")):  # other texts begin with a name
+            text = text[0].lower() + text[1:]
+        return f"{capital(self.words)}, {text}"
 
 
 def _share(value: float) -> str:

@@ -25,8 +25,9 @@ from graph_transplant.experiments.conditions import fewer_graphs, wrong_labels
 from graph_transplant.experiments.examples import examples
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.graphs import GraphStore, Rows
-from graph_transplant.metrics import measure
+from graph_transplant.metrics import Metric, measure
 from graph_transplant.nn import GraphClassifier
+from graph_transplant.saliency import as_predictor, has_saliency
 from graph_transplant.settings import FOLD_SPLITS, Settings, sampled_curve
 from graph_transplant.splits import Split, fold_indices, official_split, strata
 from graph_transplant.structures import atoms_of, graph_id
@@ -74,7 +75,7 @@ def training_labels(store: GraphStore, split: Split, trial: Trial, settings: Set
 
 @dataclass(frozen=True)
 class Own:
-    """The user's own methods and models by name, and callbacks for every epoch.
+    """The user's own methods and models by name.
 
     ``methods`` are augmentations, or the names of built-in methods; ``models`` are functions that
     create a model for some graphs.
@@ -82,7 +83,6 @@ class Own:
 
     methods: Mapping[str, tuple[Augmentation, ...] | str] = field(default_factory=dict)
     models: Mapping[str, Callable[[GraphStore], nn.Module]] = field(default_factory=dict)
-    callbacks: tuple[Callable[[EpochLog], None], ...] = ()
 
     def model(self, name: str, data: GraphStore, seed: int) -> nn.Module:
         """Create a model for some graphs."""
@@ -95,11 +95,6 @@ class Own:
                 f"{type(model).__name__}"
             )
         return model
-
-    def rival(self, name: str) -> str | None:
-        """Return the key of a method in :data:`CLASSICAL`, or ``None`` if it trains a network."""
-        given = self.methods.get(name, name)
-        return given if isinstance(given, str) and given in CLASSICAL else None
 
     def augmentations(
         self, name: str, model: nn.Module, data: GraphStore, seed: int
@@ -114,7 +109,15 @@ class Own:
 def checkpoint_of(folder: Path, trial: Trial) -> Path:
     """Return the path of a trial's checkpoint."""
     key = "-".join(str(value) for value in astuple(trial))
-    return folder / f"{re.sub(r'[^-.=A-Za-z0-9]', '_', key)}.pt"
+    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return folder / f"{re.sub(r'[^-.=A-Za-z0-9]', '_', key)[:100]}-{digest}.pt"
+
+
+def remove_checkpoint(folder: Path, trial: Trial) -> None:
+    """Remove the checkpoint of a finished trial, and partial files of killed processes."""
+    path = checkpoint_of(folder, trial)
+    for file in (path, *folder.glob(f".{path.name}.*")):
+        file.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ class Job:
     checkpoints: Path | None = None  # unless this is a directory, none are written
     own: Own = field(default_factory=Own)
     rows: Rows | None = None  # input rows, which the files that workers read do not contain
+    metrics: Mapping[str, Metric] = field(default_factory=dict)  # the user's own
 
 
 def run_trial(
@@ -186,10 +190,9 @@ def run_trial(
         true = store.y[split.train]
         # Missing labels are not wrong, although NaN != NaN.
         record["wrong_labels"] = int(((train.y != true) & ~true.isnan()).sum())
-    rival = own.rival(trial.method)
-    if rival is not None:
+    if trial.method in CLASSICAL:
         options = {"metric": settings.metric, "balance": settings.balance, "seed": seed}
-        return record | _rival(rival, train, validation, test, **options)
+        return record | _rival(trial.method, train, validation, test, **options)
     scale = TargetScale.of(train) if store.task == "regression" else None
 
     def scaled(part: GraphStore) -> GraphStore:
@@ -248,7 +251,8 @@ def run_trial(
         record["attacked"] = robustness(
             result.model, test, settings.attack, data=store, seed=settings.seed
         )
-    record |= saliency_quality(result.model, test, seed=seed)
+    if has_saliency(as_predictor(result.model)):
+        record |= saliency_quality(result.model, test, seed=seed)
     samples = sample_quality(
         result.model,
         augmentations,

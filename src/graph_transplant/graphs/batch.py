@@ -110,6 +110,9 @@ class GraphBatch:
             if value.shape[:1] != edge_id.shape or (name == "edge_weight" and value.dim() != 1):
                 shape = f"[{edge_id.size}]" if name == "edge_weight" else f"[{edge_id.size}, …]"
                 raise DataError(f"`{name}` must have shape {shape}; got {list(value.shape)}")
+        weight = edges.get("edge_weight")
+        if weight is not None and not weight.is_floating_point():
+            edges["edge_weight"] = weight.to(torch.get_default_dtype())
         nodes = {
             name: value
             for name, value in tensors.items()
@@ -295,7 +298,11 @@ class GraphBatch:
         x = self.x
         if x is not None:
             nodes = {"x": x, **nodes}
-        graphs = self.graphs if self.y is None else {**self.graphs, "y": self.y}
+        graphs = self.graphs
+        if self.y is not None:
+            # PyG concatenates 1-D targets.
+            several = self.y.dim() == 1 and len(self.y) != self.num_graphs
+            graphs = {**graphs, "y": self.y.view(self.num_graphs, -1) if several else self.y}
         every_graph = torch.arange(self.num_graphs + 1)
         for fields, ptr in ((nodes, node_ptr), (self.edges, edge_ptr), (graphs, every_graph)):
             for name, value in fields.items():

@@ -95,6 +95,12 @@ def checked_targets(name: str, task: str, y: Tensor, num_outputs: int | None) ->
     )
     wrong = _first(y.isinf().any(1))
     require(wrong is None, f"{name}: the target of graph {wrong} is infinite")
+    wrong = _first(((y < 0) | (y > 1)).any(1)) if task == "multilabel" else None
+    require(
+        wrong is None,
+        f"{name}: the labels of graph {wrong} must be 0, 1 or NaN (missing); for other numbers the "
+        f"task is regression; got {y[wrong or 0].tolist()[:20]}",
+    )
     return y, y.shape[1]
 
 

@@ -74,7 +74,7 @@ class StoreWriter:
         task: str = "multiclass",
         num_outputs: int | None = None,
         label_names: Sequence[str] | None = None,
-        num_continuous: int = 0,
+        num_continuous: int | None = None,
         official: Tensor | None = None,
         featurizer: Featurizer | None = None,
     ) -> None:
@@ -107,6 +107,10 @@ class StoreWriter:
         described, task = self._described, self._described["task"]
         fits = piece.task == task
         require(fits, f"{self.name}: `task` is {task}, but a piece is {piece.task}")
+        if not self._shapes:  # the first piece describes the others
+            names = None if piece.label_names is None else list(piece.label_names)
+            for key, value in (("num_continuous", piece.num_continuous), ("label_names", names)):
+                described[key] = value if described[key] is None else described[key]
         keys = [key for key in piece.fields if key != "official" or self._official is None]
         other = set(keys) ^ set(self._shapes or keys)
         require(not other, f"{self.name}: only some pieces have `{_label(min(other, default=''))}`")

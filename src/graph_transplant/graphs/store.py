@@ -455,6 +455,8 @@ class GraphStore:
         require(
             len(y) == len(self), f"`y` must have {len(self)} entries, one per graph; got {len(y)}"
         )
+        if num_outputs is None and task == self.task == "multiclass":
+            num_outputs = max(self.num_outputs, int(y.max()) + 1)
         y, outputs = checked_targets(self.name, task, y, num_outputs)
         if label_names is None and len(self.label_names or ()) == outputs:
             label_names = self.label_names

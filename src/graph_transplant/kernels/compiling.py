@@ -38,8 +38,8 @@ class _Announcement(event.Listener):
     said = False
 
     def on_start(self, event: Any) -> None:
-        ours = event.data["dispatcher"].py_func.__module__.startswith(__package__)
-        if ours and not self.said:
+        module = event.data["dispatcher"].py_func.__module__ or ""  # none if made by `exec`
+        if module.startswith(__package__) and not self.said:
             self.said = True
             print(
                 "graph-transplant: compiling kernels (once per machine, under 30 seconds)",

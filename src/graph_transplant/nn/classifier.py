@@ -214,7 +214,12 @@ class GraphClassifier(nn.Module):
         self.layer_dropout = layer_dropout
         self.jumping = jumping
         self.walk = walk
-        scales = (torch.zeros(0) if each is None else each for each in (mean, std))
+        scales = [torch.zeros(0) if each is None else each for each in (mean, std)]
+        if scales[0].shape != scales[1].shape or scales[0].numel() > in_features:
+            raise GraphTransplantError(
+                f"`mean` and `std` must have one value for each of the first, continuous features, "
+                f"of {in_features}; got {scales[0].numel()} and {scales[1].numel()}"
+            )
         self.inputs: FeatureInput | DegreeInput = (
             FeatureInput(in_features, *scales) if in_features else DegreeInput(max_degree or 0)
         )

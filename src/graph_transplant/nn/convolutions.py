@@ -213,7 +213,7 @@ class GINEConvolution(Convolution):
 class _Attention(Convolution, ABC):
     loops = True
 
-    def __init__(self, in_features: int, out_features: int, heads: int) -> None:
+    def __init__(self, in_features: int, out_features: int, heads: int = 4) -> None:
         super().__init__(in_features, out_features)
         if out_features % heads:
             raise GraphTransplantError(
@@ -273,9 +273,6 @@ class GATConvolution(_Attention):
     Deviation: gat-weight. The paper masks edges of weight zero. Multiplying by the weight is
     equivalent for weights 0 and 1, and lets the straight-through gradient reach the edge predictor.
     """
-
-    def __init__(self, in_features: int, out_features: int, heads: int = 4) -> None:
-        super().__init__(in_features, out_features, heads)
 
     def forward(self, x: Tensor | Inputs, operator: Operator) -> Tensor:
         """Pass messages."""
