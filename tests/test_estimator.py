@@ -204,15 +204,35 @@ def test_pyg_data_data_set_array_and_store_give_the_same() -> None:
     np.testing.assert_allclose(fitted.predict_proba(store.subset([1, 2])), outputs[0][1:3], 1e-12)
 
 
+def test_an_eval_set_of_stores_keeps_what_is_known_of_them() -> None:
+    store = gt.load(["CCO", "CCN", "CCC", "CCCl"] * 5, y=[0, 1, 2, 0] * 5)
+    store.num_continuous = 1
+    fitted = classifier(epochs=1).fit(store, eval_set=(store.subset(range(8)), None))
+    assert fitted.model_.network.config()["continuous"] == 1
+    assert fitted.predict(["CCO"]).shape == (1,)
+    other = gt.load(["CCO", "CCBr"] * 5, y=[0, 1] * 5, features="elements")
+    with pytest.raises(DataError, match="same kind"):
+        classifier(epochs=1).fit(store, eval_set=(other, None))
+    chains = [f"{'C' * size}{end}" for size in range(1, 11) for end in ("O", "Cl")]
+    elements = gt.load(chains, y=[0, 1] * 10, features="elements")
+    with pytest.raises(DataError, match="read with other features"):
+        classifier(epochs=1).fit(elements).predict(other)
+
+
 def test_names_of_labels_and_values_are_kept() -> None:
     store = gt.load("motifs", graphs=60)
+    names = store.label_names or ()
     fitted = classifier(epochs=1).fit(store)
-    assert fitted.classes_.tolist() == [0, 1, 2, 3, 4, 5]
-    assert fitted.model_.label_names == store.label_names
+    assert fitted.classes_.tolist() == sorted(names)
+    assert fitted.model_.label_names == tuple(sorted(names))
     some = store.subset(store.labels != 2)
-    assert classifier(epochs=1).fit(some).model_.label_names == tuple(
-        name for number, name in enumerate(store.label_names or ()) if number != 2
-    )
+    assert classifier(epochs=1).fit(some).classes_.tolist() == sorted({*names} - {names[2]})
+    # The same classes, numbered differently.
+    order = torch.arange(5, -1, -1)
+    turned = store.with_targets(order[store.y], label_names=names[::-1])
+    assert fitted.score(turned) == fitted.score(store)
+    with pytest.raises(DataError, match="none of the labels is a class of the model; got 0"):
+        fitted.score(store, store.y.numpy())
     graphs, names = rings_and_stars(4)
     frame = pd.DataFrame({"star": [n == "star" for n in names], "size": [len(g) for g in graphs]})
     assert regressor(epochs=1).fit(graphs, frame).model_.label_names == ("star", "size")

@@ -226,7 +226,7 @@ def test_models_that_cannot_be_compared_are_refused() -> None:
         explain([], store)
     graph_model = as_trained(network_for(store), names, featurizer={"kind": "graphs"})
     store.featurizer = Featurizer("molecules")
-    with pytest.raises(DataError, match="read in another way"):
+    with pytest.raises(DataError, match=r"read with other features \(kind molecules\)"):
         explain(graph_model, store)
 
 

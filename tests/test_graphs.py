@@ -117,6 +117,8 @@ def test_other_targets_keep_classes_and_names() -> None:
     named = store.with_targets(store.y, label_names=list("abcdefgh"))
     fewer = named.with_targets(torch.zeros(8, dtype=torch.long))
     assert (fewer.num_outputs, fewer.label_names) == (8, tuple("abcdefgh"))
+    with pytest.raises(DataError, match="`label_names` must differ; got 'a' twice"):
+        store.with_targets(store.y, label_names=list("abcdefga"))
 
 
 def test_classes_without_graphs_are_told() -> None:

@@ -152,6 +152,12 @@ def test_targets_are_read_with_a_codec(place: Path) -> None:
         assert not chunk.problems
     with pytest.raises(DataError, match="there are no graphs"):
         list(stream(Subset([pyg(1)], []), codec=codec))
+    # Targets that are none of the model's are unknown.
+    for odd in ("a", torch.empty(0), torch.tensor(-1), torch.tensor(0.5), torch.tensor(2)):
+        graph = pyg(1)
+        graph.y = odd
+        (chunk,) = stream([graph], codec=codec)
+        assert not chunk.targets
 
 
 # ------------------------------------------------------------------ what does not fit a model

@@ -24,7 +24,7 @@ import graph_transplant as gt
 from graph_transplant.datasets import Chunk, formats, tables
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.datasets.rows import TargetCodec
-from graph_transplant.errors import DataError
+from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore
 
 SMALL = """name,smiles,active,value
@@ -157,6 +157,18 @@ def test_a_file_of_smiles(tmp_path: Path) -> None:
     assert store.rows.ids == ("a", "b")
 
 
+def test_targets_and_rows_that_are_easily_misread(tmp_path: Path) -> None:
+    with pytest.raises(GraphTransplantError, match="either `y` or `target`"):
+        gt.load(FRAME, y=[0] * len(FRAME), target="active")
+    values = [torch.tensor(0.25), torch.tensor(1.5), torch.tensor(2.0)]
+    assert gt.load(["C", "CC", "CCC"], y=values).y.tolist() == [[0.25], [1.5], [2.0]]
+    store = gt.load(write(tmp_path, "C\ta\t1\n\tCN\t0\nCC\tb\t0\n", "gap.smi"), target="column 3")
+    assert [skip.id for skip in store.skipped] == ["CN"]
+    model = Featurizer("molecules")
+    with pytest.raises(GraphTransplantError, match="`largest_fragment` must be set when"):
+        stream(["C.O"], featurizer=model, largest_fragment=True)
+
+
 def test_an_excel_workbook(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     path = tmp_path / "mine.xlsx"
@@ -182,6 +194,11 @@ def test_a_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     store = gt.load(path, target="active", id="name")
     assert store.fingerprint() == expected.fingerprint()
     assert (store.name, store.skipped) == ("mine", expected.skipped)
+    # Integers with gaps stay integers, and an index is a column like others.
+    ids = pd.array([123456789012345678, None, *range(len(FRAME) - 2)], dtype="Int64")
+    FRAME.assign(number=ids).set_index("smiles").to_parquet(path)
+    store = gt.load(path, target="active", id="number")
+    assert "123456789012345678" in (*store.rows.ids, *(skip.id for skip in store.skipped))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=r'pip install "graph-transplant\[parquet\]"'):
         gt.load(path, target="active")

@@ -128,6 +128,28 @@ def test_given_splits_are_taken_as_they_are() -> None:
     assert "classes missing from the validation graphs: 1" in told
 
 
+def test_odd_splits_are_refused() -> None:
+    store = classes(10, 10)
+    for parts, message in (
+        (([0, 1, 2], [2, 3], []), "every graph at most once"),
+        (([0, 1, 2], [20], []), "graphs from 0 to 19"),
+    ):
+        with pytest.raises(DataError, match=message):
+            quickly(store, split=Split(*parts))  # type: ignore[arg-type]
+    given = quickly(store, split=Split(np.arange(18), [18, 19], []))  # type: ignore[arg-type]
+    assert given["sizes"] == {"train": 18, "validation": 2, "test": 0}
+
+
+def test_copies_in_a_saved_store_stay_together(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    smiles = ["C" * size + end for size in range(1, 11) for end in ("O", "N")]
+    gt.load(smiles * 3, y=[0, 1] * 30).save(tmp_path / "mine.safetensors")
+    told: list[str] = []
+    description = train(tmp_path / "mine.safetensors", **QUICK, note=told.append).description
+    assert description["data"]["duplicates"]["across"] == 0
+    assert any("not by scaffold: saved graphs have no SMILES" in text for text in told)
+
+
 def test_the_official_split_is_taken_where_there_is_one() -> None:
     store = classes(10, 10, official=torch.tensor(([0] * 6 + [1] * 2 + [2] * 2) * 2))
     told: list[str] = []

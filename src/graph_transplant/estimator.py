@@ -41,9 +41,10 @@ from graph_transplant.graphs import GraphStore
 from graph_transplant.graphs.checks import check_precision
 from graph_transplant.methods import method_name, parse_method
 from graph_transplant.models.fitting import BALANCED, train
-from graph_transplant.models.model import LABEL_THRESHOLD, TrainedModel
+from graph_transplant.models.model import TrainedModel
 from graph_transplant.settings import unused_edge_features
 from graph_transplant.splits import Split
+from graph_transplant.structures import LABELLED
 
 Names = Sequence[str] | None
 
@@ -195,8 +196,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 f"for validation; got n_samples = {graphs}"
             )
         columns = [str(name) for name in y.columns] if hasattr(y, "columns") else None
-        own = y is None and isinstance(X, GraphStore) and X.task == "multiclass"
-        store = self._with_targets(store, targets, columns, X.label_names if own else None)
+        store = self._with_targets(store, targets, columns)
         config, parts = self._config(store), None
         if judged:
             parts = np.arange(graphs), np.arange(graphs, len(store))
@@ -231,10 +231,8 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 warnings.warn(text, UserWarning, stacklevel=2)
         return self
 
-    def _with_targets(
-        self, store: GraphStore, targets: Array, columns: Names, classes: Names
-    ) -> GraphStore:
-        """Return the graphs with targets and the names of columns or classes."""
+    def _with_targets(self, store: GraphStore, targets: Array, columns: Names) -> GraphStore:
+        """Return the graphs with targets and the names of their columns."""
         raise NotImplementedError
 
     def _read(self, X: Any, *, fitting: bool, more: Any = None) -> GraphStore:  # noqa: N803
@@ -254,7 +252,10 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             return items  # type: ignore[no-any-return]
         if more is not None:
             other, further = items_of(more)
-            if other != kind:
+            alike = other == kind
+            if alike and kind == "store" and X.featurizer is not None:
+                alike = X.featurizer.same_features(more.featurizer)
+            if not alike:
                 raise DataError("`eval_set` must hold graphs of the same kind as `X`")
             items = [*items, *further]
         store: GraphStore | None
@@ -274,6 +275,8 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             text = f", {items[row - 1][:60]!r}" if kind == "SMILES" else ""
             raise DataError(f"`X`: item {row - 1}{text}: {reason}")
         assert store is not None
+        if kind == "store":
+            store.num_continuous, store.featurizer = X.num_continuous, X.featurizer
         if kind == "PyG graphs" and store.x is not None:
             # Columns up to the last one with values other than 0 and 1 count as continuous.
             quantities = ((store.x != 0) & (store.x != 1)).any(0).nonzero().flatten()
@@ -293,6 +296,8 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """Return ``y``, or the graphs' own targets if there is none, as an array."""
         if y is None and isinstance(X, GraphStore):
             y = X.y[:, 0] if X.y.dim() == 2 and X.y.shape[1] == 1 else X.y
+            if isinstance(self, ClassifierMixin) and X.task == "multiclass" and X.label_names:
+                y = np.array(X.label_names)[y]  # stores may number the same classes differently
         if y is None:
             own = [getattr(one, "y", getattr(one, "graph", {}).get("y")) for one in X]
             missing = next((place for place, target in enumerate(own) if target is None), None)
@@ -383,9 +388,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         tags.classifier_tags.multi_label = True
         return tags
 
-    def _with_targets(
-        self, store: GraphStore, targets: Array, columns: Names, classes: Names
-    ) -> GraphStore:
+    def _with_targets(self, store: GraphStore, targets: Array, columns: Names) -> GraphStore:
         if targets.ndim == 2 and targets.shape[1] > 1:
             labels = label_matrix(targets)
             self.classes_ = np.arange(labels.shape[1])
@@ -415,7 +418,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
             torch.from_numpy(numbers),
             task="multiclass",
             num_outputs=len(found),
-            label_names=[str(label if classes is None else classes[label]) for label in found],
+            label_names=[str(label) for label in found],
         )
 
     def _config(self, store: GraphStore) -> TrainConfig:
@@ -445,7 +448,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         """Return the most likely class of every graph; 0 or 1 for several labels."""
         probabilities = self.predict_proba(X)
         if self.model_.task == "multilabel":
-            return (probabilities >= LABEL_THRESHOLD).astype(np.int64)
+            return (probabilities >= LABELLED).astype(np.int64)
         found: Array = self.classes_[probabilities.argmax(1)]
         return found
 
@@ -459,6 +462,11 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
             right = ((given == predicted) | np.isnan(given)).all(1)
         else:
             right = column_or_1d(labels) == predicted
+            if not np.isin(labels, self.classes_).any():
+                raise DataError(
+                    f"`y`: none of the labels is a class of the model; got {labels.tolist()[0]!r}, "
+                    f"the classes are {', '.join(map(repr, self.classes_.tolist()[:10]))}"
+                )
         return float(np.average(right, weights=sample_weight))
 
 
@@ -484,9 +492,7 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
         tags.target_tags.multi_output = True
         return tags
 
-    def _with_targets(
-        self, store: GraphStore, targets: Array, columns: Names, classes: Names
-    ) -> GraphStore:
+    def _with_targets(self, store: GraphStore, targets: Array, columns: Names) -> GraphStore:
         values = torch.from_numpy(values_of(targets))
         for column in values.reshape(len(values), -1).unbind(1):
             check_precision("`y`: the targets", column.tolist())
@@ -521,8 +527,9 @@ def _augment_params(augment: Any) -> dict[str, Any]:
         return {**METHODS[name].parameters, **changed}
     if not isinstance(augment, Augmentation):
         return {}
-    names = inspect.signature(type(augment)).parameters
-    return {name: getattr(augment, name) for name in names if hasattr(augment, name)}
+    # `connect` also decides whether there is an edge predictor.
+    names = inspect.signature(type(augment)).parameters.keys() - {"connect"}
+    return {name: getattr(augment, name) for name in sorted(names) if hasattr(augment, name)}
 
 
 def _with_params(augment: Any, given: Mapping[str, Any]) -> Any:

@@ -338,7 +338,7 @@ def split_for_training(
     Random splits keep duplicate molecules together.
     """
     if isinstance(split, Split):
-        return split, "given"
+        return _checked(split, len(store)), "given"
     check_choice("split", split, TRAINING_SPLITS)
     _check_shares(validation, test)
     check_at_least(0, seed=seed)
@@ -361,9 +361,24 @@ def split_for_training(
         if problem is None:
             return parts, "scaffold"
         tell(f"the split is random and not by scaffold: {problem}")
-    if store.groups is None and store.has_structures:
+    molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
+    if molecules and split == "auto" and not store.has_structures:
+        tell("the split is random and not by scaffold: saved graphs have no SMILES")
+    if store.groups is None and molecules:
         store = _with_duplicates(store)
     return random_split(store, validation=validation, test=test, seed=seed), "random"
+
+
+def _checked(split: Split, graphs: int) -> Split:
+    """Return a custom split as tensors; raise if a graph does not exist or occurs twice."""
+    given = (split.train, split.validation, split.test)
+    parts = [torch.as_tensor(part, dtype=torch.long) for part in given]
+    every = torch.cat(parts)
+    if len(every) and not 0 <= int(every.min()) <= int(every.max()) < graphs:
+        raise DataError(f"`split` must name graphs from 0 to {graphs - 1}")
+    if len(torch.unique(every)) < len(every):
+        raise DataError("`split` must name every graph at most once, in one of its parts")
+    return Split(*parts)
 
 
 def lacking(store: GraphStore, parts: Split) -> str | None:

@@ -185,7 +185,7 @@ def _node_names(
             return of_atoms(x, featurizer), True
         except DataError:
             return nameless
-    elements = _TU_ELEMENTS.get(store.name)
+    elements = _TU_ELEMENTS.get(store.name) if featurizer is None else None
     if elements is not None and x.shape[1] == len(elements):
         return one_hot_names(x, elements, "?"), True
     if featurizer is not None and featurizer.node_labels:

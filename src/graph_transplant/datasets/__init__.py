@@ -261,10 +261,9 @@ def stream(
         # Targets may be missing. They are set on copies: the given graphs stay unchanged.
         source = [copy.copy(source[place]) for place in range(len(source))]
         graphs = [graph for graph in source if is_pyg(graph, "Data")]
-        if codec is not None and graphs and all(graph.y is not None for graph in graphs):
+        if codec is not None and _have_targets(graphs, codec):
             options["task"] = codec.task
-            classes = torch.cat([torch.as_tensor(graph.y).reshape(-1) for graph in graphs])
-            if codec.task == "multiclass" and classes.max() < codec.num_outputs:
+            if codec.task == "multiclass":
                 options.setdefault("num_outputs", codec.num_outputs)
         else:
             codec = None
@@ -280,6 +279,18 @@ def stream(
                 f"those of the model ({featurizer})"
             )
     return _stream_store(store, rows_per_chunk, codec, skip_rows)
+
+
+def _have_targets(graphs: Sequence[Data], codec: TargetCodec) -> bool:
+    """Whether PyG graphs have targets that the codec reads."""
+    try:
+        y = torch.cat([torch.as_tensor(graph.y).reshape(1, -1) for graph in graphs])
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    if codec.task != "multiclass":
+        return y.shape[1] == codec.num_outputs
+    whole = not y.is_floating_point() and y.shape[1] == 1
+    return whole and 0 <= int(y.min()) <= int(y.max()) < codec.num_outputs
 
 
 def _stream_store(

@@ -173,10 +173,10 @@ def _smi(path: Path) -> Table:
 
     def cells() -> Iterator[list[str]]:
         for number, line in enumerate(_lines(path, notes)):
-            text = line.strip()
+            text = line.rstrip("\r\n")
             found = text.split("\t") if "\t" in text else text.split(None, 1)
             # Some programs write a header.
-            if found and (number or found[0].casefold() not in STRUCTURES):
+            if text.strip() and (number or found[0].casefold() not in STRUCTURES):
                 yield found
 
     columns = ["smiles", "name"]
@@ -268,6 +268,8 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
         raise DataError(
             f"`y` must be the targets themselves; name a column with `target`, not {y!r}"
         )
+    if isinstance(y, list | tuple):
+        y = [each.tolist() if hasattr(each, "tolist") else each for each in y]
     labels = pd.DataFrame(y.numpy(force=True) if hasattr(y, "numpy") else y)
     if len(labels) != len(texts):
         raise DataError(
@@ -329,7 +331,9 @@ def _parquet(path: Path) -> Table:
         try:
             with ParquetFile(path) as file:
                 for batch in file.iter_batches(batch_size=ROWS, columns=list(names)):
-                    part = batch.to_pandas()[list(names)]
+                    # An index of pandas is a column like others; integers with gaps stay integers.
+                    part = batch.to_pandas(ignore_metadata=True, integer_object_nulls=True)
+                    part = part[list(names)]
                     yield from frame_table(part, "", "").rows(names)
         except (ArrowException, OSError) as error:
             raise DataError(f"{path}: cannot be read ({error})") from None

@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from graph_transplant.datasets.formats import name_of
 from graph_transplant.datasets.networks import Source, read_networks, stream_networks
 from graph_transplant.datasets.rows import Chunk, TableOptions, quoted
 from graph_transplant.datasets.source import opened
@@ -110,8 +111,7 @@ def _source(path: Path, options: TableOptions, featurizer: Featurizer | None) ->
                 yield given, str(error)
 
     columns = {"targets": targets, "id": name}
-    stem = path.name.split(".")[0] or "graphs"
-    return Source(stem, str(path), lines, targets, name, options.task, columns)
+    return Source(name_of(path), str(path), lines, targets, name, options.task, columns)
 
 
 def read_jsonl(path: str | Path, **options: Any) -> GraphStore:

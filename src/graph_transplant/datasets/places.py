@@ -8,6 +8,7 @@ import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -87,7 +88,8 @@ def load_cached(
     store = make(cached)
     for old in folder.glob(f"{prefix}*.safetensors"):
         if old != cached:
-            old.unlink(missing_ok=True)
+            with suppress(OSError):  # a read-only cache
+                old.unlink(missing_ok=True)
     return store
 
 

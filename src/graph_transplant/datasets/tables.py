@@ -99,6 +99,8 @@ def _rows(table: Table, options: TableOptions, skip: int = 0) -> Iterator[_Row]:
 
 def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) -> GraphStore:
     """Read a table of molecules for training; rows without a target are skipped."""
+    if y is not None and given.get("target") is not None:
+        raise GraphTransplantError("give either `y` or `target`, the column of the targets")
     table = open_table(data, y, name)
     options = _chosen(table, TableOptions.of(**given), None)
     if not options.targets:
@@ -160,6 +162,10 @@ def stream_table(
     if options.features not in (None, how.features):
         raise GraphTransplantError(
             f"`features` is {options.features}, but the model was made for {how.features}"
+        )
+    if options.largest_fragment and not how.largest_fragment:
+        raise GraphTransplantError(
+            "`largest_fragment` must be set when the model is trained, which it was not"
         )
     if codec is None:
         options = replace(options, targets=(), whole=None)

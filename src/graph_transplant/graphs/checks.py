@@ -124,6 +124,8 @@ def checked_names(names: Sequence[str] | None, outputs: int) -> tuple[str, ...] 
     require(
         count == outputs, f"`label_names` must have {outputs} names, one per output; got {count}"
     )
+    twice = [name for name in names if list(names).count(name) > 1]
+    require(not twice, f"`label_names` must differ; got {next(iter(twice), None)!r} twice")
     return tuple(str(name) for name in names)
 
 

@@ -16,7 +16,7 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_at_le
 from graph_transplant.format import count as counted
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped, check_stores
 from graph_transplant.metrics import no_better_than_random
-from graph_transplant.models.model import LABEL_THRESHOLD, Predictions, TrainedModel
+from graph_transplant.models.model import Predictions, TrainedModel
 from graph_transplant.models.similarity import seen
 from graph_transplant.saliency import (
     EXPLAINING,
@@ -27,6 +27,7 @@ from graph_transplant.saliency import (
 )
 from graph_transplant.shown import Structure as Structure
 from graph_transplant.structures import (
+    LABELLED,
     class_column,
     graph_id,
     output_words,
@@ -231,13 +232,8 @@ def _explain(
     output: str | None,
     targets: Sequence[Target | None],
 ) -> list[Explanation]:
-    for name, model in named.items():
+    for model in named.values():
         model.check(store)
-        if not same_features(model.featurizer, store.featurizer):
-            raise DataError(
-                f"the graphs of {store.name} were read in another way than those that model "
-                f"{name} was trained on: {store.featurizer} instead of {model.featurizer}"
-            )
     views = [
         list(_views(name, model, store, targets, reading, output)) for name, model in named.items()
     ]
@@ -315,7 +311,7 @@ def _correct(task: str, outputs: Sequence[float], target: Target | None) -> bool
         return max(range(len(outputs)), key=outputs.__getitem__) == target[0]
     pairs = zip(outputs, target, strict=True)
     return all(
-        (given >= LABEL_THRESHOLD) == (wanted > LABEL_THRESHOLD)
+        (given >= LABELLED) == (wanted > LABELLED)
         for given, wanted in pairs
         if not math.isnan(wanted)
     )

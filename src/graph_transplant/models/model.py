@@ -34,7 +34,6 @@ from graph_transplant.models.description import (
     read_description,
 )
 from graph_transplant.models.ensemble import Ensemble, members_of, pooled
-from graph_transplant.models.predict import LABEL_THRESHOLD as LABEL_THRESHOLD
 from graph_transplant.models.predict import Predictions as Predictions
 from graph_transplant.models.predict import prediction_frames
 from graph_transplant.models.uncertainty import Reference
@@ -144,7 +143,12 @@ class TrainedModel:
         return next(self.network.parameters()).device
 
     def check(self, store: GraphStore) -> None:
-        """Raise a `DataError` if the numbers of features differ from those in training."""
+        """Raise a `DataError` if the features differ from those in training."""
+        if self.featurizer and not self.featurizer.same_features(store.featurizer):
+            raise DataError(
+                f"{store.name}: the graphs were read with other features ({store.featurizer}) than "
+                f"those of the model ({self.featurizer})"
+            )
         given = (store.num_node_features, store.num_edge_features)
         for kind, mine, wanted in zip(("node", "edge"), given, self.widths, strict=True):
             # A network that does not use edge features accepts any.

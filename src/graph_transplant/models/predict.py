@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
-from graph_transplant.errors import GraphTransplantError, check_at_least
+from graph_transplant.errors import GraphTransplantError
 from graph_transplant.files import keep_inputs, replacing
 from graph_transplant.models.ensemble import members_of
 from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, set_words
@@ -35,9 +35,6 @@ UNLIKE: Final = "unlike the training graphs"
 
 # Reserved column names.
 _TAKEN: Final = ("row", "id", "spread", "similarity", "warning", "error")
-
-
-LABEL_THRESHOLD: Final = LABELLED  # labels are predicted from this probability on
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +71,7 @@ class Predictions:
             return [""] * len(self.outputs)
         return [
             ";".join(name for name, given in zip(self.label_names, row, strict=True) if given)
-            for row in (self.outputs >= LABEL_THRESHOLD).tolist()
+            for row in (self.outputs >= LABELLED).tolist()
         ]
 
     @property
@@ -134,7 +131,6 @@ def prediction_frames(
             "`coverage` needs a model that keeps the errors of its validation graphs: train it "
             "again with this version"
         )
-    check_at_least(1, rows_per_chunk=rows_per_chunk, workers=workers)
     chunks = stream(
         data,
         featurizer=model.featurizer,

@@ -16,7 +16,8 @@ from graph_transplant.config import TrainConfig
 from graph_transplant.figures import Drawn, elements
 from graph_transplant.figures import card as charts
 from graph_transplant.figures.parts import MANY
-from graph_transplant.format import count, number, percent, plain
+from graph_transplant.format import count, listed, number, percent, plain
+from graph_transplant.methods import METHODS
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.card_words import (
     Described,
@@ -288,9 +289,11 @@ def _uses(m: Described) -> list[str]:
 def _given(m: Described) -> str:
     """What Python code passed to training that no command can."""
     given = ["split"] if m.training["split"] not in _DRAWN else []
+    if m.training["method"].partition(":")[0] not in METHODS:
+        given.append("augmentation")
     if not isinstance(m.training.get("class_weight") or "", str):
         given.append("class weights")
-    return " and ".join(given)
+    return listed(given) if given else ""
 
 
 def _train_command(m: Described) -> list[str]:

@@ -79,10 +79,12 @@ def headline(m: Described) -> str:
 
 def summary(m: Described) -> str:
     """Main test result in plain words."""
-    if not m.training["sizes"]["test"] or m.main is None:
+    if m.main is None:
+        tested = m.training["sizes"]["test"]
         return (
-            f"No {m.noun} were held out for testing: how good it is on new ones is not known "
-            "beyond the validation figures below, which were used to choose its weights."
+            f"{'Too few' if tested else 'No'} {m.noun} were held out for testing: how good it is "
+            "on new ones is not known beyond the validation figures below, which were used to "
+            "choose its weights."
         )
     value = m.metrics["test"][m.main]
     words = {
