@@ -82,6 +82,7 @@ def test_numbers_of_numpy_can_be_resumed(tmp_path: Path) -> None:
     store = rings_and_stars(24, seed=0, name="tiny")
     given: dict[str, Any] = {"seed": np.int64(0), "learning_rate": np.float64(0.01)}
     given |= {"batch_size": np.int64(8), "checkpoint": tmp_path / "state.pt", "epochs": 2}
+    given |= {"graph_weight": [1.0, 2.0] * 12, "stop_patience": np.int64(50)}
     runs = [gt.fit(model_for(store), store, store, **given) for _ in range(2)]
     assert same(*(run.model.state_dict() for run in runs))
 

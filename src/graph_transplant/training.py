@@ -227,9 +227,12 @@ def fit(
     _check_makers(optimizer=optimizer, scheduler=scheduler)
     # Checkpoints cannot hold NumPy scalars.
     seed, epochs, batch_size = int(seed), int(epochs), int(batch_size)
-    learning_rate = float(learning_rate)
+    stop_patience, decay_patience = int(stop_patience), int(decay_patience)
+    learning_rate, clip_norm = float(learning_rate), float(clip_norm)
     device, ranks = _device(model), Ranks.current()
-    weights = None if graph_weight is None else _checked_weights(graph_weight, len(train))
+    if graph_weight is not None:
+        graph_weight = _checked_weights(graph_weight, len(train))
+    weights = graph_weight
     if balance:
         weights = _balancing(train) * (1.0 if weights is None else weights)
     augmentations = several(augment)
