@@ -294,7 +294,7 @@ def test_what_cannot_be_served_is_said_before_anything_runs(tmp_path: Path) -> N
     store = gt.load(table(tmp_path / "table.csv"), target="active")
     store.save(tmp_path / "saved.safetensors")
     saved = GraphStore.load(tmp_path / "saved.safetensors")
-    for methods in (["forest"], {"mine": "forest"}):
+    for methods in (["forest"], {"forest": "forest"}):
         with pytest.raises(GraphTransplantError, match="forest needs the SMILES"):
             gt.compare(saved, methods=methods, folds=3, out=tmp_path / "out")
     with pytest.raises(GraphTransplantError, match="forest has no parameters"):

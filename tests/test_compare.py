@@ -279,12 +279,14 @@ def test_an_interrupted_trial_goes_on_where_it_was(
         run(tmp_path, repeats=2, reporter=Interrupting())
     assert len(RecordStore(tmp_path).read()) == 3
     assert len(list((tmp_path / ".checkpoints").iterdir())) == 1
+    (begun,) = (tmp_path / ".checkpoints").iterdir()
+    begun.with_name(f"{begun.name}.7.part").touch()  # of a process that was killed
     mine = tmp_path / "checkpoints" / "mine.pt"
     mine.parent.mkdir()
     mine.touch()
     if not fresh:  # other trials leave the checkpoint of this one alone
         run(tmp_path, methods="majority", repeats=1)
-        assert len(list((tmp_path / ".checkpoints").iterdir())) == 1
+        assert begun.exists()
     resumed = run(tmp_path, repeats=2, reporter=Listening(), fresh=fresh)
     assert heard == (12 * [1, 2, 3] if fresh else [3, *(8 * [1, 2, 3])])
     networks = [record for record in resumed.records if record["method"] != "majority"]
@@ -366,6 +368,9 @@ def test_own_methods_start_anew_in_every_trial_and_reach_workers_as_smiles_do(
         there = run(tmp_path / "there", store=store, **arguments, workers=2, callbacks=callbacks)
     assert timeless(here.records) == timeless(there.records)
     assert all("own" in record["test"] for record in there.records)
+    monkeypatch.delitem(METRICS, "own")  # workers are used again
+    later = run(tmp_path / "later", methods="majority", epochs=1, workers=2)
+    assert not any("own" in record["test"] for record in later.records)
     parameters = [record["parameters"] for record in there.records if record["method"] == "forest"]
     assert [given["features"] for given in parameters] == ["fingerprints"] * 3
 

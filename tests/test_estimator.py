@@ -231,7 +231,7 @@ def test_names_of_labels_and_values_are_kept() -> None:
     order = torch.arange(5, -1, -1)
     turned = store.with_targets(order[store.y], label_names=names[::-1])
     assert fitted.score(turned) == fitted.score(store)
-    with pytest.raises(DataError, match="none of the labels is a class of the model; got 0"):
+    with pytest.raises(DataError, match="the labels are not classes of the model; got 0"):
         fitted.score(store, store.y.numpy())
     graphs, names = rings_and_stars(4)
     frame = pd.DataFrame({"star": [n == "star" for n in names], "size": [len(g) for g in graphs]})

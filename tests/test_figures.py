@@ -366,7 +366,7 @@ def test_graphs_show_saliency_and_parts():
     assert (found.count("fill:var(--grafted)"), found.count("<rect")) == (2, 2)
     lost, usual, new = (path.get("d").count("L") for path in _paths(found))
     assert (lost, usual, new) == (1, 2, 1)
-    with pytest.raises(GraphTransplantError, match="a graph of 5 nodes"):
+    with pytest.raises(GraphTransplantError, match="one value per node: expected 5, got 1"):
         graph_svg(GRAPH, saliency=[1.0])
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from graph_transplant.cli.comparisons import results_table
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.compare import compare
-from graph_transplant.experiments.protocol import Record
+from graph_transplant.experiments.protocol import Condition, Record
 from graph_transplant.experiments.results import Group, Results, read_results
 from graph_transplant.experiments.statistics import holm
 from graph_transplant.experiments.verdict import Verdict, headline
@@ -185,6 +185,10 @@ def test_conditions_are_groups_of_their_own_and_the_graphs_left_out_count() -> N
     assert found["a", 0.2, 1.0].difference == pytest.approx(-0.104)
     assert results.pairs["first"].tolist() == ["a", "a", "vanilla"]
     assert results.pairs["second"].tolist() == ["vanilla", "vanilla", "a"]
+    # Only the first word of a sentence loses its capital, not a name.
+    few = Condition(train_fraction=0.1)
+    for text, ending in (("A beats B", "a beats B"), ("Mine beats it", "Mine beats it")):
+        assert few.sentence(text) == f"On 10 % of the training graphs, {ending}"
 
 
 def test_selected_rows_have_no_layers_and_say_what_was_chosen() -> None:

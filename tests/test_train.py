@@ -113,6 +113,15 @@ def test_a_random_split_has_its_share_of_every_class(
         assert abs(found - (count - 1) * len(test_part) / free) < 1 if free else not found
 
 
+def test_a_random_split_of_values_has_its_share() -> None:
+    for seed in range(20):
+        store = values(61)
+        split = random_split(store, validation=0.3, test=0.4, seed=seed)
+        parts = torch.cat((split.train, split.validation, split.test))
+        assert (len(split.validation), len(split.test)) == (18, 24)
+        assert sorted(parts.tolist()) == list(range(61))
+
+
 # -------------------------------------------------------------------- which split
 
 

@@ -462,9 +462,9 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
             right = ((given == predicted) | np.isnan(given)).all(1)
         else:
             right = column_or_1d(labels) == predicted
-            if not np.isin(labels, self.classes_).any():
+            if (labels.dtype.kind in "biuf") != (self.classes_.dtype.kind in "biuf"):
                 raise DataError(
-                    f"`y`: none of the labels is a class of the model; got {labels.tolist()[0]!r}, "
+                    f"`y`: the labels are not classes of the model; got {labels.tolist()[0]!r}, "
                     f"the classes are {', '.join(map(repr, self.classes_.tolist()[:10]))}"
                 )
         return float(np.average(right, weights=sample_weight))

@@ -299,7 +299,7 @@ def random_split(store: GraphStore, *, validation: float, test: float, seed: int
         # random from each interval; otherwise there would be few different splits.
         starts = torch.from_numpy(generator.random(count if store.task == "regression" else 1))
         places = ((torch.arange(count) + starts) * step).floor().to(torch.long)
-        if store.task == "regression" and step < 2:  # neighbours may have drawn the same place
+        if store.task == "regression":  # whole bounds, so that neighbours draw different places
             first, last = (((torch.arange(count) + k) * step).floor() for k in (0, 1))
             places = (first + starts * (last - first)).floor().to(torch.long)
         taken = torch.zeros(len(order), dtype=torch.bool)

@@ -176,6 +176,7 @@ class GraphTransplant(Augmentation):
             raise GraphTransplantError("`hops` must be one or more numbers, got none")
         for hop in hops:
             check_at_least(0, hops=hop)
+        hops = tuple(int(hop) for hop in hops)
         if not 0 < alpha < math.inf:
             raise GraphTransplantError(f"`alpha` must be positive and finite, got {alpha}")
         self.edge_predictor: EdgePredictor | None = None

@@ -288,7 +288,8 @@ def _have_targets(graphs: Sequence[Data], codec: TargetCodec) -> bool:
     except (TypeError, ValueError, RuntimeError):
         return False
     if codec.task != "multiclass":
-        return y.shape[1] == codec.num_outputs
+        fits = codec.task == "regression" or not ((y < 0) | (y > 1)).any()
+        return y.shape[1] == codec.num_outputs and fits
     whole = not y.is_floating_point() and y.shape[1] == 1
     return whole and 0 <= int(y.min()) <= int(y.max()) < codec.num_outputs
 

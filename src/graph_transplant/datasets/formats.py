@@ -173,10 +173,10 @@ def _smi(path: Path) -> Table:
 
     def cells() -> Iterator[list[str]]:
         for number, line in enumerate(_lines(path, notes)):
-            text = line.rstrip("\r\n")
+            text = line.rstrip()
             found = text.split("\t") if "\t" in text else text.split(None, 1)
             # Some programs write a header.
-            if text.strip() and (number or found[0].casefold() not in STRUCTURES):
+            if text and (number or found[0].strip().casefold() not in STRUCTURES):
                 yield found
 
     columns = ["smiles", "name"]

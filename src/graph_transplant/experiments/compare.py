@@ -196,8 +196,9 @@ def compare(
     own = Own(_own_methods(methods), _own_models(model))
     names = _listed(methods)
     automatic = automatic_model(store)
-    models = [automatic if name == "auto" not in own.models else name for name in _listed(model)]
-    models = _unique(models)
+    models = _listed(model)
+    if "auto" not in own.models:
+        models = _unique([automatic if name == "auto" else name for name in models])
     depths = _unique(list(layers) if isinstance(layers, Iterable) else [layers])
     for argument, given, choices in (("methods", names, METHODS), ("model", models, CONVOLUTIONS)):
         if not given:
@@ -280,7 +281,7 @@ def compare(
                 workers=workers,
                 scratch=Path(folder),
                 address=address,
-                callbacks=callbacks,
+                callbacks=tuple(callbacks),
             ),
             engine,
             fresh,

@@ -206,6 +206,8 @@ def run_in_worker(
                 f"main process has {version}; install the same version"
             )
         torch.set_num_threads(1)
+        for name in METRICS.keys() - BUILT_IN:  # of an earlier comparison
+            del METRICS[name]
         METRICS.update(job.metrics)
         return run_trial(worker_store(data, job.fingerprint), trial, job)
     except Exception as problem:  # noqa: BLE001 - raised again where the result arrives
@@ -417,7 +419,7 @@ def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
 
 def _run_on_ranks(run: Run) -> None:
     """Run trials on all ranks; called on rank 0, while the others are in :func:`lead_or_serve`."""
-    _from_first((run.trials, run.job))
+    _from_first((run.trials, replace(run.job, metrics={})))  # ranks register their own
     _run_here(replace(run, job=_on_common_disk(run.job)))
 
 

@@ -81,7 +81,7 @@ class Condition(NamedTuple):
         """Prepend the condition to a sentence or headline."""
         if not self.words:
             return text
-        if text.startswith(("No ", "All ", "Nothing ")):  # other texts begin with a name
+        if text.split()[0] in ("No", "All", "Nothing", "It", "A", "Always"):  # not a name
             text = text[0].lower() + text[1:]
         return f"{capital(self.words)}, {text}"
 

@@ -109,14 +109,14 @@ class Own:
 def checkpoint_of(folder: Path, trial: Trial) -> Path:
     """Return the path of a trial's checkpoint."""
     key = "-".join(str(value) for value in astuple(trial))
-    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    digest = hashlib.sha256(repr(astuple(trial)).encode()).hexdigest()[:12]
     return folder / f"{re.sub(r'[^-.=A-Za-z0-9]', '_', key)[:100]}-{digest}.pt"
 
 
 def remove_checkpoint(folder: Path, trial: Trial) -> None:
     """Remove the checkpoint of a finished trial, and partial files of killed processes."""
     path = checkpoint_of(folder, trial)
-    for file in (path, *folder.glob(f".{path.name}.*")):
+    for file in (path, *folder.glob(f"{path.name}.*.part")):
         file.unlink(missing_ok=True)
 
 

@@ -301,7 +301,8 @@ class GraphBatch:
         graphs = self.graphs
         if self.y is not None:
             # PyG concatenates 1-D targets.
-            several = self.y.dim() == 1 and len(self.y) != self.num_graphs
+            joined = self.y.dim() == 1 and len(self.y) != self.num_graphs
+            several = joined and len(self.y) % self.num_graphs == 0
             graphs = {**graphs, "y": self.y.view(self.num_graphs, -1) if several else self.y}
         every_graph = torch.arange(self.num_graphs + 1)
         for fields, ptr in ((nodes, node_ptr), (self.edges, edge_ptr), (graphs, every_graph)):

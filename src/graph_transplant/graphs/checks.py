@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,8 +99,8 @@ def checked_targets(name: str, task: str, y: Tensor, num_outputs: int | None) ->
     wrong = _first(((y < 0) | (y > 1)).any(1)) if task == "multilabel" else None
     require(
         wrong is None,
-        f"{name}: the labels of graph {wrong} must be 0, 1 or NaN (missing); for other numbers the "
-        f"task is regression; got {y[wrong or 0].tolist()[:20]}",
+        f"{name}: the labels of graph {wrong} must be 0 to 1, or NaN (missing); for other numbers, "
+        f"the task is regression; got {y[wrong or 0].tolist()[:20]}",
     )
     return y, y.shape[1]
 
@@ -120,13 +121,14 @@ def checked_names(names: Sequence[str] | None, outputs: int) -> tuple[str, ...] 
     """Return output names as a tuple; raise if their number is wrong."""
     if names is None:
         return None
-    count = len(names)
+    texts = tuple(str(name) for name in names)
     require(
-        count == outputs, f"`label_names` must have {outputs} names, one per output; got {count}"
+        len(texts) == outputs,
+        f"`label_names` must have {outputs} names, one per output; got {len(texts)}",
     )
-    twice = [name for name in names if list(names).count(name) > 1]
-    require(not twice, f"`label_names` must differ; got {next(iter(twice), None)!r} twice")
-    return tuple(str(name) for name in names)
+    twice = [name for name, count in Counter(texts).items() if count > 1]
+    require(not twice, f"`label_names` must differ; got {', '.join(twice)} twice")
+    return texts
 
 
 def checked_groups(name: str, groups: Tensor, graphs: int) -> Tensor:

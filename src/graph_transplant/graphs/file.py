@@ -90,6 +90,8 @@ class StoreWriter:
         }
         self._official = official
         self._outputs = 0
+        self._names: set[tuple[str, ...] | None] = set()
+        self._continuous: set[int] = set()
         self._shapes: dict[str, tuple[torch.dtype, list[int]]] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -107,10 +109,8 @@ class StoreWriter:
         described, task = self._described, self._described["task"]
         fits = piece.task == task
         require(fits, f"{self.name}: `task` is {task}, but a piece is {piece.task}")
-        if not self._shapes:  # the first piece describes the others
-            names = None if piece.label_names is None else list(piece.label_names)
-            for key, value in (("num_continuous", piece.num_continuous), ("label_names", names)):
-                described[key] = value if described[key] is None else described[key]
+        self._names.add(piece.label_names)
+        self._continuous.add(piece.num_continuous)
         keys = [key for key in piece.fields if key != "official" or self._official is None]
         other = set(keys) ^ set(self._shapes or keys)
         require(not other, f"{self.name}: only some pieces have `{_label(min(other, default=''))}`")
@@ -159,6 +159,14 @@ class StoreWriter:
         described = self._described
         if described["num_outputs"] is None:
             described["num_outputs"] = self._outputs
+        if described["label_names"] is None and len(self._names) == 1:
+            (names,) = self._names
+            fits = names is not None and len(names) == described["num_outputs"]
+            described["label_names"] = names if fits else None
+        if described["num_continuous"] is None:
+            fits = len(self._continuous) == 1
+            require(fits, f"{self.name}: `num_continuous` differs between pieces; pass it")
+            (described["num_continuous"],) = self._continuous
         if self._official is not None:
             graphs = self._shapes["node_counts"][1][0]
             self._spool("official", checked_split(self.name, self._official, graphs))

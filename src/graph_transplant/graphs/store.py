@@ -450,13 +450,14 @@ class GraphStore:
         num_outputs: int | None = None,
         label_names: Sequence[str] | None = None,
     ) -> GraphStore:
-        """The same graphs with other targets; task and names are kept by default."""
-        task = self.task if task is None else check_choice("task", task, TASKS)
+        """The same graphs with other targets; task, classes and names are kept by default."""
         require(
             len(y) == len(self), f"`y` must have {len(self)} entries, one per graph; got {len(y)}"
         )
-        if num_outputs is None and task == self.task == "multiclass":
-            num_outputs = max(self.num_outputs, int(y.max()) + 1)
+        if num_outputs is None and task is None and self.task == "multiclass":
+            classes = 0 if y.is_floating_point() else int(y.max()) + 1
+            num_outputs = max(self.num_outputs, classes)
+        task = self.task if task is None else check_choice("task", task, TASKS)
         y, outputs = checked_targets(self.name, task, y, num_outputs)
         if label_names is None and len(self.label_names or ()) == outputs:
             label_names = self.label_names
