@@ -215,8 +215,9 @@ def methods_table(*directories: str) -> str:
         base = own.get("vanilla", pd.Series(dtype=float))
         if len(base):  # the same folds, so that means and differences agree
             own = {name: values[values.index.isin(base.index)] for name, values in own.items()}
-        # Means over fewer folds cannot be compared with the others and come last.
-        for name, mine in sorted(own.items(), key=lambda item: (-len(item[1]), -item[1].mean())):
+        # Means over fewer repeats cannot be compared with the others and come last.
+        order = sorted(own.items(), key=lambda one: (-(len(one[1]) // LEAST), -one[1].mean()))
+        for name, mine in order:
             ece, paired = scores(directory, name, "ece"), compared(mine, base)
             ece = ece[ece.index.isin(mine.index)]
             enough = name != "vanilla" and paired.pairs >= LEAST
