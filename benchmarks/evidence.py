@@ -146,9 +146,6 @@ def copy(directory: str) -> None:
     before = notes.read_text() if notes.exists() else ""
     if before.split()[-1:] != [commit]:
         notes.write_text(f"{before}from record {len(known) + 1} on: {commit}\n")
-    summary = HOME / directory / "summary.csv"
-    if summary.exists():
-        (target / "summary.csv").write_bytes(summary.read_bytes())
 
 
 def set_up(update: bool) -> None:

@@ -1,4 +1,4 @@
-"""Write the tables and the figure of README and results pages from the records in results/full.
+"""Write the results in README, docs and summary.csv from the records in results/full.
 
     python benchmarks/results_page.py             # after new records
     python benchmarks/results_page.py --check     # say whether pages and records agree
@@ -336,6 +336,8 @@ def main() -> None:
         path.write_text(after, encoding="utf-8")
     if not check:
         draw()
+        for folder in RECORDS.iterdir():
+            (folder / "summary.csv").write_text(gt.read_results(folder).to_csv(), encoding="utf-8")
 
 
 if __name__ == "__main__":

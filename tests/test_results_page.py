@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import graph_transplant as gt
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 DETAILS = (ROOT / "docs" / "results-details.md").read_text(encoding="utf-8")
@@ -27,6 +29,12 @@ def test_tables_are_up_to_date() -> None:
     assert set(re.findall(r"<!-- (\w+) -->\n\n\|", README + PAGE + DETAILS)) == set(
         results_page.PARTS
     )
+
+
+def test_summaries_are_up_to_date() -> None:
+    for folder in (ROOT / "results" / "full").iterdir():
+        summary = (folder / "summary.csv").read_text(encoding="utf-8")
+        assert summary == gt.read_results(folder).to_csv(), "run: python benchmarks/results_page.py"
 
 
 @pytest.mark.parametrize(
