@@ -462,7 +462,8 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
             right = ((given == predicted) | np.isnan(given)).all(1)
         else:
             right = column_or_1d(labels) == predicted
-            if (labels.dtype.kind in "biuf") != (self.classes_.dtype.kind in "biuf"):
+            kinds = {labels.dtype.kind, self.classes_.dtype.kind}
+            if kinds & set("US") and kinds & set("biuf"):  # texts and numbers are never equal
                 raise DataError(
                     f"`y`: the labels are not classes of the model; got {labels.tolist()[0]!r}, "
                     f"the classes are {', '.join(map(repr, self.classes_.tolist()[:10]))}"
