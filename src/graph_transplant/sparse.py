@@ -146,7 +146,8 @@ def sampled_product(adjacency: Adjacency, left: Tensor, right: Tensor) -> Tensor
     """Compute ``left[i] · right[j]`` at every edge ``j → i`` without forming edge features."""
     half = left.dtype not in (torch.float32, torch.float64)
     if half or adjacency.column.numel() > adjacency.num_nodes**2:
-        # Torch's kernel rejects more edges than matrix entries, which repeated edges can cause.
+        # Torch's kernel rejects half precision, and more edges than matrix entries, which repeated
+        # edges can cause.
         ends = left.index_select(0, adjacency.row) * right.index_select(0, adjacency.column)
         return ends.sum(1)
     pattern = torch.sparse_csr_tensor(

@@ -273,11 +273,7 @@ def stream(
     store = form.read(source, **options)
     if featurizer is not None and store.featurizer is not None:
         _check_kind(featurizer, store.featurizer.kind, store.name)
-        if not featurizer.same_features(store.featurizer):
-            raise DataError(
-                f"{store.name}: the graphs were read with other features ({store.featurizer}) than "
-                f"those of the model ({featurizer})"
-            )
+        featurizer.check_features(store.featurizer, store.name)
     return _stream_store(store, rows_per_chunk, codec, skip_rows)
 
 

@@ -66,6 +66,14 @@ class Featurizer:
         """Whether both produce the same columns; true if ``other`` is ``None``."""
         return other is None or self._features() == other._features()
 
+    def check_features(self, other: Featurizer | None, name: str) -> None:
+        """Raise unless the graphs of data set ``name`` were read into the columns of a model."""
+        if not self.same_features(other):
+            raise DataError(
+                f"{name}: the graphs were read with other features ({other}) than those of the "
+                f"model ({self})"
+            )
+
     def _features(self) -> Featurizer:
         return replace(self, smiles=None, targets=(), id=None, directed=False)
 

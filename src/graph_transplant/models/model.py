@@ -144,11 +144,8 @@ class TrainedModel:
 
     def check(self, store: GraphStore) -> None:
         """Raise a `DataError` if the features differ from those in training."""
-        if self.featurizer and not self.featurizer.same_features(store.featurizer):
-            raise DataError(
-                f"{store.name}: the graphs were read with other features ({store.featurizer}) than "
-                f"those of the model ({self.featurizer})"
-            )
+        if self.featurizer is not None:
+            self.featurizer.check_features(store.featurizer, store.name)
         given = (store.num_node_features, store.num_edge_features)
         for kind, mine, wanted in zip(("node", "edge"), given, self.widths, strict=True):
             # A network that does not use edge features accepts any.
