@@ -52,7 +52,13 @@ class Claim:
     @property
     def title(self) -> str:
         """What is claimed, in short."""
-        return f"{self.kind}, {WORDS[self.method]}" if self.kind else WORDS[self.method]
+        network = self.model.upper() if self.model != "gcs" else ""
+        return ", ".join(part for part in (self.kind, WORDS[self.method], network) if part)
+
+    @property
+    def directory(self) -> str:
+        """Where the records are."""
+        return self.data if self.model == "gcs" else f"{self.data}-{self.model}"
 
     @property
     def published(self) -> float | None:
@@ -86,6 +92,8 @@ def claims() -> Iterator[Claim]:
     for data in ("COIL-DEL", "ENZYMES", "NCI1", "Mutagenicity", "COLLAB"):
         for method in ("transplant-dp", "transplant-ep"):
             yield Claim("accuracy", data, method, "table1")
+    for method in ("transplant-dp", "transplant-ep"):
+        yield Claim("accuracy", "ENZYMES", method, "table1", model="gin")
     for data in ("ENZYMES", "Mutagenicity", "COIL-DEL"):
         yield Claim("ECE", data, "transplant-ep", "table4-calibration", "ece")
     for data in ("ENZYMES", "Mutagenicity", "NCI1"):
@@ -141,7 +149,8 @@ def compared(one: pd.Series, two: pd.Series) -> Paired:
 def measured(claim: Claim) -> tuple[pd.Series, pd.Series, Paired]:
     """Both methods' scores and their test."""
     one, two = (
-        scores(claim.data, name, claim.measure, claim.model) for name in (claim.method, claim.other)
+        scores(claim.directory, name, claim.measure, claim.model)
+        for name in (claim.method, claim.other)
     )
     return one, two, compared(one, two)
 
