@@ -55,6 +55,19 @@ def test_differences_in_prose_are_those_of_the_tables(text: str) -> None:
     assert named <= tables
 
 
+def value(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+def test_published_differences_of_accuracy_lie_within_the_intervals() -> None:
+    assert "Every published difference in accuracy, attacked or not, lies within" in PAGE
+    row = r"^\| (?:accuracy|attacked), [^|]+\|[^|]+\| ([+−][\d.]+) \|[^|]+\| (\S+) to (\S+) \|"
+    tested = re.findall(row, PAGE.replace("\N{NO-BREAK SPACE}", " "), re.MULTILINE)
+    assert len(tested) >= 11
+    for published, low, high in tested:
+        assert value(low) <= value(published) <= value(high)
+
+
 def by_fold(data: str, method: str) -> dict[tuple[int, int], float]:
     lines = (ROOT / "results" / "full" / data / "records.jsonl").read_text().splitlines()
     trials = [json.loads(line) for line in lines]
@@ -80,9 +93,6 @@ def test_a_claim_by_hand(method: str, word: str) -> None:
     reach = 100 * t.ppf(0.975) * error
     centre = 100 * gaps.mean()
     expected_p = 2 * t.sf(abs(gaps.mean()) / error)
-
-    def value(text: str) -> float:
-        return float(text.replace("−", "-"))
 
     assert int(folds) == len(gaps)
     assert value(measured) == pytest.approx(centre, abs=0.051)
