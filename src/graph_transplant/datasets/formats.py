@@ -261,6 +261,7 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     ids = None
     if not isinstance(texts, pd.DataFrame):
         texts, ids = pd.DataFrame({"smiles": list(texts)}, dtype=object), "smiles"
+    texts = texts.set_axis([str(column).strip() for column in texts.columns], axis=1)
     where = name or "`data`"
     if y is None:
         return replace(frame_table(texts, where, name or "molecules"), ids=ids)
