@@ -298,12 +298,12 @@ def random_split(store: GraphStore, *, validation: float, test: float, seed: int
         # At equal distances from a random start. Values have only one order, so one is drawn at
         # random from each interval; otherwise there would be few different splits.
         starts = torch.from_numpy(generator.random(count if store.task == "regression" else 1))
-        places = ((torch.arange(count) + starts) * step).floor().to(torch.long)
+        places = (torch.arange(count) + starts) * step
         if store.task == "regression":  # whole bounds, so that neighbours draw different places
             first, last = (((torch.arange(count) + k) * step).floor() for k in (0, 1))
-            places = (first + starts * (last - first)).floor().to(torch.long)
+            places = first + starts * (last - first)
         taken = torch.zeros(len(order), dtype=torch.bool)
-        taken[places.clamp_(max=len(order) - 1)] = True
+        taken[places.long().clamp_(max=len(order) - 1)] = True
         held_out[name] = order[taken].sort().values
         order = order[~taken]
     train = torch.ones(graphs, dtype=torch.bool)
