@@ -498,6 +498,20 @@ def test_an_sdf_becomes_molecules_with_targets(tmp_path: Path, name: str, ends: 
     assert gt.load(write(tmp_path, late, "late.sdf"), target="active").labels.tolist() == [1, 0, 0]
 
 
+def test_names_of_properties_are_those_that_rdkit_reads(tmp_path: Path) -> None:
+    names = ["IC50 > 10", "a <b", "plain"]
+    content = "".join(
+        record("C" * size, **{name: str((size + place) % 2) for place, name in enumerate(names)})
+        for size in (1, 2)
+    )
+    path = write(tmp_path, content, "mine.sdf")
+    first, second = Chem.SDMolSupplier(str(path))
+    assert list(first.GetPropNames()) == names
+    store = gt.load(path, target=names)
+    for molecule, row in zip((first, second), store.y.tolist(), strict=True):
+        assert [float(molecule.GetProp(name)) for name in store.label_names] == row
+
+
 def test_a_record_that_runs_into_the_next_is_a_problem(tmp_path: Path) -> None:
     content = (
         record("CC", "a", active="0")

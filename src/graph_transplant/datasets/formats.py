@@ -36,7 +36,7 @@ _LONGEST_RECORD: Final = 8 << 20
 _LARGEST_WORKBOOK: Final = 1 << 30
 _SHOWN_COLUMNS: Final = 20
 _BLOCK, _TITLE = "mol block", "title"
-_PROPERTY: Final = re.compile(r"^>[^<\n]*<([^>\n]+)>.*\n((?:.*\S.*\n)*)", re.MULTILINE)
+_PROPERTY: Final = re.compile(r"^>[^<\n]*<(.+)>.*\n((?:.*\S.*\n)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
