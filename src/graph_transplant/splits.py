@@ -195,15 +195,14 @@ def _parts(official: Tensor) -> Split:
 def scaffold_groups(store: GraphStore) -> Tensor:
     """Number molecules by their Bemis-Murcko scaffold, int64 ``[graphs]``."""
     from graph_transplant.datasets.chemistry import scaffold
+    from graph_transplant.datasets.duplicates import numbered
 
     if store.rows is None or not all(store.rows.texts):
         raise DataError(
             "`split` is by scaffold, which needs molecules read from a table or an SDF file, but "
             f"{store.name} has none"
         )
-    numbers: dict[str, int] = {}
-    texts = [scaffold(text) for text in store.rows.texts]
-    return torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts])
+    return numbered(map(scaffold, store.rows.texts))
 
 
 def scaffold_split(store: GraphStore, validation: float = SHARE, test: float = SHARE) -> Tensor:
