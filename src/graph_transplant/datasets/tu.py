@@ -222,8 +222,8 @@ def _read_edges(
     with Numbers(parts, "A", whole=True, columns=2) as numbers:
         for pairs in numbers.pieces():
             ends = pairs.T - 1
-            beyond = ((ends < 0) | (ends >= nodes)).any(axis=0)
-            numbers.check(beyond, f"nodes are numbered from 1 to {nodes}")
+            beyond = (ends < 0) | (ends >= nodes)
+            numbers.check(beyond.T, f"nodes are numbered from 1 to {nodes}")
             numbers.check(graph[ends[0]] != graph[ends[1]], "the edge joins two graphs")
             keys.frombytes((ends[0] * nodes + ends[1]).tobytes())
     key, line = np.frombuffer(keys, dtype=np.int64), np.empty(0, dtype=np.int64)
