@@ -6,6 +6,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch_geometric.utils import from_networkx as pyg_from_networkx
@@ -80,6 +81,12 @@ def test_targets_are_attributes_of_the_graphs_or_given_apart() -> None:
     assert from_networkx(graphs).label_names == ("a", "b")
     doses = from_networkx(graphs, target="dose")
     assert (doses.task, doses.y.flatten().tolist()) == ("regression", [0.5, 1.5, 2.5, 3.5])
+    for number, graph in enumerate(graphs):
+        graph.graph["time"] = 2.5 * number
+    several = from_networkx(graphs, target=["dose", "time"])
+    assert (several.label_names, several.y[3].tolist()) == (("dose", "time"), [3.5, 7.5])
+    frame = pd.DataFrame({"dose": [0.5, 1.5, 2.5, 3.5], "time": [0, 2.5, 5, 7.5]})
+    assert torch.equal(from_networkx(graphs, frame).y, several.y)
     given = from_networkx(graphs, torch.tensor([[1.0, 0.0], [0.0, float("nan")]] * 2))
     assert given.task == "multilabel"
     assert given.y[0].tolist() == [1, 0]

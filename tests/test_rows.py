@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graph_transplant.datasets import load
 from graph_transplant.datasets.rows import (
     TableOptions,
     TargetCodec,
@@ -189,6 +191,16 @@ def test_labels_and_values_keep_what_is_missing() -> None:
     for cell in ("-1e39", "inf", "1e400"):
         reason = f"`a` must be a number between -3.4e+38 and 3.4e+38; got {cell!r}"
         assert codec.encode([cell, "1"]) == reason
+
+
+def test_targets_of_a_store_are_found_by_their_names() -> None:
+    frame = pd.DataFrame({"smiles": ["CCO", "CC"], "a": [0.5, 1.5], "b": [None, 20]})
+    store = load(frame, target=["b", "a"])
+    first, second = TargetCodec("regression", ("a", "b")).of_store(store)
+    assert first == pytest.approx((0.5, math.nan), nan_ok=True)
+    assert second == (1.5, 20)
+    # Other names are those of the same outputs in the same order.
+    assert TargetCodec("regression", ("c", "d")).of_store(store)[1] == (20, 1.5)
 
 
 @given(

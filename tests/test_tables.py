@@ -114,6 +114,9 @@ def test_a_data_frame(tmp_path: Path) -> None:
     # Columns may be called by numbers.
     frame = pd.DataFrame({0: ["CCO", "CCN", "CCC"], 1: ["a", "b", "c"], 2: [0, 1, 0]})
     assert gt.load(frame, smiles=0, id=1, target=2).rows.ids == ("a", "b", "c")
+    # Spaces around names do not count, as in files.
+    frame.columns = pd.Index([" smiles", " name", " y"])
+    assert gt.load(frame, id=" name", target=" y").rows.ids == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("kind", [list, tuple, pd.Series, np.array])
@@ -127,6 +130,11 @@ def test_a_list_of_smiles(kind: Any) -> None:
     ]
     (chunk,) = stream(texts, featurizer=store.featurizer)
     assert list(chunk.problems) == [3]
+
+
+def test_the_first_smiles_of_a_column_may_be_missing() -> None:
+    store = gt.load(pd.Series([pd.NA, "CCO", "CC"], dtype="string[python]"), y=[0, 1, 0])
+    assert (store.rows.number.tolist(), store.y.tolist()) == ([2, 3], [1, 0])
 
 
 @pytest.mark.parametrize(
@@ -275,6 +283,7 @@ def test_the_column_of_structures_is_found_by_its_name(
 def test_duplicates_and_salts_are_noted(tmp_path: Path) -> None:
     path = write(tmp_path, "smiles,y\nCCO,1\nOCC,0\nC(C)O,1\nCC(=O)[O-].[Na+],0\nCC(=O)[O-],1\n")
     store = gt.load(path, target="y")
+    before = store.subset([4, 1, 0])
     salts, again = store.notes
     assert salts.startswith("1 of 5 molecules have several fragments (salts, mixtures)")
     assert again == (
@@ -284,6 +293,8 @@ def test_duplicates_and_salts_are_noted(tmp_path: Path) -> None:
     agreeing = store.with_targets(torch.tensor([1, 1, 1, 0, 1]), num_outputs=2)
     assert agreeing.notes[-1] == "2 of 5 graphs repeat another (the same canonical SMILES)."
     assert gt.datasets.duplicate_groups(store).tolist() == [0, 0, 0, 1, 2]
+    for part in (before, store.subset([4, 1, 0])):  # taken before and after the search
+        assert part.notes[-1].startswith("1 of 3 graphs repeat another")
     stripped = gt.load(path, target="y", largest_fragment=True)
     assert "1 of 5 molecules have several fragments" in stripped.notes[0]
     assert stripped.node_counts.tolist() == [3, 3, 3, 4, 4]
@@ -485,6 +496,20 @@ def test_an_sdf_becomes_molecules_with_targets(tmp_path: Path, name: str, ends: 
     # A property that no record at the beginning has.
     late = record("C", "a") * 120 + sdf()
     assert gt.load(write(tmp_path, late, "late.sdf"), target="active").labels.tolist() == [1, 0, 0]
+
+
+def test_names_of_properties_are_those_that_rdkit_reads(tmp_path: Path) -> None:
+    names = ["IC50 > 10", "a <b", "plain"]
+    content = "".join(
+        record("C" * size, **{name: str((size + place) % 2) for place, name in enumerate(names)})
+        for size in (1, 2)
+    )
+    path = write(tmp_path, content, "mine.sdf")
+    first, second = Chem.SDMolSupplier(str(path))
+    assert list(first.GetPropNames()) == names
+    store = gt.load(path, target=names)
+    for molecule, row in zip((first, second), store.y.tolist(), strict=True):
+        assert [float(molecule.GetProp(name)) for name in store.label_names] == row
 
 
 def test_a_record_that_runs_into_the_next_is_a_problem(tmp_path: Path) -> None:

@@ -195,15 +195,14 @@ def _parts(official: Tensor) -> Split:
 def scaffold_groups(store: GraphStore) -> Tensor:
     """Number molecules by their Bemis-Murcko scaffold, int64 ``[graphs]``."""
     from graph_transplant.datasets.chemistry import scaffold
+    from graph_transplant.datasets.duplicates import numbered
 
     if store.rows is None or not all(store.rows.texts):
         raise DataError(
             "`split` is by scaffold, which needs molecules read from a table or an SDF file, but "
             f"{store.name} has none"
         )
-    numbers: dict[str, int] = {}
-    texts = [scaffold(text) for text in store.rows.texts]
-    return torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts])
+    return numbered(map(scaffold, store.rows.texts))
 
 
 def scaffold_split(store: GraphStore, validation: float = SHARE, test: float = SHARE) -> Tensor:
@@ -298,12 +297,12 @@ def random_split(store: GraphStore, *, validation: float, test: float, seed: int
         # At equal distances from a random start. Values have only one order, so one is drawn at
         # random from each interval; otherwise there would be few different splits.
         starts = torch.from_numpy(generator.random(count if store.task == "regression" else 1))
-        places = ((torch.arange(count) + starts) * step).floor().to(torch.long)
+        places = (torch.arange(count) + starts) * step
         if store.task == "regression":  # whole bounds, so that neighbours draw different places
             first, last = (((torch.arange(count) + k) * step).floor() for k in (0, 1))
-            places = (first + starts * (last - first)).floor().to(torch.long)
+            places = first + starts * (last - first)
         taken = torch.zeros(len(order), dtype=torch.bool)
-        taken[places.clamp_(max=len(order) - 1)] = True
+        taken[places.long().clamp_(max=len(order) - 1)] = True
         held_out[name] = order[taken].sort().values
         order = order[~taken]
     train = torch.ones(graphs, dtype=torch.bool)

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
         | Sequence[Data]
         | Sequence[nx.Graph[Any]]
     )
+else:
+    # Importing these libraries would be slow and is not needed to evaluate annotations.
+    Data = Loadable = Any
 
 __all__ = ["Chunk", "DatasetInfo", "catalogue", "duplicate_groups", "load", "stream"]
 
@@ -104,7 +107,8 @@ def _first(data: Any) -> Any:
     column = isinstance(data, np.ndarray) or hasattr(data, "to_list")
     if not (isinstance(data, list | tuple) or column) or getattr(data, "ndim", 1) != 1:
         return None
-    return next((item for item in data if item is not None and not isinstance(item, float)), None)
+    items = data.dropna() if hasattr(data, "dropna") else data
+    return next((item for item in items if item is not None and not isinstance(item, float)), None)
 
 
 def _is_networkx(data: Any) -> bool:
@@ -189,8 +193,9 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
     form, source = _input(data, root, options)
     store = form.read(source, **options)
     if form.own:
-        store.duplicates = find_duplicates(store)
-    for note in store.notes:
+        store.find_duplicates = find_duplicates
+    # Notes count duplicates, and finding these takes time.
+    for note in store.notes if log.isEnabledFor(logging.INFO) else ():
         log.info("%s: %s", store.name, note)
     if form.read == GraphStore.from_pyg and "num_outputs" not in options:
         _warn_of_gaps(store)

@@ -47,7 +47,7 @@ def _same_molecules(store: GraphStore) -> Tensor:
     alone = (count[key] == 1).tolist()
     chem = chemistry()
     with quiet():
-        return _numbered(
+        return numbered(
             graph if alone[graph] else chem.MolToSmiles(molecule_of(chem, text))
             for graph, text in enumerate(store.rows.texts)
         )
@@ -63,7 +63,7 @@ def _identical_graphs(store: GraphStore) -> Tensor:
             hash((nodes, *(part.tobytes() for part in graph)))
             for nodes, *graph in zip(piece.node_counts.tolist(), *parts, strict=True)
         ]
-    return _numbered(keys)
+    return numbered(keys)
 
 
 def structure_keys(
@@ -92,7 +92,7 @@ def structure_keys(
     return torch.cat(keys)
 
 
-def _numbered(names: Iterable[Hashable]) -> Tensor:
+def numbered(names: Iterable[Hashable]) -> Tensor:
     """Number names from 0 in order of first occurrence."""
     numbers: dict[Hashable, int] = {}
     return torch.tensor([numbers.setdefault(name, len(numbers)) for name in names])

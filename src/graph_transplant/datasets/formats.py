@@ -36,7 +36,7 @@ _LONGEST_RECORD: Final = 8 << 20
 _LARGEST_WORKBOOK: Final = 1 << 30
 _SHOWN_COLUMNS: Final = 20
 _BLOCK, _TITLE = "mol block", "title"
-_PROPERTY: Final = re.compile(r"^>[^<\n]*<([^>\n]+)>.*\n((?:.*\S.*\n)*)", re.MULTILINE)
+_PROPERTY: Final = re.compile(r"^>[^<\n]*<(.+)>.*\n((?:.*\S.*\n)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -261,6 +261,7 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     ids = None
     if not isinstance(texts, pd.DataFrame):
         texts, ids = pd.DataFrame({"smiles": list(texts)}, dtype=object), "smiles"
+    texts = texts.set_axis([str(column).strip() for column in texts.columns], axis=1)
     where = name or "`data`"
     if y is None:
         return replace(frame_table(texts, where, name or "molecules"), ids=ids)

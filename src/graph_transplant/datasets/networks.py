@@ -28,6 +28,7 @@ from torch import Tensor
 
 from graph_transplant.datasets.rows import (
     Chunk,
+    TableOptions,
     Target,
     TargetCodec,
     check_readable,
@@ -403,7 +404,7 @@ def _networkx(
     graphs: Sequence[Any],
     y: Any = None,
     *,
-    target: str = "y",
+    target: Any = None,
     task: str | None = None,
     name: str = "graphs",
 ) -> Source:
@@ -411,7 +412,8 @@ def _networkx(
 
     if not len(graphs):
         raise DataError("there are no graphs")
-    values = None if y is None else list(y)
+    targets = TableOptions.of(target=target).targets or ("y",)
+    values = None if y is None else list(y.to_numpy() if hasattr(y, "to_numpy") else y)
     if values is not None and len(values) != len(graphs):
         raise GraphTransplantError(
             f"`y` must have {len(graphs)} entries, one per graph; got {len(values)}"
@@ -425,7 +427,7 @@ def _networkx(
             elif graph.is_multigraph():
                 yield graph.name, "it is a MultiGraph; two nodes may have one edge only"
             else:
-                content = dict(graph.graph) if values is None else {target: values[place]}
+                content = dict(graph.graph) if values is None else {targets[0]: values[place]}
                 content["directed"] = graph.is_directed()
                 content["nodes"] = [{**item, "id": node} for node, item in graph.nodes(data=True)]
                 content["edges"] = [
@@ -434,7 +436,7 @@ def _networkx(
                 ]
                 yield graph.name, content
 
-    return Source(name, name, lines, (target,), "name", task, {})
+    return Source(name, name, lines, targets, "name", task, {})
 
 
 def from_networkx(
@@ -451,7 +453,7 @@ def from_networkx(
         y: Target of every graph: a class name, a number, or a list of labels or numbers
             (default: the graph attribute named by ``target``).
         featurizer: The featurizer of another store, to get the same columns.
-        **options: ``target``, the graph attribute that holds the target (default: ``"y"``);
+        **options: ``target``, the graph attributes that hold the target (default: ``"y"``);
             ``task``, inferred from the targets by default; ``name`` of the data set.
 
     Example:

@@ -189,14 +189,9 @@ def _write(parts: Parts, target: Path) -> None:
 
 
 def _slices(edge_counts: Ints) -> Iterator[slice]:
-    """Slices of graphs with at most ``_PIECE_EDGES`` edges, but at least one graph."""
-    ends = np.cumsum(edge_counts)
-    start = 0
-    while start < len(ends):
-        before = ends[start - 1] if start else 0
-        stop = int(np.searchsorted(ends, before + _PIECE_EDGES, side="right"))
-        yield slice(start, max(stop, start + 1))
-        start = max(stop, start + 1)
+    """Slices of graphs with about ``_PIECE_EDGES`` edges."""
+    _, starts = np.unique(np.cumsum(edge_counts) // _PIECE_EDGES, return_index=True)
+    return map(slice, starts, [*starts[1:], len(edge_counts)])
 
 
 def _read_counts(parts: Parts, part: str, least: int, graphs: int | None = None) -> Ints:

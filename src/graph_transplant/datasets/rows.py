@@ -110,7 +110,7 @@ class TableOptions:
         whole = target.strip() if isinstance(target, str) and len(names) > 1 else None
         for name in {"smiles", "id"} & options.keys():
             if options[name] is not None:
-                options[name] = str(options[name])
+                options[name] = str(options[name]).strip()
         return cls(targets=names, whole=whole, **options)
 
     def columns(self) -> dict[str, Any]:
@@ -243,10 +243,12 @@ class TargetCodec:
         if store.task != self.task:
             return unknown
         if self.task != "multiclass":
-            rows = [tuple(row) for row in store.y.tolist()]
-            known = [not all(map(math.isnan, row)) for row in rows]
-            found = [row if there else NO_TARGET for row, there in zip(rows, known, strict=True)]
-            return found if store.num_outputs == self.num_outputs else unknown
+            if store.num_outputs != self.num_outputs:
+                return unknown
+            y, given = store.y, store.label_names or ()
+            if set(given) == set(self.names):  # perhaps in another order
+                y = y[:, [given.index(name) for name in self.names]]
+            return [NO_TARGET if all(map(math.isnan, row)) else tuple(row) for row in y.tolist()]
         if store.num_outputs < 2:
             return unknown
         # Classes without names are taken to be numbered as in this codec.

@@ -149,13 +149,10 @@ class Parts:
     def table(
         self, part: str, *, whole: bool, columns: int | None = None, lines: int | None = None
     ) -> npt.NDArray[Any]:
-        """Read all numbers in a file, ``[lines, columns]``; raise if it is empty."""
+        """Read all numbers in a file, ``[lines, columns]``."""
         # In chunks, as pandas needs several times the memory of what it reads.
         with Numbers(self, part, whole=whole, columns=columns) as numbers:
-            pieces = list(numbers.pieces())
-        if not pieces:
-            raise DataError(f"{self.label(part)}: is empty")
-        values = np.concatenate(pieces)
+            values = np.concatenate(list(numbers.pieces()))
         if lines not in (None, len(values)):
             raise DataError(f"{self.label(part)}: has {len(values)} lines, expected {lines}")
         return values
@@ -208,9 +205,11 @@ class Numbers:
         self._stack.close()
 
     def pieces(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield all lines in chunks."""
+        """Yield all lines in chunks; raise if there are none."""
         while (values := self._read(1 << 18)) is not None:
             yield values
+        if not self._taken:
+            raise DataError(f"{self._label}: is empty")
 
     def _read(self, lines: int) -> npt.NDArray[Any] | None:
         """Read the next n lines, or fewer at the end, ``[lines, columns]``; ``None`` after it."""

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import logging
 import re
+from array import array
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ from safetensors import SafetensorError
 
 from graph_transplant.datasets import places
 from graph_transplant.datasets.molecules import one_hot
-from graph_transplant.datasets.source import Parts, files_in
+from graph_transplant.datasets.source import Numbers, Parts, files_in
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 
@@ -215,23 +216,30 @@ def _read_edges(
 
     Also the first line of each edge in the file (if edges have features), and the number of lines.
     """
-    pairs: Ints = parts.table("A", whole=True, columns=2)
-    pairs -= 1
-    beyond = (pairs < 0) | (pairs >= len(graph))
-    parts.check("A", beyond, f"nodes are numbered from 1 to {len(graph)}")
-    parts.check("A", graph[pairs[:, 0]] != graph[pairs[:, 1]], "the edge joins two graphs")
-    proper, lines = np.flatnonzero(pairs[:, 0] != pairs[:, 1]), len(pairs)
-    key = (pairs[:, 0] * len(graph) + pairs[:, 1])[proper]
-    del pairs  # large
-    line = proper
+    nodes = len(graph)
+    # One number per edge; lists of pairs would take several times the memory.
+    keys = array("q")
+    with Numbers(parts, "A", whole=True, columns=2) as numbers:
+        for pairs in numbers.pieces():
+            ends = pairs.T - 1
+            beyond = (ends < 0) | (ends >= nodes)
+            numbers.check(beyond.T, f"nodes are numbered from 1 to {nodes}")
+            numbers.check(graph[ends[0]] != graph[ends[1]], "the edge joins two graphs")
+            keys.frombytes((ends[0] * nodes + ends[1]).tobytes())
+    key, line = np.frombuffer(keys, dtype=np.int64), np.empty(0, dtype=np.int64)
+    lines = len(key)
+    del keys
     if "edge_labels" in parts or "edge_attributes" in parts:
-        key, first = np.unique(key, return_index=True)
-        line = proper[first]
+        key, line = np.unique(key, return_index=True)
+        line = line[key % (nodes + 1) != 0]
     else:
         key.sort(kind="stable")  # nearly sorted: far faster than np.unique
-        key = key[np.append(True, key[1:] != key[:-1])[: len(key)]]
-    row, column = np.divmod(key, len(graph))
-    counts = np.bincount(graph[row], minlength=len(node_counts))
-    start = np.repeat(np.cumsum(node_counts) - node_counts, counts)
-    ends = np.stack((row - start, column - start), dtype=np.int32, casting="same_kind")
+        key = key[np.append(True, key[1:] != key[:-1])]
+    # Without self-loops, whose numbers are node * nodes + node.
+    key = key[key % (nodes + 1) != 0]
+    first = np.cumsum(node_counts) - node_counts
+    counts = np.diff(np.searchsorted(key, np.append(first, nodes) * nodes))
+    key -= np.repeat(first * (nodes + 1), counts)  # count nodes within each graph
+    ends = np.empty((2, len(key)), dtype=np.int32)
+    np.divmod(key, nodes, out=(ends[0], ends[1]), casting="same_kind")
     return ends, counts, line, lines

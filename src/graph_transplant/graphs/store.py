@@ -6,8 +6,9 @@ import copy
 import hashlib
 import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -116,8 +117,8 @@ class GraphStore:
 
     Attributes:
         skipped: Rows of the file that were skipped.
-        duplicates: Group number of identical graphs, int64 ``[graphs]``; ``None`` if they were not
-            searched for, as in named data sets.
+        duplicates: Group number of identical graphs, int64 ``[graphs]``; ``None`` for named data
+            sets, which are not searched. The search runs on first use.
         path: The memory-mapped file, or ``None``.
         undirected: Whether every edge has a reverse with equal features.
 
@@ -156,7 +157,7 @@ class GraphStore:
     ) -> None:
         self.name = name
         self._notes: tuple[str, ...] = ()
-        self.duplicates: Tensor | None = None
+        self.find_duplicates: Callable[[GraphStore], Tensor] | None = None
         self.path: Path | None = None
         self.rows, self.featurizer = rows, featurizer
         self.skipped: tuple[Skipped, ...] = ()
@@ -383,6 +384,11 @@ class GraphStore:
         molecules = self.featurizer is not None and self.featurizer.kind == "molecules"
         return molecules and self.rows is not None and all(self.rows.texts)
 
+    @cached_property
+    def duplicates(self) -> Tensor | None:
+        """Group number of identical graphs; see the class."""
+        return None if self.find_duplicates is None else self.find_duplicates(self)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on the data for the user, including duplicates."""
@@ -432,12 +438,15 @@ class GraphStore:
     def subset(self, indices: Any) -> GraphStore:
         """Select graphs by index or mask; memory is shared."""
         index = self._index(indices)
-        per_graph = ("y", "node_counts", "edge_counts", "_node_starts", "_edge_starts")
+        per_graph = ["y", "node_counts", "edge_counts", "_node_starts", "_edge_starts"]
+        per_graph += ["official", "groups", "duplicates"]
         return self._with(
-            **{name: getattr(self, name).index_select(0, index) for name in per_graph},
-            official=None if self.official is None else self.official.index_select(0, index),
-            groups=None if self.groups is None else self.groups.index_select(0, index),
-            duplicates=None if self.duplicates is None else self.duplicates[index],
+            **{
+                name: value.index_select(0, index)
+                for name in per_graph
+                # Duplicates are missing until they are searched for.
+                if (value := self.__dict__.get(name)) is not None
+            },
             rows=None if self.rows is None else self.rows.take(index),
             _loops=None,
         )
