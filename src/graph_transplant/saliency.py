@@ -269,7 +269,7 @@ class ModuleAdapter:
             kind = getattr(output, "_make", tuple)  # named tuples
             return kind((copied, *output[1:]))
 
-        if self.ours is not None:
+        if layers and self.ours is not None:
             embed = self.ours.embed_nodes
 
             def embed_nodes(graphs: GraphBatch) -> tuple[LayerOutput, ...]:
