@@ -163,6 +163,21 @@ def test_a_classifier_with_its_own_forward_is_called_through_it() -> None:
 # ------------------------------------------------------------------ what virtual graphs hold
 
 
+def test_a_residual_classifier_gives_the_output_of_its_layers_through_an_adapter() -> None:
+    store = gt.load("motifs", graphs=12)
+    options: dict[str, Any] = {"input_layers": 1, "norm": "batch", "residual": True, "layers": 2}
+    model = gt.GraphClassifier.for_data(store, hidden=8, seed=0, **options).eval()
+    batch = store.batch(range(12))
+    plain, adapter = model.run(batch), as_predictor(model, output=lambda logits: logits)
+    wrapped = adapter.run(batch)
+    assert torch.equal(wrapped.nodes, plain.layers[-1].nodes)
+    for kind in ("gradient", "gradient-x-activation"):
+        reading = NodeSaliency(kind=kind)
+        found = reading.read(wrapped.logits.square().sum(), wrapped)
+        torch.testing.assert_close(found, reading.read(plain.logits.square().sum(), plain))
+    assert "embed_nodes" not in vars(model)
+
+
 def test_weights_do_not_reach_a_model_that_is_given_the_batch() -> None:
     class Whole(Foreign):
         def forward(self, data: Data, edge_weight: Tensor | None = None) -> Tensor:  # type: ignore[override]

@@ -432,6 +432,8 @@ def test_lists_of_graphs_are_refused_by_name() -> None:
         ({"seed": -1}, "`seed`.*-1"),
         ({"patience_unit": "epoch"}, "`patience_unit` must be one of .*did you mean 'epochs'"),
         ({"class_weight": torch.ones(2)}, "`class_weight` must have 6 entries"),
+        ({"class_weight": 2.0}, "`class_weight` must have 6 entries"),
+        ({"class_weight": "balanced"}, "`class_weight` must be numbers.*'balanced'"),
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:

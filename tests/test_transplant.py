@@ -222,6 +222,16 @@ def test_mixing_pyg_graphs() -> None:
     assert again.targets.shape == (3, 3)
 
 
+def test_labels_that_are_integers_are_mixed_like_floats() -> None:
+    batch = gt.load("motifs", graphs=12).batch(range(12))
+    labels = torch.tensor([[1, 0, 1], [0, 1, 1]]).repeat(6, 1)
+    whole, real = (
+        GraphTransplant().mix(batch, targets=given, generator=generator())
+        for given in (labels, labels.float())
+    )
+    assert torch.equal(whole.targets, real.targets)
+
+
 def test_targets_are_those_of_all_classes_of_the_store_or_given() -> None:
     part = gt.load("motifs", graphs=12).batch([0, 1])
     mixed = GraphTransplant().mix(part)

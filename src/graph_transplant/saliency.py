@@ -184,13 +184,16 @@ class ModuleAdapter:
             for name, parameter in self.parameters.items()
             if parameter.default is parameter.empty
         ]
-        self.single = next(iter(self.parameters), "") if len(self.parameters) == 1 else None
-        if len(required) == 1:
-            self.single = required[0]
+        named = required if len(required) == 1 else list(self.parameters)
+        self.single = named[0] if len(named) == 1 else None
         # A `forward` that receives the batch gets no optional parameters.
         by_name = self.single is None or self.single in self.FIELDS[:4]
         self.takes_edge_weight = by_name and "edge_weight" in self.parameters
         self.takes_edge_attr = "edge_attr" in self.parameters
+        # A built-in network tells its layers itself.
+        self.ours: GraphClassifier | None = None
+        if isinstance(self.module, GraphClassifier) and layer_module is None:
+            self.ours = self.module
         self.layer_modules = self._find_layers(layer_module)
         # After pooling, rows are no longer the original nodes, even if their number is the same.
         every = self.module.modules() if layer_module is None else ()
@@ -210,8 +213,8 @@ class ModuleAdapter:
             if all(named is not module for module in self.module.modules()):
                 raise GraphTransplantError("`saliency_module` must be a submodule of the model")
             return [named]
-        if isinstance(self.module, GraphClassifier):
-            return list(self.module.norms)
+        if self.ours is not None:
+            return []
         pyg = sys.modules.get("torch_geometric.nn")  # if not imported, no module is PyG's
         kinds = (Convolution, getattr(pyg, "MessagePassing", ()))
         every = list(self.module.modules())
@@ -257,9 +260,6 @@ class ModuleAdapter:
             first = output[0] if several else output
             if not isinstance(first, Tensor) or first.shape[:1] != (batch.num_nodes,) or pooled:
                 return None
-            if module in ours:  # rectified in place right after
-                outputs.append(LayerOutput(first, rectified=True))
-                return None
             if not first.requires_grad and first.is_floating_point():  # earlier layers are frozen
                 first = first.detach().requires_grad_()
             outputs.append(LayerOutput(first, rectified=False))
@@ -269,7 +269,15 @@ class ModuleAdapter:
             kind = getattr(output, "_make", tuple)  # named tuples
             return kind((copied, *output[1:]))
 
-        ours = list(self.module.norms) if isinstance(self.module, GraphClassifier) else []
+        if layers and self.ours is not None:
+            embed = self.ours.embed_nodes
+
+            def embed_nodes(graphs: GraphBatch) -> tuple[LayerOutput, ...]:
+                embedded = embed(graphs)
+                outputs.extend(embedded)
+                return embedded
+
+            vars(self.ours)["embed_nodes"] = embed_nodes
         hooked = self.layer_modules if layers else []
         handles = [module.register_forward_hook(record) for module in hooked]
         handles += [
@@ -282,6 +290,7 @@ class ModuleAdapter:
         finally:
             for handle in handles:
                 handle.remove()
+            vars(self.module).pop("embed_nodes", None)
         logits = returned if self.output is None else self.output(returned)
         if not isinstance(logits, Tensor) or logits.shape[:1] != (batch.num_graphs,):
             given = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
@@ -300,7 +309,7 @@ Predictor = GraphClassifier | ModuleAdapter
 
 def has_saliency(model: Predictor) -> bool:
     """Whether saliency can be computed, which needs a message-passing module."""
-    return isinstance(model, GraphClassifier) or bool(model.layer_modules)
+    return isinstance(module_of(model), GraphClassifier) or bool(model.layer_modules)
 
 
 def as_predictor(

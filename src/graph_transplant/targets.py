@@ -89,9 +89,18 @@ class Loss:
 
     def __post_init__(self) -> None:
         check_choice("task", self.task, TASKS)
-        if self.class_weight is not None and (self.loss_fn or self.task == "regression"):
+        if self.class_weight is None:
+            return
+        if self.loss_fn or self.task == "regression":
             reason = "`loss_fn` is given" if self.loss_fn else "the task is regression"
             raise GraphTransplantError(f"`class_weight` cannot be used where {reason}")
+        try:
+            weight = torch.as_tensor(self.class_weight)
+        except (TypeError, ValueError, RuntimeError):
+            raise GraphTransplantError(
+                f"`class_weight` must be numbers, one per output; got {self.class_weight!r}"
+            ) from None
+        object.__setattr__(self, "class_weight", weight)
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the losses, float ``[graphs]``."""
@@ -108,7 +117,7 @@ class Loss:
                     f'{list(losses.shape)}: use reduction="none"'
                 )
             return losses
-        weight = None if self.class_weight is None else torch.as_tensor(self.class_weight)
+        weight = self.class_weight
         if weight is not None and weight.shape != logits.shape[1:]:
             raise GraphTransplantError(
                 f"`class_weight` must have {logits.shape[1]} entries, one per output; got "

@@ -239,8 +239,6 @@ def fit(
     # Gradients are reduced here: DDP would wait for ranks without graphs.
     alone = model.module if isinstance(model, DistributedDataParallel) else model
     predictor = as_predictor(alone, saliency_module, output)
-    if class_weight is not None:
-        class_weight = torch.as_tensor(class_weight, device=device)
     loss_of = Loss(train.task, class_weight, loss_fn)
     begin = time.perf_counter()
     for augmentation in augmentations:
@@ -281,7 +279,7 @@ def fit(
             "balance": balance,
             "ties": ties,
             "loss_fn": checkpoints.settings_of(loss_fn),
-            "class_weight": checkpoints.settings_of(class_weight),
+            "class_weight": checkpoints.settings_of(loss_of.class_weight),
             "graph_weight": None if graph_weight is None else graph_weight.tolist(),
             "optimizer": checkpoints.settings_of(optimizer),
             "scheduler": checkpoints.settings_of(scheduler),

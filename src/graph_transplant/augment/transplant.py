@@ -29,7 +29,7 @@ from graph_transplant.saliency import (
     module_of,
     varies_within_graphs,
 )  # fmt: skip
-from graph_transplant.targets import as_targets, batch_targets
+from graph_transplant.targets import batch_targets
 
 CONNECTIONS = ("degree", "predict", "none")
 
@@ -396,18 +396,15 @@ class GraphTransplant(Augmentation):
         """
         graphs = as_batch(batch)
         graphs.check_nodes()
-        if targets is None:
-            targets = batch_targets(graphs, num_outputs)
-        elif not targets.is_floating_point():
-            targets = as_targets(targets, num_outputs or int(targets.max()) + 1)
-        elif targets.dim() == 1:
-            targets = targets.unsqueeze(1)
         for name, value, rows, item in (
             ("targets", targets, graphs.num_graphs, "graph"),
             ("nodes", nodes, graphs.num_nodes, "node"),
         ):
             if value is not None and len(value) != rows:
                 raise DataError(f"`{name}` must have {rows} rows, one per {item}; got {len(value)}")
+        if targets is not None:
+            graphs = replace(graphs, y=targets, num_outputs=None)
+        targets = batch_targets(graphs, num_outputs)
         on_host = _checked(saliency, graphs.num_nodes)
         rng = random_numbers(generator)
         # Rows that sum to one are class probabilities, possibly mixed.
