@@ -145,6 +145,7 @@ def explain_rows(
         ['3', '1']
     """
     named = _named(models)
+    rows = None if rows is None else list(rows)
     if rows is not None and (not rows or min(rows) < 1):
         raise GraphTransplantError(f"`rows` must be numbers from 1 on, at least one; got {rows}")
     check_at_least(1, count=count)
