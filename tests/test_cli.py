@@ -289,11 +289,11 @@ def test_the_table_of_numbers_shows_errors_and_one_kind_of_minus(capfd: Captured
         record["test"]["rmse"] = 12.5 if record["method"] == "vanilla" else 4321.0
     output().print(results_table(Results(records)))
     heading, first, second = capfd.readouterr().out.splitlines()
-    expected = "method model R², % difference, points p time effect p alone RMSE"
+    expected = "method model R² difference p time effect p alone RMSE"
     assert " ".join(heading.split()) == expected
     # The mean of vanilla is a little below zero, and zero has no sign.
-    assert first.split()[2:5] == ["0.0", "±", "10.0"]
-    assert second.split()[2:6] == ["−46.7", "±", "15.3", "−46.6"]
+    assert first.split()[2:5] == ["0.000", "±", "0.100"]
+    assert second.split()[2:6] == ["−0.467", "±", "0.153", "−0.466"]
     assert (first.split()[-1], second.split()[-1]) == ("12.500", "4321")
     assert "-" not in second.replace("gcs-3", "")
 

@@ -136,7 +136,7 @@ def test_a_killed_ensemble_goes_on(table: Path, tmp_path: Path, capfd: Capture) 
     assert not list(out.glob(".checkpoint*"))
     assert main(["predict", str(out), "CCO", "--coverage", "0.6"]) == 0
     assert "spread" in capfd.readouterr().out
-    assert "--coverage must be between 0 and 1" in error_of(
+    assert "--coverage must be in (0, 1)" in error_of(
         ["predict", str(out), "CCO", "--coverage", "2"], capfd
     )
 
@@ -271,17 +271,24 @@ def test_smiles_are_predicted_on_the_screen(
         "CCO x\nC1CC(\ty\nCCN\n",
         "smiles\nCCO\nC1CC(\nCCN\n",
         "smiles;name\nCCO;a\nC1CC(;b\nCCN;c\n",
+        # Excel marks the start of a file; a row has a cell too many; names are not UTF-8.
+        "\ufeffSMILES,name\nCCO,a\nCCO,b,c\nCCN,c\n",
+        b"smiles,name\nCCO,\xe9\nC1CC(,b\nCCN,c\n",
+        "drawn,name\nCCO,a\nC1CC(,b\nCCN,c\n",
     ],
 )
 def test_the_standard_input_is_smiles_or_a_table(
-    model: Path, text: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+    model: Path, text: str | bytes, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    assert main(["predict", str(model), "-"]) == 0
+    content = text if isinstance(text, bytes) else text.encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    column = ["--smiles", "drawn"] if b"drawn" in content else []
+    assert main(["predict", str(model), "-", *column]) == 0
     rows = list(csv.DictReader(capfd.readouterr().out.splitlines()))
     assert [bool(row["error"]) for row in rows] == [False, True, False]
-    if "name" in text:
-        assert [row["id"] for row in rows] == ["a", "b", "c"]
+    if b"name" in content:
+        first, second = "é" if b"\xe9" in content else "a", "2" if b"b,c" in content else "b"
+        assert [row["id"] for row in rows] == [first, second, "c"]
 
 
 def test_options_of_training_are_those_of_python() -> None:

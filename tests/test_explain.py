@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -381,6 +382,16 @@ def test_the_task_is_that_of_the_model(tmp_path: Path) -> None:
     model = as_trained(network, ["value"], featurizer=reading, scale=scale)
     found = explain_rows(model, path, count=3).explanations
     assert [one.truth for one in found] == ["value 1", "value 2", "value 1"]
+
+
+def test_decimal_commas_are_read_as_in_training(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    path = tmp_path / "values.csv"
+    rows = [f"{'C' * n}O;{n},{'250' if n % 2 else '5'}" for n in range(1, 21)]
+    path.write_text("smiles;v\n" + "\n".join(rows) + "\n")
+    model = gt.train(path, target="v", method="vanilla", hidden=8, epochs=1, split="random")
+    found = explain_rows(model, path, rows=np.array([1, 2, 3])).explanations
+    assert [one.truth for one in found] == ["v 1.25", "v 2.5", "v 3.25"]
 
 
 def test_targets_that_are_named_must_be_there(table: Path) -> None:

@@ -317,6 +317,23 @@ def test_the_command_has_every_option_of_a_table() -> None:
     assert "lacks the split and class weights of this model" in Page(render_card(made)).text
 
 
+def test_a_command_that_lacks_something_is_not_called_the_same(tmp_path: Path) -> None:
+    quick: dict[str, Any] = {"method": "vanilla", "hidden": 8, "epochs": 1, "forest": False}
+    store = gt.load("motifs", graphs=60)
+    store.save(tmp_path / "own.safetensors")
+    path = str(tmp_path / "own.safetensors")
+    for data, options, lacking in (
+        ("motifs", {"graphs": 60}, "lacks the option graphs of"),
+        (store, {}, "lacks the data of"),
+        (path, {"sample_weight": [1, 2] * 30}, "lacks the sample weights of"),
+        (path, {}, "bit-identical"),
+    ):
+        page = render_card(gt.train(data, **options, **quick).description)
+        assert lacking in Page(page).text
+        assert (lacking == "bit-identical") == ("bit-identical" in Page(page).text)
+        assert command_of(page)[0] == ("motifs" if data is store else data)
+
+
 def test_values_are_written_alike_on_both_sides_of_zero() -> None:
     for value, text in ((5000.0, "5000"), (0.25, "0.250"), (3.2e8, "3.2e+08"), (0.004, "0.004")):
         assert (units(value), units(-value)) == (text, f"−{text}")

@@ -546,3 +546,16 @@ def test_rivals_stand_beside_every_network_and_alone_without_one() -> None:
     (alone,) = verdicts([*plain, *beside(PLAIN, "majority")])
     assert alone.evidence == "There is no other method to compare it with."
     assert Results([*plain, *beside(PLAIN)]).notes == []
+
+
+def test_r2_is_a_plain_number_everywhere() -> None:
+    records = judged_by("r2", "vanilla", [0.41, 0.40, 0.42])
+    results = Results(records + judged_by("r2", "x", [0.5, 0.51, 0.5]))
+    (verdict,) = results.verdicts.values()
+    assert verdict.headline.endswith("by 0.093 in R²")
+    assert verdict.evidence.startswith("x: +0.093 in R² (95 % interval +0.0")
+    page = results.to_markdown() + results.to_latex()
+    assert "0.503" in page
+    assert "points" not in page
+    texts = [text.get_text() for text in results.plot.forest().texts]
+    assert any(text.startswith("+0.093, p") for text in texts)

@@ -263,8 +263,10 @@ def test_class_weights() -> None:
         for weights in ([1.0, 50.0], [50.0, 1.0])
     )
     assert heavy > 0 > light
-    for wrong in ("even", [1.0], {"nothing": 1.0}, [1.0, -1.0]):
-        with pytest.raises(GraphTransplantError, match="`class_weight`"):
+    numbered = train(classes(60, 20, label_names=["0", "1"]), class_weight={1: 3}, **QUICK)
+    assert numbered.description["training"]["class_weight"] == [1.0, 3.0]
+    for wrong in ("even", [1.0], {"nothing": 1.0}, [1.0, -1.0], 2.0, ["a", "b"]):
+        with pytest.raises(GraphTransplantError, match="`class_weight` must"):
             train(store, class_weight=wrong, **QUICK)
 
 

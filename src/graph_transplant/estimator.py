@@ -42,7 +42,7 @@ from graph_transplant.graphs.checks import check_precision
 from graph_transplant.methods import method_name, parse_method
 from graph_transplant.models.fitting import BALANCED, train
 from graph_transplant.models.model import TrainedModel
-from graph_transplant.settings import unused_edge_features
+from graph_transplant.settings import check_shares, unused_edge_features
 from graph_transplant.splits import Split
 from graph_transplant.structures import LABELLED
 
@@ -130,9 +130,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             raise GraphTransplantError(
                 f"`augment` must be a name or an augmentation, got {given['augment']!r}"
             )
-        fraction = given["validation_fraction"]
-        if not 0 < fraction < 1:
-            raise GraphTransplantError(f"`validation_fraction` must be in (0, 1), got {fraction}")
+        check_shares("validation_fraction", [given["validation_fraction"]], "(0, 1)")
         if given["random_state"] is None:
             # Leave the global generators alone.
             given["random_state"] = np.random.RandomState(None)

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from graph_transplant.errors import DataError, check_choice
-from graph_transplant.format import number, percent, units
+from graph_transplant.format import number, percent, points, units
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,6 +37,7 @@ class Metric:
         decides: Tasks in which it can select checkpoints, candidates and methods; of built-in
             metrics, for which higher is better.
         form: Formats a value.
+        share: Whether comparisons show it in per cent, and differences in points.
 
     Example:
         >>> METRICS["auroc"].title, METRICS["auroc"].word, METRICS["accuracy"].word
@@ -50,6 +51,7 @@ class Metric:
     higher: bool = True
     decides: tuple[str, ...] = ()
     form: Callable[[float | None], str] = number
+    share: bool = True
 
     @property
     def word(self) -> str:
@@ -57,6 +59,14 @@ class Metric:
         if self.title[1:2].isupper() or "²" in self.title or self.title.startswith("Brier"):
             return self.title
         return self.title[:1].lower() + self.title[1:]
+
+    def score(self, value: float | None, *, unit: bool = False) -> str:
+        """Format a value in a comparison by this metric."""
+        return percent(value, unit=unit) if self.share else number(value)
+
+    def gap(self, value: float | None) -> str:
+        """Format a difference of two values, with its sign."""
+        return points(value) if self.share else number(value, sign=True)
 
 
 def _metric(name: str, title: str, definition: str, *tasks: str, **more: Any) -> Metric:
@@ -103,10 +113,11 @@ METRICS: dict[str, Metric] = {
         "r2",
         "R²",
         "Share of the variance of the true values that the predictions explain; with several "
-        "values their mean. 100 % is perfect, 0 % as good as always predicting the mean; it may be "
-        "worse than that.",
+        "values their mean. 1 is perfect, 0 as good as always predicting the mean; it may be "
+        "negative.",
         "regression",
         decides=TASKS[2:],
+        share=False,
     ),
     "ece": _metric(
         "ece",

@@ -38,11 +38,11 @@ CURVE_POINTS = 60
 
 
 def check_shares(name: str, values: Sequence[Any], kind: str = "(0, 1]") -> None:
-    """Raise unless all values are numbers in ``"(0, 1]"`` or ``"[0, 1)"``."""
-    excluded = 1 if kind == "[0, 1)" else 0
+    """Raise unless all values are numbers in ``"(0, 1]"``, ``"[0, 1)"`` or ``"(0, 1)"``."""
+    excluded = [end for end, mark in enumerate("()") if mark in kind]
     for value in values:
         number = isinstance(value, Real) and not isinstance(value, bool)
-        if not number or not 0 <= value <= 1 or value == excluded:
+        if not number or not 0 <= value <= 1 or value in excluded:
             raise GraphTransplantError(f"`{name}` must be shares in {kind}, got {value!r}")
 
 

@@ -54,7 +54,7 @@ LIMITS: Mapping[str, tuple[Callable[[float], bool], str]] = {
         ("label_noise", "equal_within", "dropout", "test"),
         (lambda value: 0 <= value < 1, "in [0, 1)"),
     ),
-    "validation": (lambda value: 0 < value < 1, "in (0, 1)"),
+    **dict.fromkeys(("coverage", "validation"), (lambda value: 0 < value < 1, "in (0, 1)")),
 }  # fmt: skip
 """Valid numbers of each option, as a predicate and in words."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -225,20 +226,16 @@ def predict(
     loaded = TrainedModel.load(model, device=device)
     options: dict[str, Any] = {"coverage": coverage, "batch_size": batch_size, "workers": workers}
     options |= columns.given()
-    if data == STANDARD and not more:
-        out = out or STANDARD
-        given = standard_input(loaded)
-    else:
-        given = smiles_given(loaded, [data, *more])
-        if given is None:
-            given = data
-        elif out is None:
-            frame = loaded.predict(given, **options)
-            print_predictions(frame)
-            return status_of(predicted=int((frame["error"] == "").sum()), rows=len(frame))
-    target = out or "predictions.csv"
+    piped = data == STANDARD and not more
+    given: Any = None if piped else smiles_given(loaded, [data, *more])
+    if given is not None and out is None:
+        frame = loaded.predict(given, **options)
+        print_predictions(frame)
+        return status_of(predicted=int((frame["error"] == "").sum()), rows=len(frame))
+    target = out or (STANDARD if piped else "predictions.csv")
     errors = Console(stderr=True, highlight=False)
-    with errors.status("reading") as status:
+    with errors.status("reading") as status, tempfile.TemporaryDirectory() as folder:
+        given = standard_input(loaded, columns.smiles, Path(folder)) if piped else given or data
         done = predict_table(
             loaded, given, target, progress=lambda n: status.update(f"{n:,} rows"), **options
         )
@@ -289,21 +286,22 @@ def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
     return None
 
 
-def standard_input(model: TrainedModel) -> Any:
-    """Read SMILES, one per line, or a table with a header, from standard input."""
-    import io
+def standard_input(model: TrainedModel, smiles: str | None, folder: Path) -> list[str] | Path:
+    """Read SMILES, one per line, or a table with a header, which is kept as a file in ``folder``.
 
-    import pandas as pd
-
-    text = sys.stdin.read()
+    A table is recognised by its column of SMILES: ``smiles``, that of the model, or "smiles".
+    """
+    content = sys.stdin.buffer.read()
+    text = content.decode("utf-8-sig", "replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         raise GraphTransplantError("standard input is empty")
-    header = [word.strip().strip('"').lower() for word in re.split(r"[,;\t]", lines[0])]
-    column = model.featurizer.smiles if model.featurizer else None
-    if (column or "smiles").lower() in header or "smiles" in header:
-        separator = next((mark for mark in "\t;" if mark in lines[0]), ",")
-        return pd.read_csv(io.StringIO(text), sep=separator, dtype=str)
+    header = {word.strip().strip('"').lower() for word in re.split(r"[,;\t]", lines[0])}
+    known = (smiles, model.featurizer and model.featurizer.smiles, "smiles")
+    if header & {name.lower() for name in known if name}:
+        path = folder / "standard input.csv"
+        path.write_bytes(content)
+        return path
     return [line.split()[0] for line in lines]
 
 

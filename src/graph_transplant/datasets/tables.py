@@ -128,6 +128,7 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
     cells = [rows[place].cells for place in arrays.places.tolist()]
     numbered = zip((arrays.places + 1).tolist(), cells, strict=True)
     codec, commas = find_codec(table.where, options.targets, numbered, options.task)
+    featurizer = replace(featurizer, decimal_comma=codec.decimal_comma)
     targets = dict(zip(arrays.places.tolist(), map(codec.encode, cells), strict=True))
     lacking = {place: why for place, why in targets.items() if isinstance(why, str)}
     arrays = replace(

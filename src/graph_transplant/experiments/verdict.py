@@ -12,12 +12,14 @@ from graph_transplant.classical import CLASSICAL
 from graph_transplant.experiments.protocol import Condition, Record, Trial, one_split, score
 from graph_transplant.experiments.selection import left_out, method_key
 from graph_transplant.experiments.statistics import Paired
-from graph_transplant.format import capital, count, listed, p_words, percent, points
+from graph_transplant.format import capital, count, listed, p_words, percent
 from graph_transplant.metrics import METRICS, no_better_than_random
 from graph_transplant.recipes import RECIPES
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.results import Group, Results
+
+_ENDS = ("ci_low", "ci_high")
 
 SIGNIFICANT = 0.05
 """Significance level of corrected p-values."""
@@ -108,11 +110,11 @@ def _against_reference(
     data: str, rows: Sequence[Row], reference: str
 ) -> tuple[Verdict, list[tuple[str, Row]]]:
     """Return the verdict against the reference, and the tests that support it with their names."""
-    first, unit = rows[0], _unit(rows[0])
+    first = rows[0]
     if len(rows) == 1 or reference not in [row["method"] for row in rows]:
         headline = (
             f"{first['method']} reaches a mean {METRICS[first['metric']].word} of "
-            f"{percent(first['score_mean'], unit=True)} on {data}"
+            f"{METRICS[first['metric']].score(first['score_mean'], unit=True)} on {data}"
         )
         why = f"Differences are taken from {reference}, which was not run."
         if first["method"] == reference:
@@ -128,13 +130,13 @@ def _against_reference(
         for kind in ("better", "worse", "equal", "unclear")
     }
     if not any(found.values()):
-        gap = f"{largest['method']}: {points(largest['difference'])} {unit}"
+        gap = f"{largest['method']}: {_gap(first, largest['difference'])}"
         why = f"{gap}; {count(largest['pairs'], 'pair')} of trials without a spread to judge it by."
         return Verdict("open", f"No difference can be tested on {data}", why), []
     name = largest["method"] if len(compared) == 1 else ""
     if found["better"]:
         top = max(found["better"], key=lambda row: row["difference"])
-        best, by = top["method"], f"{100 * top['difference']:.1f} {unit}"
+        best, by = top["method"], _gap(first, top["difference"]).lstrip("+")
         headline = f"{best} beats {reference} on {data} by {by}"
         verdict = Verdict("better", headline, "", best=best, winner=best)
         told = [*found["better"], *found["worse"]]
@@ -167,7 +169,7 @@ def _beside_rival(
     elif top["finding"] == "equal":
         text = f"{name} is practically equal to {words}"
     elif rival["finding"] == "better":
-        text = f"{words} beats {reference} by {100 * rival['difference']:.1f} {_unit(rival)}"
+        text = f"{words} beats {reference} by {_gap(rival, rival['difference']).lstrip('+')}"
         told.append((f"{words} against {reference}", rival))
     else:
         text = f"it is unclear whether {name} beats {words}"
@@ -182,11 +184,11 @@ def _beside_rival(
 def _evidence(told: Sequence[tuple[str, Row]], any_row: Row) -> str:
     texts = []
     for name, row in told:
-        gap = f"{name}: {points(row['difference'])} {_unit(any_row)}"
+        gap = f"{name}: {_gap(any_row, row['difference'])}"
         if row["ci_low"] is None:
             texts.append(gap)
             continue
-        interval = f"{points(row['ci_low'])} to {points(row['ci_high'])}"
+        interval = " to ".join(METRICS[any_row["metric"]].gap(row[end]) for end in _ENDS)
         texts.append(f"{gap} (95 % interval {interval}, {p_words(row['p_holm'])} after Holm)")
     pairs = min(row["pairs"] for _, row in told)
     place = _place(any_row)
@@ -204,13 +206,14 @@ def _what_next(row: Row) -> tuple[str, int | None]:
     if row["detectable"] is None:
         return "", None
     found = (
-        f"With {count(row['pairs'], _place(row))} a difference of {100 * row['detectable']:.1f} "
-        f"{_unit(row)} would have been found with a probability of 80 %."
+        f"With {count(row['pairs'], _place(row))} a difference of "
+        f"{_gap(row, row['detectable']).lstrip('+')} would have been found with a probability of "
+        "80 %."
     )
     needed = row["pairs_needed"]
     if needed is None or not row["difference"]:
         return found, None
-    gap = f"{points(row['difference'])} {_unit(row)}"
+    gap = _gap(row, row["difference"])
     if math.isinf(needed):
         return (
             f"{found} No number of repeats would settle {gap}: the training sets overlap too much. "
@@ -386,6 +389,8 @@ def _place(row: Row) -> str:
     return "run" if row["folds"] == 1 else "fold"
 
 
-def _unit(row: Row) -> str:
-    word = METRICS[row["metric"]].word
-    return "points" if word == "accuracy" else f"points of {word}"
+def _gap(row: Row, difference: float) -> str:
+    """Format a difference by the metric of a row, with its unit."""
+    metric = METRICS[row["metric"]]
+    unit = f"points of {metric.word}" if metric.share else f"in {metric.word}"
+    return f"{metric.gap(difference)} {'points' if metric.word == 'accuracy' else unit}"

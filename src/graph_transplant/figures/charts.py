@@ -9,14 +9,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant.figures.parts import (
-    exact_share,
+    Form,
     line_chart,
     point,
     row_chart,
     share,
+    short_number,
 )
 from graph_transplant.figures.style import palette
-from graph_transplant.format import number, p_words, points
+from graph_transplant.format import number, p_words
 from graph_transplant.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ KEYS = ["repeat", "fold"]
 def word(results: Results) -> str:
     """Name of the deciding metric, for use within a sentence."""
     return METRICS[results.metric].word
+
+
+def score_form(results: Results) -> Form:
+    """Format of scores on an axis."""
+    return share if METRICS[results.metric].share else short_number
 
 
 def fold_word(results: Results) -> str:
@@ -69,17 +75,19 @@ def forest(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     folds = wide[table["method"].tolist()].sub(wide[results.reference], axis=0)
     dots = folds.melt(ignore_index=False).rename(columns={"variable": "method"})
     names = {"difference": "mean", "ci_low": "low", "ci_high": "high"}
+    metric = METRICS[results.metric]
+    what = "Points of" if metric.share else "Difference in"
     return row_chart(
         table.rename(columns=names).assign(filled=table["finding"].isin(["better", "worse"])),
         ax,
         colours=colours(results),
-        axis=f"Points of test {word(results)}, compared with {results.reference}",
-        form=point,
+        axis=f"{what} test {word(results)}, compared with {results.reference}",
+        form=point if metric.share else short_number,
         kind="dot",
         texts=[
-            f"{points(row.difference)}, {p_words(row.p_holm)}"
+            f"{metric.gap(row.difference)}, {p_words(row.p_holm)}"
             if row.p_holm == row.p_holm
-            else points(row.difference)
+            else metric.gap(row.difference)
             for row in table.itertuples()
         ],
         heading="mean, p",
@@ -104,9 +112,9 @@ def scores(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
         ax,
         colours=colours(results),
         axis=f"Test {word(results)}",
-        form=share,
+        form=score_form(results),
         kind="stroke",
-        texts=[exact_share(mean) for mean in means],
+        texts=[METRICS[results.metric].score(mean, unit=True) for mean in means],
         heading="mean",
         dots=table.assign(value=table["score"], key=key),
         at=means.get(results.reference),
@@ -167,6 +175,9 @@ def lines(
         colours=colours(results),
         reference=results.reference,
         titles=(title, value.format(word(results))),
-        forms=((lambda epoch: number(epoch, 0)) if epochs else share, share),
+        forms=(
+            (lambda epoch: number(epoch, 0)) if epochs else share,
+            score_form(results) if "{}" in value else share,
+        ),
         dots=not epochs and places < 8,
     )

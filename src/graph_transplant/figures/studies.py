@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.figures.charts import Drawing, colours, ranked, word
+from graph_transplant.figures.charts import Drawing, colours, ranked, score_form, word
 from graph_transplant.figures.parts import (
     DASHED,
     exact_share,
@@ -23,6 +23,7 @@ from graph_transplant.figures.parts import (
 from graph_transplant.figures.style import SOFT, palette, px
 from graph_transplant.format import number
 from graph_transplant.methods import METHODS, parse_method
+from graph_transplant.metrics import METRICS
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.across import Across
@@ -307,9 +308,9 @@ def sensitivity(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawi
         ax,
         colours=dict(zip(names, table["method"].map(shades), strict=True)),
         axis=f"Test {word(results)}",
-        form=share,
+        form=score_form(results),
         kind="dot",
-        texts=[exact_share(mean) for mean in table["mean"]],
+        texts=[METRICS[results.metric].score(mean, unit=True) for mean in table["mean"]],
         heading="mean",
         at=None if several else table.loc[table["default"], "mean"].iloc[0],
     )

@@ -31,6 +31,7 @@ class Featurizer:
     smiles: str | None = None
     targets: tuple[str, ...] = ()
     id: str | None = None
+    decimal_comma: bool = False  # whether a target of 1,234 means 1.234
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; defaults are left out."""
@@ -75,7 +76,7 @@ class Featurizer:
             )
 
     def _features(self) -> Featurizer:
-        return replace(self, smiles=None, targets=(), id=None, directed=False)
+        return replace(self, smiles=None, targets=(), id=None, decimal_comma=False, directed=False)
 
     def __str__(self) -> str:
         text = ", ".join(f"{key} {value}" for key, value in self._features().to_dict().items())

@@ -42,6 +42,8 @@ SCHEMA: Final[dict[str, Any]] = {
         **dict.fromkeys(("name", "source", "fingerprint"), str),
         **dict.fromkeys(("graphs", "node_features", "edge_features", "skipped", "max_nodes?"), int),
         **dict.fromkeys(("mean_nodes", "mean_edges"), float),
+        # What was given to training besides the source that the command `train` cannot take.
+        "unsaid?": [str],
         "class_counts": [int],
         "measured": [int],
         # By part of the split: the share of graphs of each class or with each label.

@@ -14,7 +14,7 @@ from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Target
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.format import count as counted
-from graph_transplant.graphs import Featurizer, GraphStore, Skipped, check_stores
+from graph_transplant.graphs import GraphStore, Skipped, check_stores
 from graph_transplant.metrics import no_better_than_random
 from graph_transplant.models.model import Predictions, TrainedModel
 from graph_transplant.models.similarity import seen
@@ -145,6 +145,7 @@ def explain_rows(
         ['3', '1']
     """
     named = _named(models)
+    rows = None if rows is None else list(rows)
     if rows is not None and (not rows or min(rows) < 1):
         raise GraphTransplantError(f"`rows` must be numbers from 1 on, at least one; got {rows}")
     check_at_least(1, count=count)
@@ -195,11 +196,6 @@ def explain_rows(
     return ExplainedRows(shown, tuple(skipped), source)
 
 
-def same_features(one: Featurizer | None, two: Featurizer | None) -> bool:
-    """Whether two featurizers produce the same columns; true if either is unknown."""
-    return one is None or one.same_features(two)
-
-
 def _named(models: Models) -> dict[str, TrainedModel]:
     if isinstance(models, TrainedModel):
         models = [models]
@@ -214,10 +210,10 @@ def _named(models: Models) -> dict[str, TrainedModel]:
     other, first = next(iter(models.items()))
     for name, model in models.items():
         together = f"models {other} and {name} cannot be shown side by side"
-        if not same_features(model.featurizer, first.featurizer):
+        own = model.featurizer
+        if own is not None and not own.same_features(first.featurizer):
             raise GraphTransplantError(
-                f"{together}: they read data in different ways, {first.featurizer} and "
-                f"{model.featurizer}"
+                f"{together}: they read data in different ways, {first.featurizer} and {own}"
             )
         if (model.task, model.label_names) != (first.task, first.label_names):
             aims = [f"{m.task} ({', '.join(m.label_names[:5])})" for m in (first, model)]

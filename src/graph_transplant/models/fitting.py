@@ -23,6 +23,7 @@ from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.augment.base import as_augmentations
 from graph_transplant.config import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.datasets import load
+from graph_transplant.datasets.rows import TableOptions
 from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
@@ -63,6 +64,9 @@ BALANCED: Final = (
 EPOCHS: Final = 300  # default maximum with the recipe paper
 EXPLAINED: Final = 100  # maximum number of validation graphs for saliency quality
 
+# Options for reading data that commands have, too.
+_OF_COMMANDS: Final = ("root", "target", *(field.name for field in fields(TableOptions)))
+
 # Fields of `TrainConfig` whose defaults depend on the recipe.
 _OF_RECIPE: Final = ("hidden", "readout", "dropout", "epochs", "batch_size", "learning_rate")
 
@@ -98,7 +102,8 @@ def train(
         callbacks: Called with every epoch's log.
         sample_weight: How likely each graph is to be drawn in training, relative to the others.
         forest: Also evaluate a random forest on the test graphs, for comparison.
-        source: Name or path of the data, for the model card. (default: the data set's name)
+        source: Name or path of the data, for the model card. (default: that given as ``data``, or
+            the name of the graphs)
         note: Called with remarks for the user.
         **options: Fields of :class:`~graph_transplant.config.TrainConfig`, such as ``epochs``, and
             how the data are read, such as ``target``; see :func:`~graph_transplant.load`.
@@ -112,7 +117,14 @@ def train(
     config, reading = _separated(config or TrainConfig(), options)
     check_at_least(1, ensemble=config.ensemble)
     store = load(data, **reading)
+    # What no command can repeat.
+    unsaid = [f"option {name}" for name in reading if name not in _OF_COMMANDS]
+    if isinstance(data, str | Path):
+        source = source or str(data)
+    elif source is None:
+        unsaid.insert(0, "data")
     if sample_weight is not None:
+        unsaid.append("sample weights")
         sample_weight = _checked_weights(sample_weight, store)
     tell: Note = note or (lambda text: None)
     conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])
@@ -217,7 +229,7 @@ def train(
         "temperature": temperature,
         "target_scale": None if scale is None else scale.as_dict(),
         "featurizer": None if store.featurizer is None else store.featurizer.to_dict(),
-        "data": data_figures(store, parts, source),
+        "data": data_figures(store, parts, source) | {"unsaid": unsaid},
         "training": training,
         "curve": sampled_curve(results[0].history),
         "saliency": explained.get("saliency"),
@@ -285,13 +297,14 @@ def class_weights(
         found: list[float] = (counts.sum() / (counts.gt(0).sum() * counts.clamp(min=1))).tolist()
         return found
     if isinstance(given, Mapping):
-        unknown = [name for name in given if name not in names]
-        if unknown:
-            raise GraphTransplantError(
-                f"`class_weight` has {unknown[0]!r}, which is not one of {', '.join(names)}"
-            )
-        given = [given.get(name, 1.0) for name in names]
-    weights = [float(weight) for weight in given]
+        named = {str(name): weight for name, weight in given.items()}  # classes may be numbers
+        for name in named:
+            check_choice("class_weight", name, names)
+        given = [named.get(name, 1.0) for name in names]
+    try:
+        weights = [float(weight) for weight in given]
+    except (TypeError, ValueError):
+        weights = []
     if len(weights) != len(names) or not all(0 <= weight < math.inf for weight in weights):
         raise GraphTransplantError(
             f"`class_weight` must be {len(names)} finite, non-negative numbers, one per output"

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from graph_transplant import __version__
+from graph_transplant.datasets.molecules import SYMBOLS
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.files import replace_file, write_atomically
@@ -122,7 +123,8 @@ class TrainedModel:
                 )
         elif len(names) != len(self.label_names):  # one entry may hold several values
             names = self.label_names
-        codec = TargetCodec(self.task, names or ("y",), classes)
+        comma = self.featurizer is not None and self.featurizer.decimal_comma
+        codec = TargetCodec(self.task, names or ("y",), classes, comma)
         given = {"featurizer": self.featurizer, "codec": codec}
         return given if target is None else {**given, "target": target}
 
@@ -301,7 +303,9 @@ class TrainedModel:
             reference,
         )
         # The property is lazy: parse it here, so that `load` rejects a damaged file.
-        assert model.featurizer is None or model.featurizer.kind
+        for element in model.featurizer.elements if model.featurizer else ():
+            if element not in SYMBOLS:
+                raise DataError(f"{folder / DESCRIPTION}: there is no element {element[:40]!r}")
         return model
 
 

@@ -21,6 +21,7 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.files import keep_inputs, replacing
 from graph_transplant.models.ensemble import members_of
 from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, set_words
+from graph_transplant.settings import check_shares
 from graph_transplant.structures import LABELLED
 
 if TYPE_CHECKING:
@@ -124,8 +125,7 @@ def prediction_frames(
     **options: Any,
 ) -> Iterator[pd.DataFrame]:
     """Predict an input in chunks; arguments are those of :func:`predict_table`."""
-    if coverage is not None and not 0 < coverage < 1:
-        raise GraphTransplantError(f"`coverage` must be between 0 and 1, got {coverage}")
+    check_shares("coverage", () if coverage is None else [coverage], "(0, 1)")
     if coverage is not None and model.reference is None:
         raise GraphTransplantError(
             "`coverage` needs a model that keeps the errors of its validation graphs: train it "
@@ -177,8 +177,9 @@ def predict_table(
     keep_inputs([data], [target])
     frames = prediction_frames(model, data, **options)
     # Read the first chunk before a folder is created: the input may be unreadable.
-    coverage = options.get("coverage") or COVERAGE
-    first = next(frames, _frame(model, Chunk(1, (), (), None, {}), None, coverage))
+    first = next(frames, None)
+    if first is None:
+        first = _frame(model, Chunk(1, (), (), None, {}), None, options.get("coverage") or COVERAGE)
     rows = failed = larger = unlike = 0
 
     def write(file: IO[bytes]) -> None:

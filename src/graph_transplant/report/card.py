@@ -288,7 +288,9 @@ def _uses(m: Described) -> list[str]:
 
 def _given(m: Described) -> str:
     """What Python code passed to training that no command can."""
-    given = ["split"] if m.training["split"] not in _DRAWN else []
+    given = [shortened(what, 40) for what in m.data.get("unsaid", ())]
+    if m.training["split"] not in _DRAWN:
+        given.append("split")
     if m.training["method"].partition(":")[0] not in METHODS:
         given.append("augmentation")
     if not isinstance(m.training.get("class_weight") or "", str):

@@ -137,8 +137,8 @@ def _small(m: Described) -> Finding:
     if not 0 < tested < SMALL_TEST:
         return None
     return True, (
-        f"Only {count(tested, m.one)} were held out for testing: the figures are rough, see their "
-        "intervals."
+        f"Only {count(tested, m.one)} {'was' if tested == 1 else 'were'} held out for testing: the "
+        "figures are rough, see their intervals."
     )
 
 

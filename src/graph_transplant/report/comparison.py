@@ -23,6 +23,7 @@ from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.figures.style import style
 from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
 from graph_transplant.format import capital, count, duration
+from graph_transplant.metrics import METRICS
 from graph_transplant.recipes import MODELS
 from graph_transplant.report.gallery import gallery
 from graph_transplant.report.page import claim, method_summary, render, slug
@@ -111,7 +112,10 @@ def _section(results: Results, group: Group, names: set[str], *, whole: bool) ->
         # Harder conditions get only the tables and the forest plot.
         folded=_folded(part, names, stem, "group", results.methods) if whole else [],
         gallery=gallery(part) if whole else {},
-        pairs=plain_rows(part.pairs) if len(part.methods) > 2 else [],
+        pairs=[
+            row | {"difference": METRICS[part.metric].gap(row["difference"])}
+            for row in (plain_rows(part.pairs) if len(part.methods) > 2 else [])
+        ],
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from graph_transplant.experiments.results import Group, Results, plain_rows
-from graph_transplant.format import duration, number, p_value, percent, points
+from graph_transplant.format import duration, number, p_value, percent
 from graph_transplant.metrics import METRICS
 
 Row = dict[str, Any]
@@ -102,17 +102,18 @@ def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
 
     return (
         Column(
-            f"{main.title}, %",
+            f"{main.title}, %" if main.share else main.title,
             f"{main.definition} Mean over trials ± standard deviation; below it the 95 % "
             "confidence interval of the mean.",
             _score,
         ),
         Column(
-            "Difference, points",
-            f"Mean over folds of the score minus that of {part.reference} on the same fold, in "
-            "percentage points; below it the 95 % confidence interval. Methods are practically "
-            f"equal when it lies within ±{100 * part.equal_within:g}.",
-            lambda row: Cell(points(row["difference"]), row["difference"], below=_range(row)),
+            "Difference, points" if main.share else "Difference",
+            f"Mean over folds of the score minus that of {part.reference} on the same fold"
+            f"{', in percentage points' if main.share else ''}; below it the 95 % confidence "
+            "interval. Methods are practically equal when it lies within "
+            f"±{part.equal_within * (100 if main.share else 1):g}.",
+            lambda row: Cell(main.gap(row["difference"]), row["difference"], below=_range(row)),
         ),
         Column(
             "p",
@@ -161,21 +162,22 @@ def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
 
 
 def _score(row: Row) -> Cell:
-    below = ""
+    form, below = METRICS[row["metric"]].score, ""
     if row["score_low"] is not None:
         # Clip the symmetric interval to 0 and 100 %; only R² may be negative.
         low, high = row["score_low"], min(1.0, row["score_high"])
         low = low if row["metric"] == "r2" else max(0.0, low)
-        below = f"{percent(low)} to {percent(high)}"
-    spread = "" if row["score_std"] is None else f"± {percent(row['score_std'])}"
-    return Cell(percent(row["score_mean"]), row["score_mean"], spread, below)
+        below = f"{form(low)} to {form(high)}"
+    spread = "" if row["score_std"] is None else f"± {form(row['score_std'])}"
+    return Cell(form(row["score_mean"]), row["score_mean"], spread, below)
 
 
 def _range(row: Row) -> str:
     if row["ci_low"] is None:
         return ""
     equal = ", practically equal" if row["finding"] == "equal" else ""
-    return f"{points(row['ci_low'])} to {points(row['ci_high'])}{equal}"
+    gap = METRICS[row["metric"]].gap
+    return f"{gap(row['ci_low'])} to {gap(row['ci_high'])}{equal}"
 
 
 def _ratio(row: Row, plain: Row | None) -> str:
