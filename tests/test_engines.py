@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ from graph_transplant.experiments.protocol import Record, Trial, all_trials
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.trial import Job, checkpoint_of, run_trial, split_of
 from graph_transplant.graphs import GraphStore, Rows
+from graph_transplant.metrics import METRICS, Metric
 from graph_transplant.settings import Settings
 from graph_transplant.training import EpochLog
 from made_up import Counting, timeless
@@ -172,6 +174,18 @@ def test_a_failing_trial_in_a_worker_is_named_with_its_traceback(tmp_path: Path)
     assert str(caught.value).startswith(f"trial {culprit} failed: ValueError: ")
     assert "Traceback" in caught.value.details
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_metric_that_workers_cannot_receive_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = threading.Lock()
+    locked = Metric("Locked", "", lambda *_: float(lock.locked()), ("multiclass",))
+    monkeypatch.setitem(METRICS, "locked", locked)
+    with pytest.raises(GraphTransplantError, match="'locked' cannot be sent to other processes"):
+        run(tmp_path, workers=2)
+    (record,) = run(tmp_path, trials=TRIALS[:1])
+    assert record["test"]["locked"] == 0
 
 
 def test_a_trial_that_is_lost_with_every_worker_ends_the_comparison(

@@ -144,6 +144,9 @@ def test_everything_a_trial_writes_is_read(tmp_path: Path, item: Record) -> None
         ("seconds", "long", r"int \| float"),
         ("validation", [0.5], "dict"),
         ("settings.folds", "3", "int"),
+        ("test.accuracy", "high", r"int \| float"),
+        ("cost", "much", "dict"),
+        ("curve", {"epoch": 1}, "list"),
         ("data", None, ""),
         ("sizes.train", None, ""),
     ],
@@ -163,7 +166,7 @@ def test_a_field_that_is_missing_or_of_the_wrong_type_is_named_wherever_it_is(
     (tmp_path / "records.jsonl").write_bytes(content)
     field = re.escape(path)
     # Whole JSON at the end is no torn line: cutting it off would hide that somebody changed it.
-    wrong = rf"must be {wanted}, got" if wanted else r"is missing\)"
+    wrong = rf"must be {wanted}( \| None)?, got" if wanted else r"is missing\)"
     message = rf"line {1 if first else 2} is not a record \(field `{field}` {wrong}"
     with pytest.raises(GraphTransplantError, match=message):
         write(tmp_path)

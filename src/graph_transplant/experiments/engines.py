@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from joblib import Parallel, delayed, parallel_config
+from joblib.externals.loky.backend.reduction import dumps
 from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 from torch import distributed
 
@@ -97,6 +98,8 @@ def run_trials(run: Run, engine: str = "local") -> None:
 
     metrics = {name: metric for name, metric in METRICS.items() if name not in BUILT_IN}
     job = replace(run.job, checkpoints=folder, rows=run.store.rows, metrics=metrics)
+    if engine == "ray" or (engine == "local" and run.workers > 1):
+        _check_sendable(job)
     try:
         ENGINES[engine](replace(run, job=job, finish=finished))
     finally:
@@ -115,6 +118,18 @@ def check_engine(engine: str, address: str | None) -> None:
         _check_ray(address)
     elif engine == "torchrun":
         group_size()
+
+
+def _check_sendable(job: Job) -> None:
+    """Raise if something of the user's own cannot be sent to other processes."""
+    for name, own in {**job.own.methods, **job.own.models, **job.metrics}.items():
+        try:
+            dumps(own)
+        except Exception as problem:  # any, from the user's own objects
+            raise GraphTransplantError(
+                f"{name!r} cannot be sent to other processes ({problem}); use one worker, or "
+                "create within the function what cannot be pickled"
+            ) from problem
 
 
 def failure_of(trial: Trial, problem: Exception) -> TrialError:

@@ -45,6 +45,15 @@ FIELDS: Final[Mapping[str, type | UnionType]] = {
 }
 """Required fields of a record, with their types."""
 
+OBJECTS: Final = ("calibrated", "cost", "saliency", "samples", "sizes", "test", "validation")
+"""Fields with numbers by name."""
+
+LISTS: Final = ("curve", "attacked", "reliability", "reliability_calibrated", "saliency_curve")
+"""Fields with a list of such objects."""
+
+NUMBER: Final = int | float | None
+"""Type of a measured number; undefined ones are null."""
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -231,15 +240,34 @@ def _check(record: Any) -> None:
             if not isinstance(value, dict) or name not in value:
                 raise GraphTransplantError(f"field `{path}` is missing")
             value = value[name]
-        if not isinstance(value, kind):
-            wanted = getattr(kind, "__name__", str(kind))
-            # Shortened, since a damaged file may contain anything.
-            raise GraphTransplantError(
-                f"field `{path}` must be {wanted}, got {reprlib.repr(value)}"
-            )
+        _check_type(path, value, kind)
     check_choice("metric", metric_of(record), METRICS)
     noise, fraction = Condition.of(record)
     check_conditions([noise], [fraction])
+    _check_type("majority", record.get("majority"), NUMBER)
+    for name in OBJECTS:
+        _check_numbers(name, record.get(name) or {})
+    for name in LISTS:
+        entries = record.get(name) or []
+        _check_type(name, entries, list)
+        for entry in entries:
+            _check_numbers(name, entry)
+
+
+def _check_numbers(path: str, values: Any) -> None:
+    _check_type(path, values, dict)
+    for name, value in values.items():
+        if name == "measurements":
+            _check_numbers(f"{path}.{name}", value)
+        else:
+            _check_type(f"{path}.{name}", value, NUMBER)
+
+
+def _check_type(path: str, value: Any, kind: type | UnionType) -> None:
+    if not isinstance(value, kind):
+        wanted = getattr(kind, "__name__", str(kind))
+        # Shortened, since a damaged file may contain anything.
+        raise GraphTransplantError(f"field `{path}` must be {wanted}, got {reprlib.repr(value)}")
 
 
 def _difference(name: str, there: Any, here: Any) -> str:

@@ -20,7 +20,7 @@ from graph_transplant.experiments.protocol import (
     one_split,
     score,
 )
-from graph_transplant.experiments.records import RecordStore
+from graph_transplant.experiments.records import LISTS, OBJECTS, RecordStore
 from graph_transplant.experiments.selection import select
 from graph_transplant.experiments.statistics import Paired, holm, paired_test
 from graph_transplant.experiments.verdict import (
@@ -46,10 +46,6 @@ TRIAL = (*GROUP, "method", "repeat", "fold")
 """Columns that identify a trial."""
 
 _NAMES = ("data", "model", "method")
-
-# Names that `Results.long` and `Results.wide` accept.
-_LISTS = ("curve", "attacked", "reliability", "reliability_calibrated", "saliency_curve")
-_OBJECTS = ("calibrated", "cost", "saliency", "samples", "sizes", "test", "validation")
 
 ALWAYS = ("accuracy", "ece", "nll", "auroc")
 """Metrics that have a column in ``summary.csv`` even if no row has a value."""
@@ -142,7 +138,7 @@ class Results:
         ``name`` is ``"curve"``, ``"attacked"``, ``"reliability"``, ``"reliability_calibrated"`` or
         ``"saliency_curve"``; the table is empty if it was not recorded.
         """
-        check_choice("name", name, _LISTS)
+        check_choice("name", name, LISTS)
         return _table(
             {**_identity(record), **_flat(entry)}
             for record in self.chosen
@@ -155,7 +151,7 @@ class Results:
         ``name`` is ``"calibrated"``, ``"cost"``, ``"saliency"``, ``"samples"``, ``"sizes"``,
         ``"test"`` or ``"validation"``; the table is empty if it was not recorded.
         """
-        check_choice("name", name, _OBJECTS)
+        check_choice("name", name, OBJECTS)
         return _table(
             {**_identity(r), **r[name]} for r in self.chosen if isinstance(r.get(name), dict)
         )
