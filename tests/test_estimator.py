@@ -569,7 +569,7 @@ def test_what_cannot_be_fitted(graphs: Any, y: Any, message: str) -> None:
         ({"epochs": 1.5}, "`epochs` must be a whole number, got 1.5"),
         ({"class_weight": {"rng": 3}}, "`class_weight` has 'rng', .* classes are 'ring', 'star'"),
         ({"model": "gcm"}, "`model` must be one of .*did you mean 'gc"),
-        ({"validation_fraction": 0.0}, r"`validation_fraction` must be shares in \(0, 1\), got 0"),
+        ({"validation_fraction": 0.0}, r"`validation_fraction` must be in \(0, 1\), got 0"),
         ({"model": "gine"}, "needs edge features"),
         ({"device": "warp"}, "device"),
         ({"features": "morgan"}, "`features` must be one of ogb, elements"),

@@ -196,7 +196,7 @@ WRONG = [
     ("compare --address HEAD:6379", "--address names a Ray cluster and needs the engine ray"),
     ("compare --folds 2", "--folds must be at least 3, got 2"),
     ("compare --layers 3,x", "--layers must be whole numbers separated by"),
-    ("compare --train-fraction 1,2", "--train-fraction must be shares in (0, 1], got 2"),
+    ("compare --train-fraction 1,2", "--train-fraction must be in (0, 1], got 2"),
     ("compare --label-noise 1", "--label-noise must be in [0, 1), got 1"),
     ("train motifs --method forest", "--method must be one of vanilla"),
     ("train motifs --validation 0.95", "--validation and --test must leave graphs"),

@@ -277,7 +277,7 @@ def test_sets_are_never_empty_and_widen_with_coverage() -> None:
 def test_coverage_is_refused_where_it_cannot_be_had(ensemble: Trained) -> None:
     model, store = ensemble
     for wrong in (0, 1, 1.5, -0.1, "0.9"):
-        with pytest.raises(GraphTransplantError, match=r"`coverage` must be shares in \(0, 1\)"):
+        with pytest.raises(GraphTransplantError, match=r"`coverage` must be in \(0, 1\)"):
             model.predict(store, coverage=wrong)
 
 

@@ -43,7 +43,7 @@ def check_shares(name: str, values: Sequence[Any], kind: str = "(0, 1]") -> None
     for value in values:
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not number or not 0 <= value <= 1 or value in excluded:
-            raise GraphTransplantError(f"`{name}` must be shares in {kind}, got {value!r}")
+            raise GraphTransplantError(f"`{name}` must be in {kind}, got {value!r}")
 
 
 @dataclass(frozen=True)

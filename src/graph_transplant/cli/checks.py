@@ -48,7 +48,7 @@ LIMITS: Mapping[str, tuple[Callable[[float], bool], str]] = {
     ),
     "learning_rate": (lambda value: value > 0, "above 0"),
     **dict.fromkeys(
-        ("attack", "budget", "train_fraction"), (lambda value: 0 < value <= 1, "shares in (0, 1]")
+        ("attack", "budget", "train_fraction"), (lambda value: 0 < value <= 1, "in (0, 1]")
     ),
     **dict.fromkeys(
         ("label_noise", "equal_within", "dropout", "test"),
