@@ -18,7 +18,7 @@ from graph_transplant.experiments.across import Across, across
 from graph_transplant.experiments.protocol import Record
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.statistics import holm
-from made_up import NO_NETWORK, NOISY, made_up, on
+from made_up import NO_NETWORK, NOISY, judged_by, made_up, on
 
 
 def trials(
@@ -167,6 +167,11 @@ def test_methods_without_a_network_are_ranked_beside_every_model() -> None:
     found = {each.model: each.methods for each in every}
     assert found == {"gcs": ("forest", "vanilla"), "gin": ("forest", "vanilla")}
     assert [each.model for each in alone] == ["no network"]
+    # Interrupted: the forest of the next repeat is finished, the networks are not.
+    ahead = made_up("forest", [0.9] * 6, **NO_NETWORK)
+    plain = made_up("vanilla", [0.5] * 5) + made_up("a", [0.6] * 5)
+    (found,) = across([Results(on(data, ahead, plain)) for data in ("one", "two")])
+    assert (found.methods, found.left_out) == (("forest", "a", "vanilla"), ())
 
 
 @pytest.mark.parametrize(
@@ -184,6 +189,11 @@ def test_methods_without_a_network_are_ranked_beside_every_model() -> None:
         (
             trials("x", "vanilla", 0.5) + trials("x", "vanilla", 0.5, layers=4),
             r"vanilla with gcs on x is given twice \(layers: 3 and 4\)",
+        ),
+        (
+            [r for m in ("vanilla", "a") for r in trials("x", m, 0.5)]
+            + on("y", judged_by("r2", "vanilla", [0.5]), judged_by("r2", "a", [0.4])),
+            r"different scales, x \(accuracy\), y \(R²\): rank them separately",
         ),
     ],
 )

@@ -341,6 +341,25 @@ def test_verdict_when_nothing_can_be_tested(
     assert verdict.evidence == expected
 
 
+def test_a_method_that_failed_on_some_folds_beats_nothing() -> None:
+    failed = made_up("a", [0.9], repeat=1, test={"accuracy": None})
+    plain = made_up("vanilla", [*PLAIN, *PLAIN[:1]])
+    results = Results([*plain, *made_up("a", BETTER), *failed])
+    assert results.verdicts[Group("toy", "gcs", 3)].kind == "none"
+    assert (
+        "The test score is not finite in: a, gcs with 3 layers, repeat 1, fold 0." in results.notes
+    )
+
+
+def test_a_bad_method_does_not_hide_an_open_question() -> None:
+    hopeful = with_gains("a", 0.02, 0.1, 0.13, 0.06, -0.02)
+    (verdict,) = verdicts([*made_up("vanilla", PLAIN), *made_up("bad", WORSE), *hopeful])
+    assert (verdict.kind, verdict.headline) == ("worse", "No method beats vanilla on toy")
+    assert "bad: −10.4" in verdict.evidence
+    assert "a: +5.8 points" in verdict.evidence
+    assert "+5.8 points" in verdict.next
+
+
 def test_what_next_says_how_small_a_difference_would_be_found_and_how_many_repeats() -> None:
     limit = stats.t.ppf(0.975, 4)
     quantiles = brentq(lambda shift: stats.nct(4, shift).sf(limit) - 0.8, 1, 10)
@@ -507,7 +526,7 @@ NO_DIFFERENCE = "a does not differ significantly from vanilla on toy"
          f"{NO_DIFFERENCE}; a random forest beats vanilla by 5.8 points", "−3.8", None, "forest"),
         # Plain training is not advised where a rival is above all.
         (UNSURE, shifted(PLAIN, 0.3, -0.01, 0.4, 0.02, 0.3),
-         f"{NO_DIFFERENCE}; it is unclear whether a beats a random forest", "−18.2", None,
+         f"{NO_DIFFERENCE}; a random forest has a higher mean than every network", "−18.2", None,
          "forest"),
     ],
 )  # fmt: skip
@@ -531,7 +550,7 @@ def test_rivals_stand_beside_every_network_and_alone_without_one() -> None:
         assert verdict.headline == "No network beats a random forest on toy"
         assert (verdict.winner, verdict.compared) == ("forest", True)
     assert headline(results.verdicts, "vanilla") == (
-        "2 comparisons; no network beats a random forest in 2 of 2"
+        "2 comparisons; a random forest has a higher mean than every network in 2 of 2"
     )
     # Another condition, another comparison; rivals alone are compared with each other.
     noisy = Results([*plain, *beside(ABOVE, **NOISY)])

@@ -23,8 +23,9 @@ from graph_transplant.experiments.statistics import (
     holm,
     wilcoxon,
 )
-from graph_transplant.experiments.verdict import MAJORITY, SIGNIFICANT
+from graph_transplant.experiments.verdict import MAJORITY, SIGNIFICANT, is_classical
 from graph_transplant.format import count, listed, p_words
+from graph_transplant.metrics import METRICS
 
 Row = dict[str, Any]
 
@@ -65,7 +66,7 @@ def across(every: Iterable[Results]) -> list[Across]:
     """Compare methods across at least two data sets, separately for each model.
 
     Each data set needs a single number of layers per model, fixed or selected. Methods with fewer
-    trials than others on a data set are left out, since means over different folds are not
+    trials than other networks on a data set are left out, since means over different folds are not
     comparable. Trials with wrong labels or fewer training graphs are not ranked.
     """
     models: dict[str, dict[str, dict[str, Row]]] = {}
@@ -111,12 +112,22 @@ def across(every: Iterable[Results]) -> list[Across]:
 
 def _across(model: str, blocks: dict[str, dict[str, Row]], harder: int) -> Across:
     data = sorted(blocks)
-    most = {name: max(row["trials"] for row in blocks[name].values()) for name in data}
+    metrics = {name: METRICS[row["metric"]] for name in data for row in blocks[name].values()}
+    if len({metric.share for metric in metrics.values()}) > 1:
+        given = ", ".join(f"{name} ({metric.word})" for name, metric in metrics.items())
+        raise GraphTransplantError(
+            f"{model}: the data sets have scores on different scales, {given}: rank them separately"
+        )
+    # Of networks: rivals without one finish first in an interrupted comparison.
+    most = {
+        name: max((not is_classical(method), row["trials"]) for method, row in block.items())[1]
+        for name, block in blocks.items()
+    }
     table = {
         name: {
             method: row["score_mean"]
             for method, row in blocks[name].items()
-            if row["score_mean"] is not None and row["trials"] == most[name]
+            if row["score_mean"] is not None and row["trials"] >= most[name]
         }
         for name in data
     }

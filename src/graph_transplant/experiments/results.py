@@ -445,6 +445,8 @@ def _summarised(group: Group, part: Results) -> list[dict[str, Any]]:
             "chosen": _choice(own),
             "split": first["split"],
         }
+        if row["score_mean"] is None and row["finding"] == "better":
+            row["finding"] = "unclear"  # it failed on some folds
         for metric in METRICS:
             if metric in own and own[metric].notna().all():
                 row[f"{metric}_mean"] = own[metric].mean()

@@ -66,8 +66,8 @@ class Verdict:
         headline: The finding in a few words.
         evidence: The numbers behind it.
         best: The method that beats the reference, if any.
-        winner: The best classical method if its mean is above that of every network and they are
-            not practically equal; otherwise ``best``.
+        winner: The best classical method if it is ahead of every network and they are not
+            practically equal; otherwise ``best``.
         compared: Whether there is a reference and another method.
         next: What would settle it, in words; empty if it is settled.
         repeats: Number of repeats that would settle it, if any.
@@ -140,15 +140,19 @@ def _against_reference(
         headline = f"{best} beats {reference} on {data} by {by}"
         verdict = Verdict("better", headline, "", best=best, winner=best)
         told = [*found["better"], *found["worse"]]
-    elif found["worse"]:
-        verdict = Verdict("worse", f"No method beats {reference} on {data}", "")
-        told = found["worse"]
-    elif found["unclear"]:
-        who = f"{name} does not differ" if name else "No method differs"
-        told = [min(found["unclear"], key=lambda row: row["p_value"])]  # closest to a finding
-        following, repeats = _what_next(told[0])
-        headline = f"{who} significantly from {reference} on {data}"
-        verdict = Verdict("none", headline, "", next=following, repeats=repeats)
+    elif found["worse"] or found["unclear"]:
+        hopeful, told = found["unclear"], list(found["worse"])
+        if found["worse"]:
+            verdict = Verdict("worse", f"No method beats {reference} on {data}", "")
+            hopeful = [row for row in hopeful if row["difference"] > 0]
+        else:
+            who = f"{name} does not differ" if name else "No method differs"
+            verdict = Verdict("none", f"{who} significantly from {reference} on {data}", "")
+        if hopeful:
+            closest = min(hopeful, key=lambda row: row["p_value"])  # to a finding
+            following, repeats = _what_next(closest)
+            verdict = replace(verdict, next=following, repeats=repeats)
+            told.append(closest)
     else:
         who = f"{name} is" if name else "All methods are"
         verdict = Verdict("equal", f"{who} practically equal to {reference} on {data}", "")
@@ -171,6 +175,8 @@ def _beside_rival(
     elif rival["finding"] == "better":
         text = f"{words} beats {reference} by {_gap(rival, rival['difference']).lstrip('+')}"
         told.append((f"{words} against {reference}", rival))
+    elif top["difference"] < 0:
+        text = f"{words} has a higher mean than every network"
     else:
         text = f"it is unclear whether {name} beats {words}"
     if top["finding"] in ("worse", "unclear") and top["difference"] < 0:
@@ -253,7 +259,10 @@ def headline(found: Mapping[Group, Verdict], reference: str) -> str:
     rivals = [one.winner for one in verdicts if one.winner and is_classical(one.winner)]
     if rivals:
         who = list(dict.fromkeys(CLASSICAL[method_key(name)].words for name in rivals))
-        text += f"; no network beats {listed(who, 'or')} in {len(rivals)} of {total}"
+        verb = "has" if len(who) == 1 else "have"
+        text += (
+            f"; {listed(who)} {verb} a higher mean than every network in {len(rivals)} of {total}"
+        )
     return text
 
 
@@ -357,9 +366,8 @@ def _no_better_than_random(results: Results) -> Iterator[str]:
     useless = [str(name) for name, row in means.iterrows() if no_better_than_random(row)]
     if useless:
         yield (
-            f"The saliency used in training is no better than random for {listed(useless)}: "
-            "removing the most salient nodes, or keeping only them, changes predictions no more "
-            "than random nodes do."
+            f"Saliency is no better than random for {listed(useless)}: removing the most salient "
+            "nodes, or keeping only them, changes predictions no more than random nodes do."
         )
 
 

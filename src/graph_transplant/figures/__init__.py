@@ -85,8 +85,9 @@ FIGURES: dict[str, Chart] = {
     "forest": Chart(
         "Who beats plain training?",
         "Large dots are mean differences to {reference}, bars their 95 % intervals, small dots "
-        "single {fold}s. A filled dot differs significantly, a hollow one does not. Bars within "
-        "the grey band are practically equal to {reference}.",
+        "single {fold}s. A filled dot differs significantly, a hollow one does not: p is corrected "
+        "for the number of methods, bars are not. Bars within the grey band are practically equal "
+        "to {reference}.",
         charts.forest,
         charts.forest_data,
     ),

@@ -145,6 +145,7 @@ def _render(
     first_of = {g: one for g, one in compared.items() if g.condition == lead.group.condition}
     said, verdict = headline(first_of, results.reference), lead.verdict
     commands = _commands(results)
+    versions = ", ".join(sorted({one["settings"].get("version", "") for one in results.chosen}))
     return render(
         "report.html",
         data=first["data"],
@@ -158,14 +159,14 @@ def _render(
         notes=[*_skipped(results), *results.notes],
         next=_next(results, lead, commands),
         commands=commands,
-        settings=_settings(first["settings"]),
+        settings=_settings(first["settings"], versions),
         colours=colours,
         methods=[(name, method_summary(name), colours[name]) for name in results.methods],
         definitions={
             column.title: column.definition for one in sections for column in one.ranking.columns
         },
         folder=folder,
-        version=first["settings"].get("version", ""),
+        version=versions,
         fingerprint=first["fingerprint"],
     )
 
@@ -246,8 +247,8 @@ def _facts(results: Results) -> list[tuple[str, object]]:
     ]
 
 
-def _settings(settings: Mapping[str, object]) -> list[tuple[str, str]]:
-    shown = {**Settings.complete(settings), "library version": settings.get("version", "")}
+def _settings(settings: Mapping[str, object], versions: str) -> list[tuple[str, str]]:
+    shown = {**Settings.complete(settings), "library version": versions}
     shown.pop("version", None)
     return [
         (

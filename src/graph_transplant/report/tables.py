@@ -133,6 +133,11 @@ def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
             ),
             low=True,
         ),
+        *(
+            [Column("Trials", "Finished trials of the method.", value("trials", str))]
+            if len({row["trials"] for row in rows}) > 1
+            else []
+        ),
         Column(
             "Effect",
             "The difference divided by how much it varies from fold to fold (Cohen’s d with "
