@@ -102,7 +102,7 @@ QUEUE = (
         3,
         f"{PROTOCOL} {ATTACK}",
     ),
-    Run("COLLAB", "COLLAB", "vanilla,transplant-dp", 1),
+    Run("COLLAB", "COLLAB", "vanilla,transplant-dp", 1, f"{PROTOCOL} --batch-size 64"),
     Run(
         "ENZYMES-gin",
         "ENZYMES",
