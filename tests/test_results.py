@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 from scipy.optimize import brentq
 from torch import Tensor
@@ -18,7 +19,8 @@ from torch import Tensor
 from graph_transplant.cli.comparisons import results_table
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.compare import compare
-from graph_transplant.experiments.protocol import Condition, Record
+from graph_transplant.experiments.progress import Plain
+from graph_transplant.experiments.protocol import Condition, Record, Trial
 from graph_transplant.experiments.results import Group, Results, read_results
 from graph_transplant.experiments.statistics import holm
 from graph_transplant.experiments.verdict import Verdict, headline
@@ -504,7 +506,10 @@ def stats_p(differences: np.ndarray) -> float:
 
 def against_forest(verdict: Verdict) -> tuple[str, str, str]:
     """Who is compared with the forest, the difference, and its p-value in words."""
-    pattern = r"(\S+) against a random forest: (\S+) points \(.*?, (p [^)]*) after Holm\)"
+    pattern = (
+        r"(\S+) against a random forest: (\S+) points "
+        r"\(.*?, (p [^)]*) after Holm over all such pairs\)"
+    )
     (found,) = re.findall(pattern, verdict.evidence)
     return found
 
@@ -578,3 +583,8 @@ def test_r2_is_a_plain_number_everywhere() -> None:
     assert "points" not in page
     texts = [text.get_text() for text in results.plot.forest().texts]
     assert any(text.startswith("+0.093, p") for text in texts)
+    said = io.StringIO()
+    progress = Plain(Console(file=said))
+    progress.start(trials=[Trial.of_record(records[0])], finished=[], workers=1)
+    progress.trial_finished(records[0])
+    assert "R² 0.410," in said.getvalue()

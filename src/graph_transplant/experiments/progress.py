@@ -94,13 +94,12 @@ class Plain(Reporter):
     def trial_finished(self, record: Record) -> None:
         tally = self._tally
         tally.finish(record)
-        value = score(record)
+        metric, value = METRICS[metric_of(record)], score(record)
         # Classical methods have no epochs.
         epochs = f"best epoch {record['best_epoch']} of {record['epochs']}, "
         line = (
             f"[{tally.done:{len(str(tally.total))}d}/{tally.total}] {Trial.of_record(record)}: "
-            f"{METRICS[metric_of(record)].word} "
-            f"{'not defined' if value is None else f'{100 * value:.1f} %'}, "
+            f"{metric.word} {'not defined' if value is None else metric.score(value, unit=True)}, "
             f"{epochs if record.get('epochs') else ''}{duration(record['seconds'])}"
         )
         left = tally.seconds_left()

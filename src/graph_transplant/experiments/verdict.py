@@ -195,7 +195,10 @@ def _evidence(told: Sequence[tuple[str, Row]], any_row: Row) -> str:
             texts.append(gap)
             continue
         interval = " to ".join(METRICS[any_row["metric"]].gap(row[end]) for end in _ENDS)
-        texts.append(f"{gap} (95 % interval {interval}, {p_words(row['p_holm'])} after Holm)")
+        # Tests against rivals are corrected for all pairs of a network and a rival.
+        family = " over all such pairs" if "rival" in row else ""
+        p_text = f"{p_words(row['p_holm'])} after Holm{family}"
+        texts.append(f"{gap} (95 % interval {interval}, {p_text})")
     pairs = min(row["pairs"] for _, row in told)
     place = _place(any_row)
     runs = count(pairs, place)
