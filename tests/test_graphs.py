@@ -97,6 +97,13 @@ def test_edges_are_symmetric_although_their_features_differ() -> None:
     assert store.edge_attr.flatten().tolist() == [1, 0, 3, 2, 5, 4]
 
 
+@pytest.mark.parametrize(("factor", "symmetric"), [(1 + 1e-6, True), (1.01, False)])
+def test_weights_may_differ_by_rounding(factor: float, symmetric: bool) -> None:
+    weight = torch.tensor([0.3, 0.3 * factor])
+    data = Data(x=torch.ones(2, 1), edge_index=EDGES, edge_weight=weight)
+    assert GraphBatch.from_pyg(data).symmetric == symmetric
+
+
 def test_orders_masks_and_parts_of_parts() -> None:
     store = GraphStore.from_pyg(random_batch(generator()).to_data_list())
     parts = list(store.batches(torch.tensor([5, 0, 7, 2, 3]), 2))

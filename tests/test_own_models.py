@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numba
@@ -10,13 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GraphConv, InstanceNorm, TopKPooling, global_add_pool
 from torch_geometric.nn import global_mean_pool as mean_pool
 
 import graph_transplant as gt
-from foreign import Foreign
+from foreign import Foreign, Weighted
 from graph_transplant.augment.edge_predictor import straight_through
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import as_batch
@@ -97,7 +99,35 @@ def test_a_model_in_bfloat16_trains_with_edge_prediction() -> None:
     assert bool(loss.isfinite())
 
 
+@pytest.mark.parametrize("connect", ["degree", "predict"])
+def test_edge_weights_of_one_have_the_precision_of_the_features(connect: str) -> None:
+    class Seen(Weighted):
+        def forward(  # type: ignore[override]
+            self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor
+        ) -> Tensor:
+            types.add(edge_weight.dtype)
+            return super().forward(x, edge_index, edge_weight, batch)
+
+    types: set[torch.dtype] = set()
+    batch = batch_of()
+    batch.x = batch.x.to(torch.bfloat16)
+    augment = gt.GraphTransplant(connect, embedding_size=8)
+    gt.augmented_loss(Seen().to(torch.bfloat16), batch, augment).backward()
+    assert types == {torch.bfloat16}
+
+
 # ------------------------------------------------------------------ where saliency is read
+
+
+def test_saliency_without_an_activation_is_read_at_an_earlier_layer() -> None:
+    class Linear(Foreign):
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, batch_size: int) -> Tensor:
+            h = self.two(self.one(x, edge_index).relu(), edge_index)
+            return self.out(mean_pool(h, batch, batch_size))
+
+    with pytest.warns(UserWarning, match=r"`saliency=gt.NodeSaliency\(layer=-2\)`"):
+        gt.augmented_loss(Linear(), batch_of(), gt.GraphTransplant())
+    gt.augmented_loss(Linear(), batch_of(), gt.GraphTransplant(saliency=NodeSaliency(layer=-2)))
 
 
 class PooledEarly(nn.Module):
@@ -160,7 +190,43 @@ def test_a_classifier_with_its_own_forward_is_called_through_it() -> None:
     torch.testing.assert_close(loss, cross_entropy(logits, batch.y))
 
 
+def test_an_averaged_model_is_called_with_the_number_of_graphs() -> None:
+    class Named(Foreign):
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+            return super().forward(x, edge_index, batch, num_graphs)
+
+    losses = [
+        gt.augmented_loss(model, batch_of(), gt.GraphTransplant(), generator=generator())
+        for model in (AveragedModel(Named()), Foreign())
+    ]
+    torch.testing.assert_close(*losses)
+
+
 # ------------------------------------------------------------------ what virtual graphs hold
+
+
+class NoFeatures(gt.Augmentation):
+    def __init__(self, as_pyg: bool) -> None:
+        super().__init__()
+        self.as_pyg = as_pyg
+
+    def forward(self, clean: Any, *, model: Any, generator: Any) -> gt.augment.VirtualGraphs:
+        batch = replace(clean.batch, nodes={"x": torch.zeros_like(clean.batch.x)})
+        made = batch.to_pyg() if self.as_pyg else batch
+        return gt.augment.VirtualGraphs(batch=made, targets=clean.targets)
+
+
+@pytest.mark.parametrize("as_pyg", [False, True])
+def test_an_augmentation_may_replace_features(as_pyg: bool) -> None:
+    batch, model, augment = batch_of(), Foreign(), NoFeatures(as_pyg)
+    chain = gt.augment.Sequential(augment, gt.augment.OriginalGraphs())
+    first, second = (
+        cross_entropy(model(x, batch.edge_index, batch.batch, 8), batch.y)
+        for x in (batch.x, torch.zeros_like(batch.x))
+    )
+    torch.testing.assert_close(gt.augmented_loss(model, batch, chain), first + second)
+    collated = gt.transforms.MixCollate(augment, num_outputs=3)(graphs())
+    assert torch.equal(collated.x, torch.cat((batch.x, torch.zeros_like(batch.x))))
 
 
 def test_a_residual_classifier_gives_the_output_of_its_layers_through_an_adapter() -> None:
@@ -220,17 +286,20 @@ def test_what_would_go_wrong_without_a_message_is_refused() -> None:
     some = batch_of(nothing, graph(5, 1))
     for model, batch, augment, message in (
         (Foreign(), batch_of(), after, "saliency_module"),
-        (Followed(), followed, gt.GraphTransplant(), "x_batch"),
+        (Followed(), followed, gt.GraphTransplant(), "`x_batch`, which virtual graphs do not"),
         (Optional(), Batch.from_data_list(joined), gt.GraphTransplant(), "`u`"),
         (Anything(), batch_of(), gt.GraphTransplant(), "must name its parameters"),
         (Foreign(), some, gt.augment.SubMix(), "graph 8 of the batch has no nodes"),
+        (Foreign(), Data(x=torch.ones(3, 3), adj_t=torch.eye(3)), gt.GraphTransplant(), "`adj_t`"),
     ):
         with pytest.raises(GraphTransplantError, match=message):
             gt.augmented_loss(model, batch, augment)
 
 
 def test_odd_parts_of_augmentations_are_refused() -> None:
+    keep = gt.augment.ReliabilityFilter(gt.augment.DropNodes())
     for make, message in (
+        (lambda: keep.after_epoch(Foreign(), graphs()), "`validation` must be a GraphStore"),
         (lambda: gt.GraphTransplant(hops=()), "`hops` must be one or more numbers"),
         (lambda: gt.GraphTransplant(hops=1.5), "`hops` must be a whole number, got 1.5"),
         (lambda: gt.GraphTransplant(alpha=float("inf")), "`alpha` must be positive and finite"),

@@ -101,6 +101,18 @@ def test_virtual_graphs_keep_the_tensors_of_their_originals(augment: gt.Augmenta
     assert torch.equal(virtual, batch.u)
 
 
+def test_virtual_graphs_keep_tensors_that_pyg_stacks() -> None:
+    class Stacked(Data):  # type: ignore[misc]
+        def __cat_dim__(self, key: str, value: object, *rest: object) -> Any:
+            return None if key == "u" else super().__cat_dim__(key, value, *rest)
+
+    graphs = [Stacked(**each.to_dict(), u=torch.rand(5)) for each in batch_of().to_data_list()]
+    model = Global()
+    gt.augmented_loss(model, Batch.from_data_list(graphs), gt.GraphTransplant())
+    original, virtual = model.seen
+    assert torch.equal(original, virtual)
+
+
 def test_arguments_of_other_types_are_told() -> None:
     batch, model = batch_of(), Foreign()
     for wrong in ("transplant-dp", [gt.GraphTransplant(), "drop-nodes"]):

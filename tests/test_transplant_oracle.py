@@ -200,9 +200,7 @@ def check_mixed(
     for name, value in batch.edges.items():
         for edge, like in enumerate(likes):
             blank = torch.full_like(value[0], 1.0 if name == "edge_weight" else 0.0)
-            # New edges have the attributes of an edge that was lost, but weight one.
-            new = result.edge_origin[edge] < 0 and (like < 0 or name == "edge_weight")
-            assert torch.equal(virtual.edges[name][edge], blank if new else value[like])
+            assert torch.equal(virtual.edges[name][edge], blank if like < 0 else value[like])
 
 
 def like_of(
@@ -301,8 +299,9 @@ def test_soft_edges_are_the_hard_ones_and_edges_of_weight_zero(kind: str, weight
         assert_valid(soft.batch)
         weight, new = soft.batch.edges["edge_weight"].detach(), soft.edge_origin < 0
         assert new.sum() == plan.into_source.sum() + plan.into_destination.sum()
-        assert set(weight[new].tolist()) <= {0.0, 1.0}
-        present = torch.from_numpy(~new) | (weight > 0.5)
+        known = batch.edges["edge_weight"].tolist() if weighted else [1.0]  # none is zero
+        assert set(weight[new].tolist()) <= {0.0, *known}
+        present = torch.from_numpy(~new) | (weight > 0)
         assert torch.equal(soft.batch.edge_index[:, present], hard.batch.edge_index)
         assert soft.edge_origin[present].tolist() == hard.edge_origin.tolist()
         assert torch.equal(soft.batch.edge_attr[present], hard.batch.edge_attr)

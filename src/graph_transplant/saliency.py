@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
 
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.graphs import GraphBatch, as_batch
@@ -127,9 +128,9 @@ def _uncompiled(model: nn.Module) -> nn.Module:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Unwrap ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel``."""
+    """Unwrap ``torch.compile``, ``AveragedModel`` and (distributed) data parallelism."""
     model = _uncompiled(model)
-    while isinstance(model, DataParallel | DistributedDataParallel):
+    while isinstance(model, DataParallel | DistributedDataParallel | AveragedModel):
         model = _uncompiled(model.module)
     return model
 
@@ -151,7 +152,7 @@ class ModuleAdapter:
     ``DataParallel`` is bypassed. Compiled models run eagerly when layer outputs are recorded.
     """
 
-    FIELDS = ("x", "edge_index", "edge_weight", "edge_attr", "batch", "batch_size")
+    FIELDS = ("x", "edge_index", "edge_weight", "edge_attr", "batch", "batch_size", "num_graphs")
 
     def __init__(
         self,
@@ -224,24 +225,31 @@ class ModuleAdapter:
     def _arguments(self, data: Data, batch: GraphBatch) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
         for name, parameter in self.parameters.items():
-            if name == "batch_size":
+            if name in ("batch_size", "num_graphs"):
                 arguments[name] = batch.num_graphs
             elif name == "batch":
                 arguments[name] = batch.batch
             elif name in data:
                 arguments[name] = data[name]
             elif name == "edge_weight":
-                edges = data.edge_index.shape[1]
-                arguments[name] = torch.ones(edges, device=data.edge_index.device)
+                arguments[name] = self._ones(data)
             elif name == "x" and isinstance(self.module, GraphClassifier):
                 arguments[name] = None  # it uses degrees
             elif parameter.default is parameter.empty or name in self.given:
+                lacking = "virtual graphs do" if name in self.given else "the batch does"
                 raise GraphTransplantError(
-                    f"{type(self.module).__name__}.forward needs `{name}`, which the batch does "
-                    f"not have; it has {', '.join(data.keys())}"
+                    f"{type(self.module).__name__}.forward needs `{name}`, which {lacking} not "
+                    f"have; there are {', '.join(data.keys())}"
                 )
         self.given.update(arguments)
         return arguments
+
+    def _ones(self, data: Data) -> Tensor:
+        """Edge weights of one, in the precision of the features or else of the model."""
+        tensors = (data.x, *self.module.parameters())
+        dtypes = (t.dtype for t in tensors if isinstance(t, Tensor) and t.is_floating_point())
+        edge_index = data.edge_index
+        return torch.ones(edge_index.shape[1], dtype=next(dtypes, None), device=edge_index.device)
 
     def _whole(self, data: Data) -> bool:
         """Whether ``forward`` receives the batch itself."""

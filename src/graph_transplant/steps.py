@@ -129,14 +129,16 @@ def augmented_loss(
     Args:
         model: A :class:`~graph_transplant.GraphClassifier` or any ``nn.Module`` for PyG batches.
             Fields are passed to ``forward`` by parameter name (``x``, ``edge_index``,
-            ``edge_weight``, ``edge_attr``, ``batch``, ``batch_size``). If its only required
-            parameter is ``batch``, or not a field, it receives the batch itself. ``torch.compile``,
-            ``DataParallel`` and ``DistributedDataParallel`` are supported.
+            ``edge_weight``, ``edge_attr``, ``batch``, ``batch_size``, ``num_graphs``). If its only
+            required parameter is ``batch``, or not a field, it receives the batch itself.
+            ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel`` are supported.
         batch: A PyG batch with ``y``, or a batch from a :class:`~graph_transplant.GraphStore`.
         augment: One augmentation or several.
         loss_fn: Replaces the default loss: takes logits and soft targets, both
             ``[graphs, outputs]``, and returns one loss per graph.
-        class_weight: Weight of every class or label, float ``[outputs]``.
+        class_weight: Weight of every class or label, float ``[outputs]``. Losses are averaged over
+            graphs, as ``F.cross_entropy`` does with class probabilities, and not divided by the sum
+            of weights.
         task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``. Optional for a
             ``GraphClassifier``, or if ``y`` holds one integer class per graph.
         output: Extracts the logits ``[graphs, outputs]`` from what the model returns.

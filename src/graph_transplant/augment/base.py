@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.nn import GraphClassifier, Prediction
 from graph_transplant.saliency import NodeSaliency, Predictor
 from graph_transplant.targets import Loss
@@ -92,9 +92,12 @@ class Virtual(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class VirtualGraphs(Virtual):
-    """Virtual graphs: the whole model runs on them."""
+    """Virtual graphs: the whole model runs on them. A PyG batch is converted."""
 
     batch: GraphBatch
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch", as_batch(self.batch))
 
     def logits(self, model: Predictor) -> Tensor:
         """Predict the graphs, float ``[graphs, outputs]``."""

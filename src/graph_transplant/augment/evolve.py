@@ -19,7 +19,7 @@ from graph_transplant.augment.base import (
 )
 from graph_transplant.augment.perturb import RatioPerturbation, replace_edges, reverse_of
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.graphs import GraphBatch, GraphStore, check_stores
 from graph_transplant.kernels import edit as kernel
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import Predictor, as_predictor, module_of
@@ -156,6 +156,7 @@ class ReliabilityFilter(Augmentation):
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Update prototypes and threshold; measure θ and the share of samples that counted."""
+        check_stores(validation=validation)
         model = as_predictor(model)
         measured = self.augmentation.after_epoch(model, validation)
         device = self.threshold.device

@@ -57,7 +57,7 @@ class TransplantPlan:
     pair_ptr: Ints
     into_source: Bools  # whether a pair becomes an edge to its source node,
     into_destination: Bools  # and to its destination node; both if undirected
-    like: Ints  # the edge whose attributes a new edge takes; -1 for zeros
+    like: Ints  # the edge whose attributes and weight a new edge takes; -1 for zeros and one
     weight: Tensor | None = None  # of every pair if drawn by ψ, with its gradient
     # For source and destination: the nodes H of step 0 (anchors) and of each of the K hops, and the
     # offsets of these lists, K + 1 per graph; empty for scattered cuts.
@@ -139,8 +139,8 @@ class GraphTransplant(Augmentation):
         saliency: How node saliency is computed during training.
         pairing: A policy of :class:`~graph_transplant.augment.pairing.Pairing`.
         embedding_size: Width of the node embeddings, for ``connect="predict"``.
-        new_edge_attr: Attributes of new edges: ``"drawn"`` from the edges that one of their ends
-            lost, or ``"zero"``.
+        new_edge_attr: Attributes and weights of new edges: ``"drawn"`` from the edges that one of
+            their ends lost, or ``"zero"`` with weight one.
         shuffle_saliency: Permute the saliency within each graph during training. A control:
             everything else is unchanged, but saliency carries no information about the nodes.
 
@@ -337,16 +337,16 @@ class GraphTransplant(Augmentation):
                 back = lost & (structure.rows_of(batch.row_ptr)[like] != to)
                 like[back] = batch.reverse[like[back]]
         edges = batch.edges_like(like)
-        if "edge_weight" in edges or soft_edges:
-            # Kept edges keep their weights; new ones have that of ψ, or one.
-            weight = batch.edges_like(edge_origin).get("edge_weight")
-            if weight is None:
-                weight = torch.ones(len(pair), device=batch.device)
-            if plan.weight is not None:
-                new = np.flatnonzero(pair >= 0)
-                drawn = plan.weight.index_select(0, batch.on_device(pair[new]))
-                weight = weight.index_copy(0, batch.on_device(new), drawn.to(weight.dtype))
-            edges["edge_weight"] = weight
+        if soft_edges and "edge_weight" not in edges:
+            x = batch.nodes.get("x")
+            dtype = x.dtype if x is not None and x.is_floating_point() else None
+            edges["edge_weight"] = torch.ones(len(pair), dtype=dtype, device=batch.device)
+        if plan.weight is not None and "edge_weight" in edges:
+            # The weights of new edges are multiplied by ψ's 0 or 1, which carries its gradient.
+            weight, new = edges["edge_weight"], np.flatnonzero(pair >= 0)
+            drawn = plan.weight.index_select(0, batch.on_device(pair[new])).to(weight.dtype)
+            index = batch.on_device(new)
+            edges["edge_weight"] = weight.index_copy(0, index, weight[index] * drawn)
         return MixedGraphs(
             batch=batch.derive(
                 ptr, row_ptr, column, nodes=batch.nodes_like(node_origin), edges=edges, y=mixed
@@ -447,7 +447,8 @@ class GraphTransplant(Augmentation):
             warnings.warn(
                 "node saliency is the same for all nodes of every graph: anchors are random and "
                 "labels are mixed by size; with mean or sum readout, compute saliency before the "
-                "activation or at an earlier layer",
+                "activation or at an earlier layer, with `saliency=gt.NodeSaliency(layer=-2)` or "
+                "`saliency_module`",
                 stacklevel=3,
             )
 

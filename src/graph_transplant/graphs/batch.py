@@ -35,7 +35,8 @@ class GraphBatch:
         ptr: Nodes of graph ``g`` are ``ptr[g]`` to ``ptr[g + 1] - 1``, int64 ``[graphs + 1]``.
         row_ptr: Row offsets (CSR), int64 ``[nodes + 1]``.
         column: Row ``v`` lists the nodes that send messages to ``v``, ascending, int64 ``[edges]``.
-        symmetric: Whether every edge has a reverse of equal weight, as in undirected graphs.
+        symmetric: Whether every edge has a reverse of equal weight up to rounding, as in undirected
+            graphs.
         nodes: Tensors ``[nodes, …]`` by name; see :attr:`x` for ``"x"`` and ``CODE``.
         edges: Tensors ``[edges, …]`` by name, in the order of ``column``.
         graphs: Other tensors ``[graphs, …]`` by name; mixed graphs have those of the destination.
@@ -44,7 +45,7 @@ class GraphBatch:
         num_outputs: Number of classes, labels or values, if known.
         codes: Number of one-hot columns that ``nodes[CODE]`` encodes; 0 if it is absent.
         edge_id: Index of every edge in the source PyG batch; ``None`` if the order is the same.
-        source: The PyG batch this was made from, if any.
+        source: The PyG batch this was made from, if any; ``dataclasses.replace`` drops it.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -66,7 +67,7 @@ class GraphBatch:
     num_outputs: int | None = None
     codes: int = 0
     edge_id: Ints | None = None
-    source: Data | None = None
+    source: Data | None = field(default=None, init=False)
 
     @classmethod
     def from_pyg(cls, data: Data, num_graphs: int | None = None) -> GraphBatch:
@@ -80,8 +81,10 @@ class GraphBatch:
             raise DataError(f"`batch` must be a PyG Batch or Data; got {type(data).__name__}")
         edge_index: Any = data.edge_index
         if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or len(edge_index) != 2:
+            sparse = "; leave out ToSparseTensor, which replaces it by `adj_t`"
             raise DataError(
                 "the batch has no edges: `batch.edge_index` must be a tensor [2, edges]"
+                f"{sparse if 'adj_t' in data else ''}"
             )
         ptr = _ptr_of(data, num_graphs)
         # Contiguous, as kernels are compiled once per memory layout.
@@ -129,15 +132,18 @@ class GraphBatch:
                 for name, value in tensors.items()
                 if name not in {**nodes, **edges}
                 and value.shape[:1] == (ptr.size - 1,)
-                and data.__cat_dim__(name, value) == 0
+                and data.__cat_dim__(name, value) in (0, None)  # None: stacked
             },
             edges={name: value.index_select(0, order) for name, value in edges.items()},
             y=data.y if isinstance(data.y, Tensor) else None,
             device=edge_index.device,
             edge_id=edge_id,
-            source=data,
         )
-        return replace(batch, symmetric=batch._is_symmetric())
+        return replace(batch, symmetric=batch._is_symmetric())._made_from(data)
+
+    def _made_from(self, source: Data | None) -> GraphBatch:
+        object.__setattr__(self, "source", source)
+        return self
 
     def check_nodes(self) -> None:
         """Raise if a graph has no nodes."""
@@ -151,7 +157,7 @@ class GraphBatch:
         if len(reverse) != self.num_edges or weight is None:
             return len(reverse) == self.num_edges
         weight = weight.detach()
-        return torch.equal(weight, weight[self.on_device(reverse)])
+        return torch.allclose(weight, weight[self.on_device(reverse)], rtol=1e-4, atol=0)
 
     @property
     def num_graphs(self) -> int:
@@ -245,20 +251,19 @@ class GraphBatch:
         device = torch.device(device)
         if device == self.device:
             return self
-        return replace(
+        moved = replace(
             self,
             nodes={name: value.to(device) for name, value in self.nodes.items()},
             edges={name: value.to(device) for name, value in self.edges.items()},
             graphs={name: value.to(device) for name, value in self.graphs.items()},
             y=None if self.y is None else self.y.to(device),
             device=device,
-            source=None if self.source is None else self.source.to(device),
         )
+        return moved._made_from(None if self.source is None else self.source.to(device))
 
     def derive(self, ptr: Ints, row_ptr: Ints, column: Ints, **changes: Any) -> GraphBatch:
         """Create a batch of virtual graphs; attributes that are not given are kept."""
-        virtual: dict[str, Any] = {"edge_id": None, "source": None, **changes}
-        return replace(self, ptr=ptr, row_ptr=row_ptr, column=column, **virtual)
+        return replace(self, ptr=ptr, row_ptr=row_ptr, column=column, edge_id=None, **changes)
 
     def nodes_like(self, origin: Ints) -> dict[str, Tensor]:
         """Copy the fields of nodes ``origin``."""
