@@ -130,9 +130,9 @@ def nasty_card(name: str, task: str = "multiclass") -> dict[str, Any]:
     found["label_names"] = names
     found["data"] = {**found["data"], "name": name, "source": name, "fingerprint": name}
     found["training"] = {**found["training"], "split": name, "model": name, "readout": name}
-    reading = {"kind": "molecules", "features": "elements", "elements": [name, "C"]}
-    found["featurizer"] = {**reading, "smiles": name, "targets": [name], "id": name}
-    found["version"] = name
+    reading = {"smiles": name, "targets": [name], "id": name}
+    found["featurizer"] = {"kind": "molecules", **reading}
+    found["version"] = found["command"] = name
     if found["roc"]:
         found["roc"] = {name: [[0.0, 0.0], [1.0, 1.0]]}
     return found

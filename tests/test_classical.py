@@ -22,7 +22,6 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.results import Results
 from graph_transplant.graphs import GraphStore
 from graph_transplant.report import render_report
-from graph_transplant.tensorboard import write_record
 from made_up import Counting
 from strategies import generator, random_batch
 
@@ -268,9 +267,6 @@ def test_rivals_run_once_per_fold_and_are_resumed(tmp_path: Path) -> None:
     again = Counting()
     gt.compare(motifs(), out=tmp_path, reporter=again, **(arguments | {"model": ["gcs"]}))
     assert again.ran == []
-    for record in results.records:
-        if record["method"] in CLASSICAL and record["fold"] == 0:
-            write_record(record, tmp_path / "log")
     one_network = [r for r in results.records if r["model"] != "gin" and "train_fraction" not in r]
     assert "wl-svm" in render_report(Results(one_network))
 

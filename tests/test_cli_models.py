@@ -295,7 +295,7 @@ def test_options_of_training_are_those_of_python() -> None:
     known = set(inspect.signature(TrainConfig).parameters)
     renamed = {"augment": "method", "validation_fraction": "validation", "random_state": "seed"}
     own = {renamed.get(name, name) for name in GraphTransplantClassifier().get_params(deep=False)}
-    assert own - {"features", "device", "verbose"} == known - {"split", "test"}
+    assert own - {"device", "verbose"} == known - {"split", "test"}
 
 
 def test_explain_and_show_write_pages_into_a_new_folder(

@@ -145,9 +145,8 @@ def test_networkx_labels_are_read_as_in_training() -> None:
         fitted.predict([only_a])
 
 
-@pytest.mark.parametrize("features", ["ogb", "elements"])
-def test_smiles(features: str) -> None:
-    fitted = classifier(features=features, epochs=40, validation_fraction=0.3).fit(MOLECULES, ATOMS)
+def test_smiles() -> None:
+    fitted = classifier(epochs=40, validation_fraction=0.3).fit(MOLECULES, ATOMS)
     assert fitted.model_.description["training"]["model"] == "gine"
     assert fitted.score(MOLECULES, ATOMS) > 0.9
     assert fitted.predict(["OCCCO"]).tolist() == ["oxygen"]
@@ -210,13 +209,12 @@ def test_an_eval_set_of_stores_keeps_what_is_known_of_them() -> None:
     fitted = classifier(epochs=1).fit(store, eval_set=(store.subset(range(8)), None))
     assert fitted.model_.network.config()["continuous"] == 1
     assert fitted.predict(["CCO"]).shape == (1,)
-    other = gt.load(["CCO", "CCBr"] * 5, y=[0, 1] * 5, features="elements")
+    chains = [f"{'C' * size}{end}" for size in range(1, 11) for end in ("O", "Cl")]
+    other = gt.load(chains, y=[0, 1] * 10, largest_fragment=True)
     with pytest.raises(DataError, match="same kind"):
         classifier(epochs=1).fit(store, eval_set=(other, None))
-    chains = [f"{'C' * size}{end}" for size in range(1, 11) for end in ("O", "Cl")]
-    elements = gt.load(chains, y=[0, 1] * 10, features="elements")
     with pytest.raises(DataError, match="read with other features"):
-        classifier(epochs=1).fit(elements).predict(other)
+        classifier(epochs=1).fit(other).predict(store)
 
 
 def test_names_of_labels_and_values_are_kept() -> None:
@@ -572,13 +570,11 @@ def test_what_cannot_be_fitted(graphs: Any, y: Any, message: str) -> None:
         ({"validation_fraction": 0.0}, r"`validation_fraction` must be in \(0, 1\), got 0"),
         ({"model": "gine"}, "needs edge features"),
         ({"device": "warp"}, "device"),
-        ({"features": "morgan"}, "`features` must be one of ogb, elements"),
     ],
 )
 def test_parameters_that_cannot_be_used(changed: dict[str, Any], message: str) -> None:
-    given = (MOLECULES, ATOMS) if "features" in changed else (GRAPHS, NAMES)
     with pytest.raises(GraphTransplantError, match=message):
-        classifier(epochs=1).set_params(**changed).fit(*given)
+        classifier(epochs=1).set_params(**changed).fit(GRAPHS, NAMES)
 
 
 def test_graphs_that_the_model_does_not_fit() -> None:
@@ -588,6 +584,6 @@ def test_graphs_that_the_model_does_not_fit() -> None:
         fitted.predict(["CCO"])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fitted.score(data, NAMES[:7])
-    elements = classifier(epochs=1, features="elements").fit(MOLECULES, ATOMS)
-    with pytest.raises(DataError, match=r"item 1, 'C\.CS': .*element S"):
-        elements.predict(["CCO", "C.CS"])
+    molecules = classifier(epochs=1).fit(MOLECULES, ATOMS)
+    with pytest.raises(DataError, match=r"item 1, 'C\(': the SMILES cannot be parsed"):
+        molecules.predict(["CCO", "C("])

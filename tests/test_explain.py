@@ -215,9 +215,9 @@ def test_models_that_cannot_be_compared_are_refused() -> None:
     store = graphs()
     names = ["a", "b", "c"]
     ogb = {"kind": "molecules", "features": "ogb", "smiles": "mol"}
-    elements = {"kind": "molecules", "features": "elements", "elements": ["C", "N"]}
+    salts = {"kind": "molecules", "largest_fragment": True}
     one = as_trained(network_for(store), names, featurizer=ogb)
-    two = as_trained(network_for(store), names, featurizer=elements)
+    two = as_trained(network_for(store), names, featurizer=salts)
     with pytest.raises(GraphTransplantError, match="read data in different ways"):
         explain({"one": one, "two": two}, store)
     other = as_trained(network_for(store), ["x", "y", "z"])
@@ -260,13 +260,12 @@ def test_structures_have_the_edges_of_the_graph(
     assert graph.directed == (len(edges) == 2)
 
 
-@pytest.mark.parametrize("features", ["ogb", "elements"])
-def test_molecules_have_their_elements_and_bond_orders(features: str) -> None:
+def test_molecules_have_their_elements_and_bond_orders() -> None:
     chem = pytest.importorskip("rdkit.Chem")
     from graph_transplant.datasets.molecules import from_smiles
 
     smiles = ["CC(=O)Nc1ccc(O)cc1", "C#N", "[Na+].[Cl-]", "FC(Cl)(Br)I"]
-    store = from_smiles(smiles, features=features)
+    store = from_smiles(smiles)
     for text, graph in zip(smiles, drawn(store), strict=True):
         molecule = chem.MolFromSmiles(text)
         symbols = [atom.GetSymbol() for atom in molecule.GetAtoms()]

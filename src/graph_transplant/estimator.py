@@ -67,7 +67,7 @@ def _init(*left_out: str) -> Callable[..., None]:
         for field in fields(TrainConfig)
         if field.name not in (*_OMITTED, *left_out)
     }
-    defaults |= {"random_state": None, "features": "ogb", "device": "cpu", "verbose": 0}
+    defaults |= {"random_state": None, "device": "cpu", "verbose": 0}
     place = inspect.Parameter.POSITIONAL_OR_KEYWORD
     first, *others = (
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
@@ -90,7 +90,6 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
     """Base class; the subclasses document the parameters."""
 
     augment: Any
-    features: str
     device: str
     verbose: int
 
@@ -259,7 +258,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         store: GraphStore | None
         problems: Mapping[int, str]
         if fitting and kind == "SMILES":
-            store = from_smiles(items, features=self.features)
+            store = from_smiles(items)
             problems = {skipped.row: skipped.reason for skipped in store.skipped}
         else:
             like: dict[str, Any] = {}
@@ -324,8 +323,6 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"the model in {directory} is for {model.task}, not for {wanted}")
         estimator = cls(device=device)
         training = {_RENAMED.get(k, k): v for k, v in model.description["training"].items()}
-        if model.featurizer is not None:
-            training["features"] = model.featurizer.features
         known = set(estimator.get_params(deep=False)) - {"validation_fraction", "metric"}
         estimator.set_params(**{k: v for k, v in training.items() if k in known})
         estimator.model_ = model
@@ -357,7 +354,6 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
             ``augment__anchor_ratio`` and the like.
         model: As in ``TrainConfig``; ``"auto"`` is ``"gine"`` for graphs with edge features.
         class_weight: ``"balanced"``, or weights by label.
-        features: Features of SMILES: ``"ogb"`` or ``"elements"``.
         random_state: A number, a ``RandomState``, or ``None`` for a different result every time.
             Global generators are not affected.
         device: Such as ``"cpu"`` or ``"cuda"``.

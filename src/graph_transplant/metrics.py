@@ -180,6 +180,21 @@ def deciding(task: str | None = None) -> list[str]:
     ]
 
 
+def defined(metric: str, targets: Tensor, task: str) -> bool:
+    """Whether a metric can select a model by these targets, float ``[graphs, outputs]``.
+
+    Accuracy always can: without classes, it stands for the loss.
+    """
+    if metric == "accuracy":
+        return True
+    if task not in METRICS[metric].decides:
+        return False
+    # Average precision without negatives is defined, but 1 for any model.
+    decisive = METRICS["auroc" if metric == "average_precision" else metric]
+    value = decisive.compute(targets.new_zeros(targets.shape), targets, task)
+    return value is not None and not math.isnan(value)
+
+
 def measure(outputs: Tensor, targets: Tensor, task: str) -> dict[str, float]:
     """Compute all metrics of a task from float ``[graphs, outputs]``; missing targets are NaN."""
     check_choice("task", task, TASKS)

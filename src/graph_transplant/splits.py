@@ -354,6 +354,10 @@ def split_for_training(
         try:
             parts = _parts(scaffold_split(store, validation, test))
             problem = lacking(store, parts)
+            # Without both classes, the validation graphs rank nothing.
+            if problem is None and store.task == "multiclass" and store.num_outputs == 2:
+                missing = missing_classes(store, parts.validation)
+                problem = f"no validation graph is of the class {missing[0]!r}" if missing else None
             problem = problem and f"by scaffold, {problem}"
         except DataError as error:
             problem = str(error)
@@ -389,8 +393,6 @@ def lacking(store: GraphStore, parts: Split) -> str | None:
         missing = missing_classes(store, parts.train)
         if missing:
             return f"no training graph is of the class {missing[0]!r}"
-        if store.num_outputs == 2 and (missing := missing_classes(store, parts.validation)):
-            return f"no validation graph is of the class {missing[0]!r}"
     return None
 
 

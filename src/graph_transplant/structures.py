@@ -172,7 +172,7 @@ def atoms_of(batch: GraphBatch, store: GraphStore) -> tuple[list[str], list[floa
 
 
 def _node_names(
-    batch: GraphBatch, store: GraphStore, of_atoms: Callable[[Tensor, Featurizer], list[str]]
+    batch: GraphBatch, store: GraphStore, of_atoms: Callable[[Tensor], list[str]]
 ) -> tuple[list[str], bool]:
     """Node names, empty if the featurizer does not match, and whether they are atoms."""
     nameless = [""] * batch.num_nodes, False
@@ -182,7 +182,7 @@ def _node_names(
     x = batch.x.cpu()
     if featurizer is not None and featurizer.kind == "molecules":
         try:
-            return of_atoms(x, featurizer), True
+            return of_atoms(x), True
         except DataError:
             return nameless
     elements = _TU_ELEMENTS.get(store.name) if featurizer is None else None

@@ -1,20 +1,18 @@
-"""Training curves and finished trials as TensorBoard event files, one run per folder.
+"""Training curves as TensorBoard event files, one run per folder.
 
 Requires the extra ``tensorboard``. To view them: ``tensorboard --logdir runs``.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.files import folder_name
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -29,9 +27,8 @@ _LOGGED: Final = {
     "validation_score": "validation/score",
     "learning_rate": "learning_rate",
 }
-_FINAL: Final = ("test", "calibrated", "cost", "saliency", "samples")
-_IDENTITY: Final = ("data", "model", "layers", "method", "repeat", "fold")
-_CONDITION: Final = {"label_noise": 0.0, "train_fraction": 1.0}
+# Last part of the name of a trial's run; records lack the usual conditions.
+_NUMBERED: Final = ("repeat", "fold", "label_noise", "train_fraction")
 
 
 class TensorBoard:
@@ -63,8 +60,7 @@ class TensorBoard:
             if self._writer is None:
                 # Discard later points of an interrupted run.
                 self._writer = _writer_class()(str(self.directory), purge_step=log.epoch)
-            for tag, value in _epoch(vars(log)).items():
-                self._writer.add_scalar(tag, value, log.epoch)
+            _write(self._writer, vars(log))
             self._writer.flush()
 
     def of_member(self, number: int) -> TensorBoard:
@@ -84,73 +80,39 @@ class TensorBoard:
         self.close()
 
 
-def write_record(record: Mapping[str, Any], directory: str | Path) -> Path:
-    """Write a finished trial as a TensorBoard run: curve, final results and identity.
+def write_record(record: Mapping[str, Any], directory: str | Path) -> None:
+    """Write the learning curve of a finished trial as a run, which is replaced if it exists.
 
-    The run is a folder named by data set, model, method, repeat and fold, and is replaced if it
-    exists. Use one directory per comparison, as settings are not part of the name.
+    The folder is named by data set, model, method, repeat and fold. Use one directory per
+    comparison, as settings are not part of the name. Trials without a network have no curve.
     """
-    condition = {
-        name: record[name]
-        for name, default in _CONDITION.items()
-        if record.get(name, default) != default
-    }
-    # Trials without a network have no model and layers.
-    identity = {name: record[name] for name in _IDENTITY if record[name] is not None} | condition
-    number = {"repeat": record["repeat"], "fold": record["fold"], **condition}
-    parts = (
-        str(record["data"]),
-        f"{record['model']}-{record['layers']}" if record["model"] else "no-network",
-        str(record["method"]),
-        "-".join(f"{name}{value}" for name, value in number.items()),
-    )
-    folder = Path(directory).joinpath(*map(_safe, parts))
-    summary_writer: Any = _writer_class()
+    if not record.get("curve"):
+        return
+    parts = [record["data"], f"{record['model']}-{record['layers']}", record["method"]]
+    parts.append("-".join(f"{name}{record[name]}" for name in _NUMBERED if name in record))
+    folder = Path(directory).joinpath(*map(folder_name, parts))
     with _writing(folder):
         for path in folder.glob("events.out.tfevents.*"):
             path.unlink()
-        with summary_writer(str(folder)) as writer:
-            for row in record.get("curve", ()):
-                for tag, value in _epoch(row).items():
-                    writer.add_scalar(tag, value, row["epoch"])
-            step = int(record.get("best_epoch") or 0)
-            writer.add_hparams(identity, _final(record), run_name=".", global_step=step)
-    return folder
+        with _writer_class()(str(folder)) as writer:
+            for row in record["curve"]:
+                _write(writer, row)
 
 
 def check_directory(directory: Path) -> None:
-    """Raise early if TensorBoard is not installed or the directory is not writable."""
+    """Raise early if TensorBoard is not installed or the directory cannot be created."""
     _writer_class()
     with _writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise PermissionError("permission denied")
 
 
-def _epoch(log: Mapping[str, Any]) -> dict[str, float]:
-    measured = log.get("measurements", {})
-    return _numbers(
-        {tag: log.get(name) for name, tag in _LOGGED.items()}
-        | {f"measurements/{name}": value for name, value in measured.items()}
-    )
-
-
-def _final(record: Mapping[str, Any]) -> dict[str, float]:
-    return _numbers(
-        {f"{part}/{name}": v for part in _FINAL for name, v in record.get(part, {}).items()}
-        | {f"attacked/{row['budget']:g}": row.get("accuracy") for row in record.get("attacked", ())}
-    )
-
-
-def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    return {k: float(v) for k, v in values.items() if v is not None and math.isfinite(v)}
-
-
-def _safe(name: str) -> str:
-    """Turn any name into a valid, unique folder name."""
-    kept = re.sub(r"[^A-Za-z0-9._=,+-]", "_", name)[:80].lstrip(".")
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return kept if kept and kept == name else f"{kept}-{digest}"
+def _write(writer: SummaryWriter, log: Mapping[str, Any]) -> None:
+    """Write the values of an epoch that are numbers."""
+    values = {tag: log.get(name) for name, tag in _LOGGED.items()}
+    values |= {f"measurements/{name}": value for name, value in log.get("measurements", {}).items()}
+    for tag, value in values.items():
+        if value is not None and math.isfinite(value):
+            writer.add_scalar(tag, value, log["epoch"])
 
 
 def _writer_class() -> type[SummaryWriter]:

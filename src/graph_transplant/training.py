@@ -30,7 +30,7 @@ from graph_transplant.errors import (
     check_positive,
 )
 from graph_transplant.graphs import GraphStore, check_stores
-from graph_transplant.metrics import METRICS, deciding
+from graph_transplant.metrics import METRICS, deciding, defined
 from graph_transplant.nn import evaluating
 from graph_transplant.ranks import Ranks
 from graph_transplant.recipes import PATIENCE_UNITS, TIES
@@ -99,10 +99,10 @@ def evaluate(
     return Evaluation(logits, targets, float(Loss(store.task)(logits, targets).mean()), store.task)
 
 
-def evaluated_at_once(store: GraphStore) -> int:
+def evaluated_at_once(store: GraphStore, most_items: int = EVALUATED_ITEMS) -> int:
     """Default batch size for evaluation; smaller for large graphs."""
     items = int(store.node_counts.sum() + store.edge_counts.sum()) // len(store)
-    return max(1, min(EVALUATED_GRAPHS, EVALUATED_ITEMS // max(1, items)))
+    return max(1, min(EVALUATED_GRAPHS, most_items // max(1, items)))
 
 
 def _device(model: nn.Module) -> torch.device:
@@ -231,7 +231,7 @@ def fit(
     learning_rate, clip_norm = float(learning_rate), float(clip_norm)
     device, ranks = _device(model), Ranks.current()
     if graph_weight is not None:
-        graph_weight = _checked_weights(graph_weight, len(train))
+        graph_weight = checked_weights("graph_weight", graph_weight, len(train))
     weights = graph_weight
     if balance:
         weights = _balancing(train) * (1.0 if weights is None else weights)
@@ -416,12 +416,13 @@ def _train_epoch(
     return means
 
 
-def _checked_weights(given: Any, graphs: int) -> Tensor:
+def checked_weights(name: str, given: Any, graphs: int, remark: str = "") -> Tensor:
+    """Return sampling weights as float64 ``[graphs]``; raise if they cannot be used."""
     weights = torch.as_tensor(given).detach().double().cpu()
     if weights.shape != (graphs,) or not (weights >= 0).all() or not 0 < weights.sum() < math.inf:
         raise GraphTransplantError(
-            f"`graph_weight` must be {graphs} numbers, one per graph, non-negative and not "
-            f"all zero; got {weights}"
+            f"`{name}` must be one finite, non-negative number for each of the {graphs} graphs"
+            f"{remark}, not all of them zero; got shape {list(weights.shape)}"
         )
     return weights
 
@@ -448,15 +449,8 @@ def _check_makers(**given: Any) -> None:
 
 def _check_metric(metric: str, validation: GraphStore) -> None:
     check_choice("metric", metric, deciding())
-    if metric == "accuracy":
-        return
-    task, found = validation.task, None
-    if task in METRICS[metric].decides:
-        targets = as_targets(validation.y, validation.num_outputs)
-        # Average precision without negatives is defined, but 1 for any model.
-        decisive = "auroc" if metric == "average_precision" else metric
-        found = METRICS[decisive].compute(torch.zeros_like(targets), targets, task)
-    if found is None or math.isnan(found):
+    targets = as_targets(validation.y, validation.num_outputs)
+    if not defined(metric, targets, validation.task):
         needs = (
             "numbers that vary" if metric == "r2" else "two classes, or labels, with both values"
         )

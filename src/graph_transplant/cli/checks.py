@@ -124,7 +124,6 @@ def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
         "readout": READOUTS,
         "ties": TIES,
         "task": TASKS,
-        "features": ("ogb", "elements"),
         "class_weight": ("balanced",),
         "saliency": ("gradient-x-activation", "gradient"),
         "format": ("html", "markdown", "latex", "csv"),

@@ -46,8 +46,6 @@ class DataOptions:
         smiles: Column with the SMILES. [default: detected by its name]
         target: Columns of a table, or properties of an SDF file, to predict, separated by commas.
         id: Column with the names of the rows.
-        features: Features of molecules: ogb (nine per atom and three per bond, as in OGB) or
-            elements (element and bond type).
         task: multiclass, multilabel or regression. [default: inferred from the values]
         largest_fragment: Keep only the largest fragment of salts and mixtures; also applied when
             the model predicts.
@@ -57,7 +55,6 @@ class DataOptions:
     smiles: str | None = None
     target: str | None = None
     id: str | None = None
-    features: str | None = None
     task: str | None = None
     largest_fragment: bool = False
     root: Path | None = None

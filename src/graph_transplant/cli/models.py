@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,6 +134,7 @@ def train(
     finally:
         if logger is not None:
             logger.close()
+    trained = replace(trained, description={**trained.description, "command": repeated_command()})
     trained.save(directory)
     trained.report(directory / "card.html")
     remove_checkpoints(checkpoint)

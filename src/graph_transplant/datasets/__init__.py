@@ -69,7 +69,7 @@ class Format:
     own: bool = False  # user data, which is checked for duplicates
 
 
-_TABLE_OPTIONS: Final = ("smiles", "target", "id", "features", "task", "largest_fragment")
+_TABLE_OPTIONS: Final = ("smiles", "target", "id", "task", "largest_fragment")
 _MOLECULES: Final = Format(
     f"a table of molecules ({', '.join(formats.READERS)}; text also packed as .gz)",
     formats.is_table,
@@ -129,7 +129,7 @@ OBJECTS: Final = (
         _MOLECULES,
         kind="a list of SMILES",
         accepts=lambda data: isinstance(_first(data), str),
-        options=("y", "features", "task", "largest_fragment", "name"),
+        options=("y", "task", "largest_fragment", "name"),
     ),
     Format(
         "a list of PyG graphs",
@@ -177,10 +177,9 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
             PyG data set or a ``Subset`` of one, or a store, which is returned unchanged.
         root: Folder to search for a named data set, and to download it to.
         **options: For molecules: ``smiles``, ``target`` (a column, several separated by commas, or
-            a list), ``id``, ``features`` (``"ogb"`` or ``"elements"``), ``task``,
-            ``largest_fragment``; for a list of SMILES, ``y`` holds the targets. For JSON Lines:
-            ``target``, ``id`` and ``task``. Otherwise those of :meth:`GraphStore.from_pyg()
-            <graph_transplant.graphs.GraphStore.from_pyg>`,
+            a list), ``id``, ``task``, ``largest_fragment``; for a list of SMILES, ``y`` holds the
+            targets. For JSON Lines: ``target``, ``id`` and ``task``. Otherwise those of
+            :meth:`GraphStore.from_pyg() <graph_transplant.graphs.GraphStore.from_pyg>`,
             :func:`~graph_transplant.datasets.networks.from_networkx` or
             :func:`~graph_transplant.datasets.motifs.motifs`.
 

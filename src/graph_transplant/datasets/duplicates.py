@@ -35,12 +35,10 @@ def find_duplicates(store: GraphStore) -> Tensor:
 
 def _same_molecules(store: GraphStore) -> Tensor:
     assert store.rows is not None
-    assert store.featurizer is not None
     # RDKit is slow, so only molecules with the same structure key get a canonical SMILES. Keys
     # ignore chirality and bond stereo, which depend on the order in which neighbours are written.
-    ogb = store.featurizer.features == "ogb"
-    handed = range(ATOM_CATEGORIES[0], sum(ATOM_CATEGORIES[:2])) if ogb else ()
-    stereo = range(BOND_CATEGORIES[0], sum(BOND_CATEGORIES[:2])) if ogb else ()
+    handed = range(ATOM_CATEGORIES[0], sum(ATOM_CATEGORIES[:2]))
+    stereo = range(BOND_CATEGORIES[0], sum(BOND_CATEGORIES[:2]))
     _, key, count = torch.unique(
         structure_keys(store, handed, stereo), return_inverse=True, return_counts=True
     )

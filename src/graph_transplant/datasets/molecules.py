@@ -1,12 +1,10 @@
 """Molecules as graphs: atoms are nodes, bonds are edges in both directions.
 
 Molecules are SMILES or mol blocks (records of an SDF), parsed by RDKit. Explicit hydrogens are
-merged into their heavy atoms. There are two kinds of features:
-
-* ``"ogb"``: the categories of the Open Graph Benchmark as one-hot columns, 174 per atom (atomic
-  number, chirality, degree, charge, hydrogens, radical electrons, hybridisation, aromatic, in a
-  ring) and 13 per bond (type, stereo, conjugated). They do not depend on the data.
-* ``"elements"``: one column per element of the training data, and five for the bond type.
+merged into their heavy atoms. Features are the categories of the Open Graph Benchmark as one-hot
+columns, 174 per atom (atomic number, chirality, degree, charge, hydrogens, radical electrons,
+hybridisation, aromatic, in a ring) and 13 per bond (type, stereo, conjugated). They do not depend
+on the data.
 
 RDKit (the extra ``chem``) is imported when the first molecule is read.
 """
@@ -31,9 +29,8 @@ from graph_transplant.datasets.chemistry import (
     quiet,
 )
 from graph_transplant.datasets.rows import Chunk, check_readable
-from graph_transplant.errors import DataError, check_choice
+from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore, Rows, Skipped
-from graph_transplant.graphs.featurizer import FEATURES
 from graph_transplant.graphs.store import SortedEdges
 
 Ints = npt.NDArray[np.int64]
@@ -130,8 +127,7 @@ def _bond_categories(kind: Any, conjugated: bool, stereo: Any = _STEREO[0]) -> t
 class MoleculeArrays:
     """Molecules as arrays of categories: compact and cheap to send between processes."""
 
-    # Categories of the distinct atoms and bonds, [kinds, 9] and [kinds, 3]; for the features
-    # "elements", the atomic number and the bond type, [kinds, 1].
+    # Categories of the distinct atoms and bonds, [kinds, 9] and [kinds, 3].
     atom_kinds: Bytes
     bond_kinds: Bytes
     # Kind of every atom and bond, and the two atoms of a bond, from 0 in each molecule.
@@ -164,33 +160,26 @@ class MoleculeArrays:
 
 def molecule_arrays(
     texts: Sequence[str],
-    features: str = "ogb",
     known: Mapping[int, str] | None = None,
     largest_only: bool = False,
 ) -> MoleculeArrays:
     """Read molecules from SMILES or mol blocks; skip the texts with a problem in ``known``."""
-    check_choice("features", features, FEATURES)
     chem = chemistry()
-    ogb = features == "ogb"
     # Looked up once: method lookup takes a good part of the time of a call.
     atom, bond = chem.Atom, chem.Bond
     begin, end, as_number = bond.GetBeginAtomIdx, bond.GetEndAtomIdx, bond.GetBondTypeAsDouble
     # In a SMILES, only bracket atoms have these; others can still get a charge (nitro groups).
     in_brackets = (atom.GetNumRadicalElectrons, atom.GetChiralTag)
-    atom_getters: tuple[Callable[[Any], Any], ...] = (atom.GetAtomicNum,)
-    bond_getters: tuple[Callable[[Any], Any], ...] = ()
-    if ogb:
-        atom_getters += (
-            atom.GetTotalDegree,
-            atom.GetFormalCharge,
-            atom.GetTotalNumHs,
-            atom.GetHybridization,
-            atom.GetIsAromatic,
-            atom.IsInRing,
-        )
-        bond_getters = (bond.GetIsConjugated,)
-    atom_codes = _Codes(_atom_categories if ogb else lambda number: (number,))
-    bond_codes = _Codes(_bond_categories if ogb else lambda kind: (_bond_type(kind),))
+    atom_getters: tuple[Callable[[Any], Any], ...] = (
+        atom.GetAtomicNum,
+        atom.GetTotalDegree,
+        atom.GetFormalCharge,
+        atom.GetTotalNumHs,
+        atom.GetHybridization,
+        atom.GetIsAromatic,
+        atom.IsInRing,
+    )
+    atom_codes, bond_codes = _Codes(_atom_categories), _Codes(_bond_categories)
     # Arrays, not lists, as they hold the atoms of a whole data set.
     atoms, bonds, begins, ends = (array("i") for _ in range(4))
     atom_counts, bond_counts, places = (array("q") for _ in range(3))
@@ -216,14 +205,14 @@ def molecule_arrays(
                 continue
             of_atoms = [*map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms()))]
             of_bonds = [*map(molecule.GetBondWithIdx, range(molecule.GetNumBonds()))]
-            brackets = ogb and (unsure or "[" in text)
-            directed = ogb and (unsure or "/" in text or "\\" in text)
+            brackets = unsure or "[" in text
+            directed = unsure or "/" in text or "\\" in text
             getters = atom_getters + in_brackets if brackets else atom_getters
             keys = zip(*(map(getter, of_atoms) for getter in getters), strict=True)
             atoms.extend(map(atom_codes.__getitem__, keys))
             # Bond orders are faster to get than types, and suffice without brackets and arrows.
-            kind = bond.GetBondType if unsure or "[" in text or ">" in text else as_number
-            getters = (kind, *bond_getters, *((bond.GetStereo,) if directed else ()))
+            kind = bond.GetBondType if brackets or ">" in text else as_number
+            getters = (kind, bond.GetIsConjugated, *((bond.GetStereo,) if directed else ()))
             keys = zip(*(map(getter, of_bonds) for getter in getters), strict=True)
             bonds.extend(map(bond_codes.__getitem__, keys))
             begins.extend(map(begin, of_bonds))
@@ -232,8 +221,8 @@ def molecule_arrays(
             bond_counts.append(len(of_bonds))
             places.append(place)
     return MoleculeArrays(
-        atom_kinds=atom_codes.table(len(ATOM_CATEGORIES) if ogb else 1),
-        bond_kinds=bond_codes.table(len(BOND_CATEGORIES) if ogb else 1),
+        atom_kinds=atom_codes.table(len(ATOM_CATEGORIES)),
+        bond_kinds=bond_codes.table(len(BOND_CATEGORIES)),
         atoms=np.array(atoms, dtype=np.int32),
         bonds=np.array(bonds, dtype=np.int32),
         ends=np.array((begins, ends), dtype=np.int32).T,
@@ -256,26 +245,6 @@ def one_hot(categories: npt.NDArray[Any], widths: Sequence[int]) -> Bytes:
     return columns
 
 
-def _known_elements(arrays: MoleculeArrays, elements: Sequence[str]) -> MoleculeArrays:
-    """Map atoms to indices into ``elements``; molecules with other elements become problems."""
-    place = np.full(len(SYMBOLS), -1, dtype=np.int64)
-    place[[SYMBOLS.index(element) for element in elements]] = np.arange(len(elements))
-    kinds = place[arrays.atom_kinds]
-    unknown = (kinds[:, 0] < 0)[arrays.atoms]
-    starts = np.cumsum(arrays.atom_counts) - arrays.atom_counts
-    # Every molecule has an atom, so no segment is empty, as `reduceat` requires.
-    wrong = np.logical_or.reduceat(unknown, starts) if len(arrays) else unknown
-    problems = dict(arrays.problems)
-    for molecule in np.flatnonzero(wrong).tolist():
-        here = slice(starts[molecule], starts[molecule] + arrays.atom_counts[molecule])
-        symbol = SYMBOLS[arrays.atom_kinds[arrays.atoms[here][unknown[here]][0], 0]]
-        problems[int(arrays.places[molecule])] = (
-            f"the element {symbol} does not occur in the training data of the model"
-        )
-    known = np.maximum(kinds, 0).astype(np.uint8)
-    return replace(arrays.keep(~wrong), atom_kinds=known, problems=problems)
-
-
 def chunk_of(
     arrays: MoleculeArrays,
     featurizer: Featurizer,
@@ -286,11 +255,6 @@ def chunk_of(
     name: str = "molecules",
 ) -> Chunk:
     """Make a chunk with the features of the molecules read from ``texts``; targets are zeros."""
-    node_widths: Sequence[int] = ATOM_CATEGORIES
-    edge_widths: Sequence[int] = BOND_CATEGORIES
-    if featurizer.features == "elements":
-        arrays = _known_elements(arrays, featurizer.elements)
-        node_widths, edge_widths = (len(featurizer.elements),), (len(_BOND_TYPES) + 1,)
     problems = {first + place: reason for place, reason in sorted(arrays.problems.items())}
     texts = [arrays.fragments.get(place, text) for place, text in enumerate(texts)]
     if not len(arrays):
@@ -307,9 +271,9 @@ def chunk_of(
     bonds = arrays.bonds[order % max(len(base), 1)]
     places = arrays.places.tolist()
     store = GraphStore(
-        x=torch.from_numpy(one_hot(arrays.atom_kinds, node_widths)[arrays.atoms]),
+        x=torch.from_numpy(one_hot(arrays.atom_kinds, ATOM_CATEGORIES)[arrays.atoms]),
         edge_index=SortedEdges(ends, True),
-        edge_attr=torch.from_numpy(one_hot(arrays.bond_kinds, edge_widths)[bonds]),
+        edge_attr=torch.from_numpy(one_hot(arrays.bond_kinds, BOND_CATEGORIES)[bonds]),
         y=torch.zeros(len(arrays), dtype=torch.long),
         node_counts=torch.from_numpy(arrays.atom_counts),
         edge_counts=torch.from_numpy(2 * arrays.bond_counts),
@@ -325,22 +289,21 @@ def chunk_of(
     return Chunk(first, tuple(ids), tuple(texts), store, problems)
 
 
-def from_smiles(texts: Sequence[str], *, features: str = "ogb") -> GraphStore:
+def from_smiles(texts: Sequence[str]) -> GraphStore:
     """Create a store without targets from SMILES or mol blocks.
 
     Targets are zeros; set them with :meth:`~graph_transplant.graphs.GraphStore.with_targets`, for
     the rows in ``store.rows.number``. Texts that cannot be read are listed in ``skipped``.
 
     Example:
-        >>> from_smiles(["CCO", "c1ccccc1", "CC("], features="elements").skipped[0].row
+        >>> from_smiles(["CCO", "c1ccccc1", "CC("]).skipped[0].row
         3
     """
     kinds = {type(text).__name__ for text in texts} - {"str", "str_"}
     if kinds:
         raise DataError(f"`texts` must be SMILES; got {', '.join(sorted(kinds))} among them")
     ids = [str(number) for number in range(1, len(texts) + 1)]
-    arrays = molecule_arrays(texts, features)
-    how = Featurizer("molecules", features)
+    arrays, how = molecule_arrays(texts), Featurizer("molecules")
     return store_of(arrays, how, ids, texts, "molecules", "molecules")
 
 
@@ -352,12 +315,9 @@ def store_of(
     name: str,
     where: str,
 ) -> GraphStore:
-    """Make the store of training data, whose elements become those of the featurizer."""
+    """Make the store of training data."""
     skipped = [Skipped(place + 1, ids[place], why) for place, why in arrays.problems.items()]
     check_readable(where, len(texts), skipped)
-    if featurizer.features == "elements":
-        numbers = np.unique(arrays.atom_kinds[np.unique(arrays.atoms)]).tolist()
-        featurizer = replace(featurizer, elements=tuple(SYMBOLS[number] for number in numbers))
     store = chunk_of(arrays, featurizer, ids=ids, texts=texts, name=name).store
     assert store is not None
     store.skipped = tuple(skipped)
@@ -367,19 +327,18 @@ def store_of(
 # ------------------------------------------------------------------ back from features
 
 
-def node_names(x: Tensor, featurizer: Featurizer) -> list[str]:
+def node_names(x: Tensor) -> list[str]:
     """Element of every atom; ``*`` if OGB has no category for it, ``?`` if none is set."""
-    ogb = featurizer.features == "ogb"
-    symbols = (*SYMBOLS[1:], SYMBOLS[0]) if ogb else featurizer.elements
+    symbols = (*SYMBOLS[1:], SYMBOLS[0])
     if x.shape[1] < len(symbols):
         raise DataError(f"`x` must have at least {len(symbols)} columns; got {x.shape[1]}")
     return one_hot_names(x[:, : len(symbols)], symbols, "?")
 
 
-def atom_names(x: Tensor, featurizer: Featurizer) -> list[str]:
+def atom_names(x: Tensor) -> list[str]:
     """Elements with hydrogens and charge if known, such as ``NH``; neutral carbon is ``C``."""
-    names = node_names(x, featurizer)
-    if featurizer.features != "ogb" or x.shape[1] != sum(ATOM_CATEGORIES):
+    names = node_names(x)
+    if x.shape[1] != sum(ATOM_CATEGORIES):
         return names
     _, _, _, charge, hydrogens, *_ = torch.split(x, list(ATOM_CATEGORIES), dim=1)
     charges = one_hot_names(charge, _CHARGES, "")

@@ -18,7 +18,6 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_choic
 from graph_transplant.format import count
 from graph_transplant.graphs import GraphStore, Skipped
 from graph_transplant.graphs.checks import check_precision
-from graph_transplant.graphs.featurizer import FEATURES
 from graph_transplant.metrics import TASKS
 
 # Markers of missing values, in lower case.
@@ -84,13 +83,10 @@ class TableOptions:
     targets: tuple[str, ...] = ()
     whole: str | None = None  # `target` if it has commas: may be a single column
     id: str | None = None  # the number of the row by default
-    features: str | None = None  # by default those of the model, or "ogb"
     task: str | None = None  # inferred from the values by default
     largest_fragment: bool = False
 
     def __post_init__(self) -> None:
-        if self.features is not None:
-            check_choice("features", self.features, FEATURES)
         if self.task is not None:
             check_choice("task", self.task, TASKS)
 

@@ -115,13 +115,12 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
     rows = list(_rows(table, options))
     featurizer = Featurizer(
         "molecules",
-        options.features or "ogb",
         largest_fragment=options.largest_fragment,
         **options.columns(),
     )
     texts, ids = [row.text for row in rows], [row.id for row in rows]
     known = {place: row.reason for place, row in enumerate(rows) if row.reason}
-    arrays = molecule_arrays(texts, featurizer.features, known, featurizer.largest_fragment)
+    arrays = molecule_arrays(texts, known, featurizer.largest_fragment)
     # Checked before the targets: a wrong structure column is the most likely mistake.
     skipped = [Skipped(place + 1, ids[place], why) for place, why in arrays.problems.items()]
     check_readable(table.where, len(rows), skipped)
@@ -154,16 +153,7 @@ def stream_table(
     """Read molecules in chunks; ``arguments`` are those of ``stream``."""
     table, options = open_table(data, y, name), TableOptions.of(**given)
     featurizer, codec = arguments["featurizer"], arguments["codec"]
-    if featurizer is None and options.features == "elements":
-        raise GraphTransplantError(
-            "`features` is elements, which needs the `featurizer` of a trained model: it lists the "
-            "elements"
-        )
     how = featurizer or Featurizer("molecules", largest_fragment=options.largest_fragment)
-    if options.features not in (None, how.features):
-        raise GraphTransplantError(
-            f"`features` is {options.features}, but the model was made for {how.features}"
-        )
     if options.largest_fragment and not how.largest_fragment:
         raise GraphTransplantError(
             "`largest_fragment` must be set when the model is trained, which it was not"
@@ -210,7 +200,7 @@ def _in_order(
 
     def task(rows: list[_Row]) -> tuple[Any, ...]:
         reasons = {place: row.reason for place, row in enumerate(rows) if row.reason}
-        return [row.text for row in rows], how.features, reasons, how.largest_fragment
+        return [row.text for row in rows], reasons, how.largest_fragment
 
     if workers == 1:
         for part in parts:

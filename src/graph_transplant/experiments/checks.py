@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from graph_transplant.errors import GraphTransplantError
@@ -14,8 +12,7 @@ from graph_transplant.experiments.protocol import Condition, all_trials
 from graph_transplant.experiments.trial import split_of, training_labels
 from graph_transplant.format import listed
 from graph_transplant.graphs import GraphStore
-from graph_transplant.metrics import deciding
-from graph_transplant.scores import auroc, r2
+from graph_transplant.metrics import deciding, defined
 from graph_transplant.settings import FOLD_SPLITS, Settings, check_edge_features
 from graph_transplant.splits import fold_parts, official_split, strata
 from graph_transplant.targets import as_targets
@@ -95,13 +92,11 @@ def _check_defined(store: GraphStore, settings: Settings, repeats: int) -> None:
             # Each part is the test set of one fold and the validation set of another.
             for fold, part in enumerate(found):
                 parts[f"graphs of fold {fold} of repeat {repeat} of {store.name}"] = part
-    measured, reason = auroc, "each class or label is present in all of these graphs or in none"
+    reason = "each class or label is present in all of these graphs or in none"
     if settings.metric == "r2":
-        measured, reason = r2, "their targets do not differ"
+        reason = "their targets do not differ"
     for place, graphs in parts.items():
-        targets = as_targets(store.y[graphs], store.num_outputs)
-        value = measured(torch.zeros_like(targets), targets, store.task)
-        if value is not None and math.isnan(value):
+        if not defined(settings.metric, as_targets(store.y[graphs], store.num_outputs), store.task):
             raise GraphTransplantError(
                 f"`metric` {settings.metric} is not defined on the {len(graphs)} {place}: {reason}"
             )

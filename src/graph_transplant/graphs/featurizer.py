@@ -8,8 +8,7 @@ from typing import Any
 
 from graph_transplant.errors import DataError, check_choice
 
-FEATURES = ("ogb", "elements")
-"""Ways to turn atoms and bonds into features."""
+_FORMER = ("ignored", "features", "elements")  # entries of earlier versions
 
 
 @dataclass(frozen=True)
@@ -17,9 +16,7 @@ class Featurizer:
     """Settings that turn further rows into the same feature columns; kept by stores and models."""
 
     kind: str  # "molecules", or "graphs": nodes and edges with attributes
-    # Molecules; element symbols are in the order of their columns.
-    features: str = "ogb"
-    elements: tuple[str, ...] = ()
+    # Molecules.
     largest_fragment: bool = False
     # Graphs: labels in the order of their columns, and the number of numeric columns.
     node_labels: tuple[str, ...] | None = None
@@ -44,7 +41,12 @@ class Featurizer:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Featurizer:
         """Parse the output of :meth:`to_dict`; raise a `DataError` if malformed."""
-        given = {key: value for key, value in content.items() if key != "ignored"}
+        if content.get("features", "ogb") != "ogb":
+            raise DataError(
+                f"the molecules were read with the features {str(content['features'])[:40]!r}; "
+                "this version reads only those of OGB: read the data, or train the model, again"
+            )
+        given = {key: value for key, value in content.items() if key not in _FORMER}
         kinds = {field.name: str(field.type) for field in fields(cls)}
         for key, value in given.items():
             if key not in kinds:
@@ -53,11 +55,8 @@ class Featurizer:
                 raise DataError(f"featurizer: {key} must be {kinds[key]}; got {str(value)[:40]!r}")
         try:
             check_choice("kind", str(given.get("kind")), ("molecules", "graphs"))
-            check_choice("features", given.get("features", "ogb"), FEATURES)
         except ValueError as error:
             raise DataError(f"featurizer: {error}") from None
-        if given.get("features") == "elements" and not given.get("elements"):
-            raise DataError("featurizer: `elements` must not be empty")
         made: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
         if made.get("targets", ()) is None:
             made["targets"] = ()

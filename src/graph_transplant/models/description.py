@@ -25,6 +25,7 @@ _FIGURES: Final = {"*": (None, float)}
 SCHEMA: Final[dict[str, Any]] = {
     "format": str,
     "version": str,
+    "command?": str,  # of models trained on the command line
     # What `GraphClassifier.config` returns.
     "architecture": {
         **dict.fromkeys(("in_features", "num_outputs", "layers", "hidden"), int),
@@ -42,8 +43,6 @@ SCHEMA: Final[dict[str, Any]] = {
         **dict.fromkeys(("name", "source", "fingerprint"), str),
         **dict.fromkeys(("graphs", "node_features", "edge_features", "skipped", "max_nodes?"), int),
         **dict.fromkeys(("mean_nodes", "mean_edges"), float),
-        # What was given to training besides the source that the command `train` cannot take.
-        "unsaid?": [str],
         "class_counts": [int],
         "measured": [int],
         # By part of the split: the share of graphs of each class or with each label.

@@ -23,7 +23,6 @@ from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.augment.base import as_augmentations
 from graph_transplant.config import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.datasets import load
-from graph_transplant.datasets.rows import TableOptions
 from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
@@ -33,7 +32,7 @@ from graph_transplant.errors import (
 )
 from graph_transplant.format import count
 from graph_transplant.graphs import GraphStore
-from graph_transplant.metrics import measure
+from graph_transplant.metrics import defined
 from graph_transplant.models.description import FORMAT_LINE, plain
 from graph_transplant.models.ensemble import Ensemble
 from graph_transplant.models.measuring import data_figures, model_figures
@@ -50,10 +49,10 @@ from graph_transplant.settings import (
     scale_of,
     unused_edge_features,
 )
-from graph_transplant.splits import Split, missing_classes, split_for_training
+from graph_transplant.splits import Split, lacking, missing_classes, split_for_training
 from graph_transplant.targets import TargetScale, as_targets
 from graph_transplant.tensorboard import TensorBoard
-from graph_transplant.training import EpochLog, evaluate, fit
+from graph_transplant.training import EpochLog, checked_weights, evaluate, fit
 
 BALANCED: Final = (
     "with balance or class weights, the model overestimates the probabilities of rare classes, and "
@@ -63,9 +62,6 @@ BALANCED: Final = (
 
 EPOCHS: Final = 300  # default maximum with the recipe paper
 EXPLAINED: Final = 100  # maximum number of validation graphs for saliency quality
-
-# Options for reading data that commands have, too.
-_OF_COMMANDS: Final = ("root", "target", *(field.name for field in fields(TableOptions)))
 
 # Fields of `TrainConfig` whose defaults depend on the recipe.
 _OF_RECIPE: Final = ("hidden", "readout", "dropout", "epochs", "batch_size", "learning_rate")
@@ -117,15 +113,11 @@ def train(
     config, reading = _separated(config or TrainConfig(), options)
     check_at_least(1, ensemble=config.ensemble)
     store = load(data, **reading)
-    # What no command can repeat.
-    unsaid = [f"option {name}" for name in reading if name not in _OF_COMMANDS]
     if isinstance(data, str | Path):
         source = source or str(data)
-    elif source is None:
-        unsaid.insert(0, "data")
     if sample_weight is not None:
-        unsaid.append("sample weights")
-        sample_weight = _checked_weights(sample_weight, store)
+        unread = f" ({count(len(store.skipped), 'row')} could not be read)" if store.skipped else ""
+        sample_weight = checked_weights("sample_weight", sample_weight, len(store), unread)
     tell: Note = note or (lambda text: None)
     conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])
     conv = automatic_model(store) if conv == "auto" else conv
@@ -229,7 +221,7 @@ def train(
         "temperature": temperature,
         "target_scale": None if scale is None else scale.as_dict(),
         "featurizer": None if store.featurizer is None else store.featurizer.to_dict(),
-        "data": data_figures(store, parts, source) | {"unsaid": unsaid},
+        "data": data_figures(store, parts, source),
         "training": training,
         "curve": sampled_curve(results[0].history),
         "saliency": explained.get("saliency"),
@@ -312,34 +304,12 @@ def class_weights(
     return weights
 
 
-def _checked_weights(given: Any, store: GraphStore) -> Tensor:
-    weights = torch.as_tensor(given).double()
-    if weights.shape != (len(store),):
-        unread = count(len(store.skipped), "row")
-        left_out = f" ({unread} could not be read)" if store.skipped else ""
-        raise GraphTransplantError(
-            f"`sample_weight` must be one number for each of the {len(store)} graphs{left_out}; "
-            f"got shape {list(weights.shape)}"
-        )
-    if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or not weights.sum() > 0:
-        raise GraphTransplantError(
-            "`sample_weight` must be finite, non-negative numbers, not all of them zero"
-        )
-    return weights
-
-
 def _check_parts(store: GraphStore, parts: Split, tell: Note) -> None:
     """Raise if a split cannot be trained on; report missing classes and labels."""
-    for name, index in (("training", parts.train), ("validation", parts.validation)):
-        if not len(index):
-            raise DataError(f"the split of {store.name} leaves no {name} graphs")
+    problem = lacking(store, parts)
+    if problem is not None:
+        raise DataError(f"{store.name}: {problem}; use another split, such as 'random'")
     if store.task == "multiclass":
-        missing = missing_classes(store, parts.train)
-        if missing:
-            raise DataError(
-                f"{store.name}: no training graph is of the class {missing[0]!r}; use another "
-                "split, such as 'random', or leave out the graphs of this class"
-            )
         for name, index in (("validation", parts.validation), ("test", parts.test)):
             missing = missing_classes(store, index) if len(index) else []
             if missing:
@@ -354,9 +324,7 @@ def _check_parts(store: GraphStore, parts: Split, tell: Note) -> None:
 def _defined_metric(validation: GraphStore, metric: str, tell: Note) -> str:
     """Return the metric, or ``"accuracy"`` if it is undefined on the validation graphs."""
     targets = as_targets(validation.y, validation.num_outputs)
-    if metric == "accuracy":
-        return metric
-    if not math.isnan(measure(torch.zeros_like(targets), targets, validation.task)[metric]):
+    if defined(metric, targets, validation.task):
         return metric
     tell(f"{metric} is not defined on these validation graphs: using loss or accuracy instead")
     return "accuracy"

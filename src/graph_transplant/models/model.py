@@ -23,7 +23,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from graph_transplant import __version__
-from graph_transplant.datasets.molecules import SYMBOLS
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.files import replace_file, write_atomically
@@ -40,7 +39,7 @@ from graph_transplant.models.predict import prediction_frames
 from graph_transplant.models.uncertainty import Reference
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.targets import TargetScale
-from graph_transplant.training import EVALUATED_GRAPHS, EVALUATED_ITEMS
+from graph_transplant.training import EVALUATED_ITEMS, evaluated_at_once
 
 WEIGHTS: Final = "weights.safetensors"
 DESCRIPTION: Final = "model.json"
@@ -167,9 +166,8 @@ class TrainedModel:
         self.check(store)
         device, members = self.device, members_of(self.network)
         if batch_size is None:
-            items = int(store.node_counts.sum() + store.edge_counts.sum()) // len(store)
-            room = PREDICTED_ITEMS if device.type == "cpu" else EVALUATED_ITEMS
-            batch_size = max(1, min(EVALUATED_GRAPHS, room // max(1, items)))
+            most_items = PREDICTED_ITEMS if device.type == "cpu" else EVALUATED_ITEMS
+            batch_size = evaluated_at_once(store, most_items)
         check_at_least(1, batch_size=batch_size)
         with evaluating(self.network), torch.inference_mode():
             parts = [
@@ -303,9 +301,7 @@ class TrainedModel:
             reference,
         )
         # The property is lazy: parse it here, so that `load` rejects a damaged file.
-        for element in model.featurizer.elements if model.featurizer else ():
-            if element not in SYMBOLS:
-                raise DataError(f"{folder / DESCRIPTION}: there is no element {element[:40]!r}")
+        _ = model.featurizer
         return model
 
 

@@ -36,7 +36,7 @@ def label_columns(store: GraphStore) -> tuple[Mask, Mask]:
     of_nodes = np.arange(store.num_node_features) >= store.num_continuous
     of_edges = np.ones(store.num_edge_features, np.bool_)
     how = store.featurizer
-    if how is not None and how.kind == "molecules" and how.features == "ogb":
+    if how is not None and how.kind == "molecules":
         # ECFP4 ignores stereochemistry, and chiral tags depend on the order of the neighbours.
         of_nodes[ATOM_CATEGORIES[0] : sum(ATOM_CATEGORIES[:2])] = False
         of_edges[BOND_CATEGORIES[0] : sum(BOND_CATEGORIES[:2])] = False
@@ -58,23 +58,13 @@ def fingerprints(store: GraphStore, of_nodes: Mask, of_edges: Mask) -> Words:
         batch = piece.batch(np.arange(len(piece)))
         node = np.diff(batch.row_ptr).astype(np.uint64)
         edge = np.zeros(batch.num_edges, np.uint64)
+        # Weighted sums of bit patterns, modulo 2^64.
         if batch.x is not None and of_nodes.any():
-            node = _hashed(batch.x.numpy().view(np.uint32), of_node)
+            node = batch.x.numpy().view(np.uint32).astype(np.uint64) @ of_node
         if batch.edge_attr is not None and of_edges.any():
-            edge = _hashed(batch.edge_attr.numpy().view(np.uint32), of_edge)
+            edge = batch.edge_attr.numpy().view(np.uint32).astype(np.uint64) @ of_edge
         parts.append(_circles(batch.ptr, batch.row_ptr, batch.column, node, edge))
     return np.concatenate(parts)
-
-
-@compiled
-def _hashed(values: npt.NDArray[np.uint32], weights: Words) -> Words:
-    """Weighted sums of the bit patterns of numbers, most of which are zero."""
-    found = np.zeros(len(values), np.uint64)
-    for row in range(len(values)):
-        for column in range(len(weights)):
-            if values[row, column]:
-                found[row] += values[row, column] * weights[column]
-    return found
 
 
 @compiled

@@ -16,8 +16,7 @@ from graph_transplant.config import TrainConfig
 from graph_transplant.figures import Drawn, elements
 from graph_transplant.figures import card as charts
 from graph_transplant.figures.parts import MANY
-from graph_transplant.format import count, listed, number, percent, plain
-from graph_transplant.methods import METHODS
+from graph_transplant.format import count, number, percent, plain
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.card_words import (
     Described,
@@ -35,7 +34,6 @@ MOST_CLASSES = 12
 """With more classes, the most frequent mistakes replace the confusion matrix."""
 
 _FLOOR = -1.0
-_DRAWN = ("random", "scaffold", "official")
 
 
 def render_card(description: Mapping[str, Any]) -> str:
@@ -66,8 +64,8 @@ def render_card(description: Mapping[str, Any]) -> str:
         limits=limits(m),
         uses=_uses(m),
         columns=str(m.featurizer.get("smiles") or ""),
-        command=_train_command(m),
-        given=_given(m),
+        settings=_settings(m),
+        command=m.all.get("command"),
         model_version=description["version"],
         noun=m.noun,
         task=m.task,
@@ -286,46 +284,11 @@ def _uses(m: Described) -> list[str]:
     ]
 
 
-def _given(m: Described) -> str:
-    """What Python code passed to training that no command can."""
-    given = [shortened(what, 40) for what in m.data.get("unsaid", ())]
-    if m.training["split"] not in _DRAWN:
-        given.append("split")
-    if m.training["method"].partition(":")[0] not in METHODS:
-        given.append("augmentation")
-    if not isinstance(m.training.get("class_weight") or "", str):
-        given.append("class weights")
-    return listed(given) if given else ""
-
-
-def _train_command(m: Described) -> list[str]:
-    """Command that trains this model again, but for what :func:`_given` names."""
-    training, featurizer = m.training, m.featurizer
-    options: dict[str, Any] = {
-        "smiles": featurizer.get("smiles"),
-        "target": ",".join(m.targets),
-        "id": featurizer.get("id"),
-        # These depend on the input format; an SDF, for example, has no SMILES column.
-        "features": featurizer.get("features"),
-        "task": m.task if m.targets else None,
-    }
-    options = {name: value for name, value in options.items() if value}
-    options |= {field.name: training.get(field.name) for field in fields(TrainConfig)}
-    options["recipe"] = training.get("recipe", "paper")  # older models lack it
-    # Without classes, `--metric accuracy` selects by the loss.
-    options["metric"] = "accuracy" if training["metric"] == "loss" else training["metric"]
-    if training["split"] not in _DRAWN:
-        options["split"] = None
-    if not isinstance(options["class_weight"], str):
-        options["class_weight"] = None
-    options.pop("balance")
+def _settings(m: Described) -> list[tuple[str, str]]:
+    """The training options, with the values that were used."""
+    given = {field.name: m.training.get(field.name) for field in fields(TrainConfig)}
     return [
-        shlex.join(["graph-transplant", "train", str(m.data["source"])]),
-        *(
-            f"--{name.replace('_', '-')} {shlex.quote(str(value))}"
-            for name, value in options.items()
-            if value is not None
-        ),
-        *(["--largest-fragment"] if featurizer.get("largest_fragment") else []),
-        *(["--balance"] if training["balance"] else []),
+        (name.replace("_", " "), str(value))
+        for name, value in given.items()
+        if value is not None and value is not False
     ]

@@ -383,9 +383,6 @@ def limits(m: Described) -> list[str]:
             "not how much another run would differ."
         ),
     ]
-    if m.featurizer.get("features") == "elements" and m.featurizer.get("elements"):
-        elements = ", ".join(str(element) for element in m.featurizer["elements"])
-        found.append(f"It knows the elements {shortened(elements, 200)} and rejects others.")
     if m.task != "regression":
         text = (
             f"Probabilities were calibrated on {m.training['sizes']['validation']:,} validation "

@@ -218,7 +218,7 @@ def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tupl
 
 def _data_options(commands: Sequence[str]) -> list[str]:
     """Options of the last command that say how to read the data."""
-    named = "|".join(("smiles", "target", "id", "features", "task", "root"))
+    named = "|".join(("smiles", "target", "id", "task", "root"))
     value = r"(?:'[^']*'|[^\s'])+"  # as a shell quotes it
     return re.findall(rf"--(?:(?:{named})[ =]{value}|largest-fragment)", " ".join(commands[-1:]))
 

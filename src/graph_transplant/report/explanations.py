@@ -75,8 +75,8 @@ def _notes(explained: Sequence[Explanation]) -> list[str]:
         if seen:
             found.append(
                 f"{model}{seen} of the {count(len(explained), noun)} "
-                f"{'was' if seen == 1 else 'were'} in the training data. That the model is right "
-                "about these says little."
+                f"{'was' if seen == 1 else 'were'} in the training data, on which any model does "
+                "well."
             )
     return found
 
