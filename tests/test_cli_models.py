@@ -7,6 +7,7 @@ import csv
 import inspect
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -275,6 +276,10 @@ def test_smiles_are_predicted_on_the_screen(
         "\ufeffSMILES,name\nCCO,a\nCCO,b,c\nCCN,c\n",
         b"smiles,name\nCCO,\xe9\nC1CC(,b\nCCN,c\n",
         "drawn,name\nCCO,a\nC1CC(,b\nCCN,c\n",
+        "drawn\nCCO\nC1CC(\nCCN\n",
+        "name,mol\na,CCO\nb,C1CC(\nc,CCN\n",
+        "name\tcanonical_smiles\na\tCCO\nb\tC1CC(\nc\tCCN\n",
+        "canonical_smiles name\nCCO a\nC1CC( b\nCCN c\n",
     ],
 )
 def test_the_standard_input_is_smiles_or_a_table(
@@ -289,6 +294,13 @@ def test_the_standard_input_is_smiles_or_a_table(
     if b"name" in content:
         first, second = "é" if b"\xe9" in content else "a", "2" if b"b,c" in content else "b"
         assert [row["id"] for row in rows] == [first, second, "c"]
+    else:
+        assert rows[2]["id"] == "CCN"
+
+
+def test_too_few_validation_graphs_for_the_coverage_are_told(model: Path, capfd: Capture) -> None:
+    assert main(["predict", str(model), "CCO", "--coverage", "0.99"]) == 0
+    assert "--coverage 0.99 needs 99 validation graphs; there are " in capfd.readouterr().err
 
 
 def test_options_of_training_are_those_of_python() -> None:
@@ -299,15 +311,18 @@ def test_options_of_training_are_those_of_python() -> None:
 
 
 def test_explain_and_show_write_pages_into_a_new_folder(
-    table: Path, model: Path, tmp_path: Path, capfd: Capture
+    table: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
     out = tmp_path / "pages" / "explain.html"
-    arguments = ["explain", str(model), str(table), "--rows", "2,25,13", "--out", str(out)]
-    assert main([*arguments, "--against", str(model)]) == 0
+    other = shutil.copytree(model, tmp_path / "another")
+    arguments = ["explain", str(model), "-", "--rows", "2,25,13", "--out", str(out)]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(table.read_bytes())))
+    assert main([*arguments, "--against", str(other)]) == 0
     assert "row 25 could not be read: the SMILES cannot be parsed" in capfd.readouterr().err
     page = out.read_text(encoding="utf-8")
     assert page.count("<article") == 2
     assert page.count("c1ccccc1C<") >= 1
+    assert re.findall("<h3>.*(model|another)<", page) == ["model", "another"] * 2
     out = tmp_path / "more" / "gallery.html"
     arguments = ["show", str(table), "--target", "fails", "--method", "transplant-dp"]
     assert main([*arguments, "--count", "2", "--epochs", "1", "--out", str(out)]) == 0

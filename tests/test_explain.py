@@ -11,6 +11,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.models.explanation import explain, explain_rows
 from graph_transplant.models.model import TrainedModel
+from graph_transplant.models.similarity import packed, seen
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.saliency import NodeSaliency
 from graph_transplant.shown import Structure
@@ -227,8 +229,21 @@ def test_models_that_cannot_be_compared_are_refused() -> None:
         explain([], store)
     graph_model = as_trained(network_for(store), names, featurizer={"kind": "graphs"})
     store.featurizer = Featurizer("molecules")
-    with pytest.raises(DataError, match=r"read with other features \(kind molecules\)"):
+    with pytest.raises(DataError, match=r"was trained on graphs; .* holds molecules"):
         explain(graph_model, store)
+
+
+def test_anything_that_can_be_predicted_can_be_explained(table: Path) -> None:
+    model = model_of(smiles="smiles", targets=["toxic"])
+    found = explain(model, ["CCO", "c1ccccc1"])
+    assert [(one.id, one.truth) for one in found] == [("CCO", None), ("c1ccccc1", None)]
+    frame = pd.read_csv(table).drop(index=1)
+    assert [one.truth for one in explain(model, frame)] == ["0", "1", None, "0"]
+    with pytest.raises(DataError, match="row 2 cannot be read: the SMILES"):
+        explain(model, table)
+    for method in (model.logits, model.predictions):
+        with pytest.raises(DataError, match="`store` must be a GraphStore"):
+            method(["CCO"])
 
 
 # -------------------------------------------------------------------- structure
@@ -444,6 +459,18 @@ def test_rows_of_the_training_part_are_marked(tmp_path: Path) -> None:
     turned = Chem.MolToSmiles(Chem.MolFromSmiles(first), rootedAtAtom=1, canonical=False)
     again = explain_rows(model, [turned, "c1ccccc1"]).explanations
     assert [one.views[0].trained_on for one in again] == [True, False]
+
+
+def test_training_graphs_are_known_however_chirality_is_written() -> None:
+    pytest.importorskip("rdkit")
+    from graph_transplant.datasets.molecules import from_smiles
+
+    written = ["C[C@H](N)C(=O)O", "C/C=C/C"], ["OC(=O)[C@H](C)N", "C(=C/C)\\C"]
+    for bonds in (0, 13):
+        known = packed(from_smiles(written[0]), bonds)
+        assert seen(known, from_smiles([*written[1], "CC(F)N"]), bonds) == [True, True, False]
+    # The hash in models of earlier versions.
+    assert packed(from_smiles(["CCO"]), 13) == "Cwpryw=="
 
 
 def test_old_models_say_nothing_of_what_they_do_not_know() -> None:

@@ -14,6 +14,7 @@ from torch_geometric.data import Data, InMemoryDataset
 
 from graph_transplant.datasets import catalogue, formats, jsonl, load, stream
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.estimator import GraphTransplantClassifier
 from graph_transplant.graphs import GraphStore
 
 TINY = {
@@ -172,6 +173,19 @@ def test_pyg_graphs() -> None:
 def test_objects_that_are_no_graphs(data: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(GraphTransplantError, match=message):
         load(data, **options)
+
+
+def test_rdkit_molecules_must_be_written_as_smiles() -> None:
+    chem = pytest.importorskip("rdkit.Chem")
+    molecules, y = [chem.MolFromSmiles("CCO")] * 4, [0, 1, 0, 1]
+    frame = pd.DataFrame({"ROMol": molecules, "y": y})
+    for use in (
+        lambda: load(frame["ROMol"], y=y),
+        lambda: load(frame, smiles="ROMol", target="y"),
+        lambda: GraphTransplantClassifier().fit(molecules, y),
+    ):
+        with pytest.raises(DataError, match=r"write molecules as SMILES, with Chem\.MolToSmiles"):
+            use()
 
 
 @pytest.mark.parametrize(

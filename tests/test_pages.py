@@ -106,6 +106,7 @@ def test_explanations_say_what_models_say() -> None:
     for words in ("Predicted pIC50 7.2", "true value: pIC50 6.9", "raises the predicted value"):
         assert words in page.text
     assert "sure" not in page.text
+    assert "Drawn for" not in page.text  # as there is only one value
 
 
 def test_explanations_say_what_to_believe() -> None:
@@ -301,7 +302,7 @@ def test_the_card_warns_of_rare_classes(counts: list[int], warned: bool) -> None
     made = card(label_names=[f"kind {number}" for number in range(len(counts))])
     made["data"]["class_counts"] = counts
     warnings, _ = said(Described(made))
-    assert any("Classes are unequal" in text for text in warnings) == warned
+    assert any("Classes are imbalanced" in text for text in warnings) == warned
 
 
 def test_the_command_trains_the_same_model_again(
@@ -346,7 +347,7 @@ def test_the_card_compares_validation_test_and_baseline() -> None:
     warned = Page(text[text.index("<aside") : text.index("</aside>") + 8]).text
     for words in (
         "worse on the test molecules than on the validation ones: AUROC 0.810 instead of 0.950",
-        "changed the calibration error on the test molecules from 0.010 to 0.050",
+        "made the calibration error on the test molecules worse: 0.010 → 0.050",
         "54.0 % of its predictions are right; always predicting the largest class",
         "76 % of the training molecules are active, 70 % of the validation ones and 52 % of the",
         "It may be no better than guessing, which has AUROC 0.500",

@@ -108,6 +108,10 @@ def test_smiles_lists_and_data_frames_give_the_same(
     assert from_list["id"].tolist() == [*texts[:3], "4"]
     pd.testing.assert_frame_equal(from_list.drop(columns="id"), from_file.drop(columns="id"))
     assert (from_list["error"] != "").tolist() == [False, True, False, True]
+    # The index is kept, so that predictions can be put beside the data.
+    moved = frame.set_axis([7, 3, 5, 1])
+    for given in (moved, moved["smiles"]):
+        assert molecule_model.predict(given).index.tolist() == [7, 3, 5, 1]
     for named in (frame["smiles"], frame["smiles"].to_numpy(), tuple(texts)):
         pd.testing.assert_frame_equal(molecule_model.predict(named), from_list)
     other = frame.rename(columns={"smiles": "drawing"})

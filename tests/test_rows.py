@@ -85,6 +85,16 @@ def test_the_task_is_found_from_the_values(
 
 
 @pytest.mark.parametrize(
+    ("classes", "task", "told"), [(10, None, 0), (11, None, 1), (11, "multiclass", 0)]
+)
+def test_many_numbers_read_as_classes_are_told(classes: int, task: str | None, told: int) -> None:
+    rows = enumerate(column(*map(str, range(classes))), 1)
+    _, notes = find_codec("mine.csv", ["score"], rows, task)
+    assert len(notes) == told
+    assert all(note.startswith("The 11 whole numbers of 'score' are read") for note in notes)
+
+
+@pytest.mark.parametrize(
     ("rows", "task", "message"),
     [
         (column("", "NA"), None, "mine.csv: the target 'a' has no values that could be read"),

@@ -204,7 +204,7 @@ def test_scaffolds_of_one_class_make_way_for_a_random_split(molecules: Path) -> 
     told: list[str] = []
     store = gt.load(molecules, target="active").with_targets(y)
     assert quickly(store, note=told.append)["split"] == "random"
-    assert any(text.startswith("the split is random and not by scaffold: ") for text in told)
+    assert any(text.startswith("the split is random: by scaffold, no ") for text in told)
 
 
 # -------------------------------------------------------------------- options
@@ -312,7 +312,7 @@ def test_tables_of_molecules_with_two_classes_are_judged_by_auroc(molecules: Pat
         ({"split": "folds"}, "`split` must be one of auto, random, scaffold, official"),
         ({"method": "vanila"}, "did you mean 'vanilla'"),
         ({"metric": "f1"}, "`metric` must be one of accuracy"),
-        ({"metric": "r2"}, "`metric` is 'r2', which needs numbers"),
+        ({"metric": "r2"}, "`metric` must be one of accuracy, auroc, average_precision; got 'r2'"),
         ({"validation": 0.0}, "`validation` must be above 0, .*; got 0.0 and 0.1"),
         ({"validation": 0.5, "test": 0.5}, "both together below 1, .*; got 0.5 and 0.5"),
         ({"validation": math.nan}, "`validation` must be above 0"),
@@ -363,6 +363,8 @@ def test_a_metric_that_is_not_defined_gives_way() -> None:
     assert any(text.startswith("auroc is not defined on these validation") for text in told)
     with pytest.raises(GraphTransplantError, match="not defined on the validation graphs"):
         train(store, split=split, metric="auroc", **QUICK)
+    with pytest.raises(GraphTransplantError, match="must be one of r2; got 'accuracy'"):
+        train(values(20), metric="accuracy", **QUICK)
     one = Split(torch.arange(19), torch.tensor([19]), NOTHING)
     found = train(values(20), split=one, **QUICK)
     assert found.description["training"]["metric"] == "loss"

@@ -426,4 +426,5 @@ def test_the_card_says_what_uncertainty_is_worth(monkeypatch: pytest.MonkeyPatch
         changed = {**model.description["uncertainty"], "similarity": {**likeness, "test": test}}
         told = render_card({**model.description, "training": training, "uncertainty": changed})
         assert says in told
+        assert ("validation errors rise" in told) == (chance < 0.05) != ("may be chance" in told)
         assert "That share holds only for graphs like the validation ones" in told

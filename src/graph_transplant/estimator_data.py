@@ -42,7 +42,9 @@ def items_of(graphs: Any) -> tuple[str, Any]:
     if kind is None and any(isinstance(item, str) for item in items):
         kind = "SMILES"
     if kind is None:
-        return "table", graphs
+        # Loading unknown objects raises an error that lists what can be loaded.
+        unknown = np.ndim(items[0]) == 0 and np.asarray(items[0]).dtype == object
+        return ("unknown", items) if unknown else ("table", graphs)
     for number, item in enumerate(items):
         if not isinstance(item, _KINDS[kind]):
             raise DataError(

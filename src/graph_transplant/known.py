@@ -155,8 +155,8 @@ def not_found(data: str | Path, root: str | Path | None) -> DataError:
     rest = [info.name for info in KNOWN if info.name not in close]
     return DataError(
         f"unknown data set {name!r}{hint}; known are {', '.join(close + rest)} and other names of "
-        "the TU collection, or give the path of a file, folder or zip archive. "
-        f"{looked_for(name, ('tu',), root)}"
+        "the TU collection, or give the path of a file, folder or zip archive (for one SMILES, "
+        f"pass a list). {looked_for(name, ('tu',), root)}"
     )
 
 

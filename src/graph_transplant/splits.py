@@ -363,7 +363,7 @@ def split_for_training(
             problem = str(error)
         if problem is None:
             return parts, "scaffold"
-        tell(f"the split is random and not by scaffold: {problem}")
+        tell(f"the split is random: {problem}")
     molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
     if molecules and split == "auto" and not store.has_structures:
         tell("the split is random and not by scaffold: saved graphs have no SMILES")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import tempfile
@@ -228,19 +229,19 @@ def predict(
     loaded = TrainedModel.load(model, device=device)
     options: dict[str, Any] = {"coverage": coverage, "batch_size": batch_size, "workers": workers}
     options |= columns.given()
-    piped = data == STANDARD and not more
-    given: Any = None if piped else smiles_given(loaded, [data, *more])
-    if given is not None and out is None:
-        frame = loaded.predict(given, **options)
-        print_predictions(frame)
-        return status_of(predicted=int((frame["error"] == "").sum()), rows=len(frame))
-    target = out or (STANDARD if piped else "predictions.csv")
+    target = out or (STANDARD if data == STANDARD else "predictions.csv")
     errors = Console(stderr=True, highlight=False)
-    with errors.status("reading") as status, tempfile.TemporaryDirectory() as folder:
-        given = standard_input(loaded, columns.smiles, Path(folder)) if piped else given or data
-        done = predict_table(
-            loaded, given, target, progress=lambda n: status.update(f"{n:,} rows"), **options
-        )
+    with tempfile.TemporaryDirectory() as folder:
+        given = given_data(loaded, [data, *more], columns.smiles, Path(folder))
+        if isinstance(given, list) and out is None:
+            frame = loaded.predict(given, **options)
+            print_predictions(frame)
+            tell_coverage(loaded, coverage)
+            return status_of(predicted=int((frame["error"] == "").sum()), rows=len(frame))
+        with errors.status("reading") as status:
+            done = predict_table(
+                loaded, given, target, progress=lambda n: status.update(f"{n:,} rows"), **options
+            )
     console = errors if target == STANDARD else output()
     rate = f", {done.rows / done.seconds:,.0f} rows a second" if done.seconds > 0 else ""
     console.print(f"{done.predicted:,} of {count(done.rows, 'row')} predicted{rate}")
@@ -250,9 +251,23 @@ def predict(
         if number:
             graphs = "graph is" if number == 1 else "graphs are"
             note(f"{number:,} {graphs} {what}: trust the prediction less (column warning)")
+    tell_coverage(loaded, coverage)
     if target != STANDARD:
         print_files(console, {Path(target): "the predictions"})
     return status_of(predicted=done.predicted, rows=done.rows)
+
+
+def tell_coverage(model: TrainedModel, coverage: float | None) -> None:
+    """Print if the model has too few validation graphs for sets or intervals."""
+    from graph_transplant.models.uncertainty import COVERAGE
+
+    share = coverage or COVERAGE
+    needed = math.ceil(round(share / (1 - share), 9))
+    scores = None if model.reference is None else model.reference.scores
+    known = needed if scores is None else int((~scores.isnan()).sum(0).min())
+    if known < needed:
+        what = "intervals are empty" if model.task == "regression" else "sets exclude nothing"
+        note(f"`coverage` {share:g} needs {needed} validation graphs; there are {known}: {what}")
 
 
 def status_of(*, predicted: int, rows: int) -> int:
@@ -263,8 +278,15 @@ def status_of(*, predicted: int, rows: int) -> int:
     return BAD_INPUT
 
 
-def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
-    """Return the arguments if they are SMILES, not the name or path of data."""
+def given_data(
+    model: TrainedModel, words: list[str], smiles: str | None, folder: Path
+) -> list[str] | str | Path:
+    """Return the arguments as SMILES or as the name or path of data.
+
+    Standard input is kept as a file in ``folder``.
+    """
+    if words == [STANDARD]:
+        return standard_input(smiles, folder)
     molecules = model.featurizer is not None and model.featurizer.kind == "molecules"
     if len(words) > 1:
         if molecules:
@@ -273,7 +295,7 @@ def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
             f"predict takes one input, unless the model is for molecules; got {len(words)}"
         )
     if not molecules or Path(words[0]).exists():
-        return None
+        return words[0]
     from graph_transplant.datasets import stream
 
     (chunk,) = stream(words, featurizer=model.featurizer)
@@ -285,26 +307,21 @@ def smiles_given(model: TrainedModel, words: list[str]) -> list[str] | None:
         raise DataError(
             f"{words[0]!r} is neither the name or path of data nor a molecule: {chunk.problems[1]}"
         ) from None
-    return None
+    return words[0]
 
 
-def standard_input(model: TrainedModel, smiles: str | None, folder: Path) -> list[str] | Path:
-    """Read SMILES, one per line, or a table with a header, which is kept as a file in ``folder``.
+def standard_input(smiles: str | None, folder: Path) -> Path:
+    """Keep standard input as a file: a table, or SMILES with optional names."""
+    from graph_transplant.datasets.chemistry import looks_like_smiles
 
-    A table is recognised by its column of SMILES: ``smiles``, that of the model, or "smiles".
-    """
     content = sys.stdin.buffer.read()
-    text = content.decode("utf-8-sig", "replace")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = content.decode("utf-8-sig", "replace").strip().splitlines()
     if not lines:
         raise GraphTransplantError("standard input is empty")
-    header = {word.strip().strip('"').lower() for word in re.split(r"[,;\t]", lines[0])}
-    known = (smiles, model.featurizer and model.featurizer.smiles, "smiles")
-    if header & {name.lower() for name in known if name}:
-        path = folder / "standard input.csv"
-        path.write_bytes(content)
-        return path
-    return [line.split()[0] for line in lines]
+    separated = re.search(r"[,;\t]", lines[0]) and not looks_like_smiles(lines[0].split()[0])
+    path = folder / f"standard input{'.csv' if separated or lines[0] == smiles else '.smi'}"
+    path.write_bytes(content)
+    return path
 
 
 def print_predictions(frame: pd.DataFrame) -> None:
@@ -317,7 +334,7 @@ def print_predictions(frame: pd.DataFrame) -> None:
 
 def explain(
     model: Path,
-    data: str,
+    data: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
     *,
     out: Path = Path("explain.html"),
@@ -334,7 +351,7 @@ def explain(
 
     Args:
         model: Folder of the model.
-        data: As for `graph-transplant predict`; may be a single SMILES.
+        data: As for `graph-transplant predict`, but at most one SMILES.
         out: The page to write.
         against: Folder of another model to show side by side.
         rows: Numbers of the rows to explain, from 1, separated by commas. [default: the first]
@@ -354,16 +371,19 @@ def explain(
     from graph_transplant.models import TrainedModel, explain_rows
     from graph_transplant.report.explanations import render_explanations
 
-    models = [TrainedModel.load(place, device=device) for place in (model, against) if place]
-    explained = explain_rows(
-        models,
-        smiles_given(models[0], [data]) or data,
-        rows=wanted,
-        count=count,
-        label=label,
-        saliency=saliency,
-        **given,
-    )
+    folders = [place for place in (model, against) if place]
+    loaded = [TrainedModel.load(place, device=device) for place in folders]
+    named = dict(zip((place.resolve().name for place in folders), loaded, strict=True))
+    with tempfile.TemporaryDirectory() as folder:
+        explained = explain_rows(
+            named if len(named) == len(loaded) else loaded,
+            given_data(loaded[0], [data], columns.smiles, Path(folder)),
+            rows=wanted,
+            count=count,
+            label=label,
+            saliency=saliency,
+            **given,
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, render_explanations(explained))
     for problem in explained.skipped:

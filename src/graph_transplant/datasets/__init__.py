@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import Subset
 
 from graph_transplant.datasets import formats, jsonl, motifs, networks, ogb, tables, tu
+from graph_transplant.datasets.chemistry import WRITE_SMILES
 from graph_transplant.datasets.duplicates import duplicate_groups, find_duplicates
 from graph_transplant.datasets.rows import Chunk, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
@@ -329,9 +330,13 @@ def _input(data: Any, root: str | Path | None, options: dict[str, Any]) -> tuple
         return form, path
     found = next((form for form in OBJECTS if form.accepts(data)), None)
     if found is None:
-        given = f"a {type(data).__name__}"
-        if isinstance(data, list | tuple):
+        given, item = f"a {type(data).__name__}", _first(data)
+        if item is not None:
+            given += f" of {type(item).__name__}"
+        elif isinstance(data, list | tuple):
             given += f" of {type(data[0]).__name__}" if data else " with nothing in it"
+        if hasattr(item, "GetAtoms"):
+            given += f"; {WRITE_SMILES}"
         kinds = ", ".join(form.kind for form in OBJECTS)
         raise DataError(f"`data` must be a name, a path, or {kinds}; got {given}")
     _check_options(found.kind, options, found.options)

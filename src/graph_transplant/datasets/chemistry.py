@@ -21,6 +21,9 @@ _SHORT_BLOCK: Final = 10_000
 # Stereo marks, CXSMILES extensions (|...|), and explicit hydrogens.
 _STEREO_OR_HYDROGEN: Final = re.compile(r"[@/\\|]|\[[0-9]*[H#]")
 
+WRITE_SMILES: Final = "write molecules as SMILES, with Chem.MolToSmiles"
+"""Advice for those who give RDKit molecules."""
+
 
 def chemistry() -> ModuleType:
     """Import ``rdkit.Chem``."""
@@ -89,6 +92,8 @@ def _unfit(text: str) -> str | None:
         return f"the SMILES contains the invalid character {wrong!r}"
     if not text:
         return "there is no structure"
+    if text.startswith("<"):
+        return f"this is a Python object; {WRITE_SMILES}"
     head, space, extension = text.partition(" ")
     if space and not (head and extension.startswith("|")):
         return f"the SMILES contains a space: {quoted(text)}"

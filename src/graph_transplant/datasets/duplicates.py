@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graph_transplant.datasets.chemistry import chemistry, molecule_of, quiet
-from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES
+from graph_transplant.datasets.molecules import BOND_STEREO, CHIRALITY
 from graph_transplant.graphs import GraphStore
 
 
@@ -35,13 +35,9 @@ def find_duplicates(store: GraphStore) -> Tensor:
 
 def _same_molecules(store: GraphStore) -> Tensor:
     assert store.rows is not None
-    # RDKit is slow, so only molecules with the same structure key get a canonical SMILES. Keys
-    # ignore chirality and bond stereo, which depend on the order in which neighbours are written.
-    handed = range(ATOM_CATEGORIES[0], sum(ATOM_CATEGORIES[:2]))
-    stereo = range(BOND_CATEGORIES[0], sum(BOND_CATEGORIES[:2]))
-    _, key, count = torch.unique(
-        structure_keys(store, handed, stereo), return_inverse=True, return_counts=True
-    )
+    # RDKit is slow, so only molecules with the same structure key get a canonical SMILES.
+    keys = structure_keys(store, CHIRALITY, BOND_STEREO)
+    _, key, count = torch.unique(keys, return_inverse=True, return_counts=True)
     alone = (count[key] == 1).tolist()
     chem = chemistry()
     with quiet():
@@ -66,8 +62,8 @@ def _identical_graphs(store: GraphStore) -> Tensor:
 
 def structure_keys(
     store: GraphStore,
-    ignore_node: Sequence[int] = (),
-    ignore_edge: Sequence[int] = (),
+    ignore_node: slice = slice(0),
+    ignore_edge: slice = slice(0),
     rounds: int = 2,
 ) -> Tensor:
     """Weisfeiler-Lehman hashes, equal for isomorphic graphs, int64 ``[graphs]``.
@@ -75,8 +71,8 @@ def structure_keys(
     ``ignore_node`` and ``ignore_edge`` are feature columns to leave out.
     """
     of_nodes, of_edges = _weights(store.num_node_features, store.num_edge_features)
-    of_nodes[list(ignore_node)] = 0
-    of_edges[list(ignore_edge)] = 0
+    of_nodes[ignore_node] = 0
+    of_edges[ignore_edge] = 0
     keys = []
     for piece in store.pieces():
         base = torch.repeat_interleave(piece.node_ptr[:-1], piece.edge_counts)

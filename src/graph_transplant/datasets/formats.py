@@ -152,7 +152,7 @@ def _header(
 ) -> tuple[list[str], str | None]:
     """Return the column names and, if there is no header, the structure column."""
     columns = [cell.strip() for cell in first]
-    if any(name.casefold() in STRUCTURES or "smiles" in name.casefold() for name in columns):
+    if any(map(_of_structures, columns)):
         return columns, None
     second = next(filter(any, rest), ())
     for place, cell in enumerate(columns):
@@ -167,6 +167,11 @@ def _header(
     return columns, None
 
 
+def _of_structures(name: str) -> bool:
+    """Whether this is a usual name of the structure column."""
+    return name.casefold() in STRUCTURES or "smiles" in name.casefold()
+
+
 def _smi(path: Path) -> Table:
     """Open a file of SMILES, each followed by an optional name; tabs separate more columns."""
     notes: dict[str, None] = {}
@@ -176,7 +181,7 @@ def _smi(path: Path) -> Table:
             text = line.rstrip()
             found = text.split("\t") if "\t" in text else text.split(None, 1)
             # Some programs write a header.
-            if text and (number or found[0].strip().casefold() not in STRUCTURES):
+            if text and (number or not _of_structures(found[0].strip())):
                 yield found
 
     columns = ["smiles", "name"]

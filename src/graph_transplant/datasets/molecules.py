@@ -40,6 +40,10 @@ Bytes = npt.NDArray[np.uint8]
 # features do not change with the installed version.
 ATOM_CATEGORIES: Final = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 BOND_CATEGORIES: Final = (5, 6, 2)
+# Columns of chirality and of bond stereo, which depend on the order in which neighbours are
+# written. The first column of each marks atoms and bonds without.
+CHIRALITY: Final = slice(ATOM_CATEGORIES[0], sum(ATOM_CATEGORIES[:2]))
+BOND_STEREO: Final = slice(BOND_CATEGORIES[0], sum(BOND_CATEGORIES[:2]))
 
 _CHIRALITIES: Final = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
 _HYBRIDISATIONS: Final = ("SP", "SP2", "SP3", "SP3D", "SP3D2")

@@ -242,8 +242,10 @@ def _kinds(source: Source, what: str, parts: Sequence[_Columns]) -> tuple[str, .
     return tuple(sorted(labels, key=lambda label: (int(label) if whole else 0, label)))
 
 
-def _codec(source: Source, graphs: Sequence[_Graph], others: Sequence[str]) -> TargetCodec:
-    """Infer the target codec; the number of targets is that of most graphs."""
+def _codec(
+    source: Source, graphs: Sequence[_Graph], others: Sequence[str]
+) -> tuple[TargetCodec, list[str]]:
+    """Infer the target codec, with notes; the number of targets is that of most graphs."""
     names = source.targets
     widths = Counter(len(g.cells) for g in graphs if not all(map(is_missing, g.cells)))
     if not widths:
@@ -258,7 +260,7 @@ def _codec(source: Source, graphs: Sequence[_Graph], others: Sequence[str]) -> T
     if width > len(names):
         names = tuple(f"{names[0]}[{number}]" for number in range(width))
     rows = ((graph.number, graph.cells) for graph in graphs if len(graph.cells) == width)
-    return find_codec(source.where, names, rows, source.task)[0]
+    return find_codec(source.where, names, rows, source.task)
 
 
 def _unfit(graph: _Graph, featurizer: Featurizer) -> str:
@@ -355,14 +357,14 @@ def read_networks(
     skipped += [Skipped(g.number, g.id, why) for g in graphs if (why := unfit[g.number])]
     graphs = [graph for graph in graphs if not unfit[graph.number]]
     check()
-    codec = _codec(source, graphs, sorted(entries))
+    codec, notes = _codec(source, graphs, sorted(entries))
     targets = [(graph, _target(codec, graph.cells)) for graph in graphs]
     skipped += [Skipped(g.number, g.id, why) for g, why in targets if isinstance(why, str)]
     check()
     kept = [(graph, target) for graph, target in targets if not isinstance(target, str)]
     store = _store([graph for graph, _ in kept], featurizer, source.name)
     store = codec.apply(store, [target for _, target in kept])
-    store.skipped = tuple(sorted(skipped))
+    store.skipped, store.notes = tuple(sorted(skipped)), tuple(notes)
     return store
 
 

@@ -27,6 +27,7 @@ NO_TARGET: Final = "no target"
 
 # Columns with more distinct values are not classes, unless `task` says so.
 _MOST_CLASSES: Final = 50
+_MANY_CLASSES: Final = 10  # of more numbers, a note says that they are read as classes
 _LARGEST: Final = float(np.finfo(np.float32).max)
 _YES_NO: Final = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
 # Class pairs with a conventional positive class, which comes second even if it is more frequent.
@@ -55,7 +56,7 @@ class Chunk:
 
     Attributes:
         first: Number of the first row, counted from 1 without the header.
-        ids: Id of every row; its number if it has none.
+        ids: Id of every row; without one, its SMILES or number.
         texts: Source text of every row, such as its SMILES, or an empty string.
         store: Graphs of the readable rows, in order; their row numbers are in
             ``store.rows.number``. ``None`` if there are none.
@@ -82,7 +83,7 @@ class TableOptions:
     smiles: str | None = None  # guessed by default
     targets: tuple[str, ...] = ()
     whole: str | None = None  # `target` if it has commas: may be a single column
-    id: str | None = None  # the number of the row by default
+    id: str | None = None  # the SMILES by default
     task: str | None = None  # inferred from the values by default
     largest_fragment: bool = False
 
@@ -345,7 +346,7 @@ def find_codec(
         # Some of several columns may be empty.
         has = f"the target {which} has" if len(names) == 1 else f"the targets {which} have"
         raise DataError(f"{where}: {has} no values that could be read{hint}")
-    task = task or _find_task(where, columns)
+    given, task = task, task or _find_task(where, columns)
     if task == "multiclass":
         classes = _ordered(columns[names[0]])
         if len(classes) < 2:
@@ -353,7 +354,12 @@ def find_codec(
                 f"{where}: the target {which} has only one class, {quoted(classes[0])}; at least "
                 f"two are needed{hint}"
             )
-        return TargetCodec(task, tuple(names), tuple(classes)), []
+        note = (
+            f"The {len(classes)} whole numbers of {which} are read as classes; give `task` as "
+            "regression to read them as values."
+        )
+        many = given is None and len(classes) > _MANY_CLASSES and not columns[names[0]].texts
+        return TargetCodec(task, tuple(names), tuple(classes)), [note] if many else []
     if task == "regression":
         for name, column in columns.items():
             numbers = (n for n in column.values.values() if n is not None and abs(n) <= _LARGEST)

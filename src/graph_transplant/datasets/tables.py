@@ -93,7 +93,7 @@ def _rows(table: Table, options: TableOptions, skip: int = 0) -> Iterator[_Row]:
             yield _Row("", str(number), (), reason)
             continue
         text = cells[0] if "\n" in cells[0] else cells[0].strip()
-        label = cells[1].strip() if name else ""
+        label = (cells[1].strip() if name else "") or ("" if "\n" in text else text)
         yield _Row("" if reason else text, label or str(number), tuple(cells[first:]), reason)
 
 
@@ -126,7 +126,7 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
     check_readable(table.where, len(rows), skipped)
     cells = [rows[place].cells for place in arrays.places.tolist()]
     numbered = zip((arrays.places + 1).tolist(), cells, strict=True)
-    codec, commas = find_codec(table.where, options.targets, numbered, options.task)
+    codec, remarks = find_codec(table.where, options.targets, numbered, options.task)
     featurizer = replace(featurizer, decimal_comma=codec.decimal_comma)
     targets = dict(zip(arrays.places.tolist(), map(codec.encode, cells), strict=True))
     lacking = {place: why for place, why in targets.items() if isinstance(why, str)}
@@ -143,7 +143,7 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
         f"{mixtures} of {len(store)} molecules have several fragments (salts, mixtures); "
         + ("the largest was kept." if options.largest_fragment else "`largest_fragment` keeps one.")
     ]
-    store.notes = (*table.notes, *commas, *(salts if mixtures else ()))
+    store.notes = (*table.notes, *remarks, *(salts if mixtures else ()))
     return store
 
 

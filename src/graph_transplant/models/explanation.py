@@ -14,7 +14,7 @@ from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Target
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
 from graph_transplant.format import count as counted
-from graph_transplant.graphs import GraphStore, Skipped, check_stores
+from graph_transplant.graphs import GraphStore, Skipped
 from graph_transplant.metrics import no_better_than_random
 from graph_transplant.models.model import Predictions, TrainedModel
 from graph_transplant.models.similarity import seen
@@ -75,10 +75,12 @@ Models = TrainedModel | Sequence[TrainedModel] | Mapping[str, TrainedModel]
 
 def explain(
     models: Models,
-    store: GraphStore,
+    data: Any,
     *,
     saliency: NodeSaliency | None = None,
     output: str | None = None,
+    target: Any = None,
+    **options: Any,
 ) -> list[Explanation]:
     """Find out which nodes influence a model's predictions, and in which direction.
 
@@ -88,11 +90,14 @@ def explain(
     Args:
         models: One model, or several to show side by side: a sequence, or a mapping from names to
             models.
-        store: The graphs, read as the models' training graphs were.
+        data: Anything that :func:`~graph_transplant.load` accepts, with or without targets; read
+            like the first model's training data. Every row must be readable.
         saliency: Where and how it is computed. (default:
             :data:`~graph_transplant.saliency.EXPLAINING`)
         output: Name of the class, label or value to explain. (default: the predicted class; the
             label with the highest probability; the first value)
+        target: Columns with the true values. (default: as in the training data, if present)
+        **options: How the data are read; see :func:`~graph_transplant.load`.
 
     Example:
         >>> import graph_transplant as gt
@@ -102,12 +107,18 @@ def explain(
         >>> len(found), max(map(abs, found[0].views[0].saliency))
         (3, 1.0)
     """
-    check_stores(store=store)
     named = _named(models)
+    first = next(iter(named.values()))
     if output is not None:
-        check_choice("output", output, next(iter(named.values())).label_names)
-    targets = next(iter(named.values())).reading()["codec"].of_store(store)
-    return _explain(named, store, saliency or EXPLAINING, output, targets)
+        check_choice("output", output, first.label_names)
+    found: list[Explanation] = []
+    for chunk in stream(data, **first.reading(target), **options):
+        for row, reason in chunk.problems.items():
+            raise DataError(f"row {row} cannot be read: {reason}")
+        assert chunk.store is not None
+        targets = [chunk.targets.get(chunk.first + place) for place in range(len(chunk))]
+        found += _explain(named, chunk.store, saliency or EXPLAINING, output, targets)
+    return found
 
 
 @dataclass(frozen=True)

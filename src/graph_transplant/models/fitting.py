@@ -32,7 +32,7 @@ from graph_transplant.errors import (
 )
 from graph_transplant.format import count
 from graph_transplant.graphs import GraphStore
-from graph_transplant.metrics import defined
+from graph_transplant.metrics import deciding, defined
 from graph_transplant.models.description import FORMAT_LINE, plain
 from graph_transplant.models.ensemble import Ensemble
 from graph_transplant.models.measuring import data_figures, model_figures
@@ -124,6 +124,8 @@ def train(
     check_edge_features(store, [conv])
     if config.readout is not None:
         check_choice("readout", config.readout, READOUTS)
+    if config.metric is not None:
+        check_choice("metric", config.metric, deciding(store.task))
     unused = unused_edge_features(store, [conv])
     if unused:
         tell(unused)

@@ -26,7 +26,7 @@ from graph_transplant import __version__
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.files import replace_file, write_atomically
-from graph_transplant.graphs import Featurizer, GraphStore
+from graph_transplant.graphs import Featurizer, GraphStore, check_stores
 from graph_transplant.models.description import (
     FORMAT_LINE,
     check_description,
@@ -145,6 +145,7 @@ class TrainedModel:
 
     def check(self, store: GraphStore) -> None:
         """Raise a `DataError` if the features differ from those in training."""
+        check_stores(store=store)
         if self.featurizer is not None:
             self.featurizer.check_features(store.featurizer, store.name)
         given = (store.num_node_features, store.num_edge_features)
@@ -221,7 +222,7 @@ class TrainedModel:
 
         Args:
             data: Anything that :func:`~graph_transplant.load` accepts; read in the same way as the
-                training data.
+                training data. The result has the index of a ``DataFrame`` or ``Series``.
             coverage: Share of new graphs whose true class or value the set or interval should
                 contain. Approximate; assumes graphs like the validation graphs. (default: 0.9)
             batch_size: Graphs per batch. (default: depends on their size)
@@ -231,7 +232,8 @@ class TrainedModel:
         frames = list(prediction_frames(self, data, **given))
         if not frames:
             raise DataError("there are no graphs to predict")
-        return pd.concat(frames, ignore_index=True)
+        table = pd.concat(frames, ignore_index=True)
+        return table.set_axis(data.index) if isinstance(data, pd.DataFrame | pd.Series) else table
 
     def to(self, device: str | torch.device) -> TrainedModel:
         """Return the model on another device; the network is moved, not copied."""

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graph_transplant.datasets.duplicates import structure_keys
-from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES
+from graph_transplant.datasets.molecules import BOND_STEREO, CHIRALITY
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels.compiling import compiled
@@ -37,9 +37,7 @@ def label_columns(store: GraphStore) -> tuple[Mask, Mask]:
     of_edges = np.ones(store.num_edge_features, np.bool_)
     how = store.featurizer
     if how is not None and how.kind == "molecules":
-        # ECFP4 ignores stereochemistry, and chiral tags depend on the order of the neighbours.
-        of_nodes[ATOM_CATEGORIES[0] : sum(ATOM_CATEGORIES[:2])] = False
-        of_edges[BOND_CATEGORIES[0] : sum(BOND_CATEGORIES[:2])] = False
+        of_nodes[CHIRALITY] = of_edges[BOND_STEREO] = False  # as in ECFP4
     for piece in store.pieces():
         for key, whole in (("x", of_nodes), ("edge_attr", of_edges)):
             if whole.any() and (values := piece.field(key)).is_floating_point():
@@ -151,6 +149,9 @@ def seen(text: str | None, store: GraphStore, edge_features: int) -> list[bool] 
 
 
 def _keys(store: GraphStore, edge_features: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    ignored = () if edge_features else range(store.num_edge_features)
-    keys = structure_keys(store, ignore_edge=ignored, rounds=_ROUNDS).numpy()
+    node = edge = slice(0)
+    if store.featurizer is not None and store.featurizer.kind == "molecules":
+        # The first columns stay, so that keys in older models still match flat molecules.
+        node, edge = (slice(each.start + 1, each.stop) for each in (CHIRALITY, BOND_STEREO))
+    keys = structure_keys(store, node, edge if edge_features else slice(None), _ROUNDS).numpy()
     return (keys.view(np.uint64) >> np.uint64(32)).astype("<u4")

@@ -169,10 +169,11 @@ def _calibration(m: Described) -> Finding:
     after, before = (m.metrics[part].get("ece") for part in ("test", "test_uncalibrated"))
     if after is None or before is None or m.all["temperature"] == 1:
         return None
-    return after - before >= SAME_ECE, (
-        f"Calibration changed the calibration error on the test {m.noun} from "
-        f"{value_text(before, 'ece')} to {value_text(after, 'ece')}."
-    )
+    what = f"the calibration error on the test {m.noun}"
+    first, last = value_text(before, "ece"), value_text(after, "ece")
+    if after - before >= SAME_ECE:
+        return True, f"Calibration made {what} worse: {first} → {last}."
+    return False, f"Calibration changed {what} from {first} to {last}."
 
 
 def _against_baseline(m: Described) -> Finding:
@@ -224,12 +225,13 @@ def _likeness(m: Described) -> Finding:
     if not test:
         return None
     clear = test["chance"] < SURE
-    how = "Low similarity did not clearly mean more errors"
-    how = "Trust predictions with a low similarity less" if clear else how
-    where = ", where validation errors rise" if found["justified"] else ""
+    how, end = "Low similarity did not clearly mean more errors", ", which may be chance"
+    if clear:
+        how, end = "Trust predictions with a low similarity less", ""
+    where = ", where validation errors rise" if clear and found["justified"] else ""
     return clear, (
         f"{how}: of {test['graphs']:.0f} test {m.noun} unlike the training ones (similarity below "
-        f"{found['threshold']:.2f}{where}) {_errors(m, test)}."
+        f"{found['threshold']:.2f}{where}) {_errors(m, test)}{end}."
     )
 
 
@@ -305,7 +307,8 @@ def _rare(m: Described) -> Finding:
     if share >= min(0.1, 0.5 / len(counts)):
         return None
     rarest = m.named(shortened(m.names[counts.index(min(counts))], 40))
-    return True, f"Classes are unequal: {percent(share, unit=True)} of the {m.noun} are {rarest}."
+    rare = percent(share, unit=True)
+    return True, f"Classes are imbalanced: {rare} of the {m.noun} are {rarest}."
 
 
 def _explanations(m: Described) -> Finding:

@@ -113,6 +113,8 @@ def _view(one: Explanation, view: ModelView) -> dict[str, object]:
     structure, sure = one.structure, view.confidence
     title = f"{shortened(one.id, 80)}, saliency of {shortened(view.model, 80)}"
     signed = view.kind != "gradient"
+    # A single value is predicted as "NAME VALUE".
+    told_of = view.label.rpartition(" ")[0] if sure is None else view.label
     order = sorted(range(len(view.share)), key=lambda node: -abs(view.share[node]))[:_SALIENT]
 
     def told(sign: int) -> list[tuple[str, str]]:
@@ -131,7 +133,7 @@ def _view(one: Explanation, view: ModelView) -> dict[str, object]:
         "confidence": "" if sure is None else percent(sure, 0, unit=True),
         "bar": "" if sure is None else f"{100 * min(max(sure, 0.0), 1.0):.1f}",
         "verdict": {None: "", True: "right", False: "wrong"}[view.correct],
-        "output": class_word(view.output, one.target) if view.output != view.label else "",
+        "output": class_word(view.output, one.target) if view.output != told_of else "",
         "trained_on": view.trained_on,
         "drawing": graph_svg(
             structure,
