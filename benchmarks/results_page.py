@@ -101,7 +101,7 @@ def claims() -> Iterator[Claim]:
         experiment = "table3-robustness"
         yield Claim("attacked", data, "transplant-ep", experiment, "attacked")
     for method in list(WORDS)[2:]:
-        yield Claim("", "ENZYMES", method, "ablation", other="transplant-ep", sign=-1)
+        yield Claim("ablation", "ENZYMES", method, "ablation", other="transplant-ep", sign=-1)
 
 
 def controls() -> Iterator[Claim]:
@@ -200,15 +200,30 @@ def unbroken(cells: Iterable[str]) -> list[str]:
     return [cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in cells]
 
 
-def claims_table() -> str:
-    """One row per claim."""
-    rows = []
+def judged() -> Iterator[tuple[Claim, Paired, str]]:
+    """Every claim with its test and what became of it."""
     for claim in claims():
-        said = difference(claim.published, claim.measure)
-        said = said or ("below" if claim.sign < 0 else "above")
-        verdict = word(claim, measured(claim)[2])
-        rows.append(unbroken([claim.title, claim.data, said, *tested(claim), verdict]))
+        paired = measured(claim)[2]
+        yield claim, paired, word(claim, paired)
+
+
+def claims_table() -> str:
+    """One row per tested claim."""
+    rows = []
+    for claim, _, verdict in judged():
+        if verdict != "not tested":
+            said = difference(claim.published, claim.measure)
+            said = said or ("below" if claim.sign < 0 else "above")
+            rows.append(unbroken([claim.title, claim.data, said, *tested(claim), verdict]))
     return table("| claim | data | published | measured | 95 % interval | p | folds | |", rows)
+
+
+def untested() -> str:
+    """The other claims, by name."""
+    names = [
+        f"{claim.title}, {claim.data}" for claim, _, verdict in judged() if verdict == "not tested"
+    ]
+    return f"Not tested (fewer than {LEAST} folds are finished): {'; '.join(names)}."
 
 
 def controls_table() -> str:
@@ -223,8 +238,7 @@ def controls_table() -> str:
 
 def corrected() -> str:
     """Which claims remain if corrected for their number."""
-    tests = [(claim, measured(claim)[2]) for claim in claims()]
-    tests = [(claim, test) for claim, test in tests if word(claim, test) != "not tested"]
+    tests = [(claim, test) for claim, test, verdict in judged() if verdict != "not tested"]
     p_values = holm([test.p_value for _, test in tests])
     left = [
         f"{claim.title}, {claim.data} ({p_words(p)})"
@@ -329,6 +343,7 @@ def ensembles_table() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "main": main_table,
     "claims": claims_table,
+    "untested": untested,
     "corrected": corrected,
     "controls": controls_table,
     "attacks": attacks_table,
@@ -356,8 +371,11 @@ def draw() -> None:
     from matplotlib.figure import Figure
 
     mpl.rcParams.update({"svg.hashsalt": "results", "svg.fonttype": "none", "font.size": 9})
-    rows = [(claim, measured(claim)[2]) for claim in claims() if claim.measure != "ece"]
-    rows = [(claim, paired) for claim, paired in rows if word(claim, paired) != "not tested"]
+    rows = [
+        (claim, paired)
+        for claim, paired, verdict in judged()
+        if claim.measure != "ece" and verdict != "not tested"
+    ]
     figure = Figure(figsize=(7.2, 0.9 + 0.3 * len(rows)), layout="constrained")
     axes = figure.subplots()
     for place, (claim, paired) in enumerate(reversed(rows)):
