@@ -1,4 +1,4 @@
-"""Write the results in README, docs and summary.csv from the records in results/full.
+"""Write the tables of the results pages and summary.csv from the records in results/full.
 
     python benchmarks/results_page.py             # after new records
     python benchmarks/results_page.py --check     # say whether pages and records agree
@@ -28,7 +28,7 @@ from graph_transplant.paper.published import published
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "results" / "full"
 ENSEMBLES = ROOT / "results" / "ensembles"
-PAGES = [ROOT / name for name in ("README.md", "docs/results.md", "docs/results-details.md")]
+PAGES = [ROOT / "docs" / name for name in ("results.md", "results-details.md")]
 FIGURE = ROOT / "docs" / "_static" / "results.svg"
 KEYS = ["repeat", "fold"]
 LEAST = 5  # folds; fewer test nothing
@@ -300,28 +300,6 @@ def methods_table(*directories: str) -> str:
     return table(heads, rows)
 
 
-def main_table() -> str:
-    """Plain training and Graph Transplant, with two controls, by data set."""
-    rows = []
-    for data in ("COIL-DEL", "ENZYMES", "NCI1", "Mutagenicity", "ENZYMES-strong", "NCI1-strong"):
-        names = ("vanilla", "transplant-dp", "drop-nodes", "label-smoothing")
-        base, *others = (scores(data, name, "accuracy") for name in names)
-        tests = [compared(one, base) for one in others]
-        both = others[0].index.intersection(base.index)
-        said = Claim("accuracy", data, "transplant-dp", "table1").published
-        rows.append([
-            data.replace("-strong", ", strong recipe"),
-            str(len(both)),
-            *(f"{100 * one[both].mean():.1f} %" for one in (base, others[0])),
-            difference(tests[0].difference),
-            p_value(tests[0].p_value),
-            difference(said),
-            *(difference(test.difference) for test in tests[1:]),
-        ])  # fmt: skip
-    heads = "| data | folds | plain | Graph Transplant | difference | p | published "
-    return table(f"{heads}| dropping nodes | label smoothing |", rows)
-
-
 def ensembles_table() -> str:
     """Trained models of several networks, with a random forest on the same split."""
     rows = []
@@ -341,7 +319,6 @@ def ensembles_table() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "main": main_table,
     "claims": claims_table,
     "untested": untested,
     "corrected": corrected,
