@@ -50,11 +50,16 @@ class Run:
     @property
     def command(self) -> list[str]:
         """Arguments of ``graph-transplant``, without ``--out``."""
-        data = self.data
-        if data.endswith(".gz"):  # a table, which no name downloads
-            data = str(Path(os.environ.get("GRAPH_TRANSPLANT_DATA", "."), data))
         repeats = ("--repeats", str(self.repeats))
-        return ["compare", data, "--methods", self.methods, *repeats, *self.options.split()]
+        return ["compare", self.data, "--methods", self.methods, *repeats, *self.options.split()]
+
+    def covers(self, other: Run) -> bool:
+        """Whether it has every trial of another run."""
+        return (
+            (self.directory, self.options) == (other.directory, other.options)
+            and set(self.methods.split(",")) >= set(other.methods.split(","))
+            and self.repeats >= other.repeats
+        )
 
     def missing(self, records: list[dict[str, object]]) -> int:
         """How many of its trials have no record."""
@@ -174,7 +179,9 @@ def carry_out(one: Run, workers: int) -> None:
     if len(known) > len(lines(folder / "records.jsonl")):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "records.jsonl").write_bytes(b"".join(known))
-    command = [str(PYTHON), "-m", "graph_transplant", *one.command, "--out", str(folder)]
+    table = str(Path(os.environ.get("GRAPH_TRANSPLANT_DATA", "."), BACE))  # no name downloads it
+    words = [table if word == BACE else word for word in one.command]
+    command = [str(PYTHON), "-m", "graph_transplant", *words, "--out", str(folder)]
     command += ["--workers", str(workers)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     process = subprocess.Popen(["nice", "-n", "10", *command], cwd=TREE, env=environment)

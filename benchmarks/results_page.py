@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pandas as pd
+from evidence import QUEUE
 
 import graph_transplant as gt
 from graph_transplant.experiments.statistics import Paired, holm, paired_test
@@ -318,6 +320,15 @@ def ensembles_table() -> str:
     return table("| data | model | test AUROC | 95 % interval | ECE | random forest |", rows)
 
 
+def commands() -> str:
+    """The comparisons behind the tables, without runs that another one covers."""
+    whole = [
+        one for one in QUEUE if not any(other is not one and other.covers(one) for other in QUEUE)
+    ]
+    lines = [shlex.join(["graph-transplant", *one.command]) for one in whole]
+    return "\n".join(["```text", *lines, "```"])
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "claims": claims_table,
     "untested": untested,
@@ -331,6 +342,7 @@ PARTS: dict[str, Callable[[], str]] = {
         "ENZYMES-strong", "ENZYMES-classical", "NCI1-strong", "BACE-strong"
     ),
     "ensembles": ensembles_table,
+    "commands": commands,
 }
 
 
