@@ -50,4 +50,5 @@ if __name__ == "__main__":
     options = parser.parse_args()
     distributed.init_process_group("gloo")
     main(options.epochs)
+    distributed.barrier()  # a process that leaves early may abort another
     distributed.destroy_process_group()

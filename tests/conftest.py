@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,6 +14,9 @@ from hypothesis import settings
 
 # Two test processes with two threads each are far slower on two cores than one thread each.
 torch.set_num_threads(1)
+
+# Background jobs ignore Ctrl-C, and so would the processes that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A first example of a property pays for imports and warm-up, so a deadline would only misfire.
 settings.register_profile("developer", deadline=None)

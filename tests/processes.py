@@ -39,6 +39,7 @@ def _work(
     )
     try:
         out.send(function(rank, *given))
+        distributed.barrier()  # a process that leaves early may abort another
     finally:
         distributed.destroy_process_group()
 
