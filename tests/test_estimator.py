@@ -58,7 +58,7 @@ ESTIMATORS = [classifier(**_CHECKED), regressor(**_CHECKED)]
 # Not handed out by the generator for these estimators, but they hold as well.
 ALSO_RUN = ("check_dataframe_column_names_consistency", "check_inplace_ensure_writeable")
 
-# Of the checks that the generator hands out, those that do not apply; see docs/scikit-learn.md.
+# Of the checks that the generator hands out, those that do not apply.
 INAPPLICABLE = {
     "check_sample_weight_equivalence_on_dense_data": (
         "weights say how likely a graph is drawn: equal to repetition on average, not to the bit"
