@@ -113,6 +113,23 @@ def test_virtual_graphs_keep_tensors_that_pyg_stacks() -> None:
     assert torch.equal(original, virtual)
 
 
+def test_rows_of_fields_are_counted_graph_by_graph() -> None:
+    def graph(nodes: int) -> Data:
+        star = torch.tensor([[0] * (nodes - 1), range(1, nodes)])
+        fields = {"u": torch.ones(1, 4), "three": torch.ones(3), "bond": torch.ones(nodes - 1)}
+        return Data(x=torch.ones(nodes, 2), edge_index=star, **fields)
+
+    # As many edges as graphs, as many nodes as entries of `three`.
+    edges, nodes = ([graph(size) for size in sizes] for sizes in ((1, 3), (2, 4)))
+    for graphs in (edges, nodes):
+        found = GraphBatch.from_pyg(Batch.from_data_list(graphs))
+        assert (list(found.nodes), list(found.edges), list(found.graphs)) == (
+            ["x"],
+            ["bond"],
+            ["u"],
+        )
+
+
 def test_arguments_of_other_types_are_told() -> None:
     batch, model = batch_of(), Foreign()
     for wrong in ("transplant-dp", [gt.GraphTransplant(), "drop-nodes"]):
