@@ -415,6 +415,22 @@ def test_a_loss_that_is_no_number_is_named(method: str) -> None:
         gt.fit(model, store, store, augment, seed=0, epochs=2)
 
 
+def test_a_validation_loss_that_is_no_number_is_named() -> None:
+    class Failing(gt.GraphClassifier):
+        def classify(self, graphs: Tensor) -> Tensor:
+            return super().classify(graphs) / self.training  # no number in evaluation mode
+
+    store = motifs(12)
+    with pytest.raises(GraphTransplantError, match="validation loss is not a number in epoch 1"):
+        gt.fit(Failing.for_data(store, hidden=8), store, store, seed=0, epochs=2)
+
+
+def test_augmentations_may_share_an_edge_predictor() -> None:
+    store, psi = motifs(12), gt.augment.EdgePredictor(8)
+    augment = [gt.GraphTransplant(psi), gt.GraphTransplant(psi, cut="scattered")]
+    gt.fit(model_for(store), store, store, augment, seed=0, epochs=1)  # torch warns of repeats
+
+
 def test_lists_of_graphs_are_refused_by_name() -> None:
     store = motifs(12)
     graphs, model = store.to_pyg(), model_for(store)

@@ -85,6 +85,7 @@ def evaluate(
         torch.Size([8, 6])
     """
     check_stores(store=store)
+    check_at_least(1, batch_size=1 if batch_size is None else batch_size)
     predictor, device = as_predictor(model, output=output), _device(model)
     with evaluating(model):
         parts = [
@@ -246,7 +247,8 @@ def fit(
         augmentation.check(predictor, train)
         augmentation.prepare(train, _generator(seed, _AUGMENT, 0, ranks.rank))
     modules = [module_of(predictor), *augmentations]
-    parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
+    # Each parameter once, although augmentations may share some.
+    parameters = [p for p in nn.ModuleList(modules).parameters() if p.requires_grad]
     if optimizer is None:
         steps: Optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
     else:
@@ -319,6 +321,11 @@ def fit(
                 )
             ranks.share_state(modules)
             checked = evaluate(alone, validation, output=output)
+            if math.isnan(checked.loss):
+                raise GraphTransplantError(
+                    f"the validation loss is not a number in epoch {epoch}: the model returns NaN "
+                    "for a validation graph"
+                )
             with evaluating(modules[0]):
                 measured = merged_measurements(
                     *(part.after_epoch(predictor, validation) for part in augmentations)
