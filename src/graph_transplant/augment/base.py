@@ -65,7 +65,11 @@ class CleanPass:
     def saliency(self, reading: NodeSaliency) -> Tensor:
         """Saliency of every node, float ``[nodes]``, computed on first use."""
         if reading not in self._saliency:
-            self._saliency[reading] = reading.read(self.loss, self.prediction)
+            prediction = self.prediction
+            half = torch.float16 in (prediction.nodes.dtype, prediction.logits.dtype)
+            # In half precision the gradient of a mean over many nodes underflows.
+            scale = self.batch.num_nodes if half else 1
+            self._saliency[reading] = reading.read(self.loss * scale, prediction) / scale
         return self._saliency[reading]
 
 

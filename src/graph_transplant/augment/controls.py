@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, Virtual, VirtualGraphs
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError, check_in
 from graph_transplant.graphs import GraphStore
 from graph_transplant.saliency import Predictor
 
@@ -47,8 +47,7 @@ class LabelSmoothing(Augmentation):
 
     def __init__(self, smoothing: float = 0.1) -> None:
         super().__init__()
-        if not 0 < smoothing < 1:
-            raise GraphTransplantError(f"`smoothing` must be in (0, 1), got {smoothing}")
+        check_in("(0, 1)", smoothing=smoothing)
         self.smoothing = smoothing
 
     def check(self, model: Predictor, data: GraphStore) -> None:

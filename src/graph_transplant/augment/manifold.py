@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualEmbeddings, random_numbers
 from graph_transplant.augment.pairing import Pairing, mix_rows
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import GraphTransplantError, check_in
 from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels.compiling import Ints
 from graph_transplant.nn import GraphClassifier
@@ -47,8 +47,7 @@ class ManifoldMixup(Augmentation):
 
     def __init__(self, alpha: float = 2.0, pairing: str | Pairing = "random") -> None:
         super().__init__()
-        if not 0 < alpha < float("inf"):
-            raise GraphTransplantError(f"`alpha` must be positive and finite, got {alpha}")
+        check_in("(0, inf)", alpha=alpha)
         self.alpha = alpha
         self.pairing = Pairing.of(pairing)
 

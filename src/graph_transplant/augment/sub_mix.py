@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
 from graph_transplant.augment.pairing import Pairing, mix_rows
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import check_in
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import mixing as kernel
 from graph_transplant.kernels.compiling import Bools, Ints
@@ -85,8 +85,7 @@ class SubMix(Augmentation):
 
     def __init__(self, size: float = 0.4, *, pairing: str | Pairing = "random") -> None:
         super().__init__()
-        if not 0 < size <= 1:
-            raise GraphTransplantError(f"`size` must be in (0, 1], got {size}")
+        check_in("(0, 1]", size=size)
         self.size = size
         self.pairing = Pairing.of(pairing)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +13,14 @@ from torch import Tensor, nn
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
 from graph_transplant.augment.edge_predictor import EdgePredictor
 from graph_transplant.augment.pairing import Pairing, mix_rows
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
-from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, task_of
+from graph_transplant.errors import (
+    DataError,
+    GraphTransplantError,
+    check_at_least,
+    check_choice,
+    check_in,
+)
+from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, check_stores, task_of
 from graph_transplant.graphs.pyg import Data
 from graph_transplant.kernels import structure
 from graph_transplant.kernels import transplant as kernel
@@ -170,15 +175,13 @@ class GraphTransplant(Augmentation):
     ) -> None:
         super().__init__()
         hops = tuple(hops) if isinstance(hops, Iterable) else (hops,)
-        if not 0 < anchor_ratio <= 0.5:
-            raise GraphTransplantError(f"`anchor_ratio` must be in (0, 0.5], got {anchor_ratio}")
+        check_in("(0, 0.5]", anchor_ratio=anchor_ratio)
+        check_in("(0, inf)", alpha=alpha)
         if not hops:
             raise GraphTransplantError("`hops` must be one or more numbers, got none")
         for hop in hops:
             check_at_least(0, hops=hop)
         hops = tuple(int(hop) for hop in hops)
-        if not 0 < alpha < math.inf:
-            raise GraphTransplantError(f"`alpha` must be positive and finite, got {alpha}")
         self.edge_predictor: EdgePredictor | None = None
         if isinstance(connect, EdgePredictor):
             self.edge_predictor = connect
@@ -426,6 +429,7 @@ class GraphTransplant(Augmentation):
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Measure the accuracy of ψ on evenly spaced validation graphs."""
+        check_stores(validation=validation)
         if self.edge_predictor is None:
             return {}
         # Data sets are often sorted by class, so the first graphs may all be of one class.
