@@ -27,7 +27,6 @@ from torch_geometric.nn import global_mean_pool as mean_pool
 import graph_transplant as gt
 from foreign import Foreign, Weighted
 from graph_transplant.augment import CleanPass
-from graph_transplant.augment.edge_predictor import straight_through
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import as_batch
 from graph_transplant.saliency import NodeSaliency, as_predictor
@@ -70,18 +69,6 @@ def test_transforms_count_the_nodes_of_graphs_without_features() -> None:
 # ------------------------------------------------------------------ half precision
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_confident_edge_predictor_has_finite_gradients_in_half_precision(
-    dtype: torch.dtype,
-) -> None:
-    score = torch.tensor([9.0, -9.0, 0.0], requires_grad=True)
-    drawn = straight_through(score.sigmoid().to(dtype), torch.full((3,), 0.5, dtype=torch.double))
-    drawn.sum().backward()
-    assert score.grad is not None
-    assert bool(score.grad.isfinite().all())
-    assert drawn.tolist()[:2] == [1.0, 0.0]
-
-
 def test_half_precision_saliency_is_that_of_single_precision() -> None:
     batch = as_batch(Batch.from_data_list([graph(30, seed) for seed in range(64)]))
     model = Foreign()
@@ -97,16 +84,6 @@ def test_half_precision_saliency_is_that_of_single_precision() -> None:
         half = saliency()
     assert bool((half > 0).all())
     assert float(torch.corrcoef(torch.stack((exact, half.float())))[0, 1]) > 0.99
-
-
-def test_a_model_in_bfloat16_trains_with_edge_prediction() -> None:
-    batch = batch_of()
-    batch.x = batch.x.to(torch.bfloat16)
-    augment = gt.GraphTransplant("predict", embedding_size=8)
-    with pytest.warns(UserWarning, match="added without weights"):
-        loss = gt.augmented_loss(Foreign().to(torch.bfloat16), batch, augment)
-    loss.backward()
-    assert bool(loss.isfinite())
 
 
 @pytest.mark.parametrize("connect", ["degree", "predict"])
@@ -412,15 +389,6 @@ def test_a_store_refuses_what_it_cannot_hold(name: str, value: Tensor, message: 
     data[name] = value
     with pytest.raises(DataError, match=message):
         gt.load([data], name="odd")
-
-
-@pytest.mark.parametrize("name", ["optimizer", "scheduler"])
-def test_an_optimizer_that_is_made_already_is_refused(name: str) -> None:
-    store = gt.load("motifs", graphs=60)
-    made = torch.optim.SGD(Foreign().parameters(), lr=0.1)
-    model = gt.GraphClassifier.for_data(store, hidden=8)
-    with pytest.raises(GraphTransplantError, match=f"`{name}` must be callable"):
-        gt.fit(model, store, store, seed=0, epochs=1, **{name: made})  # type: ignore[arg-type]
 
 
 def test_fields_that_data_count_up_by_their_store_and_empty_ones_are_taken() -> None:

@@ -447,7 +447,7 @@ def test_lists_of_graphs_are_refused_by_name() -> None:
         ({"learning_rate": math.nan}, "`learning_rate` must be above 0, got nan"),
         ({"seed": -1}, "`seed`.*-1"),
         ({"patience_unit": "epoch"}, "`patience_unit` must be one of .*did you mean 'epochs'"),
-        ({"class_weight": torch.ones(2)}, "`class_weight` must have 6 entries"),
+        ({"scheduler": torch.optim.Adam([torch.ones(1)])}, "`scheduler` must be callable"),
         ({"class_weight": 2.0}, "`class_weight` must have 6 entries"),
         ({"class_weight": "balanced"}, "`class_weight` must be numbers.*'balanced'"),
     ],

@@ -19,7 +19,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from graph_transplant import checkpoints
-from graph_transplant.augment import Augmentation
 from graph_transplant.augment.base import merged_measurements
 from graph_transplant.checkpoints import EpochLog as EpochLog
 from graph_transplant.checkpoints import Patience, Run, states_of
@@ -34,7 +33,7 @@ from graph_transplant.metrics import METRICS, deciding, defined
 from graph_transplant.nn import evaluating
 from graph_transplant.ranks import Ranks
 from graph_transplant.recipes import PATIENCE_UNITS, TIES
-from graph_transplant.saliency import Predictor, as_predictor, module_of
+from graph_transplant.saliency import as_predictor, module_of
 from graph_transplant.scores import accuracy
 from graph_transplant.steps import Augmentations, LossFunction, several, take_step
 from graph_transplant.targets import Loss, as_targets, rarest_label
@@ -225,7 +224,11 @@ def fit(
     check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
     check_choice("ties", ties, TIES)
     _check_metric(metric, validation)
-    _check_makers(optimizer=optimizer, scheduler=scheduler)
+    for name, maker in (("optimizer", optimizer), ("scheduler", scheduler)):
+        if maker is not None and not callable(maker):
+            raise GraphTransplantError(
+                f"`{name}` must be callable, such as a class or a functools.partial; got {maker!r}"
+            )
     # Checkpoints cannot hold NumPy scalars.
     seed, epochs, batch_size = int(seed), int(epochs), int(batch_size)
     stop_patience, decay_patience = int(stop_patience), int(decay_patience)
@@ -299,20 +302,32 @@ def fit(
         while not run.finished(epochs):
             epoch, rate = len(run.history) + 1, steps.param_groups[0]["lr"]
             torch.manual_seed(_child(seed, _DROPOUT, epoch, ranks.rank))
-            parts = torch.split(
-                _order(weights, len(train), _generator(seed, _ORDER, epoch)), batch_size
-            )
-            losses = _train_epoch(
-                predictor,
-                train,
-                parts,
-                augmentations,
-                steps,
-                loss_of=loss_of,
-                clip_norm=clip_norm,
-                generator=_generator(seed, _AUGMENT, epoch, ranks.rank),
-                ranks=ranks,
-            )
+            drawn = _generator(seed, _ORDER, epoch)
+            if weights is None:
+                order = torch.randperm(len(train), generator=drawn)
+            else:
+                order = torch.multinomial(weights, len(train), replacement=True, generator=drawn)
+            parts = torch.split(order, batch_size)
+            generator = _generator(seed, _AUGMENT, epoch, ranks.rank)
+            modules[0].train()
+            totals = torch.zeros(3, device=device)
+            for part in parts:
+                mine = part[ranks.rank :: ranks.size]
+                made = take_step(
+                    predictor,
+                    train.batch(mine).to(device) if len(mine) else None,
+                    augmentations,
+                    steps,
+                    loss_of=loss_of,
+                    clip_norm=clip_norm,
+                    generator=generator,
+                    share=len(mine) / len(part),
+                    ranks=ranks,
+                )
+                if made is not None:
+                    each = torch.stack((made.clean, made.virtual, made.auxiliary)).detach()
+                    totals += each * (len(mine) / len(train))
+            losses: list[float] = ranks.total(totals).tolist()
             run.iterations += len(parts)
             if not all(map(math.isfinite, losses)):
                 raise GraphTransplantError(
@@ -380,49 +395,6 @@ def _generator(seed: int, *stream: int) -> torch.Generator:
     return torch.Generator().manual_seed(_child(seed, *stream))
 
 
-def _order(weights: Tensor | None, graphs: int, generator: torch.Generator) -> Tensor:
-    """Order of the graphs in an epoch, or a weighted sample of the same size."""
-    if weights is None:
-        return torch.randperm(graphs, generator=generator)
-    return torch.multinomial(weights, graphs, replacement=True, generator=generator)
-
-
-def _train_epoch(
-    model: Predictor,
-    train: GraphStore,
-    parts: Sequence[Tensor],
-    augment: Sequence[Augmentation],
-    optimizer: Optimizer,
-    *,
-    loss_of: Loss,
-    clip_norm: float,
-    generator: torch.Generator,
-    ranks: Ranks,
-) -> list[float]:
-    """Take a step on each part of the graphs; return the mean of the three :class:`StepLosses`."""
-    module = module_of(model).train()
-    device = _device(module)
-    totals = torch.zeros(3, device=device)
-    for part in parts:
-        mine = part[ranks.rank :: ranks.size]
-        losses = take_step(
-            model,
-            train.batch(mine).to(device) if len(mine) else None,
-            augment,
-            optimizer,
-            loss_of=loss_of,
-            clip_norm=clip_norm,
-            generator=generator,
-            share=len(mine) / len(part),
-            ranks=ranks,
-        )
-        if losses is not None:
-            each = torch.stack((losses.clean, losses.virtual, losses.auxiliary)).detach()
-            totals += each * (len(mine) / len(train))
-    means: list[float] = ranks.total(totals).tolist()
-    return means
-
-
 def checked_weights(name: str, given: Any, graphs: int, remark: str = "") -> Tensor:
     """Return sampling weights as float64 ``[graphs]``; raise if they cannot be used."""
     weights = torch.as_tensor(given).detach().double().cpu()
@@ -444,14 +416,6 @@ def _balancing(train: GraphStore) -> Tensor:
     _, number, count = torch.unique(classes, return_inverse=True, return_counts=True)
     weight: Tensor = count.double().reciprocal()[number]
     return weight
-
-
-def _check_makers(**given: Any) -> None:
-    for name, maker in given.items():
-        if maker is not None and not callable(maker):
-            raise GraphTransplantError(
-                f"`{name}` must be callable, such as a class or a functools.partial; got {maker!r}"
-            )
 
 
 def _check_metric(metric: str, validation: GraphStore) -> None:

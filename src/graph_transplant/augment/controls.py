@@ -35,12 +35,6 @@ class LabelSmoothing(Augmentation):
 
     Args:
         smoothing: s, in (0, 1).
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, dropout=0.0, seed=0)
-        >>> gt.augmented_loss(model, store.batch(range(8)), LabelSmoothing(0.1)).backward()
     """
 
     gives_graphs = False
@@ -74,14 +68,7 @@ def _check_labels(task: str, reason: str) -> None:
 
 
 class OriginalGraphs(Augmentation):
-    """Train on the original graphs twice: a control for the second pass; only dropout differs.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-        >>> gt.augmented_loss(model, store.batch(range(8)), OriginalGraphs()).backward()
-    """
+    """Train on the original graphs twice: a control for the second pass; only dropout differs."""
 
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None

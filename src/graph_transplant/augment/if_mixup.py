@@ -99,12 +99,6 @@ class IfMixup(Augmentation):
             distributions tried in the publication, Beta(20, 1) did best; all did well.
         beta: Second parameter of the distribution.
         pairing: How the source of every graph is chosen.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-        >>> gt.augmented_loss(model, store.batch(range(8)), IfMixup()).backward()
     """
 
     def __init__(

@@ -35,12 +35,6 @@ class ManifoldMixup(Augmentation):
     Args:
         alpha: Parameter of the distribution of λ, positive. The paper uses 2.
         pairing: A policy of :class:`~graph_transplant.augment.pairing.Pairing`.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-        >>> gt.augmented_loss(model, store.batch(range(8)), ManifoldMixup()).backward()
     """
 
     gives_graphs = False

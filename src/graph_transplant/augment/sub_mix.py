@@ -75,12 +75,6 @@ class SubMix(Augmentation):
             components that the roots lie in, rounded down; at least 1. In (0, 1]. The publication's
             p is 0.4.
         pairing: How the source of every graph is chosen.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-        >>> gt.augmented_loss(model, store.batch(range(8)), SubMix()).backward()
     """
 
     def __init__(self, size: float = 0.4, *, pairing: str | Pairing = "random") -> None:
