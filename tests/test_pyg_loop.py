@@ -83,34 +83,29 @@ class Global(Foreign):
         return super().forward(x, edge_index, batch, len(u)) + u.sum(1, keepdim=True)
 
 
+class Stacked(Data):  # type: ignore[misc]
+    def __cat_dim__(self, key: str, value: object, *rest: object) -> Any:
+        return None if key == "stacked" else super().__cat_dim__(key, value, *rest)
+
+
 @pytest.mark.parametrize(
     "augment",
     [gt.GraphTransplant(), gt.augment.DropNodes(), gt.augment.SubMix(), gt.augment.NodeSam()],
     ids=repr,
 )
 def test_virtual_graphs_keep_the_tensors_of_their_originals(augment: gt.Augmentation) -> None:
-    graphs = batch_of().to_data_list()
+    graphs = [
+        Stacked(**each.to_dict(), stacked=torch.rand(5)) for each in batch_of().to_data_list()
+    ]
     for graph in graphs:
         graph.u = torch.rand(1, 5)
         graph.face = torch.zeros(len(graphs), 2, dtype=torch.long)  # has as many rows by chance
     batch, model = Batch.from_data_list(graphs), Global()
     gt.augmented_loss(model, batch, augment).backward()
-    assert set(GraphBatch.from_pyg(batch).graphs) == {"u"}
+    assert set(GraphBatch.from_pyg(batch).graphs) == {"u", "stacked"}
     original, virtual = model.seen
     assert torch.equal(original, batch.u)
     assert torch.equal(virtual, batch.u)
-
-
-def test_virtual_graphs_keep_tensors_that_pyg_stacks() -> None:
-    class Stacked(Data):  # type: ignore[misc]
-        def __cat_dim__(self, key: str, value: object, *rest: object) -> Any:
-            return None if key == "u" else super().__cat_dim__(key, value, *rest)
-
-    graphs = [Stacked(**each.to_dict(), u=torch.rand(5)) for each in batch_of().to_data_list()]
-    model = Global()
-    gt.augmented_loss(model, Batch.from_data_list(graphs), gt.GraphTransplant())
-    original, virtual = model.seen
-    assert torch.equal(original, virtual)
 
 
 def test_rows_of_fields_are_counted_graph_by_graph() -> None:
@@ -123,11 +118,7 @@ def test_rows_of_fields_are_counted_graph_by_graph() -> None:
     edges, nodes = ([graph(size) for size in sizes] for sizes in ((1, 3), (2, 4)))
     for graphs in (edges, nodes):
         found = GraphBatch.from_pyg(Batch.from_data_list(graphs))
-        assert (list(found.nodes), list(found.edges), list(found.graphs)) == (
-            ["x"],
-            ["bond"],
-            ["u"],
-        )
+        assert [*found.nodes, *found.edges, *found.graphs] == ["x", "bond", "u"]
 
 
 def test_arguments_of_other_types_are_told() -> None:
@@ -212,13 +203,20 @@ def test_the_loss_is_that_of_original_and_of_mixed_graphs(
     batch, model = batch_of(), Foreign()
     # Without saliency the mixing needs no model and can be done again.
     mixing = gt.GraphTransplant(anchors="random", importance="size")
-    total = gt.augmented_loss(model, batch, mixing, generator=generator(1), **settings)
+    parts: list[dict[str, Tensor]] = []
+    total = gt.augmented_loss(
+        model, batch, mixing, generator=generator(1), log=parts.append, **settings
+    )
     mixed = mixing.mix(batch, generator=generator(1), num_outputs=3).batch.to_pyg()
-    expected = torch.zeros(())
-    for graphs, targets in ((batch, torch.eye(3)[batch.y]), (mixed, mixed.y)):
+    expected = {"auxiliary": torch.zeros(())}
+    for name, graphs, targets in (
+        ("clean", batch, torch.eye(3)[batch.y]),
+        ("virtual", mixed, mixed.y),
+    ):
         logits = model(graphs.x, graphs.edge_index, graphs.batch, 4)
-        expected = expected + loss(logits, targets).mean()
-    torch.testing.assert_close(total, expected)
+        expected[name] = loss(logits, targets).mean()
+    torch.testing.assert_close(parts, [{name: each.detach() for name, each in expected.items()}])
+    torch.testing.assert_close(total, sum(expected.values()))
     assert bool((mixed.y.max(1).values < 1).any())
 
 

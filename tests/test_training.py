@@ -22,7 +22,7 @@ from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau
 import graph_transplant as gt
 from graph_transplant import training
 from graph_transplant.augment import CleanPass, OriginalGraphs, build_method
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import GraphTransplantError
 from graph_transplant.training import EpochLog, Evaluation, FitResult
 from processes import run_ranks
 from strategies import generator, random_batch, rings_and_stars
@@ -431,19 +431,11 @@ def test_augmentations_may_share_an_edge_predictor() -> None:
     gt.fit(model_for(store), store, store, augment, seed=0, epochs=1)  # torch warns of repeats
 
 
-def test_lists_of_graphs_are_refused_by_name() -> None:
-    store = motifs(12)
-    graphs, model = store.to_pyg(), model_for(store)
-    with pytest.raises(DataError, match=r"`validation` must be a GraphStore.*got list"):
-        gt.fit(model, store, graphs, seed=0, epochs=1)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"`store` must be a GraphStore.*got list"):
-        gt.evaluate(model, graphs)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"epochs": 0}, "`epochs` must be at least 1, got 0"),
+        ({"validation": []}, r"`validation` must be a GraphStore.*got list"),
         ({"learning_rate": math.nan}, "`learning_rate` must be above 0, got nan"),
         ({"seed": -1}, "`seed`.*-1"),
         ({"patience_unit": "epoch"}, "`patience_unit` must be one of .*did you mean 'epochs'"),
@@ -455,7 +447,7 @@ def test_lists_of_graphs_are_refused_by_name() -> None:
 def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
     store = motifs(12)
     with pytest.raises(GraphTransplantError, match=message):
-        gt.fit(model_for(store), store, store, **{"seed": 0, "epochs": 1, **settings})
+        gt.fit(model_for(store), store, **{"validation": store, "seed": 0, "epochs": 1, **settings})
 
 
 # ------------------------------------------------------------------ several processes

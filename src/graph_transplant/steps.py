@@ -119,6 +119,7 @@ def augmented_loss(
     output: Callable[[Any], Tensor] | None = None,
     generator: torch.Generator | None = None,
     saliency_module: nn.Module | str | None = None,
+    log: Callable[[dict[str, Tensor]], object] | None = None,
 ) -> Tensor:
     """Return the training loss of a batch with augmentation, ready for ``.backward()``.
 
@@ -145,6 +146,8 @@ def augmented_loss(
         generator: Source of the augmentation's randomness; ``None`` uses torch's global generator.
         saliency_module: The submodule, or its name, at which the saliency of custom models is
             computed. By default, the message-passing modules.
+        log: Called with the parts of the loss, detached: ``"clean"``, ``"virtual"`` and
+            ``"auxiliary"``. Lightning's ``log_dict`` or a list's ``append`` will do.
 
     Example:
         >>> import graph_transplant as gt
@@ -162,6 +165,8 @@ def augmented_loss(
         loss_of=Loss(task, class_weight, loss_fn),
         generator=generator,
     )
+    if log is not None:
+        log({name: part.detach() for name, part in vars(losses).items()})
     return losses.total
 
 

@@ -244,7 +244,10 @@ class GraphTransplant(Augmentation):
         """
         near_ptr, near, near_edge = batch.near
         hops, share = int(rng.choice(self.hops)), float(rng.beta(self.alpha, self.alpha))
-        sides = (source_of, self.anchors == "salient", False), (_every(batch), False, True)
+        sides = (
+            (source_of, self.anchors == "salient", False),
+            (np.arange(batch.num_graphs), False, True),
+        )
         kept, steps = [], []
         for graphs, salient, remove in sides:
             nodes_kept, ptr, chosen, step_ptr = kernel.cut(
@@ -325,7 +328,7 @@ class GraphTransplant(Augmentation):
             plan.source_of, batch.ptr, plan.taken, plan.taken_ptr, by_size
         )
         destination_share = kernel.importance(
-            _every(batch), batch.ptr, plan.rest, plan.rest_ptr, by_size
+            np.arange(batch.num_graphs), batch.ptr, plan.rest, plan.rest_ptr, by_size
         )
         label_weight = batch.on_device(label_weights(source_share, destination_share))
         mixed = mix_rows(targets, batch.on_device(plan.source_of), label_weight)
@@ -461,10 +464,6 @@ def label_weights(source_share: Floats, destination_share: Floats) -> Floats:
     r"""Return :math:`\lambda = I_\pi / (I_\pi + I)`; one half where both shares are zero."""
     total = source_share + destination_share
     return np.where(total > 0, source_share / np.where(total > 0, total, 1.0), 0.5)
-
-
-def _every(batch: GraphBatch) -> Ints:
-    return np.arange(batch.num_graphs)
 
 
 def _checked(saliency: Tensor | None, nodes: int) -> Floats:

@@ -329,8 +329,9 @@ def _level(data: Data, name: str, sizes: Mapping[str, Ints]) -> str | None:
     if name in ("edge_weight", "edge_attr"):
         return "edges"
     value, slices = data[name], getattr(data, "_slice_dict", None) or {}
-    if name in slices and value.shape[:1] == (int(slices[name][-1]),):  # as collated
-        rows = np.diff(slices[name])
+    bounds = np.ravel(slices.get(name, -1))
+    if value.shape[:1] == tuple(bounds[-1:]):  # as collated
+        rows = np.diff(bounds)
         levels = [level for level, size in sizes.items() if np.array_equal(rows, size)]
         if len(levels) < 2:
             return levels[0] if levels else None
