@@ -178,6 +178,7 @@ def test_optimizer_and_scheduler_may_be_the_users(run: Callable[..., FitResult])
     for scheduler, rates in (
         (partial(ExponentialLR, gamma=0.5), [0.1, 0.05, 0.025, 0.0125]),
         (partial(ReduceLROnPlateau, factor=0.1, patience=0), [0.1, 0.1, 0.01, 0.01]),
+        (partial(ReduceLROnPlateau, "max", factor=0.1, patience=0), [0.1, 0.1, 0.01, 0.001]),
     ):
         script.weights.clear()
         result = run(script, scheduler=scheduler, **given)

@@ -216,7 +216,8 @@ class Run:
         if self.stop.improved(log.validation_score, passed, second):
             self.best_epoch, self.best = log.epoch, states_of(self.modules)
         if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(log.validation_loss)
+            upwards = self.scheduler.mode == "max"
+            self.scheduler.step(log.validation_score if upwards else log.validation_loss)
         elif self.scheduler is not None:
             self.scheduler.step()
         elif not self.decay.improved(-log.validation_loss, passed) and self.decay.over:

@@ -197,7 +197,8 @@ def fit(
         class_weight: Weight of every class or label, float ``[outputs]``.
         optimizer: Creates the optimiser from parameters, like ``torch.optim.SGD``; by default Adam.
         scheduler: Creates a learning rate schedule, stepped after every epoch, that replaces the
-            halving. :mod:`graph_transplant.recipes` has AdamW, warm-up and cosine.
+            halving. ``ReduceLROnPlateau`` follows the validation loss, with ``mode="max"`` the
+            metric. :mod:`graph_transplant.recipes` has AdamW, warm-up and cosine.
         output: Extracts the logits from what the model returns.
         balance: Draw the graphs of an epoch with replacement so that every class, or rarest label
             of a graph, is equally likely.

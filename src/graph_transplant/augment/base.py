@@ -67,8 +67,9 @@ class CleanPass:
         if reading not in self._saliency:
             prediction = self.prediction
             half = torch.float16 in (prediction.nodes.dtype, prediction.logits.dtype)
-            # In half precision the gradient of a mean over many nodes underflows.
-            scale = self.batch.num_nodes if half else 1
+            # In half precision the gradient of a mean over many nodes underflows. That of values
+            # is unbounded: scaled, it could overflow.
+            scale = self.batch.num_nodes if half and self.task != "regression" else 1
             self._saliency[reading] = reading.read(self.loss * scale, prediction) / scale
         return self._saliency[reading]
 
