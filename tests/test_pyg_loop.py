@@ -128,6 +128,10 @@ def test_arguments_of_other_types_are_told() -> None:
             gt.augmented_loss(model, batch, wrong)  # type: ignore[arg-type]
     with pytest.raises(GraphTransplantError, match="`saliency` must be a NodeSaliency"):
         gt.GraphTransplant(saliency="gradient")  # type: ignore[arg-type]
+    with pytest.raises(GraphTransplantError, match=r"`model` must be an nn\.Module"):
+        gt.augmented_loss(Foreign, batch, ())  # type: ignore[arg-type]
+    with pytest.raises(GraphTransplantError, match=r"`generator` must be a torch.Generator; got 0"):
+        gt.augmented_loss(model, batch, gt.GraphTransplant(), generator=0)  # type: ignore[arg-type]
     batch.x = batch.x.double()
     with pytest.raises(GraphTransplantError, match=r"float64.*\.double\(\)"):
         gt.augmented_loss(model.double(), batch, gt.GraphTransplant("predict", embedding_size=8))

@@ -178,7 +178,7 @@ def test_optimizer_and_scheduler_may_be_the_users(run: Callable[..., FitResult])
     for scheduler, rates in (
         (partial(ExponentialLR, gamma=0.5), [0.1, 0.05, 0.025, 0.0125]),
         (partial(ReduceLROnPlateau, factor=0.1, patience=0), [0.1, 0.1, 0.01, 0.01]),
-        (partial(ReduceLROnPlateau, "max", factor=0.1, patience=0), [0.1, 0.1, 0.01, 0.001]),
+        (partial(ReduceLROnPlateau, mode="max", factor=0.1, patience=0), [0.1, 0.1, 0.01, 0.001]),
     ):
         script.weights.clear()
         result = run(script, scheduler=scheduler, **given)
@@ -437,6 +437,11 @@ def test_augmentations_may_share_an_edge_predictor() -> None:
     [
         ({"epochs": 0}, "`epochs` must be at least 1, got 0"),
         ({"validation": []}, r"`validation` must be a GraphStore.*got list"),
+        (
+            {"validation": labelled(torch.rand(12, 1))},
+            "must have the task of `train`, multiclass; it is regression",
+        ),
+        ({"graph_weight": "balanced"}, "`graph_weight` must be numbers; got 'balanced'"),
         ({"learning_rate": math.nan}, "`learning_rate` must be above 0, got nan"),
         ({"seed": -1}, "`seed`.*-1"),
         ({"patience_unit": "epoch"}, "`patience_unit` must be one of .*did you mean 'epochs'"),

@@ -23,6 +23,7 @@ from graph_transplant.augment.base import merged_measurements
 from graph_transplant.checkpoints import EpochLog as EpochLog
 from graph_transplant.checkpoints import Patience, Run, states_of
 from graph_transplant.errors import (
+    DataError,
     GraphTransplantError,
     check_at_least,
     check_choice,
@@ -36,7 +37,7 @@ from graph_transplant.recipes import PATIENCE_UNITS, TIES
 from graph_transplant.saliency import as_predictor, module_of
 from graph_transplant.scores import accuracy
 from graph_transplant.steps import Augmentations, LossFunction, several, take_step
-from graph_transplant.targets import Loss, as_targets, rarest_label
+from graph_transplant.targets import Loss, as_numbers, as_targets, rarest_label
 
 CHECKPOINT_SECONDS = 10.0
 """Minimum time between checkpoints."""
@@ -224,6 +225,11 @@ def fit(
     check_positive(learning_rate=learning_rate, clip_norm=clip_norm)
     check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
     check_choice("ties", ties, TIES)
+    if validation.task != train.task:
+        raise DataError(
+            f"`validation` must have the task of `train`, {train.task}; it is {validation.task}: "
+            "pass `task` where they are read"
+        )
     _check_metric(metric, validation)
     for name, maker in (("optimizer", optimizer), ("scheduler", scheduler)):
         if maker is not None and not callable(maker):
@@ -398,7 +404,7 @@ def _generator(seed: int, *stream: int) -> torch.Generator:
 
 def checked_weights(name: str, given: Any, graphs: int, remark: str = "") -> Tensor:
     """Return sampling weights as float64 ``[graphs]``; raise if they cannot be used."""
-    weights = torch.as_tensor(given).detach().double().cpu()
+    weights = as_numbers(name, given).detach().double().cpu()
     if weights.shape != (graphs,) or not (weights >= 0).all() or not 0 < weights.sum() < math.inf:
         raise GraphTransplantError(
             f"`{name}` must be one finite, non-negative number for each of the {graphs} graphs"

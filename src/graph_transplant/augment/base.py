@@ -22,6 +22,8 @@ from graph_transplant.targets import Loss
 
 def random_numbers(generator: torch.Generator | None) -> np.random.Generator:
     """Return a NumPy generator seeded by one draw from a torch generator."""
+    if not isinstance(generator, torch.Generator | None):
+        raise GraphTransplantError(f"`generator` must be a torch.Generator; got {generator!r}")
     device = "cpu" if generator is None else generator.device
     seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
     return np.random.default_rng(int(seed))
