@@ -132,6 +132,9 @@ def test_arguments_of_other_types_are_told() -> None:
         gt.augmented_loss(Foreign, batch, ())  # type: ignore[arg-type]
     with pytest.raises(GraphTransplantError, match=r"`generator` must be a torch.Generator; got 0"):
         gt.augmented_loss(model, batch, gt.GraphTransplant(), generator=0)  # type: ignore[arg-type]
+    forward = {"forward": lambda self, clean, model, generator: batch}
+    with pytest.raises(GraphTransplantError, match="Odd must return VirtualGraphs; got DataBatch"):
+        gt.augmented_loss(model, batch, type("Odd", (gt.Augmentation,), forward)())
     batch.x = batch.x.double()
     with pytest.raises(GraphTransplantError, match=r"float64.*\.double\(\)"):
         gt.augmented_loss(model.double(), batch, gt.GraphTransplant("predict", embedding_size=8))

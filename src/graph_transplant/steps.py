@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from graph_transplant.augment import Augmentation, CleanPass
+from graph_transplant.augment import Augmentation, CleanPass, Virtual
 from graph_transplant.augment.base import as_augmentations
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch, as_batch
@@ -63,6 +63,9 @@ def step_losses(
     with keeping_statistics(module_of(model)):
         for augmentation in augment:
             samples = augmentation(clean, model=model, generator=generator)
+            if not isinstance(samples, Virtual):
+                name, given = type(augmentation).__name__, type(samples).__name__
+                raise GraphTransplantError(f"{name} must return VirtualGraphs; got {given}")
             virtual = virtual + samples.loss(model, loss_of)
             if samples.auxiliary_loss is not None:
                 auxiliary = auxiliary + samples.auxiliary_loss
