@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ import graph_transplant as gt
 from foreign import Foreign
 from graph_transplant import checkpoints, training
 from graph_transplant.augment import METHODS, DropNodes, build_method
+from graph_transplant.checkpoints import settings_of
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.recipes import RECIPES
 from graph_transplant.training import EpochLog, FitResult
@@ -259,6 +261,11 @@ def test_the_checkpoint_of_another_training_is_refused(
     ):
         train(**{**given, **settings})
     assert file.read_bytes() == begun
+
+
+def test_settings_in_containers_belong_to_a_training() -> None:
+    one, other = (settings_of(partial(focal, power={"of": np.int64(each)})) for each in (1, 2))
+    assert one != other
 
 
 def test_a_damaged_file_is_named(begun: bytes, tmp_path: Path) -> None:

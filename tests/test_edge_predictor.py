@@ -19,7 +19,6 @@ from foreign import Foreign
 from graph_transplant.augment.base import CleanPass
 from graph_transplant.augment.edge_predictor import EdgePredictor, straight_through
 from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs, TransplantPlan
-from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.saliency import as_predictor
@@ -62,10 +61,11 @@ def test_edges_are_drawn_with_the_stated_probability(probability: float) -> None
     assert low <= float(hard.sum()) <= high
 
 
-def test_certain_edges_are_finite() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_certain_edges_are_finite(dtype: torch.dtype) -> None:
     certain = torch.tensor([0.0, 0.0, 1.0, 1.0]).requires_grad_()
     noise = torch.tensor([0.0, 0.999, 0.5, 0.0], dtype=torch.double)
-    drawn = straight_through(certain, noise)
+    drawn = straight_through(certain.to(dtype), noise)
     assert drawn.tolist()[:3] == [0.0, 0.0, 1.0]
     drawn.sum().backward()
     assert certain.grad is not None
@@ -208,15 +208,6 @@ def test_few_gradient_pairs_draw_the_same_edges_and_keep_the_expected_gradient()
     assert bool(((several.mean(0) - exact).abs() <= 5 * error + 1e-9).all())
 
 
-def test_supervised_loss_trains_psi_alone() -> None:
-    model, method, clean = setup()
-    mixed = method(clean, model=as_predictor(model), generator=generator(1))
-    assert mixed.auxiliary_loss is not None
-    mixed.auxiliary_loss.backward()
-    assert all(p.grad is None for p in model.parameters())
-    assert all(float(p.grad.abs().sum()) > 0 for p in method.edge_predictor.parameters())
-
-
 # ------------------------------------------------------------------ what ψ learns from
 
 
@@ -274,12 +265,6 @@ def test_psi_learns_what_can_be_learnt() -> None:
         psi.supervise(batch.x, batch, source).backward()
         optimiser.step()
     assert psi.accuracy(batch.x, batch, random(2)) > 0.99
-
-
-@pytest.mark.parametrize("name", ["embedding_size", "examples", "gradient_pairs"])
-def test_numbers_that_learn_nothing_are_refused(name: str) -> None:
-    with pytest.raises(GraphTransplantError, match=f"`{name}` must be at least 1, got 0"):
-        EdgePredictor(**{name: 0})
 
 
 # ------------------------------------------------------------------ models without edge weights

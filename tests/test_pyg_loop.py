@@ -83,34 +83,42 @@ class Global(Foreign):
         return super().forward(x, edge_index, batch, len(u)) + u.sum(1, keepdim=True)
 
 
+class Stacked(Data):  # type: ignore[misc]
+    def __cat_dim__(self, key: str, value: object, *rest: object) -> Any:
+        return None if key == "stacked" else super().__cat_dim__(key, value, *rest)
+
+
 @pytest.mark.parametrize(
     "augment",
     [gt.GraphTransplant(), gt.augment.DropNodes(), gt.augment.SubMix(), gt.augment.NodeSam()],
     ids=repr,
 )
 def test_virtual_graphs_keep_the_tensors_of_their_originals(augment: gt.Augmentation) -> None:
-    graphs = batch_of().to_data_list()
+    graphs = [
+        Stacked(**each.to_dict(), stacked=torch.rand(5)) for each in batch_of().to_data_list()
+    ]
     for graph in graphs:
         graph.u = torch.rand(1, 5)
         graph.face = torch.zeros(len(graphs), 2, dtype=torch.long)  # has as many rows by chance
     batch, model = Batch.from_data_list(graphs), Global()
     gt.augmented_loss(model, batch, augment).backward()
-    assert set(GraphBatch.from_pyg(batch).graphs) == {"u"}
+    assert set(GraphBatch.from_pyg(batch).graphs) == {"u", "stacked"}
     original, virtual = model.seen
     assert torch.equal(original, batch.u)
     assert torch.equal(virtual, batch.u)
 
 
-def test_virtual_graphs_keep_tensors_that_pyg_stacks() -> None:
-    class Stacked(Data):  # type: ignore[misc]
-        def __cat_dim__(self, key: str, value: object, *rest: object) -> Any:
-            return None if key == "u" else super().__cat_dim__(key, value, *rest)
+def test_rows_of_fields_are_counted_graph_by_graph() -> None:
+    def graph(nodes: int) -> Data:
+        star = torch.tensor([[0] * (nodes - 1), range(1, nodes)])
+        fields = {"u": torch.ones(1, 4), "three": torch.ones(3), "bond": torch.ones(nodes - 1)}
+        return Data(x=torch.ones(nodes, 2), edge_index=star, **fields)
 
-    graphs = [Stacked(**each.to_dict(), u=torch.rand(5)) for each in batch_of().to_data_list()]
-    model = Global()
-    gt.augmented_loss(model, Batch.from_data_list(graphs), gt.GraphTransplant())
-    original, virtual = model.seen
-    assert torch.equal(original, virtual)
+    # As many edges as graphs, as many nodes as entries of `three`.
+    edges, nodes = ([graph(size) for size in sizes] for sizes in ((1, 3), (2, 4)))
+    for graphs in (edges, nodes):
+        found = GraphBatch.from_pyg(Batch.from_data_list(graphs))
+        assert [*found.nodes, *found.edges, *found.graphs] == ["x", "bond", "u"]
 
 
 def test_arguments_of_other_types_are_told() -> None:
@@ -120,6 +128,13 @@ def test_arguments_of_other_types_are_told() -> None:
             gt.augmented_loss(model, batch, wrong)  # type: ignore[arg-type]
     with pytest.raises(GraphTransplantError, match="`saliency` must be a NodeSaliency"):
         gt.GraphTransplant(saliency="gradient")  # type: ignore[arg-type]
+    with pytest.raises(GraphTransplantError, match=r"`model` must be an nn\.Module"):
+        gt.augmented_loss(Foreign, batch, ())  # type: ignore[arg-type]
+    with pytest.raises(GraphTransplantError, match=r"`generator` must be a torch.Generator; got 0"):
+        gt.augmented_loss(model, batch, gt.GraphTransplant(), generator=0)  # type: ignore[arg-type]
+    forward = {"forward": lambda self, clean, model, generator: batch}
+    with pytest.raises(GraphTransplantError, match="Odd must return VirtualGraphs; got DataBatch"):
+        gt.augmented_loss(model, batch, type("Odd", (gt.Augmentation,), forward)())
     batch.x = batch.x.double()
     with pytest.raises(GraphTransplantError, match=r"float64.*\.double\(\)"):
         gt.augmented_loss(model.double(), batch, gt.GraphTransplant("predict", embedding_size=8))
@@ -195,13 +210,20 @@ def test_the_loss_is_that_of_original_and_of_mixed_graphs(
     batch, model = batch_of(), Foreign()
     # Without saliency the mixing needs no model and can be done again.
     mixing = gt.GraphTransplant(anchors="random", importance="size")
-    total = gt.augmented_loss(model, batch, mixing, generator=generator(1), **settings)
+    parts: list[dict[str, Tensor]] = []
+    total = gt.augmented_loss(
+        model, batch, mixing, generator=generator(1), log=parts.append, **settings
+    )
     mixed = mixing.mix(batch, generator=generator(1), num_outputs=3).batch.to_pyg()
-    expected = torch.zeros(())
-    for graphs, targets in ((batch, torch.eye(3)[batch.y]), (mixed, mixed.y)):
+    expected = {"auxiliary": torch.zeros(())}
+    for name, graphs, targets in (
+        ("clean", batch, torch.eye(3)[batch.y]),
+        ("virtual", mixed, mixed.y),
+    ):
         logits = model(graphs.x, graphs.edge_index, graphs.batch, 4)
-        expected = expected + loss(logits, targets).mean()
-    torch.testing.assert_close(total, expected)
+        expected[name] = loss(logits, targets).mean()
+    torch.testing.assert_close(parts, [{name: each.detach() for name, each in expected.items()}])
+    torch.testing.assert_close(total, sum(expected.values()))
     assert bool((mixed.y.max(1).values < 1).any())
 
 

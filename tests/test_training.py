@@ -22,7 +22,7 @@ from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau
 import graph_transplant as gt
 from graph_transplant import training
 from graph_transplant.augment import CleanPass, OriginalGraphs, build_method
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import GraphTransplantError
 from graph_transplant.training import EpochLog, Evaluation, FitResult
 from processes import run_ranks
 from strategies import generator, random_batch, rings_and_stars
@@ -178,6 +178,7 @@ def test_optimizer_and_scheduler_may_be_the_users(run: Callable[..., FitResult])
     for scheduler, rates in (
         (partial(ExponentialLR, gamma=0.5), [0.1, 0.05, 0.025, 0.0125]),
         (partial(ReduceLROnPlateau, factor=0.1, patience=0), [0.1, 0.1, 0.01, 0.01]),
+        (partial(ReduceLROnPlateau, mode="max", factor=0.1, patience=0), [0.1, 0.1, 0.01, 0.001]),
     ):
         script.weights.clear()
         result = run(script, scheduler=scheduler, **given)
@@ -415,23 +416,33 @@ def test_a_loss_that_is_no_number_is_named(method: str) -> None:
         gt.fit(model, store, store, augment, seed=0, epochs=2)
 
 
-def test_lists_of_graphs_are_refused_by_name() -> None:
+def test_a_validation_loss_that_is_no_number_is_named() -> None:
+    class Failing(gt.GraphClassifier):
+        def classify(self, graphs: Tensor) -> Tensor:
+            return super().classify(graphs) / self.training  # no number in evaluation mode
+
     store = motifs(12)
-    graphs, model = store.to_pyg(), model_for(store)
-    with pytest.raises(DataError, match=r"`validation` must be a GraphStore.*got list"):
-        gt.fit(model, store, graphs, seed=0, epochs=1)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"`store` must be a GraphStore.*got list"):
-        gt.evaluate(model, graphs)  # type: ignore[arg-type]
+    with pytest.raises(GraphTransplantError, match="validation loss is not a number in epoch 1"):
+        gt.fit(Failing.for_data(store, hidden=8), store, store, seed=0, epochs=2)
+
+
+def test_augmentations_may_share_an_edge_predictor() -> None:
+    store, psi = motifs(12), gt.augment.EdgePredictor(8)
+    augment = [gt.GraphTransplant(psi), gt.GraphTransplant(psi, cut="scattered")]
+    gt.fit(model_for(store), store, store, augment, seed=0, epochs=1)  # torch warns of repeats
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"epochs": 0}, "`epochs` must be at least 1, got 0"),
+        ({"validation": []}, r"`validation` must be a GraphStore.*got list"),
+        ({"validation": labelled(torch.rand(12, 1))}, "multiclass; it is regression"),
+        ({"graph_weight": "balanced"}, "`graph_weight` must be numbers; got 'balanced'"),
         ({"learning_rate": math.nan}, "`learning_rate` must be above 0, got nan"),
         ({"seed": -1}, "`seed`.*-1"),
         ({"patience_unit": "epoch"}, "`patience_unit` must be one of .*did you mean 'epochs'"),
-        ({"class_weight": torch.ones(2)}, "`class_weight` must have 6 entries"),
+        ({"scheduler": torch.optim.Adam([torch.ones(1)])}, "`scheduler` must be callable"),
         ({"class_weight": 2.0}, "`class_weight` must have 6 entries"),
         ({"class_weight": "balanced"}, "`class_weight` must be numbers.*'balanced'"),
     ],
@@ -439,7 +450,7 @@ def test_lists_of_graphs_are_refused_by_name() -> None:
 def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
     store = motifs(12)
     with pytest.raises(GraphTransplantError, match=message):
-        gt.fit(model_for(store), store, store, **{"seed": 0, "epochs": 1, **settings})
+        gt.fit(model_for(store), store, **{"validation": store, "seed": 0, "epochs": 1, **settings})
 
 
 # ------------------------------------------------------------------ several processes

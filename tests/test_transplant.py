@@ -222,29 +222,21 @@ def test_mixing_pyg_graphs() -> None:
     assert again.targets.shape == (3, 3)
 
 
-def test_labels_that_are_integers_are_mixed_like_floats() -> None:
-    batch = gt.load("motifs", graphs=12).batch(range(12))
-    labels = torch.tensor([[1, 0, 1], [0, 1, 1]]).repeat(6, 1)
-    whole, real = (
-        GraphTransplant().mix(batch, targets=given, generator=generator())
-        for given in (labels, labels.float())
-    )
-    assert torch.equal(whole.targets, real.targets)
-
-
 def test_targets_are_those_of_all_classes_of_the_store_or_given() -> None:
     part = gt.load("motifs", graphs=12).batch([0, 1])
     mixed = GraphTransplant().mix(part)
     assert mixed.targets.shape == (2, 6)
     mask = part.nodes["motif_mask"]
     assert torch.equal(mixed.batch.nodes["motif_mask"], mask[mixed.node_origin])
-    batch, labels = random_batch(generator(2), graphs=3), torch.tensor([2, 0, 1])
-    one, other = (
-        GraphTransplant().mix(batch, targets=t, num_outputs=4, generator=generator())
-        for t in (labels, torch.eye(4)[labels])
-    )
-    assert torch.equal(one.targets, other.targets)
-    assert one.targets.shape == (3, 4)
+    batch = random_batch(generator(2), graphs=3)
+    labels, several = torch.tensor([2, 0, 1]), torch.tensor([[1, 0, 0, 1], [0, 1, 1, 0], [1] * 4])
+    for whole, real in ((labels, torch.eye(4)[labels]), (several, several.float())):
+        one, other = (
+            GraphTransplant().mix(batch, targets=t, num_outputs=4, generator=generator())
+            for t in (whole, real)
+        )
+        assert torch.equal(one.targets, other.targets)
+        assert one.targets.shape == (3, 4)
 
 
 @pytest.mark.parametrize(

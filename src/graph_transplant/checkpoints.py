@@ -17,6 +17,7 @@ from pickle import UnpicklingError
 from typing import Any, Final
 from zipfile import BadZipFile, ZipFile
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -112,6 +113,11 @@ def settings_of(module: object, depth: int = _DEPTH) -> Any:
         return [settings_of(each, depth - 1) for each in module] if depth else len(module)
     if isinstance(module, Tensor):
         return {"class": "Tensor", "values": module.tolist() if module.numel() <= 64 else None}
+    if isinstance(module, np.ndarray | np.generic):
+        return settings_of(module.tolist(), depth)
+    if isinstance(module, Mapping):
+        items = module.items() if depth else ()
+        return {str(key): settings_of(value, depth - 1) for key, value in items}
     if isinstance(module, partial):
         given = {str(place): value for place, value in enumerate(module.args)} | module.keywords
         named = {name: settings_of(value, depth - 1) for name, value in given.items()}
@@ -210,7 +216,8 @@ class Run:
         if self.stop.improved(log.validation_score, passed, second):
             self.best_epoch, self.best = log.epoch, states_of(self.modules)
         if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(log.validation_loss)
+            upwards = self.scheduler.mode == "max"
+            self.scheduler.step(log.validation_score if upwards else log.validation_loss)
         elif self.scheduler is not None:
             self.scheduler.step()
         elif not self.decay.improved(-log.validation_loss, passed) and self.decay.over:

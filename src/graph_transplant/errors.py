@@ -52,6 +52,19 @@ def check_positive(**values: Any) -> None:
             raise GraphTransplantError(f"`{argument}` must be above 0, got {value!r}")
 
 
+def check_in(interval: str, **values: Any) -> None:
+    """Raise if an argument is not a number in an interval such as ``"(0, 0.5]"``."""
+    low, high = map(float, interval[1:-1].split(","))
+    for argument, value in values.items():
+        inside = isinstance(value, Real) and (
+            low < float(value) < high
+            or (value == low and interval[0] == "[")
+            or (value == high and interval[-1] == "]")
+        )
+        if not inside:
+            raise GraphTransplantError(f"`{argument}` must be in {interval}, got {value!r}")
+
+
 def check_spelling(given: Iterable[str], known: Iterable[str]) -> None:
     """Raise if a name is nearly a known one."""
     names = list(known)

@@ -328,6 +328,8 @@ def as_predictor(
     """Wrap a model in a :class:`ModuleAdapter`, if necessary."""
     if isinstance(model, ModuleAdapter):
         return model
+    if not isinstance(model, nn.Module):
+        raise GraphTransplantError(f"`model` must be an nn.Module; got {model!r}")
     inner = unwrapped(model)
     averaged = isinstance(_uncompiled(model), DistributedDataParallel)
     if (

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from graph_transplant.augment import Augmentation, CleanPass
+from graph_transplant.augment import Augmentation, CleanPass, Virtual
 from graph_transplant.augment.base import as_augmentations
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch, as_batch
@@ -63,6 +63,9 @@ def step_losses(
     with keeping_statistics(module_of(model)):
         for augmentation in augment:
             samples = augmentation(clean, model=model, generator=generator)
+            if not isinstance(samples, Virtual):
+                name, given = type(augmentation).__name__, type(samples).__name__
+                raise GraphTransplantError(f"{name} must return VirtualGraphs; got {given}")
             virtual = virtual + samples.loss(model, loss_of)
             if samples.auxiliary_loss is not None:
                 auxiliary = auxiliary + samples.auxiliary_loss
@@ -119,6 +122,7 @@ def augmented_loss(
     output: Callable[[Any], Tensor] | None = None,
     generator: torch.Generator | None = None,
     saliency_module: nn.Module | str | None = None,
+    log: Callable[[dict[str, Tensor]], object] | None = None,
 ) -> Tensor:
     """Return the training loss of a batch with augmentation, ready for ``.backward()``.
 
@@ -145,6 +149,8 @@ def augmented_loss(
         generator: Source of the augmentation's randomness; ``None`` uses torch's global generator.
         saliency_module: The submodule, or its name, at which the saliency of custom models is
             computed. By default, the message-passing modules.
+        log: Called with the parts of the loss, detached: ``"clean"``, ``"virtual"`` and
+            ``"auxiliary"``. Lightning's ``log_dict`` or a list's ``append`` will do.
 
     Example:
         >>> import graph_transplant as gt
@@ -162,6 +168,8 @@ def augmented_loss(
         loss_of=Loss(task, class_weight, loss_fn),
         generator=generator,
     )
+    if log is not None:
+        log({name: part.detach() for name, part in vars(losses).items()})
     return losses.total
 
 

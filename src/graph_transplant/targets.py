@@ -19,6 +19,14 @@ from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.metrics import TASKS
 
 
+def as_numbers(name: str, given: Any) -> Tensor:
+    """Convert an argument to a tensor."""
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        raise GraphTransplantError(f"`{name}` must be numbers; got {given!r}") from None
+
+
 def as_targets(y: Tensor, num_outputs: int) -> Tensor:
     """Convert ``y``, class numbers or float targets, to float targets."""
     if y.is_floating_point():
@@ -94,12 +102,7 @@ class Loss:
         if self.loss_fn or self.task == "regression":
             reason = "`loss_fn` is given" if self.loss_fn else "the task is regression"
             raise GraphTransplantError(f"`class_weight` cannot be used where {reason}")
-        try:
-            weight = torch.as_tensor(self.class_weight)
-        except (TypeError, ValueError, RuntimeError):
-            raise GraphTransplantError(
-                f"`class_weight` must be numbers, one per output; got {self.class_weight!r}"
-            ) from None
+        weight = as_numbers("class_weight", self.class_weight)
         object.__setattr__(self, "class_weight", weight)
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:

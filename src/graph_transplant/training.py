@@ -19,11 +19,11 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from graph_transplant import checkpoints
-from graph_transplant.augment import Augmentation
 from graph_transplant.augment.base import merged_measurements
 from graph_transplant.checkpoints import EpochLog as EpochLog
 from graph_transplant.checkpoints import Patience, Run, states_of
 from graph_transplant.errors import (
+    DataError,
     GraphTransplantError,
     check_at_least,
     check_choice,
@@ -34,10 +34,10 @@ from graph_transplant.metrics import METRICS, deciding, defined
 from graph_transplant.nn import evaluating
 from graph_transplant.ranks import Ranks
 from graph_transplant.recipes import PATIENCE_UNITS, TIES
-from graph_transplant.saliency import Predictor, as_predictor, module_of
+from graph_transplant.saliency import as_predictor, module_of
 from graph_transplant.scores import accuracy
 from graph_transplant.steps import Augmentations, LossFunction, several, take_step
-from graph_transplant.targets import Loss, as_targets, rarest_label
+from graph_transplant.targets import Loss, as_numbers, as_targets, rarest_label
 
 CHECKPOINT_SECONDS = 10.0
 """Minimum time between checkpoints."""
@@ -85,6 +85,7 @@ def evaluate(
         torch.Size([8, 6])
     """
     check_stores(store=store)
+    check_at_least(1, batch_size=1 if batch_size is None else batch_size)
     predictor, device = as_predictor(model, output=output), _device(model)
     with evaluating(model):
         parts = [
@@ -197,7 +198,8 @@ def fit(
         class_weight: Weight of every class or label, float ``[outputs]``.
         optimizer: Creates the optimiser from parameters, like ``torch.optim.SGD``; by default Adam.
         scheduler: Creates a learning rate schedule, stepped after every epoch, that replaces the
-            halving. :mod:`graph_transplant.recipes` has AdamW, warm-up and cosine.
+            halving. ``ReduceLROnPlateau`` follows the validation loss, with ``mode="max"`` the
+            metric. :mod:`graph_transplant.recipes` has AdamW, warm-up and cosine.
         output: Extracts the logits from what the model returns.
         balance: Draw the graphs of an epoch with replacement so that every class, or rarest label
             of a graph, is equally likely.
@@ -223,8 +225,17 @@ def fit(
     check_positive(learning_rate=learning_rate, clip_norm=clip_norm)
     check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
     check_choice("ties", ties, TIES)
+    if validation.task != train.task:
+        raise DataError(
+            f"`validation` must have the task of `train`, {train.task}; it is {validation.task}: "
+            "pass `task` where they are read"
+        )
     _check_metric(metric, validation)
-    _check_makers(optimizer=optimizer, scheduler=scheduler)
+    for name, maker in (("optimizer", optimizer), ("scheduler", scheduler)):
+        if maker is not None and not callable(maker):
+            raise GraphTransplantError(
+                f"`{name}` must be callable, such as a class or a functools.partial; got {maker!r}"
+            )
     # Checkpoints cannot hold NumPy scalars.
     seed, epochs, batch_size = int(seed), int(epochs), int(batch_size)
     stop_patience, decay_patience = int(stop_patience), int(decay_patience)
@@ -246,7 +257,8 @@ def fit(
         augmentation.check(predictor, train)
         augmentation.prepare(train, _generator(seed, _AUGMENT, 0, ranks.rank))
     modules = [module_of(predictor), *augmentations]
-    parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
+    # Each parameter once, although augmentations may share some.
+    parameters = [p for p in nn.ModuleList(modules).parameters() if p.requires_grad]
     if optimizer is None:
         steps: Optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
     else:
@@ -297,20 +309,32 @@ def fit(
         while not run.finished(epochs):
             epoch, rate = len(run.history) + 1, steps.param_groups[0]["lr"]
             torch.manual_seed(_child(seed, _DROPOUT, epoch, ranks.rank))
-            parts = torch.split(
-                _order(weights, len(train), _generator(seed, _ORDER, epoch)), batch_size
-            )
-            losses = _train_epoch(
-                predictor,
-                train,
-                parts,
-                augmentations,
-                steps,
-                loss_of=loss_of,
-                clip_norm=clip_norm,
-                generator=_generator(seed, _AUGMENT, epoch, ranks.rank),
-                ranks=ranks,
-            )
+            drawn = _generator(seed, _ORDER, epoch)
+            if weights is None:
+                order = torch.randperm(len(train), generator=drawn)
+            else:
+                order = torch.multinomial(weights, len(train), replacement=True, generator=drawn)
+            parts = torch.split(order, batch_size)
+            generator = _generator(seed, _AUGMENT, epoch, ranks.rank)
+            modules[0].train()
+            totals = torch.zeros(3, device=device)
+            for part in parts:
+                mine = part[ranks.rank :: ranks.size]
+                made = take_step(
+                    predictor,
+                    train.batch(mine).to(device) if len(mine) else None,
+                    augmentations,
+                    steps,
+                    loss_of=loss_of,
+                    clip_norm=clip_norm,
+                    generator=generator,
+                    share=len(mine) / len(part),
+                    ranks=ranks,
+                )
+                if made is not None:
+                    each = torch.stack((made.clean, made.virtual, made.auxiliary)).detach()
+                    totals += each * (len(mine) / len(train))
+            losses: list[float] = ranks.total(totals).tolist()
             run.iterations += len(parts)
             if not all(map(math.isfinite, losses)):
                 raise GraphTransplantError(
@@ -319,6 +343,11 @@ def fit(
                 )
             ranks.share_state(modules)
             checked = evaluate(alone, validation, output=output)
+            if math.isnan(checked.loss):
+                raise GraphTransplantError(
+                    f"the validation loss is not a number in epoch {epoch}: the model returns NaN "
+                    "for a validation graph"
+                )
             with evaluating(modules[0]):
                 measured = merged_measurements(
                     *(part.after_epoch(predictor, validation) for part in augmentations)
@@ -373,52 +402,9 @@ def _generator(seed: int, *stream: int) -> torch.Generator:
     return torch.Generator().manual_seed(_child(seed, *stream))
 
 
-def _order(weights: Tensor | None, graphs: int, generator: torch.Generator) -> Tensor:
-    """Order of the graphs in an epoch, or a weighted sample of the same size."""
-    if weights is None:
-        return torch.randperm(graphs, generator=generator)
-    return torch.multinomial(weights, graphs, replacement=True, generator=generator)
-
-
-def _train_epoch(
-    model: Predictor,
-    train: GraphStore,
-    parts: Sequence[Tensor],
-    augment: Sequence[Augmentation],
-    optimizer: Optimizer,
-    *,
-    loss_of: Loss,
-    clip_norm: float,
-    generator: torch.Generator,
-    ranks: Ranks,
-) -> list[float]:
-    """Take a step on each part of the graphs; return the mean of the three :class:`StepLosses`."""
-    module = module_of(model).train()
-    device = _device(module)
-    totals = torch.zeros(3, device=device)
-    for part in parts:
-        mine = part[ranks.rank :: ranks.size]
-        losses = take_step(
-            model,
-            train.batch(mine).to(device) if len(mine) else None,
-            augment,
-            optimizer,
-            loss_of=loss_of,
-            clip_norm=clip_norm,
-            generator=generator,
-            share=len(mine) / len(part),
-            ranks=ranks,
-        )
-        if losses is not None:
-            each = torch.stack((losses.clean, losses.virtual, losses.auxiliary)).detach()
-            totals += each * (len(mine) / len(train))
-    means: list[float] = ranks.total(totals).tolist()
-    return means
-
-
 def checked_weights(name: str, given: Any, graphs: int, remark: str = "") -> Tensor:
     """Return sampling weights as float64 ``[graphs]``; raise if they cannot be used."""
-    weights = torch.as_tensor(given).detach().double().cpu()
+    weights = as_numbers(name, given).detach().double().cpu()
     if weights.shape != (graphs,) or not (weights >= 0).all() or not 0 < weights.sum() < math.inf:
         raise GraphTransplantError(
             f"`{name}` must be one finite, non-negative number for each of the {graphs} graphs"
@@ -437,14 +423,6 @@ def _balancing(train: GraphStore) -> Tensor:
     _, number, count = torch.unique(classes, return_inverse=True, return_counts=True)
     weight: Tensor = count.double().reciprocal()[number]
     return weight
-
-
-def _check_makers(**given: Any) -> None:
-    for name, maker in given.items():
-        if maker is not None and not callable(maker):
-            raise GraphTransplantError(
-                f"`{name}` must be callable, such as a class or a functools.partial; got {maker!r}"
-            )
 
 
 def _check_metric(metric: str, validation: GraphStore) -> None:

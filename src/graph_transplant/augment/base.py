@@ -22,6 +22,8 @@ from graph_transplant.targets import Loss
 
 def random_numbers(generator: torch.Generator | None) -> np.random.Generator:
     """Return a NumPy generator seeded by one draw from a torch generator."""
+    if not isinstance(generator, torch.Generator | None):
+        raise GraphTransplantError(f"`generator` must be a torch.Generator; got {generator!r}")
     device = "cpu" if generator is None else generator.device
     seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
     return np.random.default_rng(int(seed))
@@ -65,7 +67,12 @@ class CleanPass:
     def saliency(self, reading: NodeSaliency) -> Tensor:
         """Saliency of every node, float ``[nodes]``, computed on first use."""
         if reading not in self._saliency:
-            self._saliency[reading] = reading.read(self.loss, self.prediction)
+            prediction = self.prediction
+            half = torch.float16 in (prediction.nodes.dtype, prediction.logits.dtype)
+            # In half precision the gradient of a mean over many nodes underflows. That of values
+            # is unbounded: scaled, it could overflow.
+            scale = self.batch.num_nodes if half and self.task != "regression" else 1
+            self._saliency[reading] = reading.read(self.loss * scale, prediction) / scale
         return self._saliency[reading]
 
 

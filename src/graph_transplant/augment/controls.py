@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, Virtual, VirtualGraphs
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError, check_in
 from graph_transplant.graphs import GraphStore
 from graph_transplant.saliency import Predictor
 
@@ -35,20 +35,13 @@ class LabelSmoothing(Augmentation):
 
     Args:
         smoothing: s, in (0, 1).
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, dropout=0.0, seed=0)
-        >>> gt.augmented_loss(model, store.batch(range(8)), LabelSmoothing(0.1)).backward()
     """
 
     gives_graphs = False
 
     def __init__(self, smoothing: float = 0.1) -> None:
         super().__init__()
-        if not 0 < smoothing < 1:
-            raise GraphTransplantError(f"`smoothing` must be in (0, 1), got {smoothing}")
+        check_in("(0, 1)", smoothing=smoothing)
         self.smoothing = smoothing
 
     def check(self, model: Predictor, data: GraphStore) -> None:
@@ -75,14 +68,7 @@ def _check_labels(task: str, reason: str) -> None:
 
 
 class OriginalGraphs(Augmentation):
-    """Train on the original graphs twice: a control for the second pass; only dropout differs.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-        >>> gt.augmented_loss(model, store.batch(range(8)), OriginalGraphs()).backward()
-    """
+    """Train on the original graphs twice: a control for the second pass; only dropout differs."""
 
     def forward(
         self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None

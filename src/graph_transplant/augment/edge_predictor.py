@@ -180,9 +180,8 @@ class EdgePredictor(nn.Module):
         u, v = batch.column[edges], np.searchsorted(batch.row_ptr, edges, side="right") - 1
         stranger = kernel.strangers(u, batch.ptr, batch.near[0], batch.near[1], rng)
         lonely = np.flatnonzero(stranger >= 0)
-        found = (u, v, lonely, stranger[lonely])
-        first, second, third, fourth = (batch.on_device(values) for values in found)
-        return first, second, third, fourth
+        send = batch.on_device
+        return send(u), send(v), send(lonely), send(stranger[lonely])
 
     @torch.no_grad()
     def accuracy(self, nodes: Tensor, batch: GraphBatch, rng: np.random.Generator) -> float:

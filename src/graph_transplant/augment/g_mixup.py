@@ -14,8 +14,8 @@ from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
 from graph_transplant.augment.pairing import Pairing, mix_rows
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
-from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_in
+from graph_transplant.graphs import GraphBatch, GraphStore, check_stores
 from graph_transplant.kernels import mixing as kernel
 from graph_transplant.kernels import structure
 from graph_transplant.kernels.compiling import Floats, Ints
@@ -162,8 +162,7 @@ class GMixup(Augmentation):
             raise GraphTransplantError(
                 f"`mixing` must be a range (low, high) within [0, 1], got {mixing}"
             )
-        if not threshold >= 0:
-            raise GraphTransplantError(f"`threshold` must not be negative, got {threshold}")
+        check_in("[0, inf)", threshold=threshold)
         check_at_least(1, largest=largest, nodes=1 if nodes is None else nodes)
         self.pairing = Pairing.of(pairing)
         self.mixing = (low, high)
@@ -190,6 +189,7 @@ class GMixup(Augmentation):
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
         """Estimate the graphons of the classes; ``generator`` is not used."""
+        check_stores(train=train)
         self.check(None, train)
         median = int(torch.quantile(train.node_counts.to(torch.double), 0.5))
         adjacency, self.features, self.graphs_of_class = aligned_means(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
 from graph_transplant.augment.pairing import Pairing, mix_rows
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError, check_in
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import mixing as kernel
 from graph_transplant.kernels.compiling import Floats, Ints
@@ -100,21 +99,13 @@ class IfMixup(Augmentation):
             distributions tried in the publication, Beta(20, 1) did best; all did well.
         beta: Second parameter of the distribution.
         pairing: How the source of every graph is chosen.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-        >>> gt.augmented_loss(model, store.batch(range(8)), IfMixup()).backward()
     """
 
     def __init__(
         self, alpha: float = 20.0, beta: float = 1.0, *, pairing: str | Pairing = "random"
     ) -> None:
         super().__init__()
-        for name, value in (("alpha", alpha), ("beta", beta)):
-            if not (value > 0 and math.isfinite(value)):
-                raise GraphTransplantError(f"`{name}` must be positive and finite, got {value}")
+        check_in("(0, inf)", alpha=alpha, beta=beta)
         self.alpha = alpha
         self.beta = beta
         self.pairing = Pairing.of(pairing)

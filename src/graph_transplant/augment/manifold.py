@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualEmbeddings, random_numbers
 from graph_transplant.augment.pairing import Pairing, mix_rows
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import GraphTransplantError, check_in
 from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels.compiling import Ints
 from graph_transplant.nn import GraphClassifier
@@ -35,20 +35,13 @@ class ManifoldMixup(Augmentation):
     Args:
         alpha: Parameter of the distribution of λ, positive. The paper uses 2.
         pairing: A policy of :class:`~graph_transplant.augment.pairing.Pairing`.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-        >>> gt.augmented_loss(model, store.batch(range(8)), ManifoldMixup()).backward()
     """
 
     gives_graphs = False
 
     def __init__(self, alpha: float = 2.0, pairing: str | Pairing = "random") -> None:
         super().__init__()
-        if not 0 < alpha < float("inf"):
-            raise GraphTransplantError(f"`alpha` must be positive and finite, got {alpha}")
+        check_in("(0, inf)", alpha=alpha)
         self.alpha = alpha
         self.pairing = Pairing.of(pairing)
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs, random_numbers
-from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.errors import DataError, check_in
+from graph_transplant.graphs import GraphBatch, GraphStore, check_stores
 from graph_transplant.kernels import edit as kernel
 from graph_transplant.kernels import structure
 from graph_transplant.kernels.compiling import Bools, Ints
@@ -36,8 +36,7 @@ class RatioPerturbation(Perturbation):
 
     def __init__(self, ratio: float = 0.2) -> None:
         super().__init__()
-        if not 0 <= ratio < 1:
-            raise GraphTransplantError(f"`ratio` must be in [0, 1), got {ratio}")
+        check_in("[0, 1)", ratio=ratio)
         self.ratio = ratio
 
     def extra_repr(self) -> str:
@@ -210,6 +209,7 @@ class MaskNodes(RatioPerturbation):
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
         """Compute the mean of the continuous features."""
+        check_stores(train=train)
         mask = torch.zeros(
             train.num_node_features, device=None if self.mask is None else self.mask.device
         )
@@ -266,8 +266,7 @@ class RandomSubgraph(Perturbation):
 
     def __init__(self, size: float = 0.8) -> None:
         super().__init__()
-        if not 0 < size <= 1:
-            raise GraphTransplantError(f"`size` must be in (0, 1], got {size}")
+        check_in("(0, 1]", size=size)
         self.size = size
 
     def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
 from graph_transplant.augment.pairing import Pairing, mix_rows
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import check_in
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import mixing as kernel
 from graph_transplant.kernels.compiling import Bools, Ints
@@ -75,18 +75,11 @@ class SubMix(Augmentation):
             components that the roots lie in, rounded down; at least 1. In (0, 1]. The publication's
             p is 0.4.
         pairing: How the source of every graph is chosen.
-
-    Example:
-        >>> import graph_transplant as gt
-        >>> store = gt.load("motifs").subset(range(8))
-        >>> model = gt.GraphClassifier.for_data(store, hidden=8, seed=0)
-        >>> gt.augmented_loss(model, store.batch(range(8)), SubMix()).backward()
     """
 
     def __init__(self, size: float = 0.4, *, pairing: str | Pairing = "random") -> None:
         super().__init__()
-        if not 0 < size <= 1:
-            raise GraphTransplantError(f"`size` must be in (0, 1], got {size}")
+        check_in("(0, 1]", size=size)
         self.size = size
         self.pairing = Pairing.of(pairing)
 

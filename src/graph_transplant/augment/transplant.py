@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +13,14 @@ from torch import Tensor, nn
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
 from graph_transplant.augment.edge_predictor import EdgePredictor
 from graph_transplant.augment.pairing import Pairing, mix_rows
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
-from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, task_of
+from graph_transplant.errors import (
+    DataError,
+    GraphTransplantError,
+    check_at_least,
+    check_choice,
+    check_in,
+)
+from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, check_stores, task_of
 from graph_transplant.graphs.pyg import Data
 from graph_transplant.kernels import structure
 from graph_transplant.kernels import transplant as kernel
@@ -170,15 +175,13 @@ class GraphTransplant(Augmentation):
     ) -> None:
         super().__init__()
         hops = tuple(hops) if isinstance(hops, Iterable) else (hops,)
-        if not 0 < anchor_ratio <= 0.5:
-            raise GraphTransplantError(f"`anchor_ratio` must be in (0, 0.5], got {anchor_ratio}")
+        check_in("(0, 0.5]", anchor_ratio=anchor_ratio)
+        check_in("(0, inf)", alpha=alpha)
         if not hops:
             raise GraphTransplantError("`hops` must be one or more numbers, got none")
         for hop in hops:
             check_at_least(0, hops=hop)
         hops = tuple(int(hop) for hop in hops)
-        if not 0 < alpha < math.inf:
-            raise GraphTransplantError(f"`alpha` must be positive and finite, got {alpha}")
         self.edge_predictor: EdgePredictor | None = None
         if isinstance(connect, EdgePredictor):
             self.edge_predictor = connect
@@ -241,7 +244,10 @@ class GraphTransplant(Augmentation):
         """
         near_ptr, near, near_edge = batch.near
         hops, share = int(rng.choice(self.hops)), float(rng.beta(self.alpha, self.alpha))
-        sides = (source_of, self.anchors == "salient", False), (_every(batch), False, True)
+        sides = (
+            (source_of, self.anchors == "salient", False),
+            (np.arange(batch.num_graphs), False, True),
+        )
         kept, steps = [], []
         for graphs, salient, remove in sides:
             nodes_kept, ptr, chosen, step_ptr = kernel.cut(
@@ -322,7 +328,7 @@ class GraphTransplant(Augmentation):
             plan.source_of, batch.ptr, plan.taken, plan.taken_ptr, by_size
         )
         destination_share = kernel.importance(
-            _every(batch), batch.ptr, plan.rest, plan.rest_ptr, by_size
+            np.arange(batch.num_graphs), batch.ptr, plan.rest, plan.rest_ptr, by_size
         )
         label_weight = batch.on_device(label_weights(source_share, destination_share))
         mixed = mix_rows(targets, batch.on_device(plan.source_of), label_weight)
@@ -426,6 +432,7 @@ class GraphTransplant(Augmentation):
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Measure the accuracy of ψ on evenly spaced validation graphs."""
+        check_stores(validation=validation)
         if self.edge_predictor is None:
             return {}
         # Data sets are often sorted by class, so the first graphs may all be of one class.
@@ -457,10 +464,6 @@ def label_weights(source_share: Floats, destination_share: Floats) -> Floats:
     r"""Return :math:`\lambda = I_\pi / (I_\pi + I)`; one half where both shares are zero."""
     total = source_share + destination_share
     return np.where(total > 0, source_share / np.where(total > 0, total, 1.0), 0.5)
-
-
-def _every(batch: GraphBatch) -> Ints:
-    return np.arange(batch.num_graphs)
 
 
 def _checked(saliency: Tensor | None, nodes: int) -> Floats:

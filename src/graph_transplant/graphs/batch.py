@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -104,11 +105,12 @@ class GraphBatch:
             # Node or graph indices would be wrong in virtual graphs.
             if not refers(data, name)
         }
-        edges = {
-            name: value
-            for name, value in tensors.items()
-            if name in ("edge_weight", "edge_attr") or data.is_edge_attr(name)
-        }
+        nodes, ones = np.diff(ptr), np.ones_like(ptr[1:])
+        sizes = {"edges": np.diff(row_ptr[ptr]), "nodes": nodes, "graphs": ones}
+        fields: dict[str | None, dict[str, Tensor]] = defaultdict(dict)
+        for name, value in tensors.items():
+            fields[_level(data, name, sizes)][name] = value
+        edges = fields["edges"]
         for name, value in edges.items():
             if value.shape[:1] != edge_id.shape or (name == "edge_weight" and value.dim() != 1):
                 shape = f"[{edge_id.size}]" if name == "edge_weight" else f"[{edge_id.size}, …]"
@@ -116,24 +118,13 @@ class GraphBatch:
         weight = edges.get("edge_weight")
         if weight is not None and not weight.is_floating_point():
             edges["edge_weight"] = weight.to(torch.get_default_dtype())
-        nodes = {
-            name: value
-            for name, value in tensors.items()
-            if name not in edges and data.is_node_attr(name)
-        }
         batch = cls(
             ptr=ptr,
             row_ptr=row_ptr,
             column=column,
             symmetric=False,
-            nodes=nodes,
-            graphs={
-                name: value
-                for name, value in tensors.items()
-                if name not in {**nodes, **edges}
-                and value.shape[:1] == (ptr.size - 1,)
-                and data.__cat_dim__(name, value) in (0, None)  # None: stacked
-            },
+            nodes=fields["nodes"],
+            graphs=fields["graphs"],
             edges={name: value.index_select(0, order) for name, value in edges.items()},
             y=data.y if isinstance(data.y, Tensor) else None,
             device=edge_index.device,
@@ -331,6 +322,25 @@ def refers(data: Data, name: str) -> bool:
     """Whether PyG increments a field when it collates graphs, as it does with indices."""
     value = data[name]
     return value.numel() > 0 and bool(torch.as_tensor(data.__inc__(name, value, data._store)).any())
+
+
+def _level(data: Data, name: str, sizes: Mapping[str, Ints]) -> str | None:
+    """Whether a field has a row per edge, node or graph; ``None`` for other fields."""
+    if name in ("edge_weight", "edge_attr"):
+        return "edges"
+    value, slices = data[name], getattr(data, "_slice_dict", None) or {}
+    bounds = np.ravel(slices.get(name, -1))
+    if value.shape[:1] == tuple(bounds[-1:]):  # as collated
+        rows = np.diff(bounds)
+        levels = [level for level, size in sizes.items() if np.array_equal(rows, size)]
+        if len(levels) < 2:
+            return levels[0] if levels else None
+    if data.is_edge_attr(name):
+        return "edges"
+    if data.is_node_attr(name):
+        return "nodes"
+    stacked = data.__cat_dim__(name, value) in (0, None)
+    return "graphs" if stacked and value.shape[:1] == sizes["graphs"].shape else None
 
 
 def _ptr_of(data: Data, num_graphs: int | None) -> Ints:

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, dropout
 
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
+from graph_transplant.errors import (
+    DataError,
+    GraphTransplantError,
+    check_at_least,
+    check_choice,
+    check_in,
+)
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.graphs.pyg import Data
 from graph_transplant.metrics import TASKS
@@ -181,9 +187,7 @@ class GraphClassifier(nn.Module):
         self.norm = check_choice("norm", norm, NORMS)
         check_at_least(1, layers=layers, hidden=hidden, num_outputs=num_outputs)
         check_at_least(0, input_layers=input_layers, walk=walk)
-        for name, rate in (("dropout", dropout), ("layer_dropout", layer_dropout)):
-            if not 0 <= rate < 1:
-                raise GraphTransplantError(f"`{name}` must be in [0, 1), got {rate}")
+        check_in("[0, 1)", dropout=dropout, layer_dropout=layer_dropout)
         if not in_features and max_degree is None:
             raise GraphTransplantError(
                 "graphs without node features need `max_degree`, the largest degree to distinguish"

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
 
 @contextmanager
@@ -29,7 +28,7 @@ def keeping_statistics(model: nn.Module) -> Iterator[None]:
     kept = [
         (module, name, buffer)
         for module in model.modules()
-        if isinstance(module, _NormBase) and module.training
+        if module.training and "running_mean" in module._buffers
         for name, buffer in module.named_buffers(recurse=False)
     ]
     # Use copies: PyG's InstanceNorm updates its statistics even without `track_running_stats`.
