@@ -13,6 +13,7 @@ from torch_geometric.utils import from_networkx as pyg_from_networkx
 
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.networks import from_networkx
+from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer
 
@@ -85,6 +86,10 @@ def test_targets_are_attributes_of_the_graphs_or_given_apart() -> None:
         graph.graph["time"] = 2.5 * number
     several = from_networkx(graphs, target=["dose", "time"])
     assert (several.label_names, several.y[3].tolist()) == (("dose", "time"), [3.5, 7.5])
+    # A model reads the same attributes.
+    codec = TargetCodec("regression", ("dose", "time"))
+    (chunk,) = stream(graphs, featurizer=several.featurizer, codec=codec)
+    assert chunk.targets[4] == (3.5, 7.5)
     frame = pd.DataFrame({"dose": [0.5, 1.5, 2.5, 3.5], "time": [0, 2.5, 5, 7.5]})
     assert torch.equal(from_networkx(graphs, frame).y, several.y)
     given = from_networkx(graphs, torch.tensor([[1.0, 0.0], [0.0, float("nan")]] * 2))

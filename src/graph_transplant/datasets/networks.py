@@ -409,12 +409,14 @@ def _networkx(
     target: Any = None,
     task: str | None = None,
     name: str = "graphs",
+    known: Featurizer | None = None,
 ) -> Source:
     import networkx as nx
 
     if not len(graphs):
         raise DataError("there are no graphs")
-    targets = TableOptions.of(target=target).targets or ("y",)
+    named = TableOptions.of(target=target).targets
+    targets = named or (known.targets if known and y is None else ()) or ("y",)
     values = None if y is None else list(y.to_numpy() if hasattr(y, "to_numpy") else y)
     if values is not None and len(values) != len(graphs):
         raise GraphTransplantError(
@@ -438,7 +440,7 @@ def _networkx(
                 ]
                 yield graph.name, content
 
-    return Source(name, name, lines, targets, "name", task, {})
+    return Source(name, name, lines, targets, "name", task, {"targets": named})
 
 
 def from_networkx(
@@ -471,4 +473,4 @@ def from_networkx(
 
 def stream_networkx(graphs: Sequence[Any], arguments: Mapping[str, Any], **options: Any) -> Any:
     """Read networkx graphs in chunks; those that do not fit are reported as problems."""
-    return stream_networks(_networkx(graphs, **options), arguments)
+    return stream_networks(_networkx(graphs, **options, known=arguments["featurizer"]), arguments)

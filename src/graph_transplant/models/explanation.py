@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from graph_transplant.datasets import stream
@@ -156,9 +157,14 @@ def explain_rows(
         ['3', '1']
     """
     named = _named(models)
-    rows = None if rows is None else list(rows)
-    if rows is not None and (not rows or min(rows) < 1):
-        raise GraphTransplantError(f"`rows` must be numbers from 1 on, at least one; got {rows}")
+    if rows is not None:
+        numbers = np.asarray(rows)
+        whole = numbers.ndim == 1 and numbers.dtype.kind in "iu"
+        if not (whole and numbers.size and numbers.min() > 0):
+            raise GraphTransplantError(
+                f"`rows` must be a list of numbers from 1 on, at least one; got {rows!r}"
+            )
+        rows = numbers.tolist()
     check_at_least(1, count=count)
     if not isinstance(saliency, NodeSaliency):
         saliency = NodeSaliency(kind=check_choice("saliency", saliency, KINDS))

@@ -107,7 +107,7 @@ class TrainedModel:
     def reading(self, target: Any = None) -> dict[str, Any]:
         """Return arguments of ``stream`` that read labelled graphs like the training graphs.
 
-        ``target`` names the target columns; by default those of the training data.
+        ``target`` names the target columns, in any order; by default those of the training data.
         """
         if self.task == "multiclass" and isinstance(target, str):
             target = [target]  # one column, even if its name has commas
@@ -122,6 +122,9 @@ class TrainedModel:
                 )
         elif len(names) != len(self.label_names):  # one entry may hold several values
             names = self.label_names
+        elif set(names) == set(self.label_names):
+            names = self.label_names
+            target = None if target is None else names
         comma = self.featurizer is not None and self.featurizer.decimal_comma
         codec = TargetCodec(self.task, names or ("y",), classes, comma)
         given = {"featurizer": self.featurizer, "codec": codec}
