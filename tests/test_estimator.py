@@ -235,7 +235,16 @@ def test_names_of_labels_and_values_are_kept() -> None:
     frame = pd.DataFrame({"star": [n == "star" for n in names], "size": [len(g) for g in graphs]})
     assert regressor(epochs=1).fit(graphs, frame).model_.label_names == ("star", "size")
     labels = frame.assign(size=frame["size"] > 5)
-    assert classifier(epochs=1).fit(graphs, labels).model_.label_names == ("star", "size")
+    # Their columns may have gaps, and another order in further graphs.
+    labels = labels.astype("Int64")
+    labels.loc[0, "size"] = pd.NA
+    turned = labels[["size", "star"]]
+    one, other = (
+        classifier(epochs=1).fit(graphs, labels, eval_set=(graphs, own)) for own in (labels, turned)
+    )
+    assert one.model_.label_names == ("star", "size")
+    assert one.model_.description["metrics"] == other.model_.description["metrics"]
+    assert one.score(graphs, labels) == one.score(graphs, turned)
     with pytest.warns(DataConversionWarning):
         one_column = classifier(epochs=1).fit(graphs, pd.DataFrame({"kind": names}))
     assert one_column.model_.label_names == ("ring", "star")
@@ -442,8 +451,13 @@ def test_an_evaluation_set_takes_the_place_of_held_out_graphs() -> None:
         assert sizes == {"train": 10, "validation": 6, "test": 0}
         listed = classifier(epochs=2).fit(X, names[:10], eval_set=[(V, names[10:])])
         np.testing.assert_array_equal(listed.predict_proba(X), fitted.predict_proba(X))
-    with pytest.raises(DataError, match="same kind"):
-        classifier().fit(graphs, names, eval_set=(MOLECULES, ATOMS))
+    for given, message in (
+        ((MOLECULES, ATOMS), "same kind"),
+        (graphs, "`eval_set` must be a pair"),
+        ((graphs, ["other"] * 16), "no training graph is of the class 'other'$"),
+    ):
+        with pytest.raises(DataError, match=message):
+            classifier().fit(graphs, names, eval_set=given)
 
 
 def test_groups_stay_on_one_side(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,10 +472,17 @@ def test_groups_stay_on_one_side(monkeypatch: pytest.MonkeyPatch) -> None:
     split = seen[0].split
     assert set(groups[split.train]) & set(groups[split.validation]) == set()
     assert len(split.train) + len(split.validation) == 20
-    with pytest.raises(DataError, match="`groups` must have 20 entries; got 3"):
-        classifier().fit(graphs, names, groups=[1, 2, 3])
-    with pytest.raises(DataError, match="at least two groups"):
-        classifier(epochs=1).fit(graphs, names, groups=[0] * 20)
+    named = [None if group == 2 else f"group {group}" for group in groups]
+    classifier(epochs=1).fit(graphs, names, groups=named)
+    one, other = (set(groups[part]) for part in (seen[1].split.train, seen[1].split.validation))
+    assert (one & other, len(other)) == (set(), 1)
+    for given, message in (
+        ([1, 2, 3], "`groups` must have 20 entries; got 3"),
+        (7, "`groups` must have 20 entries"),
+        ([0] * 20, "at least two groups"),
+    ):
+        with pytest.raises(DataError, match=message):
+            classifier(epochs=1).fit(graphs, names, groups=given)
 
 
 def test_weights_of_graphs_and_of_classes() -> None:

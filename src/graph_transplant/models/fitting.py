@@ -140,7 +140,7 @@ def train(
         seed=config.seed,
         tell=tell,
     )
-    _check_parts(store, parts, tell)
+    _check_parts(store, parts, split_name, tell)
     weights = class_weights(config.class_weight, store.subset(parts.train), store.output_names)
     scale = TargetScale.of(store.subset(parts.train)) if store.task == "regression" else None
     ready = store if scale is None else scale.apply(store)
@@ -306,11 +306,12 @@ def class_weights(
     return weights
 
 
-def _check_parts(store: GraphStore, parts: Split, tell: Note) -> None:
+def _check_parts(store: GraphStore, parts: Split, name: str, tell: Note) -> None:
     """Raise if a split cannot be trained on; report missing classes and labels."""
     problem = lacking(store, parts)
     if problem is not None:
-        raise DataError(f"{store.name}: {problem}; use another split, such as 'random'")
+        advice = "" if name in ("given", "random") else "; use another split, such as 'random'"
+        raise DataError(f"{store.name}: {problem}{advice}")
     if store.task == "multiclass":
         for name, index in (("validation", parts.validation), ("test", parts.test)):
             missing = missing_classes(store, index) if len(index) else []
