@@ -132,20 +132,18 @@ def labelled(
     skipped = [Skipped(row, chunk.ids[row - chunk.first], reasons[row]) for row in sorted(reasons)]
     if chunk.store is not None:
         model.check(chunk.store)
-    if not values:
+    if chunk.store is None or not values:
         column = reading["codec"].names[0]
         raise DataError(
             f"{data}: no row has both a graph and one of the model's classes; an attack needs the "
             f"true classes, in the column {column!r} or one named with `target`"
         )
     check_readable(data, len(chunk), skipped)
-    assert chunk.store is not None
     assert chunk.store.rows is not None
     there = [row in values for row in chunk.store.rows.number.tolist()]
+    # Both are in the order of the rows.
     store = chunk.store.subset(torch.tensor(there))
-    assert store.rows is not None
-    codec = reading["codec"]
-    return codec.apply(store, [values[row] for row in store.rows.number.tolist()]), skipped
+    return reading["codec"].apply(store, [values[row] for row in sorted(values)]), skipped
 
 
 def print_attack(found: Mapping[str, Any]) -> None:

@@ -17,7 +17,8 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_at_le
 from graph_transplant.format import count as counted
 from graph_transplant.graphs import GraphStore, Skipped
 from graph_transplant.metrics import no_better_than_random
-from graph_transplant.models.model import Predictions, TrainedModel
+from graph_transplant.models.model import TrainedModel
+from graph_transplant.models.predict import Predictions
 from graph_transplant.models.similarity import seen
 from graph_transplant.saliency import (
     EXPLAINING,
@@ -26,7 +27,7 @@ from graph_transplant.saliency import (
     read_saliency,
     within_graphs,
 )
-from graph_transplant.shown import Structure as Structure
+from graph_transplant.shown import Structure
 from graph_transplant.structures import (
     LABELLED,
     class_column,
@@ -189,17 +190,11 @@ def explain_rows(
             for row, reason in sorted(chunk.problems.items())
             if row in wanted
         ]
-        if chunk.store is not None:
-            assert chunk.store.rows is not None
-            there = enumerate(chunk.store.rows.number.tolist())
-            here = {row: place for place, row in there if row in wanted}
-            if here:
-                part, targets = (
-                    chunk.store.subset(list(here.values())),
-                    map(chunk.targets.get, here),
-                )
-                found = _explain(named, part, saliency, label, list(targets))
-                explained.update(zip(here, found, strict=True))
+        there = chunk.store.rows.number.tolist() if chunk.store and chunk.store.rows else []
+        here = {row: place for place, row in enumerate(there) if row in wanted}
+        if chunk.store and here:
+            part, targets = chunk.store.subset([*here.values()]), [*map(chunk.targets.get, here)]
+            explained |= zip(here, _explain(named, part, saliency, label, targets), strict=True)
         if last >= wanted[-1]:
             break
     path = isinstance(data, str | PathLike)

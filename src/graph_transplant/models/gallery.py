@@ -17,8 +17,7 @@ from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.methods import parse_method
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.settings import automatic_model
-from graph_transplant.shown import Mixture as Mixture
-from graph_transplant.shown import Part as Part
+from graph_transplant.shown import Mixture
 from graph_transplant.structures import class_column, graph_id, taken_apart, target_words
 from graph_transplant.targets import Loss, TargetScale, batch_targets
 from graph_transplant.training import fit

@@ -34,8 +34,7 @@ from graph_transplant.models.description import (
     read_description,
 )
 from graph_transplant.models.ensemble import Ensemble, members_of, pooled
-from graph_transplant.models.predict import Predictions as Predictions
-from graph_transplant.models.predict import prediction_frames
+from graph_transplant.models.predict import Predictions, prediction_frames
 from graph_transplant.models.uncertainty import Reference
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.targets import TargetScale
@@ -210,18 +209,10 @@ class TrainedModel:
     ) -> pd.DataFrame:
         """Predict graphs, one row each.
 
-        The columns:
-
-        - ``row`` (from 1) and ``id``;
-        - for classes and labels, ``prediction``, ``p(NAME)`` for each of them and ``confidence``;
-          for regression, the value and ``NAME ±90``, half the width of its 90 % interval;
-        - for ensembles, ``spread``: the standard deviation over the members of the predicted
-          class's probability (of labels, the mean of theirs) or of the value;
-        - ``set``: classes that include the true one for 90 % of new graphs; for labels, those that
-          may be present, with a ``?`` if undecided;
-        - ``similarity`` to the most similar training graph, between 0 and 1;
-        - ``warning`` if a graph is larger than any training graph or unlike all of them;
-        - ``error``: empty if there is a prediction.
+        The columns are ``row`` (from 1), ``id``, ``prediction``, ``p(NAME)`` of each class or
+        label, ``confidence``, for ensembles ``spread``, the prediction ``set``, ``similarity`` to
+        the training graphs, ``warning``, and ``error``, empty if there is a prediction. For
+        regression, the value and half the width of its interval, ``NAME ±90``, stand for the rest.
 
         Args:
             data: Anything that :func:`~graph_transplant.load` accepts; read in the same way as the
