@@ -523,7 +523,7 @@ def test_names_of_properties_are_those_that_rdkit_reads(tmp_path: Path) -> None:
         assert [float(molecule.GetProp(name)) for name in store.label_names] == row
     # A property may be called title, and the blank line after an empty value may be missing.
     content = record("C", "a", name="x", note="", active="0") + record("CC", "b", active="1")
-    content = content.replace("<note>  \n\n", "<note>  \n").replace("<name>", "<title>")
+    content = content.replace("<note>  \n\n", "<note>  \n").replace("<name>", "<title >")
     path = write(tmp_path, content, "mine.sdf")
     store = gt.load(path, target="active", id="title")
     assert (store.rows.ids, store.y.tolist()) == (("x", "2"), [0, 1])

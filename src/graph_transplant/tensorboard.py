@@ -107,7 +107,6 @@ def check_directory(directory: Path) -> None:
 
 
 def _write(writer: SummaryWriter, log: Mapping[str, Any]) -> None:
-    """Write the values of an epoch that are numbers."""
     values = {tag: log.get(name) for name, tag in _LOGGED.items()}
     values |= {f"measurements/{name}": value for name, value in log.get("measurements", {}).items()}
     for tag, value in values.items():

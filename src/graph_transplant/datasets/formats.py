@@ -176,7 +176,6 @@ def _header(
 
 
 def _of_structures(name: str) -> bool:
-    """Whether this is a usual name of the structure column."""
     return name.casefold() in STRUCTURES or "smiles" in name.casefold()
 
 
@@ -226,7 +225,8 @@ def _sdf(path: Path) -> Table:
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         for record in records():
             block, *rest = re.split(r"^(?=M  END)", record, flags=re.MULTILINE)
-            found = {name: text.strip() for name, text in _PROPERTY.findall("".join(rest))}
+            items = _PROPERTY.findall("".join(rest))
+            found = {name.strip(): text.strip() for name, text in items}
             found[_TITLE], found[_BLOCK] = record.partition("\n")[0], block + "M  END\n"
             reason = "" if rest else "the record has no line 'M  END'"
             if len(rest) > 1:
@@ -237,16 +237,9 @@ def _sdf(path: Path) -> Table:
 
     if next(records(), None) is None:
         raise DataError(f"{path}: is empty")
-    columns = dict.fromkeys(name for record in records() for name, _ in _PROPERTY.findall(record))
-    return Table(
-        str(path),
-        name_of(path),
-        list(columns),
-        rows,
-        structures=_BLOCK,
-        ids=_TITLE,
-        notes=notes,
-    )
+    columns = [name.strip() for record in records() for name, _ in _PROPERTY.findall(record)]
+    names = list(dict.fromkeys(columns))
+    return Table(str(path), name_of(path), names, rows, structures=_BLOCK, ids=_TITLE, notes=notes)
 
 
 # ------------------------------------------------------------------ frames

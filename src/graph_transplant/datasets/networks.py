@@ -295,7 +295,6 @@ def _target(codec: TargetCodec, cells: tuple[str, ...]) -> Target:
 def _features(
     parts: Sequence[_Columns], numbers: int, labels: Sequence[str] | None
 ) -> Tensor | None:
-    """Concatenate numbers and one-hot labels."""
     empty = np.empty((0, numbers), dtype=np.float32)
     table = np.concatenate([empty, *(part.numbers for part in parts)])
     if labels is None:

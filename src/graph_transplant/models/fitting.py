@@ -251,7 +251,6 @@ def member_checkpoint(path: str | Path, number: int) -> Path:
 def _separated(
     config: TrainConfig, options: Mapping[str, Any]
 ) -> tuple[TrainConfig, dict[str, Any]]:
-    """Separate training options from reading options."""
     known = [field.name for field in fields(TrainConfig)]
     reading = {name: value for name, value in options.items() if name not in known}
     check_spelling(reading, known)

@@ -106,7 +106,6 @@ def _train(
 
 
 def _choose(store: GraphStore, count: int, generator: torch.Generator) -> tuple[Tensor, str]:
-    """Choose the graphs to mix, and a note on which they are."""
     order = torch.randperm(len(store), generator=generator)
     counts = store.node_counts.index_select(0, order)
     small = order[counts <= DRAWABLE]
@@ -145,7 +144,6 @@ def _mix(
 
 
 def _mixed_targets(store: GraphStore, shown: Tensor, mixed: MixedGraphs) -> Tensor:
-    """Return the mixed targets in the units of the data."""
     if store.task != "regression":
         return mixed.targets
     own = store.y.index_select(0, shown).to(torch.double)
