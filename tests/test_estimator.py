@@ -555,7 +555,6 @@ GRAPHS, NAMES = rings_and_stars(4)
     [
         ([*GRAPHS[:3], "CCO"], NAMES[:4], "it holds networkx graphs, but item 3 is a str"),
         ("CCO", ["a"], "must be a sequence of graphs; got one str"),
-        (as_data(GRAPHS[0]), ["a"], "must be a sequence of graphs; got one Data"),
         (GRAPHS, NAMES[:-1], "inconsistent numbers of samples"),
         (GRAPHS, None, r"requires y to be passed.*item 0 of `X` has no target"),
         (GRAPHS, ["a"] * 8, "two classes; got one class, 'a'"),
@@ -570,7 +569,6 @@ GRAPHS, NAMES = rings_and_stars(4)
         (["CCO", "CC(", *MOLECULES], [0, 1] * 11, r"item 1, 'CC\(': .*cannot be parsed"),
         ([nx.MultiGraph([(0, 1)])] * 4, [0, 1, 0, 1], "item 0: it is a MultiGraph"),
         ([], [], "`X` holds no graphs"),
-        ([None, *MOLECULES[1:]], ATOMS, "holds SMILES, but item 0 is a NoneType"),
         (pd.DataFrame({"smiles": MOLECULES, "mass": 1.0}), ATOMS, "2 columns, some of texts"),
     ],
 )

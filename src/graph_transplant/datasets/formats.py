@@ -278,8 +278,8 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     if isinstance(y, list | tuple):
         y = [each.tolist() if hasattr(each, "tolist") else each for each in y]
     labels = pd.DataFrame(y.numpy(force=True) if hasattr(y, "numpy") else y)
-    own = y.index if isinstance(y, pd.Series | pd.DataFrame) else index
-    if index is not None and set(index) == set(own) and not index.equals(own):
+    own = y.index if isinstance(y, pd.Series | pd.DataFrame) else None
+    if index is not None and own is not None and {*index} == {*own} and not index.equals(own):
         raise DataError("`y` must be in the order of the rows: its index is in another order")
     if len(labels) != len(texts):
         raise DataError(

@@ -414,7 +414,7 @@ def _networkx(
 
     if not len(graphs):
         raise DataError("there are no graphs")
-    named = TableOptions.of(target=target).targets
+    named = TableOptions.of(target=target, task=task).targets
     targets = named or (known.targets if known and y is None else ()) or ("y",)
     values = None if y is None else list(y.to_numpy() if hasattr(y, "to_numpy") else y)
     if values is not None and len(values) != len(graphs):

@@ -331,8 +331,6 @@ def find_codec(
 
     Class names that differ only in case are one class, named by its most frequent spelling.
     """
-    if task is not None:
-        check_choice("task", task, TASKS)
     if task == "multiclass" and len(names) != 1:
         raise DataError(f"`task` is multiclass, which takes one target; got {', '.join(names)}")
     seen: list[Counter[str]] = [Counter() for _ in names]
