@@ -296,10 +296,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         return outputs
 
     def _targets(self, X: Any, y: Any, columns: Names = None) -> Array:  # noqa: N803
-        """Return ``y``, or the graphs' own targets if there is none, as an array.
-
-        A data frame may have ``columns`` in another order.
-        """
+        """Return ``y``, its ``columns`` in this order, or the graphs' own targets, as an array."""
         if hasattr(y, "columns") and columns:
             y = y.set_axis(list(map(str, y.columns)), axis=1)
             y = y[list(columns)] if set(y.columns) == set(columns) else y

@@ -141,10 +141,9 @@ def number_of(cell: str) -> float | None:
 
 def class_name(cell: str) -> str:
     """Normalised class name: 1, 1.0, 1,0 and +1 are the same class."""
-    number = number_of(cell)
-    if number is None and not _thousands(cell):
-        number = _comma_number(cell)
-        number = number if number is not None and number.is_integer() else None
+    number, comma = number_of(cell), _comma_number(cell)
+    if comma is not None and comma.is_integer() and not _thousands(cell):
+        number = comma
     if number is None or not math.isfinite(number):
         return cell.strip()
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)

@@ -110,6 +110,10 @@ def train(
         >>> model.description["training"]["sizes"]
         {'train': 48, 'validation': 6, 'test': 6}
     """
+    if not isinstance(config, TrainConfig | None):
+        raise GraphTransplantError(
+            "`config` must be a TrainConfig; give targets by name, as `target` or `y`"
+        )
     config, reading = _separated(config or TrainConfig(), options)
     check_at_least(1, ensemble=config.ensemble)
     store = load(data, **reading)
