@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from graph_transplant import __version__
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
-from graph_transplant.files import replace_file, write_atomically
+from graph_transplant.files import check_model, replace_file, write_atomically, writing
 from graph_transplant.graphs import Featurizer, GraphStore, check_stores
 from graph_transplant.models.description import (
     FORMAT_LINE,
@@ -266,26 +266,18 @@ class TrainedModel:
         )
         check_description(document, "the description of this model")
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        try:
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             replace_file(folder / WEIGHTS, weights)
             # Names from damaged files may hold lone surrogates, which UTF-8 cannot encode.
             replace_file(folder / DESCRIPTION, text.encode("utf-8", "replace"))
-        except OSError as problem:
-            raise GraphTransplantError(
-                f"cannot write the model into {folder}: {problem.strerror}"
-            ) from problem
 
     @classmethod
     def load(cls, directory: str | Path, device: str | torch.device = "cpu") -> TrainedModel:
         """Load a model; raise a `DataError` if it is missing, damaged or of another version."""
         folder = Path(directory)
         place = usable_device(device)
-        if not folder.is_dir():
-            raise DataError(f"there is no folder {folder}: a model is a folder with {DESCRIPTION}")
-        for name in (DESCRIPTION, WEIGHTS):
-            if not (folder / name).is_file():
-                raise DataError(f"{folder} is not a model: {name} is missing")
+        check_model(folder, DESCRIPTION, WEIGHTS)
         description = read_description(folder / DESCRIPTION)
         network, reference = _tensors(description, folder / WEIGHTS)
         scale = description["target_scale"]
