@@ -91,7 +91,8 @@ def test_targets_are_attributes_of_the_graphs_or_given_apart() -> None:
     (chunk,) = stream(graphs, featurizer=several.featurizer, codec=codec)
     assert chunk.targets[4] == (3.5, 7.5)
     frame = pd.DataFrame({"dose": [0.5, 1.5, 2.5, 3.5], "time": [0, 2.5, 5, 7.5]})
-    assert torch.equal(from_networkx(graphs, frame).y, several.y)
+    given = from_networkx(graphs, frame)
+    assert (given.label_names, given.y.tolist()) == (several.label_names, several.y.tolist())
     given = from_networkx(graphs, torch.tensor([[1.0, 0.0], [0.0, float("nan")]] * 2))
     assert given.task == "multilabel"
     assert given.y[0].tolist() == [1, 0]

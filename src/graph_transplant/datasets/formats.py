@@ -39,7 +39,7 @@ _SHOWN_COLUMNS: Final = 20
 # With a line break, which the name of a property cannot have.
 _BLOCK, _TITLE = "mol block\n", "title\n"
 # A value ends at a blank line or, if it is missing, at the next property.
-_PROPERTY: Final = re.compile(r"^>[^<\n]*<(.+)>.*\n((?:(?!>\s+<).*\S.*\n)*)", re.MULTILINE)
+_PROPERTY: Final = re.compile(r"^>[^<\n]*<(.+)>.*\n((?:(?!>[ \t]+<).*\S.*\n)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -415,7 +415,8 @@ def _networkx(
     if not len(graphs):
         raise DataError("there are no graphs")
     named = TableOptions.of(target=target, task=task).targets
-    targets = named or (known.targets if known and y is None else ()) or ("y",)
+    columns = () if named or not hasattr(y, "columns") else tuple(map(str, y.columns))
+    targets = named or columns or (known.targets if known and y is None else ()) or ("y",)
     values = None if y is None else list(y.to_numpy() if hasattr(y, "to_numpy") else y)
     if values is not None and len(values) != len(graphs):
         raise GraphTransplantError(
@@ -431,6 +432,8 @@ def _networkx(
                 yield graph.name, "it is a MultiGraph; two nodes may have one edge only"
             else:
                 content = dict(graph.graph) if values is None else {targets[0]: values[place]}
+                if columns and values is not None:
+                    content = dict(zip(columns, values[place], strict=True))
                 content["directed"] = graph.is_directed()
                 content["nodes"] = [{**item, "id": node} for node, item in graph.nodes(data=True)]
                 content["edges"] = [
