@@ -184,7 +184,7 @@ def test_what_cannot_be_reached_is_refused_before_training(tmp_path: Path, capfd
     out = tmp_path / "out"
     words = ["compare", "--fresh", *QUICK, "--out", str(out)]
     assert main([*words, "--tensorboard", str(tmp_path / "afile")]) == 2
-    assert f"cannot write to {tmp_path / 'afile'}" in capfd.readouterr().err
+    assert f"cannot write {tmp_path / 'afile'}" in capfd.readouterr().err
     assert main([*words, "--engine", "ray", "--address", "127.0.0.1:1"]) == 2
     assert "there is no Ray cluster at 127.0.0.1:1" in capfd.readouterr().err
     assert not out.exists()

@@ -82,7 +82,7 @@ def test_json_and_table_have_what_the_library_measures(
     assert found["mean_edges"] == mean_edges(graphs)
     assert (found["graphs"], found["skipped"], found["hops"], found["seed"]) == (30, 0, 3, 4)
     assert (found["model"], found["trained_on"], found["data"]) == (model, "sorts", "sorts")
-    assert found["seen"] is False
+    assert found["seen"] is True
     assert network.walk
     assert main(["attack", *words]) == 0
     printed, told = capfd.readouterr()
@@ -105,7 +105,10 @@ def test_graphs_of_training_and_of_other_features_are_noticed(
 ) -> None:
     words = [str(place / "model"), str(tmp_path / "all.safetensors")]
     store.save(words[1])
-    assert printed_json(words, capfd)["seen"] is True
+    main(["attack", *words])
+    assert "the model was trained on 72 of these 90 graphs" in capfd.readouterr().err
+    with_fields(store, x=1 - store.x, label_names=store.label_names).save(words[1])
+    assert printed_json(words, capfd)["seen"] is False
     x = torch.rand(int(store.node_counts.sum()), 3)
     with_fields(store, x=x, name="wide", label_names=store.label_names).save(words[1])
     message = "wide: the graphs have 3 node features, but the model was trained on"

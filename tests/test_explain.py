@@ -385,6 +385,20 @@ def test_one_class_alone_is_known_by_the_model(form: str, name: str, tmp_path: P
     assert [one.views[0].correct for one in found] == [one.views[0].label == name for one in found]
 
 
+def test_targets_may_be_named_in_any_order() -> None:
+    pytest.importorskip("rdkit")
+    frame = pd.DataFrame({"smiles": ["CCO", "CCN"], "a": [0.5, 1.5], "b": [None, 20]})
+    network = GraphClassifier(model_of().network.in_features, 2, layers=1, task="regression")
+    scale = TargetScale(torch.zeros(2).double(), torch.ones(2).double())
+    reading = {"kind": "molecules", "targets": ["a", "b"]}
+    model = as_trained(network.eval(), ["a", "b"], featurizer=reading, scale=scale)
+    for target in (None, "a,b", "b,a", ["b", "a"]):
+        assert [one.truth for one in explain(model, frame, target=target)] == [
+            "a 0.5",
+            "a 1.5, b 20",
+        ]
+
+
 def test_the_task_is_that_of_the_model(tmp_path: Path) -> None:
     pytest.importorskip("rdkit")
     path = tmp_path / "m.csv"
@@ -433,6 +447,9 @@ def test_a_row_that_is_not_there_is_named(table: Path) -> None:
     store = graphs()
     with pytest.raises(DataError, match=r"^paths has no row 9: it has 5 rows$"):
         explain_rows(model_for(store), store, rows=[9])
+    for rows in (3, "3", [1.5], []):
+        with pytest.raises(GraphTransplantError, match="`rows` must be a list of numbers from 1"):
+            explain_rows(model_for(store), store, rows=rows)
 
 
 # -------------------------------------------------------------------- what to believe

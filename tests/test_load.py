@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -12,10 +12,9 @@ import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
 
-from graph_transplant.datasets import catalogue, formats, jsonl, load, stream
+from graph_transplant.datasets import catalogue, formats, jsonl, load
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.estimator import GraphTransplantClassifier
-from graph_transplant.graphs import GraphStore
 
 TINY = {
     "A": "1, 2\n2, 1\n3, 4\n4, 3\n",
@@ -144,11 +143,6 @@ class Pairs(InMemoryDataset):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.data, self.slices = self.collate([pair(0), pair(1), pair(1)])
-
-
-def test_annotations_can_be_evaluated() -> None:
-    assert get_type_hints(load)["return"] is get_type_hints(GraphStore.subset)["return"]
-    assert get_type_hints(stream)["rows_per_chunk"] is int
 
 
 def test_pyg_graphs() -> None:

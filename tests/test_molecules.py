@@ -263,7 +263,7 @@ def test_the_scaffold_split_is_the_published_procedure(
 def test_names_and_orders_are_found_from_features() -> None:
     store = from_smiles(VARIED)
     names = node_names(store.x)
-    orders = bond_orders(store.edge_attr, store.featurizer)
+    orders = bond_orders(store.edge_attr)
     known = {"SINGLE": 1.0, "DOUBLE": 2.0, "TRIPLE": 3.0, "AROMATIC": 1.5}
     expected_names, expected_orders = [], []
     for smiles in VARIED:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from graph_transplant.datasets.molecules import from_smiles
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphStore
-from graph_transplant.splits import fold_indices, official_split, prepare, random_split, strata
+from graph_transplant.splits import fold_indices, prepare, random_split, strata
 from strategies import rings_and_stars
 
 
@@ -67,8 +67,8 @@ def test_small_classes_are_refused_and_nothing_else(classes: list[int], folds: i
             fold_indices(labels, folds=folds, repeat=0, seed=0, fold=0)
 
 
-def labelled(y: Tensor, task: str, official: Tensor | None = None) -> GraphStore:
-    return rings_and_stars(len(y), seed=0, name="mine", y=y, task=task, official=official)
+def labelled(y: Tensor, task: str) -> GraphStore:
+    return rings_and_stars(len(y), seed=0, name="mine", y=y, task=task)
 
 
 def test_folds_of_several_labels_hold_each_label_in_its_proportion() -> None:
@@ -121,19 +121,6 @@ def test_numbers_are_stratified_by_the_first_target_that_enough_graphs_have() ->
     y = torch.stack((torch.full((7,), float("nan")), torch.arange(7.0), torch.arange(7.0) * -1), 1)
     y[:2, 0] = 1.0
     assert strata(labelled(y, "regression"), 3).tolist() == [1, 1, 1, 1, 2, 2, 2]
-
-
-def test_a_split_by_scaffold_needs_molecules() -> None:
-    with pytest.raises(DataError, match=r"by scaffold, which needs .* but mine has none"):
-        prepare(labelled(torch.tensor([0, 1] * 3), "multiclass"), "scaffold")
-
-
-def test_the_official_split_is_taken_as_it_is() -> None:
-    official = torch.tensor([2, 0, 1, 0, 2, 1], dtype=torch.int8)
-    split = official_split(labelled(torch.tensor([0, 1] * 3), "multiclass", official))
-    assert split.train.tolist() == [1, 3]
-    assert split.validation.tolist() == [2, 5]
-    assert split.test.tolist() == [0, 4]
 
 
 # -------------------------------------------------------------------- groups

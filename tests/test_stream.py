@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 
 from graph_transplant.datasets import Chunk, load, stream
 from graph_transplant.datasets.rows import TargetCodec
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError
 
 TU = {
     "A": "1, 2\n2, 1\n3, 4\n4, 3\n",
@@ -190,16 +190,3 @@ def test_a_store_with_other_features_than_the_model(place: Path) -> None:
         stream(store, featurizer=replace(store.featurizer, node_labels=("C",)))
     # Of a store that does not say how it was read, only widths can be compared, by the model.
     assert len(list(stream(load("motifs", graphs=6), featurizer=store.featurizer))) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"rows_per_chunk": 0}, "`rows_per_chunk` must be at least 1, got 0"),
-        ({"seeds": 0}, "`seeds` does not apply to data set 'motifs', which takes graphs, seed"),
-    ],
-)
-def test_arguments_are_checked_at_once(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(GraphTransplantError) as caught:
-        stream("motifs", **arguments)
-    assert message in str(caught.value)

@@ -87,6 +87,8 @@ def lines(delimiter: str) -> bytes:
         ("mine.csv", ("\n\n" + SMALL.replace("\n", "\n\n") + "\n  \n").encode()),
         ("mine.csv.gz", gzip.compress(SMALL.encode())),
         ("plain.csv.gz", SMALL.encode()),
+        # Rows without a value at the end, as spreadsheets write them.
+        ("mine.csv", (SMALL + ", ,,\n" * 9).encode()),
     ],
 )
 def test_tables_are_read_however_they_are_written(
@@ -117,6 +119,8 @@ def test_a_data_frame(tmp_path: Path) -> None:
     # Spaces around names do not count, as in files.
     frame.columns = pd.Index([" smiles", " name", " y"])
     assert gt.load(frame, id=" name", target=" y").rows.ids == ("a", "b", "c")
+    frame.to_parquet(tmp_path / "spaces.parquet")
+    assert gt.load(tmp_path / "spaces.parquet", id="name", target="y").rows.ids == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("kind", [list, tuple, pd.Series, np.array])
@@ -150,6 +154,8 @@ def test_targets_beside_a_list(y: Any, task: str, names: tuple[str, ...]) -> Non
     assert (store.task, store.label_names) == (task, names)
     frame = pd.DataFrame({"mol": ["C", "CC", "CCC"], "x": 1})
     assert gt.load(frame, y=y).fingerprint() == store.fingerprint()
+    with pytest.raises(DataError, match="its index is in another order"):
+        gt.load(frame.sort_index(ascending=False), y=pd.Series([0, 1, 0]))
 
 
 def test_a_file_of_smiles(tmp_path: Path) -> None:
@@ -189,6 +195,11 @@ def test_an_excel_workbook(tmp_path: Path) -> None:
     assert (store.name, store.skipped) == ("mine", expected.skipped)
     assert store.notes == ("Of 2 sheets only the first, 'assay', was read.",)
     assert gt.load(path, target="value").y.tolist() == [[0.5], [1.25], [3.0]]
+    # An empty row between others counts, as in a CSV file.
+    text = SMALL.replace("benzene", ",,,\nbenzene")
+    pd.read_csv(io.StringIO(text)).to_excel(path, index=False)
+    for data in (path, write(tmp_path, text)):
+        assert gt.load(data, target="active").rows.number.tolist() == [1, 3, 6]
     FRAME.to_excel(path, header=False, index=False)
     assert gt.load(path, target="column 3").fingerprint() == expected.fingerprint()
 
@@ -510,6 +521,12 @@ def test_names_of_properties_are_those_that_rdkit_reads(tmp_path: Path) -> None:
     store = gt.load(path, target=names)
     for molecule, row in zip((first, second), store.y.tolist(), strict=True):
         assert [float(molecule.GetProp(name)) for name in store.label_names] == row
+    # A property may be called title, and the blank line after an empty value may be missing.
+    content = record("C", "a", name="x", note="", active="0") + record("CC", "b", active="1")
+    content = content.replace("<note>  \n\n", "<note>  \n").replace("<name>", "<title >")
+    path = write(tmp_path, content, "mine.sdf")
+    store = gt.load(path, target="active", id="title")
+    assert (store.rows.ids, store.y.tolist()) == (("x", "2"), [0, 1])
 
 
 def test_a_record_that_runs_into_the_next_is_a_problem(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
@@ -163,9 +164,12 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """
         if isinstance(eval_set, list) and len(eval_set) == 1:
             eval_set = eval_set[0]
-        more, its = (None, None) if eval_set is None else eval_set
+        if eval_set is not None and not (isinstance(eval_set, list | tuple) and len(eval_set) == 2):
+            raise DataError("`eval_set` must be a pair: graphs and their targets")
+        more, its = eval_set or (None, None)
         targets = self._targets(X, y)
-        further = targets[:0] if more is None else self._targets(more, its)
+        columns = [str(name) for name in y.columns] if hasattr(y, "columns") else None
+        further = targets[:0] if more is None else self._targets(more, its, columns)
         store = self._read(X, fitting=True, more=more)
         # The graphs to train on, then those to validate on.
         graphs, judged = len(store) - len(further), len(further)
@@ -181,8 +185,11 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 allow_all_zero_weights=False,
             )
             kept = sample_weight > 0
-        if groups is not None and len(groups) != graphs:
-            raise DataError(f"`groups` must have {graphs} entries; got {len(groups)}")
+        if groups is not None:
+            if np.shape(groups) != (graphs,):
+                raise DataError(f"`groups` must have {graphs} entries; got {np.size(groups)}")
+            # Numbered, as missing names cannot be sorted; graphs without one are one group.
+            groups = pd.factorize(np.asarray(groups), sort=True, use_na_sentinel=False)[0][kept]
         if not kept.all():
             every = np.concatenate((kept, np.ones(judged, dtype=bool)))
             store, targets = store.subset(torch.from_numpy(every)), targets[every]
@@ -192,16 +199,15 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} needs at least {_FEWEST} graphs, one of which is held out "
                 f"for validation; got n_samples = {graphs}"
             )
-        columns = [str(name) for name in y.columns] if hasattr(y, "columns") else None
         store = self._with_targets(store, targets, columns)
         config, parts = self._config(store), None
         if judged:
             parts = np.arange(graphs), np.arange(graphs, len(store))
         elif groups is not None:
-            if len(set(np.asarray(groups)[kept].tolist())) < 2:
+            if not np.ptp(groups):
                 raise DataError("`groups` must name at least two groups, to validate on one")
             whole = GroupShuffleSplit(1, test_size=config.validation, random_state=config.seed)
-            parts = next(whole.split(np.zeros(graphs), groups=np.asarray(groups)[kept]))
+            parts = next(whole.split(np.zeros(graphs), groups=groups))
         if parts is not None:
             trained_on, validated_on = map(torch.from_numpy, parts)
             nothing = torch.empty(0, dtype=torch.long)
@@ -289,8 +295,11 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         outputs: Array = model.predictions(self._read(X, fitting=False)).outputs.numpy()
         return outputs
 
-    def _targets(self, X: Any, y: Any) -> Array:  # noqa: N803
-        """Return ``y``, or the graphs' own targets if there is none, as an array."""
+    def _targets(self, X: Any, y: Any, columns: Names = None) -> Array:  # noqa: N803
+        """Return ``y``, its ``columns`` in this order, or the graphs' own targets, as an array."""
+        if hasattr(y, "columns") and columns:
+            y = y.set_axis(list(map(str, y.columns)), axis=1)
+            y = y[list(columns)] if set(y.columns) == set(columns) else y
         if y is None and isinstance(X, GraphStore):
             y = X.y[:, 0] if X.y.dim() == 2 and X.y.shape[1] == 1 else X.y
             if isinstance(self, ClassifierMixin) and X.task == "multiclass" and X.label_names:
@@ -449,7 +458,8 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Return the accuracy; with several labels, all that are not missing must be correct."""
         check_is_fitted(self)
-        labels, predicted = self._targets(X, y), self.predict(X)
+        labels = self._targets(X, y, self.model_.label_names)
+        predicted = self.predict(X)
         check_consistent_length(predicted, labels)
         if self.model_.task == "multilabel":
             given = label_matrix(labels)
@@ -501,7 +511,8 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Return the mean R² over the outputs; missing targets are ignored."""
         check_is_fitted(self)
-        values, predicted = values_of(self._targets(X, y)), self._predict(X)
+        values = values_of(self._targets(X, y, self.model_.label_names))
+        predicted = self._predict(X)
         check_consistent_length(predicted, values)
         values = values.reshape(len(values), -1)
         weights = np.ones(len(values)) if sample_weight is None else np.asarray(sample_weight)

@@ -7,6 +7,7 @@ from typing import Any, Final
 import networkx as nx
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from sklearn.utils.validation import check_array, column_or_1d
 from torch_geometric.data import Data
@@ -73,6 +74,8 @@ def values_of(targets: Array) -> Array:
     """Return float64 ``[graphs]`` or ``[graphs, outputs]``; only the latter may have NaN."""
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = column_or_1d(targets, warn=True)
+    if targets.dtype == object:  # of nullable columns
+        targets = np.where(pd.isna(targets), np.nan, targets)
     several = targets.ndim == 2
     values: Array = check_array(
         targets,

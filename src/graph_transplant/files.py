@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import IO, Any
 
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError
 
 SKIPPED = "skipped.csv"
 """File that lists the rows of the data that could not be used."""
@@ -21,15 +21,21 @@ COMMANDS = "commands.txt"
 """File that lists the commands that produced the records beside it."""
 
 
+@contextmanager
+def writing(path: str | Path, note: str = "") -> Iterator[None]:
+    """Name ``path`` in the error if it cannot be written; ``note`` is added."""
+    try:
+        yield
+    except OSError as problem:
+        # Not the full message: it may name a temporary file, which is already removed.
+        reason = f"{problem.strerror or problem}{note}"
+        raise GraphTransplantError(f"cannot write {path}: {reason}") from problem
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Replace a text file in one step; if anything fails, it is unchanged."""
-    try:
+    with writing(path, "; any existing file is unchanged"):
         replace_file(path, text.encode())
-    except OSError as problem:
-        # Not the full message: it names the temporary file, which is already removed.
-        raise GraphTransplantError(
-            f"cannot write {path}: {problem.strerror}; any existing file is unchanged"
-        ) from problem
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -71,6 +77,15 @@ def keep_inputs(read: Iterable[Any], written: Iterable[Path]) -> None:
             raise GraphTransplantError(
                 f"`out` would overwrite {source}, which is an input; choose another path"
             )
+
+
+def check_model(folder: Path, *names: str) -> None:
+    """Raise unless a folder contains the files of a trained model."""
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder}: a model is a folder with model.json")
+    for name in names:
+        if not (folder / name).is_file():
+            raise DataError(f"{folder} is not a model: {name} is missing")
 
 
 def _umask() -> int:

@@ -12,8 +12,14 @@ from torch import Tensor
 
 from graph_transplant.analysis.samples import edges_there
 from graph_transplant.augment import MixedGraphs
-from graph_transplant.datasets.molecules import atom_names, bond_orders, node_names, one_hot_names
-from graph_transplant.errors import DataError
+from graph_transplant.datasets.molecules import (
+    BOND_CATEGORIES,
+    SYMBOLS,
+    atom_names,
+    bond_orders,
+    node_names,
+    one_hot_names,
+)
 from graph_transplant.graphs import Featurizer, GraphBatch, GraphStore
 from graph_transplant.kernels import structure
 from graph_transplant.kernels.compiling import Bools, Ints
@@ -181,10 +187,7 @@ def _node_names(
         return nameless
     x = batch.x.cpu()
     if featurizer is not None and featurizer.kind == "molecules":
-        try:
-            return of_atoms(x), True
-        except DataError:
-            return nameless
+        return (of_atoms(x), True) if x.shape[1] >= len(SYMBOLS) else nameless
     elements = _TU_ELEMENTS.get(store.name) if featurizer is None else None
     if elements is not None and x.shape[1] == len(elements):
         return one_hot_names(x, elements, "?"), True
@@ -201,10 +204,7 @@ def _orders(batch: GraphBatch, store: GraphStore) -> list[float] | None:
         return None
     attr = attr.cpu()
     if store.featurizer is not None:
-        try:
-            return bond_orders(attr, store.featurizer)
-        except DataError:  # the featurizer does not match
-            return None
+        return bond_orders(attr) if attr.shape[1] >= BOND_CATEGORIES[0] else None
     orders = _TU_ORDERS[store.name]
     if attr.shape[1] != len(orders):
         return None

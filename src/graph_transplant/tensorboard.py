@@ -6,13 +6,12 @@ Requires the extra ``tensorboard``. To view them: ``tensorboard --logdir runs``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.files import folder_name
+from graph_transplant.files import folder_name, writing
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -56,7 +55,7 @@ class TensorBoard:
 
     def __call__(self, log: EpochLog) -> None:
         """Write one epoch and flush it to disk."""
-        with _writing(self.directory):
+        with writing(self.directory):
             if self._writer is None:
                 # Discard later points of an interrupted run.
                 self._writer = _writer_class()(str(self.directory), purge_step=log.epoch)
@@ -91,7 +90,7 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> None:
     parts = [record["data"], f"{record['model']}-{record['layers']}", record["method"]]
     parts.append("-".join(f"{name}{record[name]}" for name in _NUMBERED if name in record))
     folder = Path(directory).joinpath(*map(folder_name, parts))
-    with _writing(folder):
+    with writing(folder):
         for path in folder.glob("events.out.tfevents.*"):
             path.unlink()
         with _writer_class()(str(folder)) as writer:
@@ -102,12 +101,11 @@ def write_record(record: Mapping[str, Any], directory: str | Path) -> None:
 def check_directory(directory: Path) -> None:
     """Raise early if TensorBoard is not installed or the directory cannot be created."""
     _writer_class()
-    with _writing(directory):
+    with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
 
 
 def _write(writer: SummaryWriter, log: Mapping[str, Any]) -> None:
-    """Write the values of an epoch that are numbers."""
     values = {tag: log.get(name) for name, tag in _LOGGED.items()}
     values |= {f"measurements/{name}": value for name, value in log.get("measurements", {}).items()}
     for tag, value in values.items():
@@ -124,13 +122,3 @@ def _writer_class() -> type[SummaryWriter]:
             "pip install graph-transplant[tensorboard]"
         ) from None
     return SummaryWriter
-
-
-@contextmanager
-def _writing(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        raise GraphTransplantError(
-            f"cannot write to {directory}: {problem.strerror or problem}"
-        ) from problem

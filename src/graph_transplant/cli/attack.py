@@ -57,6 +57,7 @@ def attack(
     """
     from graph_transplant.analysis.attack import attack_edges, mean_edges, removals_only, robustness
     from graph_transplant.models import TrainedModel
+    from graph_transplant.models.similarity import seen
     from graph_transplant.training import evaluate
 
     loaded = TrainedModel.load(model, device=device)
@@ -66,12 +67,10 @@ def attack(
         )
     store, skipped = labelled(loaded, data, target, columns)
     tell_rows(skipped, len(store))
-    seen = store.fingerprint() == loaded.description["data"]["fingerprint"]
-    if seen:
-        note(
-            "the model was trained on most of these graphs: use other graphs for a meaningful "
-            "result"
-        )
+    known = seen(loaded.description.get("training_graphs"), store, loaded.widths[1]) or ()
+    if any(known):
+        which = f"{sum(known)} of these {len(store)} graphs"
+        note(f"the model was trained on {which}: use others for a meaningful result")
     budgets = list(dict.fromkeys(split_numbers("budget", budget, float)))
     changes = count(attack_edges(store, max(budgets)), "change")
     note(f"attacking {count(len(store), 'graph')}, at most {changes} in each")
@@ -95,7 +94,7 @@ def attack(
         "data": store.name,
         "graphs": len(store),
         "skipped": len(skipped),
-        "seen": seen,
+        "seen": 2 * sum(known) > len(store),
         "mean_edges": mean_edges(store),
         "hops": hops,
         "removals_only": only_removed,
@@ -132,20 +131,18 @@ def labelled(
     skipped = [Skipped(row, chunk.ids[row - chunk.first], reasons[row]) for row in sorted(reasons)]
     if chunk.store is not None:
         model.check(chunk.store)
-    if not values:
+    if chunk.store is None or not values:
         column = reading["codec"].names[0]
         raise DataError(
             f"{data}: no row has both a graph and one of the model's classes; an attack needs the "
             f"true classes, in the column {column!r} or one named with `target`"
         )
     check_readable(data, len(chunk), skipped)
-    assert chunk.store is not None
     assert chunk.store.rows is not None
     there = [row in values for row in chunk.store.rows.number.tolist()]
+    # Both are in the order of the rows.
     store = chunk.store.subset(torch.tensor(there))
-    assert store.rows is not None
-    codec = reading["codec"]
-    return codec.apply(store, [values[row] for row in store.rows.number.tolist()]), skipped
+    return reading["codec"].apply(store, [values[row] for row in sorted(values)]), skipped
 
 
 def print_attack(found: Mapping[str, Any]) -> None:

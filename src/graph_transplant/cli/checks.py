@@ -11,8 +11,8 @@ from typing import Any
 
 from graph_transplant.classical import CLASSICAL
 from graph_transplant.cli.common import split_list, split_numbers
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.files import keep_inputs
+from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.files import check_model, keep_inputs
 from graph_transplant.known import SUFFIXES, check_data
 from graph_transplant.methods import GROUPS, METHODS
 from graph_transplant.metrics import TASKS, deciding
@@ -72,7 +72,7 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
                 if command not in ("predict", "explain") or data.lower().endswith(SUFFIXES):
                     check_data(data, given.get("root"))
         elif name in ("model", "against") and isinstance(value, Path):
-            check_model(value)
+            check_model(value, "model.json")
         elif name in ("directory", "directories"):
             for directory in [value] if name == "directory" else value:
                 check_records(directory)
@@ -147,16 +147,6 @@ def check_out(out: Path, given: Mapping[str, Any], *, folder: bool) -> None:
     names = ("model.json", "weights.safetensors", "records.jsonl")
     kept = [one / name for one in folders if isinstance(one, Path) for name in names]
     keep_inputs([given.get("data"), *kept], [] if folder else [out])
-
-
-def check_model(folder: Path) -> None:
-    """Raise unless a folder contains a trained model."""
-    if not folder.is_dir():
-        raise DataError(
-            f"there is no folder {folder}: a model is a folder that `graph-transplant train` wrote"
-        )
-    if not (folder / "model.json").is_file():
-        raise DataError(f"{folder} is not a model: model.json is missing")
 
 
 def check_records(directory: Path) -> None:

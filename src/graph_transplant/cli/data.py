@@ -33,13 +33,13 @@ class InputOptions:
     root: Path | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return the options that were set, for ``stream``."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        """Return the options that were set, for ``load`` or ``stream``."""
+        return {name: value for name, value in vars(self).items() if value not in (None, False)}
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class DataOptions:
+class DataOptions(InputOptions):
     """How data are read.
 
     Args:
@@ -52,16 +52,9 @@ class DataOptions:
         root: Folder where data sets are looked for and kept.
     """
 
-    smiles: str | None = None
     target: str | None = None
-    id: str | None = None
     task: str | None = None
     largest_fragment: bool = False
-    root: Path | None = None
-
-    def given(self) -> dict[str, Any]:
-        """Return the options that were set, for ``load``."""
-        return {name: value for name, value in vars(self).items() if value not in (None, False)}
 
 
 NO_OPTIONS = DataOptions()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 import tempfile
@@ -259,12 +258,12 @@ def predict(
 
 def tell_coverage(model: TrainedModel, coverage: float | None) -> None:
     """Print if the model has too few validation graphs for sets or intervals."""
-    from graph_transplant.models.uncertainty import COVERAGE
+    from graph_transplant.models.uncertainty import COVERAGE, graphs_needed
 
+    if model.reference is None:
+        return
     share = coverage or COVERAGE
-    needed = math.ceil(round(share / (1 - share), 9))
-    scores = None if model.reference is None else model.reference.scores
-    known = needed if scores is None else int((~scores.isnan()).sum(0).min())
+    needed, known = graphs_needed(share), int((~model.reference.scores.isnan()).sum(0).min())
     if known < needed:
         what = "intervals are empty" if model.task == "regression" else "sets exclude nothing"
         note(f"`coverage` {share:g} needs {needed} validation graphs; there are {known}: {what}")

@@ -158,24 +158,16 @@ OBJECTS: Final = (
 def load(data: Loadable, root: str | Path | None = None, **options: Any) -> GraphStore:
     """Load a data set.
 
-    A TU data set is searched for on this machine first: as ``NAME/``, ``NAME.zip``, ``tu/NAME/`` or
-    ``tu/NAME.zip`` under ``root``, then under the folder named by the environment variable
-    ``GRAPH_TRANSPLANT_DATA``. An OGB data set is searched for in the same folders, ogbg-molhiv as
-    ``ogbg_molhiv/`` or ``ogbg_molhiv.zip``, also in a folder ``ogb`` or ``molecules``. Missing data
-    sets are downloaded. Parsed data sets are cached.
-
-    Rows of a table or of JSON Lines that cannot be read are skipped and listed in
-    ``store.skipped``; it is an error if more than half are. ``store.notes`` has remarks, for
-    example on guessed columns, duplicates or salts.
+    A named data set is searched for under ``root``, then under the folder named by the environment
+    variable ``GRAPH_TRANSPLANT_DATA``; a missing one is downloaded. Rows that cannot be read are
+    listed in ``store.skipped``; ``store.notes`` has remarks, for example on guessed columns.
 
     Args:
         data: A name, such as ``"motifs"`` or ``"ENZYMES"`` (see :func:`catalogue`); the path of a
-            TU or OGB folder or zip archive, of a table of molecules (``.csv``, ``.tsv``, ``.smi``,
-            ``.sdf``, ``.xlsx``, ``.parquet``), of JSON Lines
-            (:mod:`~graph_transplant.datasets.jsonl`), or of a file written by
-            :meth:`GraphStore.save() <graph_transplant.graphs.GraphStore.save>`; or a pandas
-            ``DataFrame`` of molecules, a list of SMILES, of PyG ``Data`` or of networkx graphs, a
-            PyG data set or a ``Subset`` of one, or a store, which is returned unchanged.
+            TU or OGB folder or archive, a table of molecules (``.csv``, ``.tsv``, ``.smi``,
+            ``.sdf``, ``.xlsx``, ``.parquet``), JSON Lines or a saved store; or a ``DataFrame`` of
+            molecules, a list of SMILES, of PyG or of networkx graphs, a PyG data set or a
+            ``Subset`` of one, or a store, which is returned unchanged.
         root: Folder to search for a named data set, and to download it to.
         **options: For molecules: ``smiles``, ``target`` (a column, several separated by commas, or
             a list), ``id``, ``task``, ``largest_fragment``; for a list of SMILES, ``y`` holds the

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,8 +36,10 @@ STRUCTURES: Final = ("smiles", "mol", "structure")
 _LONGEST_RECORD: Final = 8 << 20
 _LARGEST_WORKBOOK: Final = 1 << 30
 _SHOWN_COLUMNS: Final = 20
-_BLOCK, _TITLE = "mol block", "title"
-_PROPERTY: Final = re.compile(r"^>[^<\n]*<(.+)>.*\n((?:.*\S.*\n)*)", re.MULTILINE)
+# With a line break, which the name of a property cannot have.
+_BLOCK, _TITLE = "mol block\n", "title\n"
+# A value ends at a blank line or, if it is missing, at the next property.
+_PROPERTY: Final = re.compile(r"^>[^<\n]*<(.+)>.*\n((?:(?!>[ \t]+<).*\S.*\n)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -120,8 +123,9 @@ def _delimited(path: Path) -> Table:
         places = [columns.index(name) for name in names]
         cells = csv.reader(_lines(path, notes), delimiter=delimiter, strict=True)
         passed = structures is not None
+        held = 0  # rows without any value: they count if another row follows
         while True:
-            start = cells.line_num + 1
+            start, reason = cells.line_num + 1, ""
             try:
                 values = next(cells, None)
             except csv.Error as error:
@@ -130,14 +134,18 @@ def _delimited(path: Path) -> Table:
                     raise DataError(
                         f"{path}, line {start}: a quoted value is not closed (or over 128 KiB)"
                     ) from None
-                yield (), f"the row is broken ({error})"
-                continue
+                values, reason = ["broken"], f"the row is broken ({error})"
             if values is None:
                 return
-            if not values or (len(values) == 1 < len(columns) and not values[0].strip()):
+            if not values or (len(columns) > 1 and not any(map(str.strip, values))):
+                held += len(values) > 1
                 continue
+            yield from repeat(([""] * len(names), ""), held)
+            held = 0
             if not passed:
                 passed = True
+            elif reason:
+                yield (), reason
             elif len(values) != len(columns):
                 heads = "the header" if structures is None else "the first row"
                 yield (), f"the row has {count(len(values), 'value')}, {heads} has {len(columns)}"
@@ -168,7 +176,6 @@ def _header(
 
 
 def _of_structures(name: str) -> bool:
-    """Whether this is a usual name of the structure column."""
     return name.casefold() in STRUCTURES or "smiles" in name.casefold()
 
 
@@ -218,7 +225,8 @@ def _sdf(path: Path) -> Table:
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         for record in records():
             block, *rest = re.split(r"^(?=M  END)", record, flags=re.MULTILINE)
-            found = {name: text.strip() for name, text in _PROPERTY.findall("".join(rest))}
+            items = _PROPERTY.findall("".join(rest))
+            found = {name.strip(): text.strip() for name, text in items}
             found[_TITLE], found[_BLOCK] = record.partition("\n")[0], block + "M  END\n"
             reason = "" if rest else "the record has no line 'M  END'"
             if len(rest) > 1:
@@ -229,16 +237,9 @@ def _sdf(path: Path) -> Table:
 
     if next(records(), None) is None:
         raise DataError(f"{path}: is empty")
-    columns = dict.fromkeys(name for record in records() for name, _ in _PROPERTY.findall(record))
-    return Table(
-        str(path),
-        name_of(path),
-        list(columns),
-        rows,
-        structures=_BLOCK,
-        ids=_TITLE,
-        notes=notes,
-    )
+    columns = [name.strip() for record in records() for name, _ in _PROPERTY.findall(record)]
+    names = list(dict.fromkeys(columns))
+    return Table(str(path), name_of(path), names, rows, structures=_BLOCK, ids=_TITLE, notes=notes)
 
 
 # ------------------------------------------------------------------ frames
@@ -263,7 +264,7 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     """Open a list of SMILES, which are also the ids, or a data frame; ``y`` holds targets."""
     import pandas as pd
 
-    ids = None
+    ids, index = None, texts.index if isinstance(texts, pd.Series | pd.DataFrame) else None
     if not isinstance(texts, pd.DataFrame):
         texts, ids = pd.DataFrame({"smiles": list(texts)}, dtype=object), "smiles"
     texts = texts.set_axis([str(column).strip() for column in texts.columns], axis=1)
@@ -277,6 +278,9 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     if isinstance(y, list | tuple):
         y = [each.tolist() if hasattr(each, "tolist") else each for each in y]
     labels = pd.DataFrame(y.numpy(force=True) if hasattr(y, "numpy") else y)
+    own = y.index if isinstance(y, pd.Series | pd.DataFrame) else None
+    if index is not None and own is not None and {*index} == {*own} and not index.equals(own):
+        raise DataError("`y` must be in the order of the rows: its index is in another order")
     if len(labels) != len(texts):
         raise DataError(
             f"`y` must have one target per row: there are {len(texts)} rows and {len(labels)} "
@@ -311,9 +315,10 @@ def _excel(path: Path) -> Table:
         ) from None
     except (OSError, ValueError, KeyError, TypeError, SyntaxError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not a readable Excel workbook ({error})") from None
-    frame = frame[(frame != "").any(axis=1)] if frame.size else frame
-    if frame.empty:
+    there = (frame != "").any(axis=1).to_numpy().nonzero()[0]
+    if not len(there):
         raise DataError(f"{path}: is empty")
+    frame = frame.iloc[there[0] : there[-1] + 1]
     if len(sheets) > 1:
         notes[f"Of {len(sheets)} sheets only the first, {quoted(str(sheets[0]))}, was read."] = None
     top = frame.iloc[:2].astype(str).to_numpy().tolist()
@@ -336,17 +341,17 @@ def _parquet(path: Path) -> Table:
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         try:
             with ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=ROWS, columns=list(names)):
+                stored = [file.schema_arrow.names[columns.index(name)] for name in names]
+                for batch in file.iter_batches(batch_size=ROWS, columns=stored):
                     # An index of pandas is a column like others; integers with gaps stay integers.
                     part = batch.to_pandas(ignore_metadata=True, integer_object_nulls=True)
-                    part = part[list(names)]
-                    yield from frame_table(part, "", "").rows(names)
+                    yield from frame_table(part, "", "").rows(stored)
         except (ArrowException, OSError) as error:
             raise DataError(f"{path}: cannot be read ({error})") from None
 
     try:
         with ParquetFile(path) as file:
-            columns = file.schema_arrow.names
+            columns = [name.strip() for name in file.schema_arrow.names]
     except (ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error})") from None
     return Table(str(path), name_of(path), columns, rows)

@@ -334,8 +334,6 @@ def store_of(
 def node_names(x: Tensor) -> list[str]:
     """Element of every atom; ``*`` if OGB has no category for it, ``?`` if none is set."""
     symbols = (*SYMBOLS[1:], SYMBOLS[0])
-    if x.shape[1] < len(symbols):
-        raise DataError(f"`x` must have at least {len(symbols)} columns; got {x.shape[1]}")
     return one_hot_names(x[:, : len(symbols)], symbols, "?")
 
 
@@ -362,10 +360,8 @@ def one_hot_names(x: Tensor, names: Sequence[str], masked: str) -> list[str]:
     ]
 
 
-def bond_orders(edge_attr: Tensor, featurizer: Featurizer) -> list[float]:
+def bond_orders(edge_attr: Tensor) -> list[float]:
     """Order of every bond from its features: 1, 2, 3 or 1.5 (aromatic); 1 if unknown."""
-    if featurizer.kind != "molecules" or edge_attr.shape[1] < len(_ORDERS):
-        raise DataError(f"`edge_attr` must be bond features with at least {len(_ORDERS)} columns")
     value, place = edge_attr[:, : len(_ORDERS)].max(1)
     place = torch.where(value > 0, place, len(_ORDERS) - 1)
     return [_ORDERS[index] for index in place.tolist()]

@@ -295,7 +295,6 @@ def _target(codec: TargetCodec, cells: tuple[str, ...]) -> Target:
 def _features(
     parts: Sequence[_Columns], numbers: int, labels: Sequence[str] | None
 ) -> Tensor | None:
-    """Concatenate numbers and one-hot labels."""
     empty = np.empty((0, numbers), dtype=np.float32)
     table = np.concatenate([empty, *(part.numbers for part in parts)])
     if labels is None:
@@ -409,12 +408,15 @@ def _networkx(
     target: Any = None,
     task: str | None = None,
     name: str = "graphs",
+    known: Featurizer | None = None,
 ) -> Source:
     import networkx as nx
 
     if not len(graphs):
         raise DataError("there are no graphs")
-    targets = TableOptions.of(target=target).targets or ("y",)
+    named = TableOptions.of(target=target, task=task).targets
+    columns = () if named or not hasattr(y, "columns") else tuple(map(str, y.columns))
+    targets = named or columns or (known.targets if known and y is None else ()) or ("y",)
     values = None if y is None else list(y.to_numpy() if hasattr(y, "to_numpy") else y)
     if values is not None and len(values) != len(graphs):
         raise GraphTransplantError(
@@ -430,6 +432,8 @@ def _networkx(
                 yield graph.name, "it is a MultiGraph; two nodes may have one edge only"
             else:
                 content = dict(graph.graph) if values is None else {targets[0]: values[place]}
+                if columns and values is not None:
+                    content = dict(zip(columns, values[place], strict=True))
                 content["directed"] = graph.is_directed()
                 content["nodes"] = [{**item, "id": node} for node, item in graph.nodes(data=True)]
                 content["edges"] = [
@@ -438,7 +442,7 @@ def _networkx(
                 ]
                 yield graph.name, content
 
-    return Source(name, name, lines, targets, "name", task, {})
+    return Source(name, name, lines, targets, "name", task, {"targets": named})
 
 
 def from_networkx(
@@ -471,4 +475,4 @@ def from_networkx(
 
 def stream_networkx(graphs: Sequence[Any], arguments: Mapping[str, Any], **options: Any) -> Any:
     """Read networkx graphs in chunks; those that do not fit are reported as problems."""
-    return stream_networks(_networkx(graphs, **options), arguments)
+    return stream_networks(_networkx(graphs, **options, known=arguments["featurizer"]), arguments)

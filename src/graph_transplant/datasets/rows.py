@@ -140,8 +140,10 @@ def number_of(cell: str) -> float | None:
 
 
 def class_name(cell: str) -> str:
-    """Normalised class name: 1, 1.0 and +1 are the same class."""
-    number = number_of(cell)
+    """Normalised class name: 1, 1.0, 1,0 and +1 are the same class."""
+    number, comma = number_of(cell), _comma_number(cell)
+    if comma is not None and comma.is_integer() and not _thousands(cell):
+        number = comma
     if number is None or not math.isfinite(number):
         return cell.strip()
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
@@ -296,7 +298,9 @@ class _Column:
         self.amounts = bool(self.texts) and all(map(_AMOUNT.fullmatch, self.texts))
         self.odd = f"{quoted(self.texts[0])} in row {first[self.texts[0]]}" if self.texts else ""
         numbers = [number for number in self.values.values() if number is not None]
-        self.whole = all(number.is_integer() for number in numbers)
+        self.whole = all(n.is_integer() for n in numbers) and all(
+            class_name(cell) != cell.strip() for cell in self.commas
+        )
         self.fraction = any(math.isfinite(n) and not n.is_integer() for n in numbers)
         # Counts of the spellings of each class, by case-folded name.
         self.classes: dict[str, Counter[str]] = {}
@@ -326,8 +330,6 @@ def find_codec(
 
     Class names that differ only in case are one class, named by its most frequent spelling.
     """
-    if task is not None:
-        check_choice("task", task, TASKS)
     if task == "multiclass" and len(names) != 1:
         raise DataError(f"`task` is multiclass, which takes one target; got {', '.join(names)}")
     seen: list[Counter[str]] = [Counter() for _ in names]
@@ -411,7 +413,7 @@ def _find_task(where: str, columns: Mapping[str, _Column]) -> str:
                 )
         return "regression"
     ((name, column),) = columns.items()
-    few = len(column.classes) <= _MOST_CLASSES and not column.commas
+    few = len(column.classes) <= _MOST_CLASSES and (column.whole or not column.commas)
     if not column.texts:
         return "multiclass" if few and column.whole else "regression"
     if column.amounts and len(column.classes) > 2:

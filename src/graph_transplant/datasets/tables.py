@@ -59,7 +59,6 @@ def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) 
 
 
 def _guessed(table: Table) -> str:
-    """Find the structure column by its name."""
     exact = [column for column in table.columns if column.casefold() in STRUCTURES]
     found = exact or [column for column in table.columns if "smiles" in column.casefold()]
     if len(found) == 1:

@@ -3,9 +3,10 @@
 from graph_transplant.models.explanation import ExplainedRows, Explanation, explain, explain_rows
 from graph_transplant.models.export import to_onnx
 from graph_transplant.models.fitting import train
-from graph_transplant.models.gallery import Mixture, mixtures
-from graph_transplant.models.model import Predictions, TrainedModel
-from graph_transplant.models.predict import PredictionSummary, predict_table
+from graph_transplant.models.gallery import mixtures
+from graph_transplant.models.model import TrainedModel
+from graph_transplant.models.predict import Predictions, PredictionSummary, predict_table
+from graph_transplant.shown import Mixture
 
 __all__ = [
     "ExplainedRows",

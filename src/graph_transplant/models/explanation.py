@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from graph_transplant.datasets import stream
@@ -16,7 +17,8 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_at_le
 from graph_transplant.format import count as counted
 from graph_transplant.graphs import GraphStore, Skipped
 from graph_transplant.metrics import no_better_than_random
-from graph_transplant.models.model import Predictions, TrainedModel
+from graph_transplant.models.model import TrainedModel
+from graph_transplant.models.predict import Predictions
 from graph_transplant.models.similarity import seen
 from graph_transplant.saliency import (
     EXPLAINING,
@@ -25,7 +27,7 @@ from graph_transplant.saliency import (
     read_saliency,
     within_graphs,
 )
-from graph_transplant.shown import Structure as Structure
+from graph_transplant.shown import Structure
 from graph_transplant.structures import (
     LABELLED,
     class_column,
@@ -156,9 +158,14 @@ def explain_rows(
         ['3', '1']
     """
     named = _named(models)
-    rows = None if rows is None else list(rows)
-    if rows is not None and (not rows or min(rows) < 1):
-        raise GraphTransplantError(f"`rows` must be numbers from 1 on, at least one; got {rows}")
+    if rows is not None:
+        numbers = np.asarray(rows)
+        whole = numbers.ndim == 1 and numbers.dtype.kind in "iu"
+        if not (whole and numbers.size and numbers.min() > 0):
+            raise GraphTransplantError(
+                f"`rows` must be a list of numbers from 1 on, at least one; got {rows!r}"
+            )
+        rows = numbers.tolist()
     check_at_least(1, count=count)
     if not isinstance(saliency, NodeSaliency):
         saliency = NodeSaliency(kind=check_choice("saliency", saliency, KINDS))
@@ -183,17 +190,11 @@ def explain_rows(
             for row, reason in sorted(chunk.problems.items())
             if row in wanted
         ]
-        if chunk.store is not None:
-            assert chunk.store.rows is not None
-            there = enumerate(chunk.store.rows.number.tolist())
-            here = {row: place for place, row in there if row in wanted}
-            if here:
-                part, targets = (
-                    chunk.store.subset(list(here.values())),
-                    map(chunk.targets.get, here),
-                )
-                found = _explain(named, part, saliency, label, list(targets))
-                explained.update(zip(here, found, strict=True))
+        there = chunk.store.rows.number.tolist() if chunk.store and chunk.store.rows else []
+        here = {row: place for place, row in enumerate(there) if row in wanted}
+        if chunk.store and here:
+            part, targets = chunk.store.subset([*here.values()]), [*map(chunk.targets.get, here)]
+            explained |= zip(here, _explain(named, part, saliency, label, targets), strict=True)
         if last >= wanted[-1]:
             break
     path = isinstance(data, str | PathLike)

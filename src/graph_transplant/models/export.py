@@ -20,7 +20,7 @@ from torch.nn.functional import leaky_relu
 
 from graph_transplant import __version__
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.files import replace_file
+from graph_transplant.files import replace_file, writing
 from graph_transplant.models.ensemble import members_of, pooled
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn.inputs import FeatureInput
@@ -92,11 +92,9 @@ def to_onnx(model: TrainedModel, path: str | Path) -> None:
     }
     onnx.helper.set_model_props(proto, {key: json.dumps(value) for key, value in described.items()})
     onnx.checker.check_model(proto, full_check=True)
-    try:
+    with writing(path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         replace_file(Path(path), proto.SerializeToString(deterministic=True))
-    except OSError as problem:
-        raise GraphTransplantError(f"cannot write {path}: {problem.strerror}") from problem
 
 
 def _sample(model: TrainedModel) -> dict[str, Tensor]:

@@ -110,6 +110,10 @@ def train(
         >>> model.description["training"]["sizes"]
         {'train': 48, 'validation': 6, 'test': 6}
     """
+    if not isinstance(config, TrainConfig | None):
+        raise GraphTransplantError(
+            "`config` must be a TrainConfig; give targets by name, as `target` or `y`"
+        )
     config, reading = _separated(config or TrainConfig(), options)
     check_at_least(1, ensemble=config.ensemble)
     store = load(data, **reading)
@@ -140,7 +144,7 @@ def train(
         seed=config.seed,
         tell=tell,
     )
-    _check_parts(store, parts, tell)
+    _check_parts(store, parts, split_name, tell)
     weights = class_weights(config.class_weight, store.subset(parts.train), store.output_names)
     scale = TargetScale.of(store.subset(parts.train)) if store.task == "regression" else None
     ready = store if scale is None else scale.apply(store)
@@ -251,7 +255,6 @@ def member_checkpoint(path: str | Path, number: int) -> Path:
 def _separated(
     config: TrainConfig, options: Mapping[str, Any]
 ) -> tuple[TrainConfig, dict[str, Any]]:
-    """Separate training options from reading options."""
     known = [field.name for field in fields(TrainConfig)]
     reading = {name: value for name, value in options.items() if name not in known}
     check_spelling(reading, known)
@@ -306,11 +309,12 @@ def class_weights(
     return weights
 
 
-def _check_parts(store: GraphStore, parts: Split, tell: Note) -> None:
+def _check_parts(store: GraphStore, parts: Split, name: str, tell: Note) -> None:
     """Raise if a split cannot be trained on; report missing classes and labels."""
     problem = lacking(store, parts)
     if problem is not None:
-        raise DataError(f"{store.name}: {problem}; use another split, such as 'random'")
+        advice = "" if name in ("given", "random") else "; use another split, such as 'random'"
+        raise DataError(f"{store.name}: {problem}{advice}")
     if store.task == "multiclass":
         for name, index in (("validation", parts.validation), ("test", parts.test)):
             missing = missing_classes(store, index) if len(index) else []

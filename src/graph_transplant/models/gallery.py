@@ -17,8 +17,7 @@ from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.methods import parse_method
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.settings import automatic_model
-from graph_transplant.shown import Mixture as Mixture
-from graph_transplant.shown import Part as Part
+from graph_transplant.shown import Mixture
 from graph_transplant.structures import class_column, graph_id, taken_apart, target_words
 from graph_transplant.targets import Loss, TargetScale, batch_targets
 from graph_transplant.training import fit
@@ -107,7 +106,6 @@ def _train(
 
 
 def _choose(store: GraphStore, count: int, generator: torch.Generator) -> tuple[Tensor, str]:
-    """Choose the graphs to mix, and a note on which they are."""
     order = torch.randperm(len(store), generator=generator)
     counts = store.node_counts.index_select(0, order)
     small = order[counts <= DRAWABLE]
@@ -146,7 +144,6 @@ def _mix(
 
 
 def _mixed_targets(store: GraphStore, shown: Tensor, mixed: MixedGraphs) -> Tensor:
-    """Return the mixed targets in the units of the data."""
     if store.task != "regression":
         return mixed.targets
     own = store.y.index_select(0, shown).to(torch.double)

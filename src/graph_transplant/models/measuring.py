@@ -141,8 +141,8 @@ def model_figures(
         found["scatter"] = _scatter(outputs[:, 0], wanted[:, 0])
         return found, reference
     found["reliability"] = {
-        "before": _bins(logits, wanted, task),
-        "after": _bins(outputs, wanted, task),
+        when: reliability(*probabilities_of(values, wanted, task))
+        for when, values in (("before", logits), ("after", outputs))
     }
     if task == "multiclass" and len(names) <= _MOST_CLASSES_SHOWN:
         every = np.arange(len(names))
@@ -165,10 +165,6 @@ def _baseline(train: Tensor, wanted: Tensor, task: str) -> dict[str, float]:
         share = guess.nan_to_num(0.5).clamp(1e-6, 1 - 1e-6)
         guess = share.log() if task == "multiclass" else share.logit()
     return measure(guess.expand_as(wanted), wanted, task)
-
-
-def _bins(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, Any]]:
-    return reliability(*probabilities_of(logits, targets, task))
 
 
 def roc_points(scores: Tensor, targets: Tensor) -> list[list[float]]:

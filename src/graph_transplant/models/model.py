@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from graph_transplant import __version__
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
-from graph_transplant.files import replace_file, write_atomically
+from graph_transplant.files import check_model, replace_file, write_atomically, writing
 from graph_transplant.graphs import Featurizer, GraphStore, check_stores
 from graph_transplant.models.description import (
     FORMAT_LINE,
@@ -34,8 +34,7 @@ from graph_transplant.models.description import (
     read_description,
 )
 from graph_transplant.models.ensemble import Ensemble, members_of, pooled
-from graph_transplant.models.predict import Predictions as Predictions
-from graph_transplant.models.predict import prediction_frames
+from graph_transplant.models.predict import Predictions, prediction_frames
 from graph_transplant.models.uncertainty import Reference
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.targets import TargetScale
@@ -107,7 +106,7 @@ class TrainedModel:
     def reading(self, target: Any = None) -> dict[str, Any]:
         """Return arguments of ``stream`` that read labelled graphs like the training graphs.
 
-        ``target`` names the target columns; by default those of the training data.
+        ``target`` names the target columns, in any order; by default those of the training data.
         """
         if self.task == "multiclass" and isinstance(target, str):
             target = [target]  # one column, even if its name has commas
@@ -122,6 +121,9 @@ class TrainedModel:
                 )
         elif len(names) != len(self.label_names):  # one entry may hold several values
             names = self.label_names
+        elif set(names) == set(self.label_names):
+            names = self.label_names
+            target = None if target is None else names
         comma = self.featurizer is not None and self.featurizer.decimal_comma
         codec = TargetCodec(self.task, names or ("y",), classes, comma)
         given = {"featurizer": self.featurizer, "codec": codec}
@@ -207,18 +209,10 @@ class TrainedModel:
     ) -> pd.DataFrame:
         """Predict graphs, one row each.
 
-        The columns:
-
-        - ``row`` (from 1) and ``id``;
-        - for classes and labels, ``prediction``, ``p(NAME)`` for each of them and ``confidence``;
-          for regression, the value and ``NAME ±90``, half the width of its 90 % interval;
-        - for ensembles, ``spread``: the standard deviation over the members of the predicted
-          class's probability (of labels, the mean of theirs) or of the value;
-        - ``set``: classes that include the true one for 90 % of new graphs; for labels, those that
-          may be present, with a ``?`` if undecided;
-        - ``similarity`` to the most similar training graph, between 0 and 1;
-        - ``warning`` if a graph is larger than any training graph or unlike all of them;
-        - ``error``: empty if there is a prediction.
+        The columns are ``row`` (from 1), ``id``, ``prediction``, ``p(NAME)`` of each class or
+        label, ``confidence``, for ensembles ``spread``, the prediction ``set``, ``similarity`` to
+        the training graphs, ``warning``, and ``error``, empty if there is a prediction. For
+        regression, the value and half the width of its interval, ``NAME ±90``, stand for the rest.
 
         Args:
             data: Anything that :func:`~graph_transplant.load` accepts; read in the same way as the
@@ -272,26 +266,18 @@ class TrainedModel:
         )
         check_description(document, "the description of this model")
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        try:
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             replace_file(folder / WEIGHTS, weights)
             # Names from damaged files may hold lone surrogates, which UTF-8 cannot encode.
             replace_file(folder / DESCRIPTION, text.encode("utf-8", "replace"))
-        except OSError as problem:
-            raise GraphTransplantError(
-                f"cannot write the model into {folder}: {problem.strerror}"
-            ) from problem
 
     @classmethod
     def load(cls, directory: str | Path, device: str | torch.device = "cpu") -> TrainedModel:
         """Load a model; raise a `DataError` if it is missing, damaged or of another version."""
         folder = Path(directory)
         place = usable_device(device)
-        if not folder.is_dir():
-            raise DataError(f"there is no folder {folder}: a model is a folder with {DESCRIPTION}")
-        for name in (DESCRIPTION, WEIGHTS):
-            if not (folder / name).is_file():
-                raise DataError(f"{folder} is not a model: {name} is missing")
+        check_model(folder, DESCRIPTION, WEIGHTS)
         description = read_description(folder / DESCRIPTION)
         network, reference = _tensors(description, folder / WEIGHTS)
         scale = description["target_scale"]

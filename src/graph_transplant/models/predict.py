@@ -18,7 +18,7 @@ from torch import Tensor
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.files import keep_inputs, replacing
+from graph_transplant.files import keep_inputs, replacing, writing
 from graph_transplant.models.ensemble import members_of
 from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, set_words
 from graph_transplant.settings import check_shares
@@ -203,12 +203,10 @@ def predict_table(
     elif target.is_dir():
         raise GraphTransplantError(f"`out` must be a file, but {target} is a folder")
     else:
-        try:
+        with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             with replacing(target) as file:
                 write(file)
-        except OSError as problem:
-            raise GraphTransplantError(f"cannot write {target}: {problem.strerror}") from problem
     return PredictionSummary(rows, failed, larger, unlike, time.perf_counter() - begin)
 
 

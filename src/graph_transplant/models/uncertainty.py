@@ -86,6 +86,11 @@ def conformal_bounds(scores: Tensor, coverage: float) -> Tensor:
     return torch.tensor(found, dtype=torch.double)
 
 
+def graphs_needed(coverage: float) -> int:
+    """Return from how many scores on :func:`conformal_bounds` are finite."""
+    return math.ceil(round(coverage / (1 - coverage), 9))
+
+
 def likely(outputs: Tensor, bounds: Tensor, task: str) -> Tensor:
     """Prediction sets, bool ``[graphs, classes]``; for labels ``[graphs, labels, 2]``, no and yes.
 
