@@ -17,14 +17,14 @@ from graph_transplant.experiments.across import across
 from graph_transplant.experiments.results import Results
 from graph_transplant.figures import FIGURES, Chart
 from graph_transplant.report import notebook_html, render_across, render_report, write_report
-from made_up import BETTER, FEW, NOISY, PLAIN, UNSURE, WORSE, made_up, on
+from made_up import BETTER, FEW, NO_NETWORK, NOISY, PLAIN, UNSURE, WORSE, made_up, on
 from page_samples import NASTY, Page, check_harmless, check_self_contained, golden, rich
 
 COMMAND = "graph-transplant compare toy --methods vanilla,unsure --folds 5 --repeats 1"
 
 
 def two(**changes: object) -> list[dict]:
-    return made_up("vanilla", PLAIN, **changes) + made_up("better", BETTER, **changes)
+    return made_up("vanilla", PLAIN, **changes) + made_up("drop-nodes", BETTER, **changes)
 
 
 def page_of(records: object, selection: str = "none", **given: object) -> Page:
@@ -82,8 +82,12 @@ def test_what_next_has_a_command_with_enough_repeats(tmp_path: Path) -> None:
 
 def test_what_next_after_a_gain_is_to_train_with_the_best() -> None:
     page = page_of(two(source="my data; rm -rf $HOME.csv"))
-    quoted, options = "'my data; rm -rf $HOME.csv'", "--recipe paper --model gcs --method better"
-    assert f"graph-transplant train {quoted} {options}" in page.text
+    train = "graph-transplant train 'my data; rm -rf $HOME.csv' --recipe paper --model gcs"
+    assert f"{train} --method drop-nodes" in page.text
+    # The command line does not know methods and networks of one's own.
+    own = made_up("vanilla", PLAIN) + made_up("mine", BETTER)
+    for records in (own, [record | {"model": "net"} for record in two()]):
+        assert "graph-transplant train" not in page_of(records).text
     alone = page_of(made_up("vanilla", PLAIN))
     assert "Add another method to compare." in alone.text
     assert "vanilla reaches a mean accuracy of 58.0 % on toy" in alone.text
@@ -102,7 +106,7 @@ def test_what_next_reads_the_data_as_the_comparison_did(tmp_path: Path) -> None:
     (tmp_path / "commands.txt").write_text(f"graph-transplant compare t.csv {every}\n")
     deep = [record | {"layers": 4} for record in two(source="t.csv")]
     carried = Page(render_report(Results(deep, directory=tmp_path))).text
-    assert f"train t.csv {every} --recipe paper --model gcs --layers 4 --method better" in carried
+    assert f"train t.csv {every} --recipe paper --model gcs --layers 4 --method drop" in carried
 
 
 def test_one_harder_condition_is_told_in_whole() -> None:
@@ -126,7 +130,18 @@ def test_models_and_conditions_are_sections_and_the_plain_one_leads(conditions: 
         re.findall(r"<h4>([^<]*)</h4>", conditions)
     )
     harder = page_of(two() + two(**NOISY) + two(**FEW))
-    assert "better beats vanilla on toy by 10.4 points" in harder.text.partition("What next")[0]
+    assert "drop-nodes beats vanilla on toy by 10.4 points" in harder.text.partition("What next")[0]
+
+
+def test_the_network_with_the_finding_leads_and_is_named() -> None:
+    gcs = made_up("vanilla", PLAIN) + made_up("drop-nodes", UNSURE)
+    page = page_of([*gcs, *two(model="gin")])
+    assert "gin-3: drop-nodes beats vanilla on toy by 10.4 points. drop-nodes: +10.4" in page.text
+    assert page.text.lstrip().startswith("drop-nodes beats vanilla in 1 of 2 comparisons")
+    assert "--model gin --method drop-nodes" in page.text
+    # "Nothing that was tried beats it" is not said where another network does.
+    forest = made_up("forest", [value + 0.05 for value in PLAIN], **NO_NETWORK)
+    assert "simplest choice" not in page_of([*gcs, *two(model="gin"), *forest]).text
 
 
 def test_selected_rows_say_what_was_chosen() -> None:
@@ -137,6 +152,7 @@ def test_selected_rows_say_what_was_chosen() -> None:
         *made_up("mixed:alpha=2.0", UNSURE),
     ]
     page = page_of(records, "validation")
+    assert "trials 20" in page.text, "those that chose count"
     assert "mixed 3 layers, alpha=1.0 " in page.text
     assert "GCS, chosen by validation" in page.text
 
@@ -240,7 +256,7 @@ def test_names_are_shown_as_they_are() -> None:
     name = '$\\alpha$ <b>&"quoted"\''
     text = render_report(Results(hostile(name)))
     assert Page(text).text.count(name) > 3
-    (picture,) = re.findall(r'<div class="wide">(<svg.*?</svg>)', text.partition("What next")[0])
+    picture, *_ = re.findall(r'<div class="wide">(<svg.*?</svg>)', text)
     assert name in "".join(ElementTree.fromstring(picture).itertext())
 
 
@@ -320,7 +336,7 @@ def test_the_page_across_data_sets() -> None:
     ]
     page = check_self_contained(render_across(across(sets), sets))
     assert "No method beats vanilla significantly across 3 data sets" in page.text
-    assert "better 1.00 3 : 0 : 0 +10.4" in page.text
+    assert "drop-nodes 1.00 3 : 0 : 0 +10.4" in page.text
     assert "Average ranks" in page.text
     assert page.values("class").count("ranking sortable") == 3
     with pytest.raises(GraphTransplantError, match="needs at least one model"):

@@ -351,6 +351,18 @@ def test_a_method_that_failed_on_some_folds_beats_nothing() -> None:
     assert (
         "The test score is not finite in: a, gcs with 3 layers, repeat 1, fold 0." in results.notes
     )
+    # Nor is a small p-value "no significant difference", to be settled by more repeats.
+    (verdict,) = results.verdicts.values()
+    assert verdict.headline == "No method beats vanilla on toy"
+    assert "a, where it did not fail: +10.4 points (" in verdict.evidence
+    assert verdict.next == ""
+    rival = beside([*UNSURE, 0.5])
+    (verdict,) = verdicts([*results.records, *rival])
+    assert verdict.headline.endswith("; it is unclear whether vanilla beats a random forest")
+    failed = made_up("b", PLAIN, test={"accuracy": None})
+    alike = [with_gains(name, *ALIKE) for name in ("c", "d")]
+    (verdict,) = verdicts([*made_up("vanilla", PLAIN), *alike[0], *alike[1], *failed])
+    assert verdict.headline == "c and d are practically equal to vanilla on toy"
 
 
 def test_a_bad_method_does_not_hide_an_open_question() -> None:
@@ -418,12 +430,21 @@ def test_notes_name_worse_calibration_than_the_reference() -> None:
     for record, more in zip(off, (0.10, 0.11, 0.09, 0.11, 0.11), strict=True):
         record["test"]["ece"] += more
     assert notes(made_up("vanilla", PLAIN), off) == [
-        "Calibration gets worse with a: ECE 0.154 instead of 0.050 (p < 0.001)."
+        "Calibration gets worse with a: ECE +0.104 (p < 0.001 after Holm)."
     ]
     # Better calibration is no bad news, and of several groups the note says which.
     assert Results(made_up("vanilla", PLAIN) + off, reference="a").notes == []
     both = notes(made_up("vanilla", PLAIN), off, made_up("vanilla", PLAIN, model="gin"))
     assert both[0].startswith("toy, GCS, 3 layers: Calibration gets worse with a")
+    # The difference is over common folds, and p is corrected for the number of methods.
+    later = made_up("vanilla", PLAIN, repeat=1, test={"accuracy": 0.5, "ece": 0.3})
+    for record, ece in zip(off, (0.10, 0.09, 0.08, 0.11, 0.15), strict=True):
+        record["test"]["ece"] = ece
+    found = notes(made_up("vanilla", PLAIN), later, off)
+    assert "Calibration gets worse with a: ECE +0.056 (p = 0.047 after Holm)." in found
+    another = made_up("b", PLAIN)
+    another[0]["test"]["ece"] = 0.06
+    assert notes(made_up("vanilla", PLAIN), off, another) == []
 
 
 def test_notes_name_scores_near_the_majority() -> None:
@@ -554,6 +575,11 @@ def test_rivals_stand_beside_every_network_and_alone_without_one() -> None:
     for verdict in results.verdicts.values():
         assert verdict.headline == "No network beats a random forest on toy"
         assert (verdict.winner, verdict.compared) == ("forest", True)
+    by_network = [*plain, *made_up("a", BETTER), *other, *made_up("b", BETTER, model="gin")]
+    text = headline(Results(by_network).verdicts, "vanilla")
+    assert text == "a or b beats vanilla in 2 of 2 comparisons"
+    against = Results([*plain, *made_up("a", BETTER), *beside(UNSURE)], reference="forest")
+    assert against.verdict == "No method differs significantly from forest on toy"
     assert headline(results.verdicts, "vanilla") == (
         "2 comparisons; a random forest has a higher mean than every network in 2 of 2"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -239,13 +240,14 @@ class Results:
 
         All classical methods are tested, so that Holm's correction covers the choice of the best.
         """
-        names = [name for name in part.summary()["method"] if name != MAJORITY]
-        rivals = [name for name in names if is_classical(name)]
-        both = [(name, one) for one in rivals for name in names if name not in rivals]
+        means = part.summary().set_index("method")["score_mean"].drop(MAJORITY, errors="ignore")
+        rivals = [name for name in means.index if is_classical(name)]
+        both = [(name, one) for one in rivals for name in means.index if name not in rivals]
         return [
             {"method": name, "rival": one, **test}
             for (name, one), test in zip(both, self._tested(part, both), strict=True)
-            if one == rivals[0]
+            # Without a mean, it failed on some folds.
+            if one == rivals[0] != self.reference and not math.isnan(means[name])
         ]
 
     def check(self) -> None:
