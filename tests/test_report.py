@@ -17,7 +17,18 @@ from graph_transplant.experiments.across import across
 from graph_transplant.experiments.results import Results
 from graph_transplant.figures import FIGURES, Chart
 from graph_transplant.report import notebook_html, render_across, render_report, write_report
-from made_up import BETTER, FEW, NO_NETWORK, NOISY, PLAIN, UNSURE, WORSE, made_up, on
+from made_up import (
+    BETTER,
+    FEW,
+    NO_NETWORK,
+    NOISY,
+    PLAIN,
+    UNSURE,
+    WORSE,
+    judged_by,
+    made_up,
+    on,
+)
 from page_samples import NASTY, Page, check_harmless, check_self_contained, golden, rich
 
 COMMAND = "graph-transplant compare toy --methods vanilla,unsure --folds 5 --repeats 1"
@@ -341,3 +352,16 @@ def test_the_page_across_data_sets() -> None:
     assert page.values("class").count("ranking sortable") == 3
     with pytest.raises(GraphTransplantError, match="needs at least one model"):
         render_across([], sets)
+    # A finding with one network is not told of all, and R² is a plain number.
+    both = [*two(), *two(model="gin", test={"accuracy": 0.5})]
+    many = [Results(on(name, both)) for name in "ABCDEFG"]
+    page = Page(render_across(across(many), many))
+    assert page.text.startswith(" drop-nodes beats vanilla across 7 data sets with gcs Comparison")
+    numbers = [
+        Results(on(name, judged_by("r2", "vanilla", PLAIN), judged_by("r2", "a", BETTER)))
+        for name in "AB"
+    ]
+    page = Page(render_across(across(numbers), numbers))
+    assert "Difference p a 1.00 2 : 0 : 0 +0.104 0.500" in page.text
+    assert "Mean test scores, the best" in page.text
+    assert "0.684" in page.text

@@ -59,6 +59,7 @@ class Across:
     critical_difference: float  # ranks at least this far apart differ significantly
     wilcoxon: tuple[AgainstBaseline, ...]  # empty without vanilla
     left_out: tuple[str, ...]  # methods missing or unfinished on some data set
+    share: bool = True  # scores are shown in per cent, differences in points
     sentence: str = ""
 
 
@@ -153,6 +154,7 @@ def _across(model: str, blocks: dict[str, dict[str, Row]], harder: int) -> Acros
         critical_difference=critical_difference(len(methods), len(data)),
         wilcoxon=_against_baseline(methods, scores),
         left_out=tuple(sorted(every - set(common))),
+        share=next(iter(metrics.values())).share,
     )
     return replace(found, sentence=_sentence(found, harder))
 
@@ -211,11 +213,13 @@ def _sentence(found: Across, harder: int) -> str:
         for row in significant or found.wilcoxon[:1]
     ]
     # The smallest possible p-value: one method is ahead on every data set.
-    smallest = 0.5 ** (blocks - 1)
+    tests = sum(row.p_value is not None for row in found.wilcoxon)
+    smallest = min(1.0, 0.5 ** (blocks - 1) * max(tests, 1))
     if smallest > SIGNIFICANT:
         parts.append(
             f"With {blocks} data sets such a test can hardly find anything: even a win on each of "
-            f"them has p = {smallest:.2g}. Take this as a hint."
+            f"them has {p_words(smallest)}{' after Holm' if tests > 1 else ''}. Take this as a "
+            "hint."
         )
     if found.left_out:
         parts.append(f"Left out, not finished on every data set: {listed(found.left_out)}.")
