@@ -45,7 +45,7 @@ from graph_transplant.experiments.protocol import (
 )
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.selection import SELECTIONS
+from graph_transplant.experiments.selection import SELECTIONS, method_key
 from graph_transplant.experiments.trial import Job, Own, remove_checkpoint
 from graph_transplant.experiments.verdict import EQUAL_WITHIN
 from graph_transplant.files import COMMANDS, SKIPPED, keep_inputs, write_atomically
@@ -132,7 +132,7 @@ def compare(
             and ``transplant-ep``; for molecules read from SMILES also ``forest`` and ``majority``)
         model: Names of convolutions, or a mapping of names to functions that create a model for a
             store; ``"auto"`` is ``"gine"`` for molecules with bond features, otherwise ``"gcs"``.
-        layers: Numbers of layers.
+        layers: Numbers of layers; models of your own have theirs.
         folds: Number of folds, at least 3: one is the test set, the next one the validation set.
         repeats: Number of times the cross-validation is repeated, each with a new shuffle.
         recipe: ``"paper"``, or ``"strong"``: normalisation, residual connections, AdamW with
@@ -217,6 +217,11 @@ def compare(
     for depth in depths:
         check_at_least(1, layers=depth)
     depths = [int(depth) for depth in depths]  # records hold no numbers of NumPy
+    if own.models and len(depths) > 1:
+        raise GraphTransplantError(
+            "`layers` must be a single number for models of your own, whose functions do not take "
+            f"it; got {', '.join(map(str, depths))}"
+        )
     check_at_least(1, repeats=repeats, workers=workers)
     noises, fractions = check_conditions(_shares(label_noise), _shares(train_fraction))
     check_choice("scale", scale, ["auto", *SCALES])
@@ -350,7 +355,7 @@ def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, .
         return {}
     found: dict[str, tuple[Augmentation, ...] | str] = {}
     for name, given in methods.items():
-        if name in CLASSICAL or (isinstance(given, str) and given in CLASSICAL):
+        if method_key(str(name)) in CLASSICAL or (isinstance(given, str) and given in CLASSICAL):
             if given != name:
                 raise GraphTransplantError(
                     f"`methods`: methods without a network ({', '.join(CLASSICAL)}) keep their "

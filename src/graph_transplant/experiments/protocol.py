@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.format import capital, count
+from graph_transplant.recipes import MODELS
 from graph_transplant.settings import FOLD_SPLITS, check_shares
 
 Record = dict[str, Any]
@@ -129,7 +130,9 @@ class Trial:
     def __str__(self) -> str:
         parts = [
             self.method,
-            f"{self.model} with {count(self.layers, 'layer')}" if self.model else "",
+            f"{self.model} with {count(self.layers, 'layer')}"
+            if self.model in MODELS
+            else self.model,
             f"repeat {self.repeat}, fold {self.fold}",
             self.condition.short,
         ]

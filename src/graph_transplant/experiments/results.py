@@ -36,6 +36,7 @@ from graph_transplant.experiments.verdict import (
 )
 from graph_transplant.format import count
 from graph_transplant.metrics import METRICS
+from graph_transplant.recipes import MODELS
 
 if TYPE_CHECKING:
     from graph_transplant.figures import Plots
@@ -69,15 +70,16 @@ class Group(NamedTuple):
     @property
     def network(self) -> str:
         """Model and layers, such as ``gcs-3``; empty for methods without a network."""
-        if not self.model:
-            return ""
-        return self.model if self.layers is None else f"{self.model}-{self.layers}"
+        own = self.model not in MODELS  # its layers are not known
+        return self.model or "" if own or self.layers is None else f"{self.model}-{self.layers}"
 
     @property
     def title(self) -> str:
         """Model, layers and condition in words."""
-        layers = "chosen by validation" if self.layers is None else count(self.layers, "layer")
-        network = f"{self.model.upper()}, {layers}" if self.model else "without a network"
+        network = self.model or "without a network"
+        if self.model in MODELS:
+            layers = "chosen by validation" if self.layers is None else count(self.layers, "layer")
+            network = f"{self.model.upper()}, {layers}"
         return f"{network}, {self.condition.words}" if self.condition.words else network
 
 
@@ -489,11 +491,9 @@ def _choice(trials: pd.DataFrame) -> str:
     if "chosen_layers" not in trials:
         return ""
     first = trials.iloc[0]
-    layers = (
-        [] if pd.isna(first["chosen_layers"]) else [count(int(first["chosen_layers"]), "layer")]
-    )
+    layers = count(int(first["chosen_layers"]), "layer") if first["model"] in MODELS else ""
     given = first["chosen_method"].partition(":")[2]
-    return ", ".join(filter(None, [*layers, *given.split(":")]))
+    return ", ".join(filter(None, [layers, *given.split(":")]))
 
 
 def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
