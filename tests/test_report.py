@@ -106,9 +106,10 @@ def test_what_next_after_a_gain_is_to_train_with_the_best() -> None:
 
 def test_what_next_reads_the_data_as_the_comparison_did(tmp_path: Path) -> None:
     command = "graph-transplant compare t.csv --smiles 'my mol' --target=y --epochs 3 --id a,b"
+    command += " --balance"
     (tmp_path / "commands.txt").write_text(f"{command}\n", encoding="utf-8")
     page = Page(render_report(Results(two(source="t.csv"), directory=tmp_path)))
-    wanted = "train t.csv --smiles 'my mol' --target=y --id a,b --recipe paper --model gcs --method"
+    wanted = "train t.csv --smiles 'my mol' --target=y --id a,b --balance --recipe paper --model"
     assert wanted in page.text
     every = " ".join(
         f"--{option.name.replace('_', '-')}" + (" x" if option.default is None else "")
@@ -159,12 +160,13 @@ def test_selected_rows_say_what_was_chosen() -> None:
     records = [
         *made_up("vanilla", PLAIN),
         *made_up("vanilla", WORSE, layers=2),
-        *made_up("mixed:alpha=1.0", BETTER),
-        *made_up("mixed:alpha=2.0", UNSURE),
+        *made_up("drop-nodes:ratio=0.4", BETTER, layers=4),
+        *made_up("drop-nodes:ratio=0.1", UNSURE),
     ]
     page = page_of(records, "validation")
     assert "trials 20" in page.text, "those that chose count"
-    assert "mixed 3 layers, alpha=1.0 " in page.text
+    assert "drop-nodes 4 layers, ratio=0.4 " in page.text
+    assert "--model gcs --layers 4 --method drop-nodes:ratio=0.4 " in page.text
     assert "GCS, chosen by validation" in page.text
 
 

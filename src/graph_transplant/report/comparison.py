@@ -194,16 +194,6 @@ def _skipped(results: Results) -> Iterator[str]:
 def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tuple[str, str]]:
     """Next steps: a sentence and an optional command each."""
     verdict = lead.verdict
-    first = results.chosen[0]
-    source, recipe = first.get("source", lead.group.data), first["settings"].get("recipe", "paper")
-    train = f"graph-transplant train {shlex.quote(str(source))}"
-    train += "".join(f" {option}" for option in _data_options(commands))
-    usual = TrainConfig()
-    if recipe != usual.recipe:
-        train += f" --recipe {recipe}"
-    train += f" --model {lead.group.model}"
-    if lead.group.layers not in (None, usual.layers):
-        train += f" --layers {lead.group.layers}"
     steps: list[tuple[str, str]] = []
     if verdict.next:
         command = ""
@@ -221,18 +211,30 @@ def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tupl
         text = f"{until} training is the simplest choice:"
         if verdict.best:
             text = f"Train one model with {method}, calibrate and keep it:"
-        steps.append((text, f"{train} --method {shlex.quote(method)}"))
+        own = (r for r in results.groups[lead.group].chosen if r["method"] == method)
+        steps.append((text, _train(next(own), commands)))
     if not verdict.compared:
         added = "another method" if results.reference in results.methods else results.reference
         steps.append((f"Add {added} to compare.", ""))
     return steps
 
 
-def _data_options(commands: Sequence[str]) -> list[str]:
-    """Options of the last command that say how to read the data."""
-    named = "|".join(("smiles", "target", "id", "task", "root"))
-    value = r"(?:'[^']*'|[^\s'])+"  # as a shell quotes it
-    return re.findall(rf"--(?:(?:{named})[ =]{value}|largest-fragment)", " ".join(commands[-1:]))
+def _train(record: Record, commands: Sequence[str]) -> str:
+    """The command that trains a model as a trial was trained, with what was selected."""
+    usual, recipe = TrainConfig(), record["settings"].get("recipe", "paper")
+    setup = record.get("chosen", record)
+    # Options of the last command that ``train`` has as well, quoted as by a shell.
+    named = "smiles|target|id|task|root|readout|batch-size|learning-rate|metric"
+    option = rf"--(?:(?:{named})[ =](?:'[^']*'|[^\s'])+|largest-fragment|balance)"
+    words = [
+        *("graph-transplant train", shlex.quote(str(record.get("source", record["data"])))),
+        *re.findall(option, " ".join(commands[-1:])),
+        *([] if recipe == usual.recipe else ["--recipe", recipe]),
+        *("--model", record["model"]),
+        *([] if setup["layers"] == usual.layers else ["--layers", str(setup["layers"])]),
+        *("--method", shlex.quote(setup["method"])),
+    ]
+    return " ".join(words)
 
 
 def _commands(results: Results) -> list[str]:
