@@ -15,7 +15,7 @@ from graph_transplant.cli.data import DataOptions
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.across import across
 from graph_transplant.experiments.results import Results
-from graph_transplant.figures import FIGURES, Chart
+from graph_transplant.figures import FIGURES, Chart, networks
 from graph_transplant.report import notebook_html, render_across, render_report, write_report
 from made_up import (
     BETTER,
@@ -154,6 +154,26 @@ def test_the_network_with_the_finding_leads_and_is_named() -> None:
     # "Nothing that was tried beats it" is not said where another network does.
     forest = made_up("forest", [value + 0.05 for value in PLAIN], **NO_NETWORK)
     assert "simplest choice" not in page_of([*gcs, *two(model="gin"), *forest]).text
+
+
+def test_charts_of_conditions_name_their_network_and_start_from_the_easiest() -> None:
+    shares = [{**FEW, "train_fraction": share} for share in (0.5, 0.1)]
+    records = [
+        record | changes
+        for model in ("gcs", "gin")
+        for changes in [{**few, **noise} for few in shares for noise in ({}, NOISY)]
+        for record in made_up("vanilla", PLAIN, model=model) + made_up("a", UNSURE, model=model)
+    ]
+    for record in records:
+        if record["train_fraction"] == 0.1:
+            record["test"] = {"accuracy": 0.3}
+    page = page_of(records)
+    title = "On 50 % of the training graphs, no method beats vanilla in 2 comparisons"
+    assert page.text.lstrip().startswith(title)
+    assert page.text.count("gcs-3: Conditions") == page.text.count("gin-3: Conditions") == 1
+    first = next(iter(networks(Results(records)).values()))
+    data = FIGURES["label_noise"].data(first)
+    assert data["mean"].tolist() == pytest.approx([0.58, 0.58, 0.60, 0.60])
 
 
 def test_selected_rows_say_what_was_chosen() -> None:

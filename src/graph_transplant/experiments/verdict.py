@@ -273,7 +273,8 @@ def headline(found: Mapping[Group, Verdict], reference: str) -> str:
     if rivals:
         who = listed(list(dict.fromkeys(CLASSICAL[method_key(n)].words for n in rivals)), "or")
         text += f"; {who} has a higher mean than every network in {len(rivals)} of {total}"
-    return text
+    conditions = {group.condition for group in found}
+    return conditions.pop().sentence(text) if len(conditions) == 1 else text
 
 
 # -------------------------------------------------------------------- caveats

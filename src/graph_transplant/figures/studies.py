@@ -141,13 +141,11 @@ def saliency_data(results: Results, kind: str) -> pd.DataFrame:
 
 
 def condition_data(results: Results, column: str, other: str, usual: float) -> pd.DataFrame:
-    """Score by ``column`` at one value of ``other``: the usual one, else that with most points."""
+    """Score by ``column`` at the value of ``other`` nearest to the usual one with two points."""
     frame = results.frame
-    rest = frame[frame[other] == usual]
-    if rest[column].nunique() < 2:
-        counts = frame.groupby(other)[column].nunique()
-        rest = frame[frame[other] == counts.idxmax()]
-    return _series(results, rest, column, {"score": ""})
+    counts = frame.groupby(other)[column].nunique()
+    nearest = min(counts.index, key=lambda value: (counts[value] < 2, abs(value - usual)))
+    return _series(results, frame[frame[other] == nearest], column, {"score": ""})
 
 
 # -------------------------------------------------------------------- bars

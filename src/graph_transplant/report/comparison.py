@@ -96,10 +96,11 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
             one.verdict.kind != "better",
         )
     )
+    parts = networks(results)
     axes = [
-        group
-        for place, part in enumerate(networks(results).values(), 1)
-        for group in _folded(part, names, f"axes-{place}", "network", results.methods)
+        one._replace(title=f"{group.network}: {one.title}") if len(parts) > 1 else one
+        for place, (group, part) in enumerate(parts.items(), 1)
+        for one in _folded(part, names, f"axes-{place}", "network", results.methods)
     ]
     return found, axes
 
