@@ -408,7 +408,10 @@ def test_notes_name_what_is_cut_short_missing_or_not_finite() -> None:
     (short,) = notes(made_up("vanilla", PLAIN, best_epoch=97))
     assert short.startswith("In 5 of 5 trials the best checkpoint is in the last tenth of the 100")
     (missing,) = notes(plain, made_up("a", PLAIN[:2]))
-    assert missing == "gcs-3 is not finished: a has 2 of 5 trials."
+    assert missing == (
+        "gcs-3 is not finished: a has 2 of 5 trials. Means are over different folds, differences "
+        "over common ones."
+    )
     # The second repeat has only begun.
     (begun,) = notes(plain, made_up("vanilla", PLAIN[:1], repeat=1))
     assert begun == "gcs-3 is not finished: vanilla has 6 of 10 trials."

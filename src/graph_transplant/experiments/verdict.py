@@ -333,7 +333,9 @@ def _unfinished(results: Results) -> Iterator[str]:
         short = [f"{name} has {number}" for name, number in trials.items() if number < planned]
         if short:
             what = group.condition.sentence(f"{group.network or group.data} is not finished")
-            yield f"{what}: {', '.join(short)} of {planned} trials."
+            apart = " Means are over different folds, differences over common ones."
+            end = apart if len(set(trials.values())) > 1 else ""
+            yield f"{what}: {', '.join(short)} of {planned} trials.{end}"
 
 
 def _near_majority(results: Results) -> Iterator[str]:
