@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from statistics import median
-from typing import Any
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import BASELINE, Condition
@@ -23,11 +22,9 @@ from graph_transplant.experiments.statistics import (
     holm,
     wilcoxon,
 )
-from graph_transplant.experiments.verdict import MAJORITY, SIGNIFICANT, is_classical
+from graph_transplant.experiments.verdict import MAJORITY, SIGNIFICANT, Row, is_classical
 from graph_transplant.format import count, listed, p_words
 from graph_transplant.metrics import METRICS
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import nn
 
@@ -64,7 +64,6 @@ from graph_transplant.settings import (
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 
-Item = TypeVar("Item")
 Names = str | Sequence[str]
 Shares = float | Sequence[float]
 OwnMethods = Mapping[str, Augmentation | Sequence[Augmentation] | str]
@@ -195,19 +194,19 @@ def compare(
         methods = (*(MOLECULE_RIVALS if store.has_structures else ()), *DEFAULT_METHODS)
     own = Own(_own_methods(methods), _own_models(model))
     names = _listed(methods)
-    automatic = automatic_model(store)
     models = _listed(model)
-    if "auto" not in own.models:
-        models = _unique([automatic if name == "auto" else name for name in models])
-    depths = _unique(list(layers) if isinstance(layers, Iterable) else [layers])
+    if not own.models:
+        automatic = automatic_model(store)
+        models = list(dict.fromkeys(automatic if name == "auto" else name for name in models))
+    built_in = [] if own.models else models
+    depths = list(dict.fromkeys(layers if isinstance(layers, Iterable) else [layers]))
     for argument, given, choices in (("methods", names, METHODS), ("model", models, CONVOLUTIONS)):
         if not given:
             raise GraphTransplantError(
                 f"`{argument}` must name at least one of {', '.join(choices)}; got none"
             )
-    for name in models:
-        if name not in own.models:
-            check_choice("model", name, CONVOLUTIONS)
+    for name in built_in:
+        check_choice("model", name, CONVOLUTIONS)
     if readout is not None:
         check_choice("readout", readout, READOUTS)
     check_choice("select", select, SELECTIONS)
@@ -244,7 +243,6 @@ def compare(
         group_duplicates=store.has_structures if group_duplicates is None else group_duplicates,
     )
     store = prepare(store, settings.split, group_duplicates=settings.group_duplicates)
-    built_in = [name for name in models if name not in own.models]
     check_protocol(store, settings, built_in, repeats)
     conditions = [Condition(*values) for values in product(noises, fractions)]
     check_training(store, settings, conditions, repeats=repeats)
@@ -396,18 +394,18 @@ def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str,
 
 def _without_rivals(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split method names into those that train networks and those that do not."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     others = []
     for text in names:
         name, colon, _ = text.partition(":")
-        if name in (CLASSICAL_GROUP, *CLASSICAL) and colon:
-            raise GraphTransplantError(f"{name} has no parameters to set; got {text!r}")
-        if name in (CLASSICAL_GROUP, *CLASSICAL):
-            found += CLASSICAL if name == CLASSICAL_GROUP else [name]
-        else:
+        if name not in (CLASSICAL_GROUP, *CLASSICAL):
             check_choice("methods", name, [*GROUPS, *METHODS, CLASSICAL_GROUP, *CLASSICAL])
             others.append(text)
-    return others, _unique(found)
+        elif colon:
+            raise GraphTransplantError(f"{name} has no parameters to set; got {text!r}")
+        else:
+            found |= dict.fromkeys(CLASSICAL if name == CLASSICAL_GROUP else [name])
+    return others, list(found)
 
 
 def _that_serve(
@@ -435,7 +433,3 @@ def _that_serve(
         else:
             reporter.note(f"{name} is left out: {problem}")
     return chosen
-
-
-def _unique(items: Sequence[Item]) -> list[Item]:
-    return list(dict.fromkeys(items))

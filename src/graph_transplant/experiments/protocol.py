@@ -75,7 +75,7 @@ class Condition(NamedTuple):
 
     def as_record(self) -> Record:
         """Return the fields that differ from their defaults, for a record."""
-        default = Condition()._asdict()
+        default = self._field_defaults
         return {name: value for name, value in self._asdict().items() if value != default[name]}
 
     def sentence(self, text: str) -> str:

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 GROUP = ("data", "model", "layers", "label_noise", "train_fraction")
 """Columns that define a group, within which methods are compared."""
 
-TRIAL = (*GROUP, "method", "repeat", "fold")
-"""Columns that identify a trial."""
-
 _NAMES = ("data", "model", "method")
 
 ALWAYS = ("accuracy", "ece", "nll", "auroc")
@@ -142,11 +139,12 @@ class Results:
         ``"saliency_curve"``; the table is empty if it was not recorded.
         """
         check_choice("name", name, LISTS)
-        return _table(
-            {**_identity(record), **_flat(entry)}
+        table = _table(
+            {**_identity(record), **entry, **entry.get("measurements", {})}
             for record in self.chosen
             for entry in record.get(name) or ()
         )
+        return table.drop(columns="measurements", errors="ignore")
 
     def wide(self, name: str) -> pd.DataFrame:
         """Numbers that trials record, as a table with one row per trial.
@@ -228,8 +226,7 @@ class Results:
         table[numbers] = table[numbers].apply(pd.to_numeric)
         return table
 
-    def _tested(self, part: Results, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-        pairs = list(pairs)
+    def _tested(self, part: Results, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
         tests = [paired(part, one, two, tests=len(pairs)) for one, two in pairs]
         corrected = holm([test.p_value for test in tests])
         return [
@@ -387,12 +384,7 @@ def _row(record: Record) -> dict[str, Any]:
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     found = list(rows)
-    return pd.DataFrame(found) if found else pd.DataFrame(columns=list(TRIAL))
-
-
-def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
-    own = {key: value for key, value in entry.items() if key != "measurements"}
-    return {**own, **entry.get("measurements", {})}
+    return pd.DataFrame(found, columns=None if found else [*GROUP, "method", "repeat", "fold"])
 
 
 # -------------------------------------------------------------------- one row per method
@@ -498,6 +490,5 @@ def _choice(trials: pd.DataFrame) -> str:
 
 def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Convert a table to dictionaries, with ``None`` for missing values."""
-    rows: list[dict[str, Any]]
-    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    rows: list[Any] = table.astype(object).where(table.notna(), None).to_dict("records")
     return rows

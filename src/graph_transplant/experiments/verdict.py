@@ -19,8 +19,6 @@ from graph_transplant.recipes import RECIPES
 if TYPE_CHECKING:
     from graph_transplant.experiments.results import Group, Results
 
-_ENDS = ("ci_low", "ci_high")
-
 SIGNIFICANT = 0.05
 """Significance level of corrected p-values."""
 
@@ -205,11 +203,11 @@ def _evidence(told: Sequence[tuple[str, Row]], any_row: Row) -> str:
         if row["ci_low"] is None:
             texts.append(gap)
             continue
-        interval = " to ".join(METRICS[any_row["metric"]].gap(row[end]) for end in _ENDS)
+        ends = map(METRICS[any_row["metric"]].gap, (row["ci_low"], row["ci_high"]))
         # Tests against rivals are corrected for all pairs of a network and a rival.
         family = " over all such pairs" if "rival" in row else ""
         p_text = f"{p_words(row['p_holm'])} after Holm{family}"
-        texts.append(f"{gap} (95 % interval {interval}, {p_text})")
+        texts.append(f"{gap} (95 % interval {' to '.join(ends)}, {p_text})")
     pairs = min(row["pairs"] for _, row in told)
     place = _place(any_row)
     runs = count(pairs, place)
@@ -223,15 +221,13 @@ def _evidence(told: Sequence[tuple[str, Row]], any_row: Row) -> str:
 
 def _what_next(row: Row, tests: int) -> tuple[str, int | None]:
     """Describe the detectable difference and how many repeats would settle this one."""
-    if row["detectable"] is None:
-        return "", None
     found = (
         f"With {count(row['pairs'], _place(row))} a difference of "
         f"{_gap(row, row['detectable']).lstrip('+')} would have been found with a probability of "
         "80 %."
     )
     needed = row["pairs_needed"]
-    if needed is None or not row["difference"]:
+    if not row["difference"]:
         return found, None
     gap = _gap(row, row["difference"])
     if math.isinf(needed):

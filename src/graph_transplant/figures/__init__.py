@@ -315,6 +315,3 @@ class Plots:
                 f"the chart {name!r} needs a single group of results, got {len(parts)} "
                 f"({titles}): draw one of `{where}.values()`"
             )
-
-    def __repr__(self) -> str:
-        return f"Plots({', '.join(dir(self))})"

@@ -12,7 +12,7 @@ from graph_transplant.experiments.protocol import BASELINE
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.verdict import SIGNIFICANT, join_verdicts
 from graph_transplant.figures import drawn
-from graph_transplant.format import listed, number, percent, points
+from graph_transplant.format import NOTHING, listed, number, percent, points
 from graph_transplant.report.comparison import colour_classes
 from graph_transplant.report.page import render
 from graph_transplant.report.tables import ranking
@@ -67,7 +67,9 @@ def _headline(found: Sequence[Across], sets: int) -> str:
 def _section(one: Across, place: int, methods: Sequence[str]) -> dict[str, Any]:
     against = {row.method: row for row in one.wilcoxon}
     best = [max(row) for row in one.scores]
-    form, gap = (percent, points) if one.share else (number, partial(number, sign=True))
+    form = percent if one.share else number
+    gap = points if one.share else partial(number, sign=True)
+    gaps = {row.method: gap(row.difference) for row in one.wilcoxon}
     scores = [
         (method, [(form(value), value == top) for value, top in zip(column, best, strict=True)])
         for method, column in zip(one.methods, zip(*one.scores, strict=True), strict=True)
@@ -76,7 +78,7 @@ def _section(one: Across, place: int, methods: Sequence[str]) -> dict[str, Any]:
         "found": one,
         "title": one.model.upper(),
         "rows": [
-            (method, rank, row := against.get(method), gap(row and row.difference))
+            (method, rank, against.get(method), gaps.get(method, NOTHING))
             for method, rank in zip(one.methods, one.ranks, strict=True)
         ],
         "diagram": drawn(one, "ranks", prefix=f"model-{place}-", methods=methods),

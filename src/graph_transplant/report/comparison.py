@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 
 from graph_transplant.classical import CLASSICAL
 from graph_transplant.config import TrainConfig
-from graph_transplant.experiments.protocol import BASELINE, Condition, Record, one_split
+from graph_transplant.experiments.protocol import BASELINE, Record, one_split
 from graph_transplant.experiments.results import Group, Results, plain_rows
 from graph_transplant.experiments.selection import method_key
 from graph_transplant.experiments.verdict import Verdict, headline, is_classical
@@ -81,7 +81,7 @@ def figures_folder(page: Path) -> Path:
 def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     results.check()
     names = {"axes", "repeat", "words"}
-    easiest = _easiest(results)
+    easiest = min((group.condition for group in results.groups), key=lambda one: one.order)
     found = [
         _section(results, group, names, whole=group.condition == easiest)
         for group in results.groups
@@ -103,12 +103,6 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
         for one in _folded(part, names, f"axes-{place}", "network", results.methods)
     ]
     return found, axes
-
-
-def _easiest(results: Results) -> Condition:
-    """The condition with the fewest wrong labels, then the most training graphs."""
-    conditions = (group.condition for group in results.groups)
-    return min(conditions, key=lambda one: (one.label_noise, -one.train_fraction))
 
 
 def _section(results: Results, group: Group, names: set[str], *, whole: bool) -> Section:

@@ -6,15 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pandas as pd
 
 from graph_transplant.experiments.results import Group, Results, plain_rows
+from graph_transplant.experiments.verdict import Row
 from graph_transplant.format import duration, number, p_value, percent
 from graph_transplant.metrics import BUILT_IN, METRICS
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
