@@ -203,7 +203,7 @@ def _sentence(found: Across, harder: int) -> str:
     if not found.wilcoxon:
         parts.append(f"Without {BASELINE} among the methods no gain is tested.")
     elif not significant:
-        parts.append(f"No method differs significantly from {BASELINE}.")
+        parts.append(f"No method differs significantly from {BASELINE} by Wilcoxon's test.")
     parts += [
         f"{row.method} is better than {BASELINE} on {row.wins} and worse on {row.losses} of "
         f"{blocks} (Wilcoxon's test, {p_words(row.p_holm)} after Holm)."
