@@ -455,6 +455,8 @@ def test_notes_name_scores_near_the_majority() -> None:
     assert notes(plain, better) == [
         "Always predicting the largest class would reach 57.0 %; hardly more or less: vanilla."
     ]
+    (note,) = notes(judged_by("r2", "vanilla", [-0.1, 0.05, 0.0, 0.1, 0.02]))
+    assert note == ("Always predicting the mean would reach 0.000; hardly more or less: vanilla.")
     # Not of what is judged by another metric, also beside a data set that is judged by accuracy.
     other = [record | {"majority": 0.9} for record in judged_by("auroc", "vanilla", PLAIN)]
     assert notes(made_up("vanilla", PLAIN), on("z", other)) == []

@@ -12,7 +12,7 @@ from graph_transplant.classical import CLASSICAL
 from graph_transplant.experiments.protocol import Condition, Record, Trial, one_split, score
 from graph_transplant.experiments.selection import left_out, method_key
 from graph_transplant.experiments.statistics import Paired, holm
-from graph_transplant.format import capital, count, listed, number, p_words, percent
+from graph_transplant.format import capital, count, listed, number, p_words
 from graph_transplant.metrics import METRICS, no_better_than_random
 from graph_transplant.recipes import RECIPES
 
@@ -29,7 +29,7 @@ FEW_PAIRS = 5
 """With fewer pairs, a verdict is worded as a hint."""
 
 NEAR_MAJORITY = 0.02
-"""Accuracies that exceed the share of the largest class by less than this are noted."""
+"""Scores that exceed those of a constant prediction by less than this are noted."""
 
 MAJORITY = "majority"
 """The floor: always predicting the largest class."""
@@ -338,15 +338,19 @@ def _near_majority(results: Results) -> Iterator[str]:
     for group, part in results.groups.items():
         shares = [record.get("majority") for record in part.chosen]
         known = [share for share in shares if share is not None]
-        if part.metric != "accuracy" or len(known) < len(shares) or not known:
+        floors = {"auroc": (0.5, "Guessing"), "r2": (0.0, "Always predicting the mean")}
+        if len(known) == len(shares):
+            floors["accuracy"] = sum(known) / len(known), "Always predicting the largest class"
+        if part.metric not in floors:
             continue
-        share = sum(known) / len(known)
-        means = part.frame.groupby("method")["accuracy"].mean()
-        near = [n for n, value in means.items() if value < share + NEAR_MAJORITY and n != MAJORITY]
+        floor, what = floors[part.metric]
+        means = part.frame.groupby("method")["score"].mean()
+        near = [n for n, value in means.items() if value < floor + NEAR_MAJORITY and n != MAJORITY]
         if near:
             yield (
-                f"{_named(results, group)}Always predicting the largest class would reach "
-                f"{percent(share, unit=True)}; hardly more or less: {listed(sorted(near))}."
+                f"{_named(results, group)}{what} would reach "
+                f"{METRICS[part.metric].score(floor, unit=True)}; hardly more or less: "
+                f"{listed(sorted(near))}."
             )
 
 
