@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from graph_transplant.experiments.compare import candidates, compare
 from graph_transplant.experiments.protocol import Trial
 from graph_transplant.experiments.results import Results
 from graph_transplant.graphs import GraphStore
+from graph_transplant.metrics import METRICS
+from graph_transplant.report.tables import rankings
 from graph_transplant.settings import Settings, metric_for
 from graph_transplant.splits import prepare
 from graph_transplant.targets import TargetScale
-from made_up import Counting, rows
+from made_up import Counting, judged_by, rows
 from strategies import rings_and_stars
 
 
@@ -187,6 +190,23 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
         with pytest.raises(GraphTransplantError, match=message):
             run(tmp_path, store, **arguments)
     assert not list(tmp_path.iterdir())
+
+
+def test_own_metrics_rank_by_the_higher_value_whatever_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = replace(METRICS["accuracy"], title="Profit", share=False, compute=lambda o, t, task: 9.0)
+    monkeypatch.setitem(METRICS, "profit", own)
+    results = run(None, rings(torch.arange(30) % 3), metric="profit", epochs=1)
+    assert results.metric == "profit"
+    # An interval of a metric of one's own may be anywhere.
+    judged = judged_by("profit", "vanilla", [7.0, 9.0]) + judged_by("profit", "a", [-7.0, -9.0])
+    (ranked,) = rankings(Results(judged))
+    low, high = (row.cells[0].below.split(" to ") for row in ranked.rows[::-1])
+    assert (high[1], low[0]) == ("24.404", "−24.404")
+    monkeypatch.setitem(METRICS, "profit", replace(own, higher=False))
+    with pytest.raises(GraphTransplantError, match="profit cannot rank methods, as lower is bett"):
+        run(None, metric="profit")
 
 
 def mostly(value: float, other: float, rare: int, gaps: bool = False) -> Tensor:

@@ -22,7 +22,7 @@ from graph_transplant.experiments.examples import LARGEST_NODES, SMALL_NODES, ch
 from graph_transplant.graphs import GraphStore
 from graph_transplant.models.explanation import explain
 from graph_transplant.nn import GraphClassifier, evaluating
-from graph_transplant.shown import KINDS, Mixture, Salient, Structure, read_example, write_example
+from graph_transplant.shown import KINDS, Mixture, Salient, read_example, write_example
 from graph_transplant.structures import taken_apart
 from graph_transplant.targets import TargetScale
 from made_up import as_trained
@@ -126,11 +126,7 @@ def test_mixtures_are_what_was_mixed(method: str, motifs: GraphStore) -> None:
         for part, weight in ((one.source, one.weight), (one.destination, 1 - one.weight)):
             number = int(part.id) - 1
             assert part.label == train.output_names[int(train.y[number])]
-            assert len(part.structure.names) == len(part.chosen) == int(train.node_counts[number])
-            assert 2 * len(part.structure.edges) == int(train.edge_counts[number])
             weights[part.label] += weight
-        total = one.source.share + one.destination.share
-        assert one.weight == pytest.approx(one.source.share / total, abs=3e-4)
         told = dict(reversed(piece.split(" % ")) for piece in one.label.split(", "))
         assert {name: float(share) for name, share in told.items()} == pytest.approx(
             {name: 100 * weight for name, weight in weights.items()}, abs=0.6
@@ -211,14 +207,6 @@ def sample(kind: str) -> dict[str, Any]:
     sides = {"source": part, "destination": copy.deepcopy(part)}
     mixed = {"from_source": [1, 1, 0], "new_edges": [1], "label": "x", "weight": 0.25}
     return {"kind": kind, **sides, **graph(), **flags, **mixed}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_whole_record_is_read(kind: str) -> None:
-    one = read_example(json.loads(json.dumps(sample(kind) | {"new": "of a later version"})))
-    assert isinstance(one, KINDS[kind])
-    assert one.structure == Structure(("a",) * 3, ((0, 1), (1, 2)), (1.5, 2.0), True, False)
-    assert write_example(one) == sample(kind)
 
 
 def test_examples_of_earlier_versions_are_read_and_written_back() -> None:

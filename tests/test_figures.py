@@ -37,7 +37,7 @@ from graph_transplant.figures.graphs import (
 )
 from graph_transplant.figures.style import COLOURS, NARROW, WIDE, palette, style, svg
 from graph_transplant.structures import structures
-from made_up import made_up
+from made_up import PLAIN, made_up
 
 sys.path.insert(0, str(Path(__file__).parent / "golden"))
 from make import unpack
@@ -118,6 +118,12 @@ def test_the_forest_shows_mean_differences_their_intervals_and_single_folds(enzy
     assert np.sort(dots) == pytest.approx(np.sort(gaps.to_numpy().ravel()))
     paper = COLOURS["paper"]
     assert {line.get_markerfacecolor() for line in markers} == {paper}, "none is significant here"
+    # Filled by its p-value, as the caption says, also where it is practically equal.
+    near = [value + gain for value, gain in zip(PLAIN, (3e-3, 2e-3, 3e-3, 4e-3, 3e-3), strict=True)]
+    ax = Results(made_up("vanilla", PLAIN) + made_up("a", near)).plot.forest()
+    assert ax.texts[1].get_text().startswith("+0.3, p = 0.00")
+    markers = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    assert paper not in {line.get_markerfacecolor() for line in markers}
 
 
 def test_every_fold_and_the_mean_are_shown(enzymes):

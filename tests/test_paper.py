@@ -7,7 +7,6 @@ import inspect
 import io
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -322,9 +321,6 @@ def test_files_can_be_read_back_and_names_do_not_become_markup(tmp_path: Path) -
         *("gcn-quick.md", "gcn-quick.csv", "gcn-quick.tex"),
     )
     text, _, commands = page.read_text(encoding="utf-8").partition("```console\n")
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {9}
-    assert len(lines) == 2 + len(MAIN)
     assert "<img" not in text.replace("\\<img", "")
     assert commands.count("\n") == 2
     with open(sheet, encoding="utf-8", newline="") as file:
@@ -334,9 +330,6 @@ def test_files_can_be_read_back_and_names_do_not_become_markup(tmp_path: Path) -
     ]
     latex = source.read_text(encoding="utf-8")
     assert r"\input{" not in latex.replace(r"\textbackslash{}input", "")
-    body = latex.partition(r"\toprule")[2].partition(r"\bottomrule")[0]
-    cells = {len(re.findall(r"(?<!\\)&", line)) for line in body.splitlines() if "&" in line}
-    assert cells == {7}
 
 
 # Running --------------------------------------------------------------------------------------

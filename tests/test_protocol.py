@@ -10,7 +10,6 @@ import torch
 
 import graph_transplant as gt
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.protocol import metric_of, score
 from graph_transplant.settings import Settings, metric_for, scale_of
 
 
@@ -79,16 +78,3 @@ def test_rare_classes_are_judged_by_auroc(counts: list[int], metric: str) -> Non
     labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
     store = gt.load("motifs", graphs=len(labels)).with_targets(labels, num_outputs=len(counts))
     assert metric_for(store) == metric
-
-
-def test_the_score_of_a_record_is_that_of_its_metric() -> None:
-    record = {
-        "settings": {"metric": "auroc"},
-        "test": {"accuracy": 0.9, "auroc": 0.7},
-        "validation": {"accuracy": 0.8, "auroc": None},
-    }
-    assert metric_of(record) == "auroc"
-    assert score(record) == 0.7
-    assert score(record, "validation") is None
-    assert score({**record, "settings": {}}) == 0.9
-    assert score({**record, "test": {"auroc": float("nan")}}) is None

@@ -351,6 +351,18 @@ def test_a_method_that_failed_on_some_folds_beats_nothing() -> None:
     assert (
         "The test score is not finite in: a, gcs with 3 layers, repeat 1, fold 0." in results.notes
     )
+    # Nor is a small p-value "no significant difference", to be settled by more repeats.
+    (verdict,) = results.verdicts.values()
+    assert verdict.headline == "No method beats vanilla on toy"
+    assert "a, where it did not fail: +10.4 points (" in verdict.evidence
+    assert verdict.next == ""
+    rival = beside([*UNSURE, 0.5])
+    (verdict,) = verdicts([*results.records, *rival])
+    assert verdict.headline.endswith("; it is unclear whether vanilla beats a random forest")
+    failed = made_up("b", PLAIN, test={"accuracy": None})
+    alike = [with_gains(name, *ALIKE) for name in ("c", "d")]
+    (verdict,) = verdicts([*made_up("vanilla", PLAIN), *alike[0], *alike[1], *failed])
+    assert verdict.headline == "c and d are practically equal to vanilla on toy"
 
 
 def test_a_bad_method_does_not_hide_an_open_question() -> None:
@@ -396,7 +408,10 @@ def test_notes_name_what_is_cut_short_missing_or_not_finite() -> None:
     (short,) = notes(made_up("vanilla", PLAIN, best_epoch=97))
     assert short.startswith("In 5 of 5 trials the best checkpoint is in the last tenth of the 100")
     (missing,) = notes(plain, made_up("a", PLAIN[:2]))
-    assert missing == "gcs-3 is not finished: a has 2 of 5 trials."
+    assert missing == (
+        "gcs-3 is not finished: a has 2 of 5 trials. Means are over different folds, differences "
+        "over common ones."
+    )
     # The second repeat has only begun.
     (begun,) = notes(plain, made_up("vanilla", PLAIN[:1], repeat=1))
     assert begun == "gcs-3 is not finished: vanilla has 6 of 10 trials."
@@ -418,12 +433,21 @@ def test_notes_name_worse_calibration_than_the_reference() -> None:
     for record, more in zip(off, (0.10, 0.11, 0.09, 0.11, 0.11), strict=True):
         record["test"]["ece"] += more
     assert notes(made_up("vanilla", PLAIN), off) == [
-        "Calibration gets worse with a: ECE 0.154 instead of 0.050 (p < 0.001)."
+        "Calibration gets worse with a: ECE +0.104 (p < 0.001 after Holm)."
     ]
     # Better calibration is no bad news, and of several groups the note says which.
     assert Results(made_up("vanilla", PLAIN) + off, reference="a").notes == []
     both = notes(made_up("vanilla", PLAIN), off, made_up("vanilla", PLAIN, model="gin"))
     assert both[0].startswith("toy, GCS, 3 layers: Calibration gets worse with a")
+    # The difference is over common folds, and p is corrected for the number of methods.
+    later = made_up("vanilla", PLAIN, repeat=1, test={"accuracy": 0.5, "ece": 0.3})
+    for record, ece in zip(off, (0.10, 0.09, 0.08, 0.11, 0.15), strict=True):
+        record["test"]["ece"] = ece
+    found = notes(made_up("vanilla", PLAIN), later, off)
+    assert "Calibration gets worse with a: ECE +0.056 (p = 0.047 after Holm)." in found
+    another = made_up("b", PLAIN)
+    another[0]["test"]["ece"] = 0.06
+    assert notes(made_up("vanilla", PLAIN), off, another) == []
 
 
 def test_notes_name_scores_near_the_majority() -> None:
@@ -431,6 +455,8 @@ def test_notes_name_scores_near_the_majority() -> None:
     assert notes(plain, better) == [
         "Always predicting the largest class would reach 57.0 %; hardly more or less: vanilla."
     ]
+    (note,) = notes(judged_by("r2", "vanilla", [-0.1, 0.05, 0.0, 0.1, 0.02]))
+    assert note == ("Always predicting the mean would reach 0.000; hardly more or less: vanilla.")
     # Not of what is judged by another metric, also beside a data set that is judged by accuracy.
     other = [record | {"majority": 0.9} for record in judged_by("auroc", "vanilla", PLAIN)]
     assert notes(made_up("vanilla", PLAIN), on("z", other)) == []
@@ -554,6 +580,11 @@ def test_rivals_stand_beside_every_network_and_alone_without_one() -> None:
     for verdict in results.verdicts.values():
         assert verdict.headline == "No network beats a random forest on toy"
         assert (verdict.winner, verdict.compared) == ("forest", True)
+    by_network = [*plain, *made_up("a", BETTER), *other, *made_up("b", BETTER, model="gin")]
+    text = headline(Results(by_network).verdicts, "vanilla")
+    assert text == "a or b beats vanilla in 2 of 2 comparisons"
+    against = Results([*plain, *made_up("a", BETTER), *beside(UNSURE)], reference="forest")
+    assert against.verdict == "No method differs significantly from forest on toy"
     assert headline(results.verdicts, "vanilla") == (
         "2 comparisons; a random forest has a higher mean than every network in 2 of 2"
     )

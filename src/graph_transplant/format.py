@@ -12,13 +12,9 @@ NOTHING = "-"
 """Placeholder for an undefined number."""
 
 
-def _missing(value: float | None) -> bool:
-    return value is None or math.isnan(value)
-
-
 def number(value: float | None, digits: int = 3, *, sign: bool = False) -> str:
     """Format a number with a true minus sign, and no sign before zero."""
-    if value is None or _missing(value):
+    if value is None or math.isnan(value):
         return NOTHING
     text = f"{value:{'+' if sign else ''}.{digits}f}"
     return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
@@ -37,7 +33,7 @@ def points(value: float | None, digits: int = 1) -> str:
 
 def units(value: float | None) -> str:
     """Format a number of any magnitude in the units of the data."""
-    if value is None or _missing(value):
+    if value is None or math.isnan(value):
         return NOTHING
     size = abs(value)
     form = ".3f" if 0.1 <= size < 1000 or not value else ".0f" if 1000 <= size < 1e7 else ".3g"
@@ -52,7 +48,7 @@ def p_value(value: float | None) -> str:
 
 def p_words(value: float | None) -> str:
     """Format a p-value for a sentence, with two significant digits."""
-    if value is None or _missing(value):
+    if value is None or math.isnan(value):
         return "p not defined"
     if value < 0.001:
         return "p < 0.001"
@@ -61,7 +57,7 @@ def p_words(value: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """Format a duration."""
-    if seconds is None or _missing(seconds):
+    if seconds is None or math.isnan(seconds):
         return NOTHING
     if seconds < 9.95:
         return f"{seconds:.1f} s"

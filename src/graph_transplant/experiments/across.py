@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from statistics import median
-from typing import Any
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import BASELINE, Condition
@@ -23,11 +22,9 @@ from graph_transplant.experiments.statistics import (
     holm,
     wilcoxon,
 )
-from graph_transplant.experiments.verdict import MAJORITY, SIGNIFICANT, is_classical
+from graph_transplant.experiments.verdict import MAJORITY, SIGNIFICANT, Row, is_classical
 from graph_transplant.format import count, listed, p_words
 from graph_transplant.metrics import METRICS
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,7 @@ class Across:
     critical_difference: float  # ranks at least this far apart differ significantly
     wilcoxon: tuple[AgainstBaseline, ...]  # empty without vanilla
     left_out: tuple[str, ...]  # methods missing or unfinished on some data set
+    share: bool = True  # scores are shown in per cent, differences in points
     sentence: str = ""
 
 
@@ -153,6 +151,7 @@ def _across(model: str, blocks: dict[str, dict[str, Row]], harder: int) -> Acros
         critical_difference=critical_difference(len(methods), len(data)),
         wilcoxon=_against_baseline(methods, scores),
         left_out=tuple(sorted(every - set(common))),
+        share=next(iter(metrics.values())).share,
     )
     return replace(found, sentence=_sentence(found, harder))
 
@@ -204,18 +203,20 @@ def _sentence(found: Across, harder: int) -> str:
     if not found.wilcoxon:
         parts.append(f"Without {BASELINE} among the methods no gain is tested.")
     elif not significant:
-        parts.append(f"No method differs significantly from {BASELINE}.")
+        parts.append(f"No method differs significantly from {BASELINE} by Wilcoxon's test.")
     parts += [
         f"{row.method} is better than {BASELINE} on {row.wins} and worse on {row.losses} of "
         f"{blocks} (Wilcoxon's test, {p_words(row.p_holm)} after Holm)."
         for row in significant or found.wilcoxon[:1]
     ]
     # The smallest possible p-value: one method is ahead on every data set.
-    smallest = 0.5 ** (blocks - 1)
+    tests = sum(row.p_value is not None for row in found.wilcoxon)
+    smallest = min(1.0, 0.5 ** (blocks - 1) * max(tests, 1))
     if smallest > SIGNIFICANT:
         parts.append(
             f"With {blocks} data sets such a test can hardly find anything: even a win on each of "
-            f"them has p = {smallest:.2g}. Take this as a hint."
+            f"them has {p_words(smallest)}{' after Holm' if tests > 1 else ''}. Take this as a "
+            "hint."
         )
     if found.left_out:
         parts.append(f"Left out, not finished on every data set: {listed(found.left_out)}.")

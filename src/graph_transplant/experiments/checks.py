@@ -12,7 +12,7 @@ from graph_transplant.experiments.protocol import Condition, all_trials
 from graph_transplant.experiments.trial import split_of, training_labels
 from graph_transplant.format import listed
 from graph_transplant.graphs import GraphStore
-from graph_transplant.metrics import deciding, defined
+from graph_transplant.metrics import BUILT_IN, METRICS, deciding, defined
 from graph_transplant.settings import FOLD_SPLITS, Settings, check_edge_features
 from graph_transplant.splits import fold_parts, official_split, strata
 from graph_transplant.targets import as_targets
@@ -41,8 +41,13 @@ def check_protocol(
             f"`metric` must be {listed(choices, 'or')} for {store.name}, whose "
             f"{_KINDS[store.task]}; got {settings.metric!r}"
         )
+    if not METRICS[settings.metric].higher:
+        raise GraphTransplantError(
+            f"`metric` {settings.metric} cannot rank methods, as lower is better: negate it"
+        )
     if settings.metric != "accuracy":
-        if store.task == "multiclass" and store.num_outputs != 2:
+        two = store.task == "multiclass" and settings.metric in BUILT_IN
+        if two and store.num_outputs != 2:
             raise GraphTransplantError(
                 f"`metric` {settings.metric} needs two classes, but {store.name} has "
                 f"{store.num_outputs}"

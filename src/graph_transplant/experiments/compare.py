@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import nn
 
@@ -45,7 +45,7 @@ from graph_transplant.experiments.protocol import (
 )
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.selection import SELECTIONS
+from graph_transplant.experiments.selection import SELECTIONS, method_key
 from graph_transplant.experiments.trial import Job, Own, remove_checkpoint
 from graph_transplant.experiments.verdict import EQUAL_WITHIN
 from graph_transplant.files import COMMANDS, SKIPPED, keep_inputs, write_atomically
@@ -64,7 +64,6 @@ from graph_transplant.settings import (
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
 
-Item = TypeVar("Item")
 Names = str | Sequence[str]
 Shares = float | Sequence[float]
 OwnMethods = Mapping[str, Augmentation | Sequence[Augmentation] | str]
@@ -132,7 +131,7 @@ def compare(
             and ``transplant-ep``; for molecules read from SMILES also ``forest`` and ``majority``)
         model: Names of convolutions, or a mapping of names to functions that create a model for a
             store; ``"auto"`` is ``"gine"`` for molecules with bond features, otherwise ``"gcs"``.
-        layers: Numbers of layers.
+        layers: Numbers of layers; models of your own have theirs.
         folds: Number of folds, at least 3: one is the test set, the next one the validation set.
         repeats: Number of times the cross-validation is repeated, each with a new shuffle.
         recipe: ``"paper"``, or ``"strong"``: normalisation, residual connections, AdamW with
@@ -195,19 +194,19 @@ def compare(
         methods = (*(MOLECULE_RIVALS if store.has_structures else ()), *DEFAULT_METHODS)
     own = Own(_own_methods(methods), _own_models(model))
     names = _listed(methods)
-    automatic = automatic_model(store)
     models = _listed(model)
-    if "auto" not in own.models:
-        models = _unique([automatic if name == "auto" else name for name in models])
-    depths = _unique(list(layers) if isinstance(layers, Iterable) else [layers])
+    if not own.models:
+        automatic = automatic_model(store)
+        models = list(dict.fromkeys(automatic if name == "auto" else name for name in models))
+    built_in = [] if own.models else models
+    depths = list(dict.fromkeys(layers if isinstance(layers, Iterable) else [layers]))
     for argument, given, choices in (("methods", names, METHODS), ("model", models, CONVOLUTIONS)):
         if not given:
             raise GraphTransplantError(
                 f"`{argument}` must name at least one of {', '.join(choices)}; got none"
             )
-    for name in models:
-        if name not in own.models:
-            check_choice("model", name, CONVOLUTIONS)
+    for name in built_in:
+        check_choice("model", name, CONVOLUTIONS)
     if readout is not None:
         check_choice("readout", readout, READOUTS)
     check_choice("select", select, SELECTIONS)
@@ -217,6 +216,11 @@ def compare(
     for depth in depths:
         check_at_least(1, layers=depth)
     depths = [int(depth) for depth in depths]  # records hold no numbers of NumPy
+    if own.models and len(depths) > 1:
+        raise GraphTransplantError(
+            "`layers` must be a single number for models of your own, whose functions do not take "
+            f"it; got {', '.join(map(str, depths))}"
+        )
     check_at_least(1, repeats=repeats, workers=workers)
     noises, fractions = check_conditions(_shares(label_noise), _shares(train_fraction))
     check_choice("scale", scale, ["auto", *SCALES])
@@ -239,7 +243,6 @@ def compare(
         group_duplicates=store.has_structures if group_duplicates is None else group_duplicates,
     )
     store = prepare(store, settings.split, group_duplicates=settings.group_duplicates)
-    built_in = [name for name in models if name not in own.models]
     check_protocol(store, settings, built_in, repeats)
     conditions = [Condition(*values) for values in product(noises, fractions)]
     check_training(store, settings, conditions, repeats=repeats)
@@ -350,7 +353,7 @@ def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, .
         return {}
     found: dict[str, tuple[Augmentation, ...] | str] = {}
     for name, given in methods.items():
-        if name in CLASSICAL or (isinstance(given, str) and given in CLASSICAL):
+        if method_key(str(name)) in CLASSICAL or (isinstance(given, str) and given in CLASSICAL):
             if given != name:
                 raise GraphTransplantError(
                     f"`methods`: methods without a network ({', '.join(CLASSICAL)}) keep their "
@@ -391,18 +394,18 @@ def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str,
 
 def _without_rivals(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split method names into those that train networks and those that do not."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     others = []
     for text in names:
         name, colon, _ = text.partition(":")
-        if name in (CLASSICAL_GROUP, *CLASSICAL) and colon:
-            raise GraphTransplantError(f"{name} has no parameters to set; got {text!r}")
-        if name in (CLASSICAL_GROUP, *CLASSICAL):
-            found += CLASSICAL if name == CLASSICAL_GROUP else [name]
-        else:
+        if name not in (CLASSICAL_GROUP, *CLASSICAL):
             check_choice("methods", name, [*GROUPS, *METHODS, CLASSICAL_GROUP, *CLASSICAL])
             others.append(text)
-    return others, _unique(found)
+        elif colon:
+            raise GraphTransplantError(f"{name} has no parameters to set; got {text!r}")
+        else:
+            found |= dict.fromkeys(CLASSICAL if name == CLASSICAL_GROUP else [name])
+    return others, list(found)
 
 
 def _that_serve(
@@ -430,7 +433,3 @@ def _that_serve(
         else:
             reporter.note(f"{name} is left out: {problem}")
     return chosen
-
-
-def _unique(items: Sequence[Item]) -> list[Item]:
-    return list(dict.fromkeys(items))

@@ -46,7 +46,7 @@ class Tally:
         self.done = 0
         self._left = dict.fromkeys(trials)
         self._workers = workers
-        self._seconds: dict[Kind, list[float]] = defaultdict(list)
+        self._seconds: dict[tuple[str, str, int, float], list[float]] = defaultdict(list)
         for record in finished:
             self._seconds[_kind(Trial.of_record(record))].append(record["seconds"])
 
@@ -67,10 +67,7 @@ class Tally:
         return total / min(self._workers, max(1, len(self._left)))
 
 
-Kind = tuple[str, str, int, float]
-
-
-def _kind(trial: Trial) -> Kind:
+def _kind(trial: Trial) -> tuple[str, str, int, float]:
     return trial.method, trial.model, trial.layers, trial.train_fraction
 
 

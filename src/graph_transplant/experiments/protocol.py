@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.format import capital, count
+from graph_transplant.recipes import MODELS
 from graph_transplant.settings import FOLD_SPLITS, check_shares
 
 Record = dict[str, Any]
@@ -74,7 +75,7 @@ class Condition(NamedTuple):
 
     def as_record(self) -> Record:
         """Return the fields that differ from their defaults, for a record."""
-        default = Condition()._asdict()
+        default = self._field_defaults
         return {name: value for name, value in self._asdict().items() if value != default[name]}
 
     def sentence(self, text: str) -> str:
@@ -129,7 +130,9 @@ class Trial:
     def __str__(self) -> str:
         parts = [
             self.method,
-            f"{self.model} with {count(self.layers, 'layer')}" if self.model else "",
+            f"{self.model} with {count(self.layers, 'layer')}"
+            if self.model in MODELS
+            else self.model,
             f"repeat {self.repeat}, fold {self.fold}",
             self.condition.short,
         ]

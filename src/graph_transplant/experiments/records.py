@@ -71,7 +71,6 @@ class RecordStore:
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
         self.path = self.directory / "records.jsonl"
-        self.torn_path = self.directory / "records.torn"
 
     def read(self) -> list[Record]:
         """Read all finished trials without changing the file; a torn last line is ignored."""
@@ -177,42 +176,40 @@ class RecordStore:
     def _repair(self, contents: Contents) -> str | None:
         if contents.torn:
             # Saved before it is cut off: a kill in between leaves it in both places.
-            _append(self.torn_path, contents.torn.rstrip(b"\n") + b"\n")
+            _append(self.directory / "records.torn", contents.torn.rstrip(b"\n") + b"\n")
             with open(self.path, "r+b") as file:
                 file.truncate(contents.complete)
                 os.fsync(file.fileno())
             return (
                 f"the last line of {self.path} was cut short while it was written; that trial runs "
-                f"again (the piece is kept in {self.torn_path.name})"
+                f"again (the piece is kept in records.torn)"
             )
         if contents.unfinished:
             _append(self.path, b"\n")
         return None
 
 
+@dataclass(frozen=True)
 class RecordWriter:
     """Appends finished trials; ``notice`` says what was repaired or moved, if anything."""
 
-    def __init__(
-        self, path: Path, file: io.FileIO, records: list[Record], notice: str | None
-    ) -> None:
-        self._path = path
-        self._file = file
-        self.records = list(records)
-        self.notice = notice
+    path: Path
+    file: io.FileIO
+    records: list[Record]
+    notice: str | None
 
     def append(self, record: Record) -> None:
         """Write one finished trial; it is on disk when this returns."""
         line = record_line(record)
-        before = os.fstat(self._file.fileno()).st_size
-        with _explained(f"write {self._path}", "; the records before are intact"):
+        before = os.fstat(self.file.fileno()).st_size
+        with _explained(f"write {self.path}", "; the records before are intact"):
             try:
                 written = 0
                 while written < len(line):  # a nearly full disk accepts a part, then fails
-                    written += self._file.write(line[written:])
-                os.fsync(self._file.fileno())
+                    written += self.file.write(line[written:])
+                os.fsync(self.file.fileno())
             except OSError:
-                os.ftruncate(self._file.fileno(), before)
+                os.ftruncate(self.file.fileno(), before)
                 raise
         self.records.append(record)
 

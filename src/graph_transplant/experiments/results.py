@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,15 +36,13 @@ from graph_transplant.experiments.verdict import (
 )
 from graph_transplant.format import count
 from graph_transplant.metrics import METRICS
+from graph_transplant.recipes import MODELS
 
 if TYPE_CHECKING:
     from graph_transplant.figures import Plots
 
 GROUP = ("data", "model", "layers", "label_noise", "train_fraction")
 """Columns that define a group, within which methods are compared."""
-
-TRIAL = (*GROUP, "method", "repeat", "fold")
-"""Columns that identify a trial."""
 
 _NAMES = ("data", "model", "method")
 
@@ -68,15 +67,16 @@ class Group(NamedTuple):
     @property
     def network(self) -> str:
         """Model and layers, such as ``gcs-3``; empty for methods without a network."""
-        if not self.model:
-            return ""
-        return self.model if self.layers is None else f"{self.model}-{self.layers}"
+        own = self.model not in MODELS  # its layers are not known
+        return self.model or "" if own or self.layers is None else f"{self.model}-{self.layers}"
 
     @property
     def title(self) -> str:
         """Model, layers and condition in words."""
-        layers = "chosen by validation" if self.layers is None else count(self.layers, "layer")
-        network = f"{self.model.upper()}, {layers}" if self.model else "without a network"
+        network = self.model or "without a network"
+        if self.model in MODELS:
+            layers = "chosen by validation" if self.layers is None else count(self.layers, "layer")
+            network = f"{self.model.upper()}, {layers}"
         return f"{network}, {self.condition.words}" if self.condition.words else network
 
 
@@ -139,11 +139,12 @@ class Results:
         ``"saliency_curve"``; the table is empty if it was not recorded.
         """
         check_choice("name", name, LISTS)
-        return _table(
-            {**_identity(record), **_flat(entry)}
+        table = _table(
+            {**_identity(record), **entry, **entry.get("measurements", {})}
             for record in self.chosen
             for entry in record.get(name) or ()
         )
+        return table.drop(columns="measurements", errors="ignore")
 
     def wide(self, name: str) -> pd.DataFrame:
         """Numbers that trials record, as a table with one row per trial.
@@ -225,8 +226,7 @@ class Results:
         table[numbers] = table[numbers].apply(pd.to_numeric)
         return table
 
-    def _tested(self, part: Results, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-        pairs = list(pairs)
+    def _tested(self, part: Results, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
         tests = [paired(part, one, two, tests=len(pairs)) for one, two in pairs]
         corrected = holm([test.p_value for test in tests])
         return [
@@ -239,13 +239,14 @@ class Results:
 
         All classical methods are tested, so that Holm's correction covers the choice of the best.
         """
-        names = [name for name in part.summary()["method"] if name != MAJORITY]
-        rivals = [name for name in names if is_classical(name)]
-        both = [(name, one) for one in rivals for name in names if name not in rivals]
+        means = part.summary().set_index("method")["score_mean"].drop(MAJORITY, errors="ignore")
+        rivals = [name for name in means.index if is_classical(name)]
+        both = [(name, one) for one in rivals for name in means.index if name not in rivals]
         return [
             {"method": name, "rival": one, **test}
             for (name, one), test in zip(both, self._tested(part, both), strict=True)
-            if one == rivals[0]
+            # Without a mean, it failed on some folds.
+            if one == rivals[0] != self.reference and not math.isnan(means[name])
         ]
 
     def check(self) -> None:
@@ -383,12 +384,7 @@ def _row(record: Record) -> dict[str, Any]:
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     found = list(rows)
-    return pd.DataFrame(found) if found else pd.DataFrame(columns=list(TRIAL))
-
-
-def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
-    own = {key: value for key, value in entry.items() if key != "measurements"}
-    return {**own, **entry.get("measurements", {})}
+    return pd.DataFrame(found, columns=None if found else [*GROUP, "method", "repeat", "fold"])
 
 
 # -------------------------------------------------------------------- one row per method
@@ -487,15 +483,12 @@ def _choice(trials: pd.DataFrame) -> str:
     if "chosen_layers" not in trials:
         return ""
     first = trials.iloc[0]
-    layers = (
-        [] if pd.isna(first["chosen_layers"]) else [count(int(first["chosen_layers"]), "layer")]
-    )
+    layers = count(int(first["chosen_layers"]), "layer") if first["model"] in MODELS else ""
     given = first["chosen_method"].partition(":")[2]
-    return ", ".join(filter(None, [*layers, *given.split(":")]))
+    return ", ".join(filter(None, [layers, *given.split(":")]))
 
 
 def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Convert a table to dictionaries, with ``None`` for missing values."""
-    rows: list[dict[str, Any]]
-    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    rows: list[Any] = table.astype(object).where(table.notna(), None).to_dict("records")
     return rows

@@ -240,7 +240,10 @@ def run_trial(
         "curve": sampled_curve(result.history),
     }
     # Processor time, which parallel trials do not affect; under torchrun that of rank 0.
-    record["cost"] = cost(processor + earlier, result.epochs, result.best_epoch)
+    spent = processor + earlier
+    each = spent / result.epochs
+    times = {"fit_seconds": spent, "epoch_seconds": each, "best_seconds": each * result.best_epoch}
+    record["cost"] = {name: round(value, 4) for name, value in times.items()}
     record |= _measured(
         [evaluate(result.model, part).logits for part in (validation, test)],
         validation,
@@ -301,10 +304,3 @@ def _measured(
         for name, part, wanted in zip(("validation", "test"), said, targets, strict=True)
     }
     return record | calibration(outputs[0], targets[0], outputs[1], targets[1], test.task)
-
-
-def cost(processor: float, epochs: int, best_epoch: int) -> dict[str, float]:
-    """Time that training took; ``best_seconds`` is an estimate up to the best epoch."""
-    each = processor / epochs
-    spent = {"fit_seconds": processor, "epoch_seconds": each, "best_seconds": each * best_epoch}
-    return {name: round(value, 4) for name, value in spent.items()}

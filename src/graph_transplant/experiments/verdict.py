@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from graph_transplant.classical import CLASSICAL
 from graph_transplant.experiments.protocol import Condition, Record, Trial, one_split, score
 from graph_transplant.experiments.selection import left_out, method_key
-from graph_transplant.experiments.statistics import Paired
-from graph_transplant.format import capital, count, listed, p_words, percent
+from graph_transplant.experiments.statistics import Paired, holm
+from graph_transplant.format import capital, count, listed, number, p_words
 from graph_transplant.metrics import METRICS, no_better_than_random
 from graph_transplant.recipes import RECIPES
 
 if TYPE_CHECKING:
     from graph_transplant.experiments.results import Group, Results
-
-_ENDS = ("ci_low", "ci_high")
 
 SIGNIFICANT = 0.05
 """Significance level of corrected p-values."""
@@ -31,7 +29,7 @@ FEW_PAIRS = 5
 """With fewer pairs, a verdict is worded as a hint."""
 
 NEAR_MAJORITY = 0.02
-"""Accuracies that exceed the share of the largest class by less than this are noted."""
+"""Scores that exceed those of a constant prediction by less than this are noted."""
 
 MAJORITY = "majority"
 """The floor: always predicting the largest class."""
@@ -95,7 +93,8 @@ def verdict_of(group: Group, rows: Sequence[Row], reference: str, rivals: Sequen
     two are not practically equal. ``rows`` are the methods, best first; ``rivals`` are the tests of
     the networks against the best classical method.
     """
-    networks = [row for row in rows if not is_classical(row["method"])] or rows
+    networks = [r for r in rows if not is_classical(r["method"]) or r["method"] == reference]
+    networks = networks or list(rows)
     verdict, told = _against_reference(group.data, networks, reference)
     if rivals and rivals[0]["difference"] is not None:
         best = next(row for row in rows if row["method"] == rivals[0]["rival"])
@@ -133,7 +132,6 @@ def _against_reference(
         gap = f"{largest['method']}: {_gap(first, largest['difference'])}"
         why = f"{gap}; {count(largest['pairs'], 'pair')} of trials without a spread to judge it by."
         return Verdict("open", f"No difference can be tested on {data}", why), []
-    name = largest["method"] if len(compared) == 1 else ""
     if found["better"]:
         top = max(found["better"], key=lambda row: row["difference"])
         best, by = top["method"], _gap(first, top["difference"]).lstrip("+")
@@ -141,23 +139,32 @@ def _against_reference(
         verdict = Verdict("better", headline, "", best=best, winner=best)
         told = [*found["better"], *found["worse"]]
     elif found["worse"] or found["unclear"]:
-        hopeful, told = found["unclear"], list(found["worse"])
-        if found["worse"]:
-            verdict = Verdict("worse", f"No method beats {reference} on {data}", "")
+        # A method without a mean failed on some folds, whatever its p-value on the others.
+        failed = [row for row in found["unclear"] if row["p_holm"] < SIGNIFICANT]
+        hopeful = [row for row in found["unclear"] if row not in failed]
+        told = [*found["worse"], *failed]
+        if told:
+            kind: Literal["worse", "none"] = "worse" if found["worse"] else "none"
+            verdict = Verdict(kind, f"No method beats {reference} on {data}", "")
             hopeful = [row for row in hopeful if row["difference"] > 0]
         else:
-            who = f"{name} does not differ" if name else "No method differs"
+            name = largest["method"]
+            who = f"{name} does not differ" if len(compared) == 1 else "No method differs"
             verdict = Verdict("none", f"{who} significantly from {reference} on {data}", "")
         if hopeful:
             closest = min(hopeful, key=lambda row: row["p_value"])  # to a finding
-            following, repeats = _what_next(closest)
+            following, repeats = _what_next(closest, tests=len(compared))
             verdict = replace(verdict, next=following, repeats=repeats)
             told.append(closest)
     else:
-        who = f"{name} is" if name else "All methods are"
+        equal = [row["method"] for row in found["equal"]]
+        who = f"{listed(equal)} {'is' if len(equal) == 1 else 'are'}"
+        if 1 < len(equal) == len(rows) - 1:
+            who = "All methods are"
         verdict = Verdict("equal", f"{who} practically equal to {reference} on {data}", "")
         told = [largest]
-    return verdict, [(row["method"], row) for row in told]
+    what = {True: ", where it did not fail", False: ""}
+    return verdict, [(row["method"] + what[row["score_mean"] is None], row) for row in told]
 
 
 def _beside_rival(
@@ -166,6 +173,8 @@ def _beside_rival(
     top = next((row for row in against if row["finding"] == "better"), against[0])
     name, words = top["method"], CLASSICAL[method_key(rival["method"])].words
     told = [(f"{name} against {words}", top)]
+    # Means may be over other folds; a tie may leave a rounding error.
+    behind = all(round(row["difference"] or 0.0, 12) < 0 for row in against)
     if top["finding"] == "better":
         text = f"{name} beats {words}"
     elif top["finding"] == "worse":
@@ -175,13 +184,13 @@ def _beside_rival(
     elif rival["finding"] == "better":
         text = f"{words} beats {reference} by {_gap(rival, rival['difference']).lstrip('+')}"
         told.append((f"{words} against {reference}", rival))
-    elif top["difference"] < 0:
+    elif behind:
         text = f"{words} has a higher mean than every network"
     else:
         text = f"it is unclear whether {name} beats {words}"
-    if top["finding"] in ("worse", "unclear") and top["difference"] < 0:
+    if top["finding"] in ("worse", "unclear") and behind:
         verdict = replace(verdict, winner=rival["method"])
-    if len(against) == 1:
+    if len(against) == 1 and not verdict.compared:
         text = text if text.startswith(name) else capital(text)
         return Verdict("open", f"{text} on {data}", "", winner=verdict.winner), told
     return replace(verdict, headline=f"{verdict.headline}; {text}"), told
@@ -194,11 +203,11 @@ def _evidence(told: Sequence[tuple[str, Row]], any_row: Row) -> str:
         if row["ci_low"] is None:
             texts.append(gap)
             continue
-        interval = " to ".join(METRICS[any_row["metric"]].gap(row[end]) for end in _ENDS)
+        ends = map(METRICS[any_row["metric"]].gap, (row["ci_low"], row["ci_high"]))
         # Tests against rivals are corrected for all pairs of a network and a rival.
         family = " over all such pairs" if "rival" in row else ""
         p_text = f"{p_words(row['p_holm'])} after Holm{family}"
-        texts.append(f"{gap} (95 % interval {interval}, {p_text})")
+        texts.append(f"{gap} (95 % interval {' to '.join(ends)}, {p_text})")
     pairs = min(row["pairs"] for _, row in told)
     place = _place(any_row)
     runs = count(pairs, place)
@@ -210,23 +219,21 @@ def _evidence(told: Sequence[tuple[str, Row]], any_row: Row) -> str:
     return f"{'; '.join(texts)}; {runs}.{hint}"
 
 
-def _what_next(row: Row) -> tuple[str, int | None]:
+def _what_next(row: Row, tests: int) -> tuple[str, int | None]:
     """Describe the detectable difference and how many repeats would settle this one."""
-    if row["detectable"] is None:
-        return "", None
     found = (
         f"With {count(row['pairs'], _place(row))} a difference of "
         f"{_gap(row, row['detectable']).lstrip('+')} would have been found with a probability of "
         "80 %."
     )
     needed = row["pairs_needed"]
-    if needed is None or not row["difference"]:
+    if not row["difference"]:
         return found, None
     gap = _gap(row, row["difference"])
     if math.isinf(needed):
         return (
             f"{found} No number of repeats would settle {gap}: the training sets overlap too much. "
-            "Only more graphs would."
+            f"Only more graphs {'would' if tests == 1 else 'or fewer methods could'}."
         ), None
     repeats = max(math.ceil(needed / row["folds"]), int(row["repeats"]) + 1)
     what = "runs" if row["folds"] == 1 else "repeats"
@@ -252,21 +259,18 @@ def headline(found: Mapping[Group, Verdict], reference: str) -> str:
     total = len(verdicts)
     better = [one.best for one in verdicts if one.best]
     if better:
-        who = list(dict.fromkeys(better))
-        verb = "beats" if len(who) == 1 else "beat"
-        text = f"{listed(who)} {verb} {reference} in {len(better)} of {total} comparisons"
+        who = listed(list(dict.fromkeys(better)), "or")
+        text = f"{who} beats {reference} in {len(better)} of {total} comparisons"
     elif any(one.kind != "open" for one in verdicts):
         text = f"No method beats {reference} in {total} comparisons"
     else:
         text = f"{total} comparisons"
     rivals = [one.winner for one in verdicts if one.winner and is_classical(one.winner)]
     if rivals:
-        who = list(dict.fromkeys(CLASSICAL[method_key(name)].words for name in rivals))
-        verb = "has" if len(who) == 1 else "have"
-        text += (
-            f"; {listed(who)} {verb} a higher mean than every network in {len(rivals)} of {total}"
-        )
-    return text
+        who = listed(list(dict.fromkeys(CLASSICAL[method_key(n)].words for n in rivals)), "or")
+        text += f"; {who} has a higher mean than every network in {len(rivals)} of {total}"
+    conditions = {group.condition for group in found}
+    return conditions.pop().sentence(text) if len(conditions) == 1 else text
 
 
 # -------------------------------------------------------------------- caveats
@@ -325,22 +329,28 @@ def _unfinished(results: Results) -> Iterator[str]:
         short = [f"{name} has {number}" for name, number in trials.items() if number < planned]
         if short:
             what = group.condition.sentence(f"{group.network or group.data} is not finished")
-            yield f"{what}: {', '.join(short)} of {planned} trials."
+            apart = " Means are over different folds, differences over common ones."
+            end = apart if len(set(trials.values())) > 1 else ""
+            yield f"{what}: {', '.join(short)} of {planned} trials.{end}"
 
 
 def _near_majority(results: Results) -> Iterator[str]:
     for group, part in results.groups.items():
         shares = [record.get("majority") for record in part.chosen]
         known = [share for share in shares if share is not None]
-        if part.metric != "accuracy" or len(known) < len(shares) or not known:
+        floors = {"auroc": (0.5, "Guessing"), "r2": (0.0, "Always predicting the mean")}
+        if len(known) == len(shares):
+            floors["accuracy"] = sum(known) / len(known), "Always predicting the largest class"
+        if part.metric not in floors:
             continue
-        share = sum(known) / len(known)
-        means = part.frame.groupby("method")["accuracy"].mean()
-        near = [n for n, value in means.items() if value < share + NEAR_MAJORITY and n != MAJORITY]
+        floor, what = floors[part.metric]
+        means = part.frame.groupby("method")["score"].mean()
+        near = [n for n, value in means.items() if value < floor + NEAR_MAJORITY and n != MAJORITY]
         if near:
             yield (
-                f"{_named(results, group)}Always predicting the largest class would reach "
-                f"{percent(share, unit=True)}; hardly more or less: {listed(sorted(near))}."
+                f"{_named(results, group)}{what} would reach "
+                f"{METRICS[part.metric].score(floor, unit=True)}; hardly more or less: "
+                f"{listed(sorted(near))}."
             )
 
 
@@ -348,30 +358,27 @@ def _worse_calibration(results: Results) -> Iterator[str]:
     from graph_transplant.experiments.results import paired
 
     for group, part in results.groups.items():
-        if "ece" not in part.frame:
-            continue
-        means = part.frame.groupby("method")["ece"].mean()
-        for name in part.methods:
-            if name == part.reference or is_classical(name):
-                continue
-            test = paired(part, name, part.reference, "ece")
-            worse = (test.difference or 0) > 0
-            if worse and test.p_value is not None and test.p_value < SIGNIFICANT:
+        names = [n for n in part.methods if n != part.reference and not is_classical(n)]
+        tests = [paired(part, name, part.reference, "ece") for name in names]
+        corrected = holm([test.p_value for test in tests])
+        for name, test, p in zip(names, tests, corrected, strict=True):
+            if p is not None and p < SIGNIFICANT and (test.difference or 0) > 0:
                 yield (
                     f"{_named(results, group)}Calibration gets worse with {name}: ECE "
-                    f"{means[name]:.3f} instead of {means[part.reference]:.3f} "
-                    f"({p_words(test.p_value)})."
+                    f"{number(test.difference, sign=True)} ({p_words(p)} after Holm)."
                 )
 
 
 def _no_better_than_random(results: Results) -> Iterator[str]:
-    means = results.wide("saliency").groupby("method").mean(numeric_only=True)
-    useless = [str(name) for name, row in means.iterrows() if no_better_than_random(row)]
-    if useless:
-        yield (
-            f"Saliency is no better than random for {listed(useless)}: removing the most salient "
-            "nodes, or keeping only them, changes predictions no more than random nodes do."
-        )
+    for group, part in results.groups.items():
+        means = part.wide("saliency").groupby("method").mean(numeric_only=True)
+        useless = [str(name) for name, row in means.iterrows() if no_better_than_random(row)]
+        if useless:
+            yield (
+                f"{_named(results, group)}Saliency is no better than random for {listed(useless)}: "
+                "removing the most salient nodes, or keeping only them, changes predictions no "
+                "more than random nodes do."
+            )
 
 
 def _conditions(records: Sequence[Record]) -> Iterator[str]:

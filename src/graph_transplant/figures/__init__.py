@@ -73,7 +73,8 @@ def _saliency(title: str, kind: str, done: str, moves: str) -> Chart:
 def _condition(title: str, caption: str, axis: str, column: str, other: str, usual: float) -> Chart:
     return Chart(
         title,
-        f"Test {{metric}} against the share of {caption}. {_BAND}",
+        f"Test {{metric}} against the share of {caption}. {_BAND} Where noise and number of graphs "
+        "both vary, the other one is the easiest that was run.",
         partial(charts.lines, x=column, title=axis, value="Test {}"),
         partial(studies.condition_data, column=column, other=other, usual=usual),
         "Conditions",
@@ -314,6 +315,3 @@ class Plots:
                 f"the chart {name!r} needs a single group of results, got {len(parts)} "
                 f"({titles}): draw one of `{where}.values()`"
             )
-
-    def __repr__(self) -> str:
-        return f"Plots({', '.join(dir(self))})"

@@ -12,6 +12,7 @@ from graph_transplant.figures.parts import (
     DASHED,
     MANY,
     Form,
+    legend_row,
     line_chart,
     share,
     short_number,
@@ -36,7 +37,7 @@ def roc(curves: Mapping[str, Sequence[Sequence[float]]]) -> Axes:
         wide, alpha = (2, 1.0) if named else (1.2, 0.7)
         ax.plot(x, y, color=colour, clip_on=False, linewidth=px(wide), alpha=alpha)
         if named:
-            _key(ax, number, name, colour)
+            legend_row(ax, number, short([plain(name)], 240)[plain(name)], colour)
     ax.set(xlim=(0, 1), ylim=(0, 1))
     return ax
 
@@ -110,11 +111,3 @@ def _square(titles: tuple[str, str], form: Form, rows: int = 0) -> Axes:
     ax.set_xlabel(titles[0], color=SOFT, size=px(12.5), labelpad=px(6))
     ax.set_title(titles[1], loc="left", color=SOFT, size=px(12.5), pad=px(12), weight=400)
     return ax
-
-
-def _key(ax: Axes, number: int, name: str, colour: str) -> None:
-    ax.annotate(
-        f"● {short([plain(name)], 240)[plain(name)]}", (0, 0), xycoords="axes fraction",
-        xytext=(0, px(-68 - 22 * number)), textcoords="offset points", color=colour, weight=700,
-        annotation_clip=False,
-    )  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from graph_transplant.experiments.verdict import SIGNIFICANT
 from graph_transplant.figures.parts import (
     Form,
     line_chart,
@@ -78,7 +79,7 @@ def forest(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     metric = METRICS[results.metric]
     what = "Points of" if metric.share else "Difference in"
     return row_chart(
-        table.rename(columns=names).assign(filled=table["finding"].isin(["better", "worse"])),
+        table.rename(columns=names).assign(filled=table["p_holm"] < SIGNIFICANT),
         ax,
         colours=colours(results),
         axis=f"{what} test {word(results)}, compared with {results.reference}",

@@ -53,11 +53,6 @@ def _digit(value: float) -> int:
     return int(abs(100 * value - round(100 * value)) > 1e-6)
 
 
-def exact_share(value: float) -> str:
-    """Format a share in per cent with one decimal."""
-    return percent(value, unit=True)
-
-
 def short_number(value: float) -> str:
     """Format a number for an axis with as few decimals as possible."""
     digits = next((d for d in range(4) if abs(value * 10**d - round(value * 10**d)) < 1e-6), 4)
@@ -200,12 +195,6 @@ def _draw_mean(
 # -------------------------------------------------------------------- lines
 
 
-def crowded(table: pd.DataFrame) -> bool:
-    """Whether the lines of a table need a panel each."""
-    names = table["method"].nunique()
-    return bool(names > MANY or (table["series"].nunique() > 1 and names > 2))
-
-
 def line_chart(
     table: pd.DataFrame,
     ax: Axes | None,
@@ -227,7 +216,7 @@ def line_chart(
     phone = wide < _PHONE
     ends = [float(f"{value:.1g}") for value in (table["mean"].min(), table["mean"].max())]
     left = max(44.0, *(text_width(forms[1](value), 12) + 16 for value in ends))
-    if crowded(table):
+    if len(names) > MANY or (table["series"].nunique() > 1 and len(names) > 2):
         return _line_panels(table, names, ax, x, colours, reference, titles, forms, dots, left)
     shown = short(names, wide - 60 if phone else 190)
     right = 16.0 if phone else max(text_width(text, weight=700) for text in shown.values()) + 34
@@ -246,10 +235,16 @@ def line_chart(
         _label_ends(ax, table[table["series"] == table["series"].iloc[0]], x, shown, colours)
     elif below:
         for place, name in enumerate(names):
-            ax.annotate(f"● {shown[name]}", (0, 0), xycoords="axes fraction",
-                        xytext=(0, px(-66 - 20 * place)), textcoords="offset points",
-                        color=colours[name], weight=700, annotation_clip=False)  # fmt: skip
+            legend_row(ax, place, shown[name], colours[name])
     return ax
+
+
+def legend_row(ax: Axes, place: int, text: str, colour: str) -> None:
+    """Write a name below the axes, in its colour."""
+    ax.annotate(
+        f"● {text}", (0, 0), xycoords="axes fraction", xytext=(0, px(-66 - 20 * place)),
+        textcoords="offset points", color=colour, weight=700, annotation_clip=False,
+    )  # fmt: skip
 
 
 def _mark_places(ax: Axes, values: pd.Series, wide: float) -> None:

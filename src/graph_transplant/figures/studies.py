@@ -13,7 +13,6 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.figures.charts import Drawing, colours, ranked, score_form, word
 from graph_transplant.figures.parts import (
     DASHED,
-    exact_share,
     hollow,
     panels,
     row_chart,
@@ -21,7 +20,7 @@ from graph_transplant.figures.parts import (
     short_number,
 )
 from graph_transplant.figures.style import SOFT, palette, px
-from graph_transplant.format import number
+from graph_transplant.format import number, percent
 from graph_transplant.methods import METHODS, parse_method
 from graph_transplant.metrics import METRICS
 
@@ -141,13 +140,11 @@ def saliency_data(results: Results, kind: str) -> pd.DataFrame:
 
 
 def condition_data(results: Results, column: str, other: str, usual: float) -> pd.DataFrame:
-    """Score by ``column`` at one value of ``other``: the usual one, else that with most points."""
+    """Score by ``column`` at the value of ``other`` nearest to the usual one with two points."""
     frame = results.frame
-    rest = frame[frame[other] == usual]
-    if rest[column].nunique() < 2:
-        counts = frame.groupby(other)[column].nunique()
-        rest = frame[frame[other] == counts.idxmax()]
-    return _series(results, rest, column, {"score": ""})
+    counts = frame.groupby(other)[column].nunique()
+    nearest = min(counts.index, key=lambda value: (counts[value] < 2, abs(value - usual)))
+    return _series(results, frame[frame[other] == nearest], column, {"score": ""})
 
 
 # -------------------------------------------------------------------- bars
@@ -180,7 +177,7 @@ def motif(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
         mark="chance",
         axis="AUROC of node saliency against the motif",
         form=share,
-        texts=[exact_share(value) for value in table["mean"]],
+        texts=[percent(value, unit=True) for value in table["mean"]],
         heading="mean",
     )
 
@@ -209,7 +206,9 @@ def samples(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
         axis="Degree distance, edges per node",
         form=short_number,
         texts=[
-            ", ".join([number(row["degree_distance"]), *(exact_share(row[name]) for name in shown)])
+            ", ".join(
+                [number(row["degree_distance"]), *(percent(row[name], unit=True) for name in shown)]
+            )
             for _, row in table.iterrows()
         ],
         heading=", ".join(["mean", *(shares[name] for name in shown)]),

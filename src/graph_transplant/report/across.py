@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from graph_transplant.errors import GraphTransplantError
@@ -11,7 +12,7 @@ from graph_transplant.experiments.protocol import BASELINE
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.verdict import SIGNIFICANT, join_verdicts
 from graph_transplant.figures import drawn
-from graph_transplant.format import listed, percent
+from graph_transplant.format import NOTHING, listed, number, percent, points
 from graph_transplant.report.comparison import colour_classes
 from graph_transplant.report.page import render
 from graph_transplant.report.tables import ranking
@@ -30,7 +31,7 @@ def render_across(found: Sequence[Across], every: Sequence[Results]) -> str:
         "across.html",
         headline=_headline(found, len(data)),
         line=join_verdicts(verdicts),
-        sections=[_section(one, number, methods) for number, one in enumerate(found, 1)],
+        sections=[_section(one, place, methods) for place, one in enumerate(found, 1)],
         tables=[
             (ranking(group, part), results.verdicts[group])
             for results in every
@@ -43,34 +44,45 @@ def render_across(found: Sequence[Across], every: Sequence[Results]) -> str:
 
 
 def _headline(found: Sequence[Across], sets: int) -> str:
-    rows = [row for one in found for row in one.wilcoxon]
-    better = {
-        row.method: None
-        for row in rows
-        if row.p_holm is not None and row.p_holm < SIGNIFICANT and row.wins > row.losses
-    }
-    if better:
-        verb = "beats" if len(better) == 1 else "beat"
-        return f"{listed(list(better))} {verb} {BASELINE} across {sets} data sets"
-    if rows:
+    texts = []
+    for one in found:
+        better = [
+            row.method
+            for row in one.wilcoxon
+            if row.p_holm is not None and row.p_holm < SIGNIFICANT and row.difference > 0
+        ]
+        if better:
+            verb = "beats" if len(better) == 1 else "beat"
+            network = f" with {one.model}" if len(found) > 1 else ""
+            texts.append(
+                f"{listed(better)} {verb} {BASELINE} across {len(one.data)} data sets{network}"
+            )
+    if texts:
+        return "; ".join(texts)
+    if any(one.wilcoxon for one in found):
         return f"No method beats {BASELINE} significantly across {sets} data sets"
     return f"Methods compared across {sets} data sets"
 
 
-def _section(one: Across, number: int, methods: Sequence[str]) -> dict[str, Any]:
+def _section(one: Across, place: int, methods: Sequence[str]) -> dict[str, Any]:
     against = {row.method: row for row in one.wilcoxon}
     best = [max(row) for row in one.scores]
+    form = percent if one.share else number
+    gap = points if one.share else partial(number, sign=True)
+    gaps = {row.method: gap(row.difference) for row in one.wilcoxon}
     scores = [
-        (method, [(percent(value), value == top) for value, top in zip(column, best, strict=True)])
+        (method, [(form(value), value == top) for value, top in zip(column, best, strict=True)])
         for method, column in zip(one.methods, zip(*one.scores, strict=True), strict=True)
     ]
     return {
         "found": one,
         "title": one.model.upper(),
         "rows": [
-            (method, rank, against.get(method))
+            (method, rank, against.get(method), gaps.get(method, NOTHING))
             for method, rank in zip(one.methods, one.ranks, strict=True)
         ],
-        "diagram": drawn(one, "ranks", prefix=f"model-{number}-", methods=methods),
+        "diagram": drawn(one, "ranks", prefix=f"model-{place}-", methods=methods),
         "scores": scores,
+        "difference": "Difference, points" if one.share else "Difference",
+        "unit": " in %" if one.share else "",
     }

@@ -7,6 +7,7 @@ import csv
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from matplotlib.axes import Axes
 
 from graph_transplant.classical import CLASSICAL
 from graph_transplant.config import TrainConfig
-from graph_transplant.experiments.protocol import Condition, one_split
+from graph_transplant.experiments.protocol import BASELINE, Record, one_split
 from graph_transplant.experiments.results import Group, Results, plain_rows
 from graph_transplant.experiments.selection import method_key
 from graph_transplant.experiments.verdict import Verdict, headline, is_classical
@@ -23,6 +24,7 @@ from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.figures.style import style
 from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
 from graph_transplant.format import capital, count, duration
+from graph_transplant.methods import METHODS
 from graph_transplant.metrics import METRICS
 from graph_transplant.recipes import MODELS
 from graph_transplant.report.gallery import gallery
@@ -79,25 +81,28 @@ def figures_folder(page: Path) -> Path:
 def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     results.check()
     names = {"axes", "repeat", "words"}
-    easiest = _easiest(results)
+    easiest = min((group.condition for group in results.groups), key=lambda one: one.order)
     found = [
         _section(results, group, names, whole=group.condition == easiest)
         for group in results.groups
     ]
-    # The easiest condition first, and groups with a comparison before single methods.
-    found.sort(key=lambda one: (one.group.condition != easiest, not one.verdict.compared))
+    # The easiest condition first, groups with a comparison before single methods, and networks
+    # that are not behind a classical method or have a finding before others.
+    found.sort(
+        key=lambda one: (
+            one.group.condition != easiest,
+            not one.verdict.compared,
+            is_classical(one.verdict.winner or ""),
+            one.verdict.kind != "better",
+        )
+    )
+    parts = networks(results)
     axes = [
-        group
-        for place, part in enumerate(networks(results).values(), 1)
-        for group in _folded(part, names, f"axes-{place}", "network", results.methods)
+        one._replace(title=f"{group.network}: {one.title}") if len(parts) > 1 else one
+        for place, (group, part) in enumerate(parts.items(), 1)
+        for one in _folded(part, names, f"axes-{place}", "network", results.methods)
     ]
     return found, axes
-
-
-def _easiest(results: Results) -> Condition:
-    """The condition with the fewest wrong labels, then the most training graphs."""
-    conditions = (group.condition for group in results.groups)
-    return min(conditions, key=lambda one: (one.label_noise, -one.train_fraction))
 
 
 def _section(results: Results, group: Group, names: set[str], *, whole: bool) -> Section:
@@ -138,12 +143,14 @@ def _folded(
 def _render(
     results: Results, sections: Sequence[Section], axes: Sequence[FigureGroup], folder: str
 ) -> str:
-    first, lead = results.chosen[0], sections[0]
+    lead = sections[0]
+    first = results.groups[lead.group].chosen[0]
     colours = colour_classes(results.methods, results.reference)
     compared = {one.group: one.verdict for one in sections}
     # The headline is about the easiest condition only.
     first_of = {g: one for g, one in compared.items() if g.condition == lead.group.condition}
     said, verdict = headline(first_of, results.reference), lead.verdict
+    network = f"{lead.group.network}: " if lead.group.network else ""
     commands = _commands(results)
     versions = ", ".join(sorted({one["settings"].get("version", "") for one in results.chosen}))
     return render(
@@ -151,11 +158,11 @@ def _render(
         data=first["data"],
         headline=said,
         # With several groups, the headline may not state the verdict of the lead.
-        sentence=verdict.evidence if said == verdict.headline else verdict.sentence,
+        sentence=verdict.evidence if said == verdict.headline else network + verdict.sentence,
         lead=lead,
         sections=sections,
         axes=axes,
-        facts=_facts(results),
+        facts=_facts(results, first),
         notes=[*_skipped(results), *results.notes],
         next=_next(results, lead, commands),
         commands=commands,
@@ -182,17 +189,6 @@ def _skipped(results: Results) -> Iterator[str]:
 def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tuple[str, str]]:
     """Next steps: a sentence and an optional command each."""
     verdict = lead.verdict
-    first = results.chosen[0]
-    source, recipe = first.get("source", lead.group.data), first["settings"].get("recipe", "paper")
-    train = f"graph-transplant train {shlex.quote(str(source))}"
-    train += "".join(f" {option}" for option in _data_options(commands))
-    usual = TrainConfig()
-    if recipe != usual.recipe:
-        train += f" --recipe {recipe}"
-    if lead.group.model in MODELS:
-        train += f" --model {lead.group.model}"
-    if lead.group.layers not in (None, usual.layers):
-        train += f" --layers {lead.group.layers}"
     steps: list[tuple[str, str]] = []
     if verdict.next:
         command = ""
@@ -200,27 +196,40 @@ def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tupl
             command = re.sub(r" --repeats[ =]\S+", "", commands[-1])
             command += f" --repeats {verdict.repeats}"
         steps.append((verdict.next, command))
+    plainly = results.reference == BASELINE and verdict.kind in ("none", "worse", "equal")
+    method = verdict.best or (BASELINE if plainly else "")
     if verdict.winner and is_classical(verdict.winner):
         rival = capital(CLASSICAL[method_key(verdict.winner)].words)
         steps.append((f"{rival} is the simplest choice: nothing that was tried beats it.", ""))
-    elif verdict.best:
-        text = f"Train one model with {verdict.best}, calibrate and keep it:"
-        steps.append((text, f"{train} --method {shlex.quote(verdict.best)}"))
-    elif verdict.kind in ("none", "worse", "equal"):
+    elif lead.group.model in MODELS and method_key(method) in METHODS:  # not the user's own
         until = "Until that is settled, plain" if verdict.next else "Plain"
         text = f"{until} training is the simplest choice:"
-        steps.append((text, f"{train} --method {results.reference}"))
+        if verdict.best:
+            text = f"Train one model with {method}, calibrate and keep it:"
+        own = (r for r in results.groups[lead.group].chosen if r["method"] == method)
+        steps.append((text, _train(next(own), commands)))
     if not verdict.compared:
         added = "another method" if results.reference in results.methods else results.reference
         steps.append((f"Add {added} to compare.", ""))
     return steps
 
 
-def _data_options(commands: Sequence[str]) -> list[str]:
-    """Options of the last command that say how to read the data."""
-    named = "|".join(("smiles", "target", "id", "task", "root"))
-    value = r"(?:'[^']*'|[^\s'])+"  # as a shell quotes it
-    return re.findall(rf"--(?:(?:{named})[ =]{value}|largest-fragment)", " ".join(commands[-1:]))
+def _train(record: Record, commands: Sequence[str]) -> str:
+    """The command that trains a model as a trial was trained, with what was selected."""
+    usual, recipe = TrainConfig(), record["settings"].get("recipe", "paper")
+    setup = record.get("chosen", record)
+    # Options of the last command that ``train`` has as well, quoted as by a shell.
+    named = "smiles|target|id|task|root|readout|batch-size|learning-rate|metric"
+    option = rf"--(?:(?:{named})[ =](?:'[^']*'|[^\s'])+|largest-fragment|balance)"
+    words = [
+        *("graph-transplant train", shlex.quote(str(record.get("source", record["data"])))),
+        *re.findall(option, " ".join(commands[-1:])),
+        *([] if recipe == usual.recipe else ["--recipe", recipe]),
+        *("--model", record["model"]),
+        *([] if setup["layers"] == usual.layers else ["--layers", str(setup["layers"])]),
+        *("--method", shlex.quote(setup["method"])),
+    ]
+    return " ".join(words)
 
 
 def _commands(results: Results) -> list[str]:
@@ -228,8 +237,8 @@ def _commands(results: Results) -> list[str]:
     return path.read_text("utf-8").splitlines() if path is not None and path.is_file() else []
 
 
-def _facts(results: Results) -> list[tuple[str, object]]:
-    frame, first = results.frame, results.chosen[0]
+def _facts(results: Results, first: Record) -> list[tuple[str, object]]:
+    frame = replace(results, selection="none").frame  # with all candidates
     sizes, settings = first["sizes"], first["settings"]
     repeats = int(frame["repeat"].max()) + 1
     place = ("folds", f"{settings['folds']} × {repeats}" if repeats > 1 else settings["folds"])

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from graph_transplant.classical import CLASSICAL
-from graph_transplant.format import number, p_value, percent, plain, points
+from graph_transplant.format import number, p_value, plain
 from graph_transplant.methods import METHODS
 
 
@@ -29,7 +29,7 @@ def render(template: str, /, **content: object) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"tied": tied, "words": words, "brief": brief}
-    environment.filters |= {"number": number, "p": p_value, "percent": percent, "points": points}
+    environment.filters |= {"number": number, "p": p_value}
     # Browsers normalise CR LF to LF before hashing.
     path = resources.files("graph_transplant.report").joinpath("templates", "page.js")
     script = path.read_text("utf-8").replace("\r\n", "\n")

@@ -6,15 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pandas as pd
 
 from graph_transplant.experiments.results import Group, Results, plain_rows
+from graph_transplant.experiments.verdict import Row
 from graph_transplant.format import duration, number, p_value, percent
-from graph_transplant.metrics import METRICS
-
-Row = dict[str, Any]
+from graph_transplant.metrics import BUILT_IN, METRICS
 
 
 @dataclass(frozen=True)
@@ -169,9 +167,10 @@ def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
 def _score(row: Row) -> Cell:
     form, below = METRICS[row["metric"]].score, ""
     if row["score_low"] is not None:
-        # Clip the symmetric interval to 0 and 100 %; only R² may be negative.
-        low, high = row["score_low"], min(1.0, row["score_high"])
-        low = low if row["metric"] == "r2" else max(0.0, low)
+        low, high = row["score_low"], row["score_high"]
+        if row["metric"] in BUILT_IN:  # at most 1, and at least 0 if a share
+            low = max(0.0, low) if METRICS[row["metric"]].share else low
+            high = min(1.0, high)
         below = f"{form(low)} to {form(high)}"
     spread = "" if row["score_std"] is None else f"± {form(row['score_std'])}"
     return Cell(form(row["score_mean"]), row["score_mean"], spread, below)
