@@ -483,7 +483,7 @@ def test_methods_are_practically_equal_when_the_whole_interval_is_within_a_point
     for margin in (0.003, 0.0):
         (verdict,) = Results(plain + alike, equal_within=margin).verdicts.values()
         assert verdict.kind == "none"
-    with pytest.raises(GraphTransplantError, match=r"`equal_within` must be a share in \[0, 1\)"):
+    with pytest.raises(GraphTransplantError, match=r"`equal_within` must be in \[0, 1\)"):
         Results([], equal_within=1.5)
 
 

@@ -56,7 +56,8 @@ def check_in(interval: str, **values: Any) -> None:
     """Raise if an argument is not a number in an interval such as ``"(0, 0.5]"``."""
     low, high = map(float, interval[1:-1].split(","))
     for argument, value in values.items():
-        inside = isinstance(value, Real) and (
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        inside = number and (
             low < float(value) < high
             or (value == low and interval[0] == "[")
             or (value == high and interval[-1] == "]")

@@ -36,14 +36,14 @@ from graph_transplant.augment import METHODS, Augmentation
 from graph_transplant.config import TrainConfig
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.molecules import from_smiles
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice, check_in
 from graph_transplant.estimator_data import Array, from_table, items_of, label_matrix, values_of
 from graph_transplant.graphs import GraphStore
 from graph_transplant.graphs.checks import check_precision
 from graph_transplant.methods import method_name, parse_method
 from graph_transplant.models.fitting import BALANCED, train
 from graph_transplant.models.model import TrainedModel
-from graph_transplant.settings import check_shares, unused_edge_features
+from graph_transplant.settings import unused_edge_features
 from graph_transplant.splits import Split
 from graph_transplant.structures import LABELLED
 
@@ -130,7 +130,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             raise GraphTransplantError(
                 f"`augment` must be a name or an augmentation, got {given['augment']!r}"
             )
-        check_shares("validation_fraction", [given["validation_fraction"]], "(0, 1)")
+        check_in("(0, 1)", validation_fraction=given["validation_fraction"])
         if given["random_state"] is None:
             # Leave the global generators alone.
             given["random_state"] = np.random.RandomState(None)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from graph_transplant.errors import (
     GraphTransplantError,
     check_at_least,
     check_choice,
+    check_in,
     check_positive,
 )
 from graph_transplant.format import listed
@@ -35,15 +35,6 @@ IMBALANCED = 0.2
 
 CURVE_POINTS = 60
 """Maximum number of points of a recorded learning curve."""
-
-
-def check_shares(name: str, values: Sequence[Any], kind: str = "(0, 1]") -> None:
-    """Raise unless all values are numbers in ``"(0, 1]"``, ``"[0, 1)"`` or ``"(0, 1)"``."""
-    excluded = [end for end, mark in enumerate("()") if mark in kind]
-    for value in values:
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not number or not 0 <= value <= 1 or value in excluded:
-            raise GraphTransplantError(f"`{name}` must be in {kind}, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -91,7 +82,8 @@ class Settings:
         check_choice("patience_unit", self.patience_unit, PATIENCE_UNITS)
         check_choice("ties", self.ties, TIES)
         check_choice("recipe", self.recipe, RECIPES)
-        check_shares("attack", self.attack)
+        for share in self.attack:
+            check_in("(0, 1]", attack=share)
         for name, value in list(vars(self).items()):  # records cannot hold NumPy scalars
             if hasattr(value, "item"):
                 object.__setattr__(self, name, value.item())

@@ -14,7 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
+from graph_transplant.errors import (
+    DataError,
+    GraphTransplantError,
+    check_at_least,
+    check_choice,
+    check_in,
+)
 from graph_transplant.format import count as counted
 from graph_transplant.graphs import GraphStore
 from graph_transplant.recipes import TRAINING_SPLITS
@@ -246,10 +252,12 @@ def scaffold_split(store: GraphStore, validation: float = SHARE, test: float = S
 
 
 def _check_shares(validation: float, test: float) -> None:
-    if not (validation > 0 and test >= 0 and validation + test < 1):
+    check_in("(0, 1)", validation=validation)
+    check_in("[0, 1)", test=test)
+    if validation + test >= 1:
         raise GraphTransplantError(
-            "`validation` must be above 0, `test` at least 0, and both together below 1, to leave "
-            f"graphs to train on; got {validation} and {test}"
+            "`validation` and `test` must leave graphs to train on: together they must be below 1; "
+            f"got {validation} and {test}"
         )
 
 

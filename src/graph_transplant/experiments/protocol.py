@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import GraphTransplantError, check_in
 from graph_transplant.format import capital, count
 from graph_transplant.recipes import MODELS
-from graph_transplant.settings import FOLD_SPLITS, check_shares
+from graph_transplant.settings import FOLD_SPLITS
 
 Record = dict[str, Any]
 """A finished trial, as stored in ``records.jsonl``."""
@@ -102,7 +102,8 @@ def check_conditions(
 def _shares(name: str, given: Sequence[Any], kind: str) -> tuple[float, ...]:
     if not given:
         raise GraphTransplantError(f"`{name}` must have at least one share in {kind}; got none")
-    check_shares(name, given, kind)
+    for value in given:
+        check_in(kind, **{name: value})
     # Adding zero turns -0.0 into 0.0.
     return tuple(dict.fromkeys(float(value) + 0.0 for value in given))
 

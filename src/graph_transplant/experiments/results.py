@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.errors import GraphTransplantError, check_choice, check_in
 from graph_transplant.experiments.protocol import (
     BASELINE,
     Condition,
@@ -111,10 +111,7 @@ class Results:
     group: Group | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.equal_within < 1:
-            raise GraphTransplantError(
-                f"`equal_within` must be a share in [0, 1), got {self.equal_within}"
-            )
+        check_in("[0, 1)", equal_within=self.equal_within)
 
     def __repr__(self) -> str:
         finding = f": {self.verdict}" if self.records else ""

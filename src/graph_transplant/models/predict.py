@@ -17,11 +17,10 @@ from torch import Tensor
 
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import GraphTransplantError, check_in
 from graph_transplant.files import keep_inputs, replacing, writing
 from graph_transplant.models.ensemble import members_of
 from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, set_words
-from graph_transplant.settings import check_shares
 from graph_transplant.structures import LABELLED
 
 if TYPE_CHECKING:
@@ -125,7 +124,8 @@ def prediction_frames(
     **options: Any,
 ) -> Iterator[pd.DataFrame]:
     """Predict an input in chunks; arguments are those of :func:`predict_table`."""
-    check_shares("coverage", () if coverage is None else [coverage], "(0, 1)")
+    if coverage is not None:
+        check_in("(0, 1)", coverage=coverage)
     if coverage is not None and model.reference is None:
         raise GraphTransplantError(
             "`coverage` needs a model that keeps the errors of its validation graphs: train it "
