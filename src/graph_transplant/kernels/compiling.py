@@ -7,6 +7,7 @@ Linux). If none is writable, every process compiles for itself.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -32,15 +33,17 @@ def compiled(function: Function) -> Function:
     return cast(Function, kernel)
 
 
-class _Announcement(event.Listener):
-    """Prints a notice the first time a process compiles a kernel of this package."""
+_ANNOUNCED = "GRAPH_TRANSPLANT_ANNOUNCED"
+"""Environment variable that tells the processes that this one starts to be silent."""
 
-    said = False
+
+class _Announcement(event.Listener):
+    """Prints a notice the first time a kernel of this package is compiled."""
 
     def on_start(self, event: Any) -> None:
         module = event.data["dispatcher"].py_func.__module__ or ""  # none if made by `exec`
-        if module.startswith(__package__) and not self.said:
-            self.said = True
+        if module.startswith(__package__) and _ANNOUNCED not in os.environ:
+            os.environ[_ANNOUNCED] = "1"
             print(
                 "graph-transplant: compiling kernels (once per machine, under 30 seconds)",
                 file=sys.stderr,
