@@ -355,11 +355,15 @@ def test_the_page_across_data_sets() -> None:
     assert page.values("class").count("ranking sortable") == 3
     with pytest.raises(GraphTransplantError, match="needs at least one model"):
         render_across([], sets)
-    # A finding with one network is not told of all, and R² is a plain number.
-    both = [*two(), *two(model="gin", test={"accuracy": 0.5})]
+    # A finding with one network is not told of all, and R² is a plain number. Names of own models
+    # are written as given.
+    both = [*two(), *two(model="mine", test={"accuracy": 0.5})]
     many = [Results(on(name, both)) for name in "ABCDEFG"]
     page = Page(render_across(across(many), many))
     assert page.text.startswith(" drop-nodes beats vanilla across 7 data sets with gcs Comparison")
+    assert " GCS " in page.text
+    assert " mine " in page.text
+    assert "MINE" not in page.text
     numbers = [
         Results(on(name, judged_by("r2", "vanilla", PLAIN), judged_by("r2", "a", BETTER)))
         for name in "AB"

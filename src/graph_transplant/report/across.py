@@ -13,6 +13,7 @@ from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.verdict import SIGNIFICANT, join_verdicts
 from graph_transplant.figures import drawn
 from graph_transplant.format import NOTHING, listed, number, percent, points
+from graph_transplant.recipes import MODELS
 from graph_transplant.report.comparison import colour_classes
 from graph_transplant.report.page import render
 from graph_transplant.report.tables import ranking
@@ -76,7 +77,7 @@ def _section(one: Across, place: int, methods: Sequence[str]) -> dict[str, Any]:
     ]
     return {
         "found": one,
-        "title": one.model.upper(),
+        "title": one.model.upper() if one.model in MODELS else one.model,
         "rows": [
             (method, rank, against.get(method), gaps.get(method, NOTHING))
             for method, rank in zip(one.methods, one.ranks, strict=True)
