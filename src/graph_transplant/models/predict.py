@@ -126,11 +126,11 @@ def prediction_frames(
     """Predict an input in chunks; arguments are those of :func:`predict_table`."""
     if coverage is not None:
         check_in("(0, 1)", coverage=coverage)
-    if coverage is not None and model.reference is None:
-        raise GraphTransplantError(
-            "`coverage` needs a model that keeps the errors of its validation graphs: train it "
-            "again with this version"
-        )
+        if model.reference is None:
+            raise GraphTransplantError(
+                "`coverage` needs a model that keeps the errors of its validation graphs: train it "
+                "again with this version"
+            )
     chunks = stream(
         data,
         featurizer=model.featurizer,
