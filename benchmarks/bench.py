@@ -250,6 +250,7 @@ CONTENDERS: dict[str, Contender] = {
     "vanilla": partial(ours, "vanilla"),
     "transplant-dp": partial(ours, "transplant-dp"),
     "transplant-ep": partial(ours, "transplant-ep"),
+    "transplant-light": partial(ours, "transplant-light"),
     "floor": floor,
 }
 

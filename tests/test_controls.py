@@ -1,4 +1,4 @@
-"""Controls: label smoothing, a second pass on the same graphs, saliency that says nothing."""
+"""Controls: label smoothing, the graphs twice, shuffled saliency, cuts alone, no saliency."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
 from edits import agree, uniform
-from graph_transplant.augment import CleanPass, LabelSmoothing, OriginalGraphs
+from graph_transplant.augment import CleanPass, LabelSmoothing, OriginalGraphs, build_method
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.targets import Loss
 from strategies import classifier, generator, random_batch
@@ -104,3 +104,84 @@ def test_anchors_and_labels_follow_the_shuffled_values() -> None:
     # Four deviations of shares of 600.
     assert (mixed.source_share == 1.0).mean() == pytest.approx(0.5, abs=0.085)
     assert np.isin(batch.ptr[:-1], mixed.plan.taken).mean() == pytest.approx(0.1, abs=0.05)
+
+
+# ------------------------------------------------------------------ cuts alone, no saliency
+
+
+def built(name: str) -> gt.GraphTransplant:
+    (augmentation,) = build_method(name, classifier(2))
+    return augmentation
+
+
+def test_the_cut_leaves_the_rest_of_the_destination_with_the_labels_of_degree_preservation() -> (
+    None
+):
+    batch = GraphBatch.from_pyg(random_batch(generator(3), graphs=12))
+    saliency = torch.rand(batch.num_nodes, generator=generator(4))
+    for seed in range(20):
+        dp, cut = (
+            built(name).mix(batch, saliency, generator=generator(seed))
+            for name in ("transplant-dp", "transplant-cut")
+        )
+        for g in range(batch.num_graphs):
+            kept = range(cut.batch.ptr[g], cut.batch.ptr[g + 1])
+            mine = dp.node_origin[dp.batch.ptr[g] : dp.batch.ptr[g + 1]]
+            rest = mine[~dp.node_from_source[dp.batch.ptr[g] : dp.batch.ptr[g + 1]]]
+            if len(rest) == 0:  # no graph is empty, so one node stays
+                assert len(kept) == 1
+                assert batch.ptr[g] <= cut.node_origin[kept[0]] < batch.ptr[g + 1]
+                continue
+            assert cut.node_origin[kept].tolist() == rest.tolist()
+            assert cut.label_weight[g] == dp.label_weight[g]
+            torch.testing.assert_close(cut.targets[g], dp.targets[g])
+        # All edges of the original among the nodes that stay, and no others.
+        inside = np.isin(np.arange(batch.num_nodes), cut.node_origin)
+        expected = [
+            (u, v) for u, v in batch.to_pyg().edge_index.T.tolist() if inside[u] and inside[v]
+        ]
+        found = cut.node_origin[cut.batch.to_pyg().edge_index.numpy()].T.tolist()
+        assert sorted(map(tuple, found)) == sorted(expected)
+        assert not cut.node_from_source.any()
+        assert (cut.edge_origin >= 0).all()
+
+
+def test_a_graph_that_is_cut_out_whole_keeps_any_of_its_nodes() -> None:
+    pair = Data(x=torch.ones(2, 3), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([0]))
+    batch = GraphBatch.from_pyg(Batch.from_data_list([pair] * 2000))
+    cut = gt.GraphTransplant("none", insert=False, hops=1)  # an anchor and all its neighbours
+    mixed = cut.mix(batch, num_outputs=2, generator=generator(0))
+    assert np.diff(mixed.batch.ptr).tolist() == [1] * 2000
+    agree(Counter((mixed.node_origin % 2).tolist()), uniform(range(2)))
+    assert mixed.destination_share == pytest.approx(0.5)
+
+
+def test_a_part_that_is_not_inserted_cannot_be_connected() -> None:
+    for connect in ("degree", "predict"):
+        with pytest.raises(gt.GraphTransplantError, match="connect='none'"):
+            gt.GraphTransplant(connect, insert=False)
+
+
+@pytest.mark.parametrize(("name", "passes"), [("transplant-light", 1), ("transplant-dp", 2)])
+def test_backward_passes_of_a_step(name: str, passes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+    engine = torch.autograd.graph._engine_run_backward
+    for module in (torch.autograd, torch.autograd.graph):  # grad(...) and backward()
+        monkeypatch.setattr(
+            module, "_engine_run_backward", lambda *a, **k: (counted.append(a), engine(*a, **k))[1]
+        )
+    batch, model = random_batch(generator(1), graphs=6), classifier(6)
+    gt.augmented_loss(model, batch, built(name)).backward()
+    assert len(counted) == passes
+
+
+def test_the_light_variant_takes_random_anchors_and_labels_by_size() -> None:
+    batch = GraphBatch.from_pyg(random_batch(generator(5), graphs=10))
+    light = built("transplant-light")
+    clean = CleanPass(batch, torch.eye(10), lambda: pytest.fail("asked for a prediction"), Loss())
+    mixed = light(clean, model=classifier(10), generator=generator(0))
+    sizes = np.diff(batch.ptr)
+    taken = np.diff(mixed.plan.taken_ptr) / sizes[mixed.source_of]
+    rest = np.diff(mixed.plan.rest_ptr) / sizes
+    assert mixed.label_weight.numpy() == pytest.approx(taken / (taken + rest))
+    assert (mixed.edge_origin < 0).any()

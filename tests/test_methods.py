@@ -73,7 +73,7 @@ def test_parameters_reach_the_augmentation() -> None:
 @pytest.mark.parametrize("policy", ["same-class", "cross-class", "minority"])
 def test_every_mixing_method_takes_every_pairing(policy: str) -> None:
     mixing = [name for name in METHODS if "mix" in name or name.startswith("transplant")]
-    assert len(mixing) == 10
+    assert len(mixing) == 12
     for name in [*mixing, "saliency-shuffled"]:
         (augmentation,) = build_method(f"{name}:pairing={policy}", model())
         assert augmentation.pairing.policy == policy

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Value = float | int | str
 Augmentations = tuple["Augmentation", ...]
+Role = Literal["reference", "method", "rival", "ablation", "control", "baseline"]
+"""What a method is for: a ``control`` isolates a part of Graph Transplant, an ``ablation`` changes
+one, a ``baseline`` has no network."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,9 @@ class Method:
         search: The paper's search space: values by parameter. Ablations and controls of Graph
             Transplant have the same one as Graph Transplant.
         in_paper: Whether it is in the paper's main table.
+        role: What it is for.
+        controls: Explanations of a gain that it has in common with Graph Transplant: what it is not
+            beaten on, it may explain.
 
     Example:
         >>> METHODS["drop-nodes"].search
@@ -46,6 +52,8 @@ class Method:
     summary: str
     search: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     in_paper: bool = False
+    role: Role = "rival"
+    controls: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> dict[str, Value]:
@@ -146,16 +154,22 @@ SENSITIVITY: dict[str, tuple[Value, ...]] = {
 the Beta distribution of p, and the kind of saliency."""
 
 _paper = partial(Method, in_paper=True)
+_ablation = partial(Method, role="ablation")
+_control = partial(Method, role="control")
 
 METHODS: dict[str, Method] = {
-    "vanilla": _paper(_vanilla, "plain training, the baseline for all differences"),
+    "vanilla": _paper(
+        _vanilla, "plain training, the baseline for all differences", role="reference"
+    ),
     "manifold-mixup": _paper(
         _Plain("manifold.ManifoldMixup"), "mixes graph embeddings after the readout"
     ),
     "m-evolve": _paper(
         _m_evolve, "swaps edges of open triads, keeps graphs with reliable labels", _PERTURBED
     ),
-    "drop-nodes": _paper(_Plain("perturb.DropNodes"), "drops random nodes", _PERTURBED),
+    "drop-nodes": _paper(
+        _Plain("perturb.DropNodes"), "drops random nodes", _PERTURBED, controls=("lost nodes",)
+    ),
     "perturb-edges": _paper(
         _Plain("perturb.PerturbEdges"), "removes random edges and adds as many", _PERTURBED
     ),
@@ -166,23 +180,31 @@ METHODS: dict[str, Method] = {
         _Plain("perturb.RandomSubgraph"), "keeps a random connected subgraph", {"size": (0.6, 0.8)}
     ),
     "transplant-dp": _paper(
-        _transplanting("degree"), "Graph Transplant, new edges by degree preservation", _ANCHORS
+        _transplanting("degree"),
+        "Graph Transplant, new edges by degree preservation",
+        _ANCHORS,
+        role="method",
     ),
     "transplant-ep": _paper(
-        _transplanting("predict"), "Graph Transplant, new edges by the edge predictor ψ", _ANCHORS
+        _transplanting("predict"),
+        "Graph Transplant, new edges by the edge predictor ψ",
+        _ANCHORS,
+        role="method",
     ),
-    "transplant-disconnected": Method(_transplanting("none"), "ablation: no new edges", _ANCHORS),
-    "transplant-size-label": Method(
+    "transplant-disconnected": _ablation(
+        _transplanting("none"), "ablation: no new edges", _ANCHORS
+    ),
+    "transplant-size-label": _ablation(
         _transplanting("predict", importance="size"),
         "ablation: EP with label weights by number of nodes",
         _ANCHORS,
     ),
-    "transplant-scattered": Method(
+    "transplant-scattered": _ablation(
         _transplanting("predict", cut="scattered"),
         "ablation: EP with scattered nodes instead of subgraphs",
         _ANCHORS,
     ),
-    "transplant-random": Method(
+    "transplant-random": _ablation(
         _transplanting("predict", anchors="random"),
         "ablation: EP with random source anchors",
         _ANCHORS,
@@ -198,16 +220,33 @@ METHODS: dict[str, Method] = {
         _Plain("g_mixup.GMixup"), "samples graphs from mixed graphons of two classes"
     ),
     "drop-edge": Method(_Plain("perturb.DropEdges"), "removes random edges"),
-    "label-smoothing": Method(
-        _Plain("controls.LabelSmoothing"), "control: softer labels, no virtual graphs"
+    "label-smoothing": _control(
+        _Plain("controls.LabelSmoothing"),
+        "control: softer labels, no virtual graphs",
+        controls=("soft labels",),
     ),
-    "vanilla-x2": Method(
-        _Plain("controls.OriginalGraphs"), "control: the original graphs twice per step"
+    "vanilla-x2": _control(
+        _Plain("controls.OriginalGraphs"),
+        "control: the original graphs twice per step",
+        controls=("more steps",),
     ),
-    "saliency-shuffled": Method(
+    "saliency-shuffled": _control(
         _transplanting("predict", shuffle_saliency=True),
         "control: EP with saliency permuted within each graph",
         _ANCHORS,
+        controls=("saliency",),
+    ),
+    "transplant-cut": _control(
+        _transplanting("none", insert=False),
+        "control: DP that leaves the hole empty, with the labels of DP",
+        _ANCHORS,
+        controls=("lost nodes", "soft labels"),
+    ),
+    "transplant-light": _control(
+        _transplanting("degree", anchors="random", importance="size"),
+        "control: DP without saliency: random anchors, labels by size",
+        _ANCHORS,
+        controls=("saliency",),
     ),
 }
 """Methods by name."""

@@ -1,6 +1,7 @@
 """What one seed gives: ``python tests/golden/numerics.py`` writes it to ``numerics.json``.
 
-Do so only when ``numerics`` of the records goes up: resuming a comparison relies on it.
+Do so only for a new method, on a new machine, or when ``numerics`` of the records goes up:
+resuming a comparison relies on it. Numbers of several machines are kept side by side.
 """
 
 from __future__ import annotations
@@ -86,6 +87,12 @@ def trial(method: str) -> dict[str, Any]:
     }
 
 
+def golden(here: dict[str, str]) -> tuple[dict[str, Any], bool]:
+    """What was written on this machine, or else on any; and whether it was this one."""
+    known = json.loads(PATH.read_text())["machines"]
+    return next(((one, True) for one in known if one["machine"] == here), (known[-1], False))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     found = {
@@ -93,4 +100,6 @@ if __name__ == "__main__":
         "structure": {name: structure(name) for name in gt.METHODS},
         "trials": {name: trial(name) for name in gt.METHODS},
     }
-    PATH.write_text(json.dumps(found, indent=1) + "\n")
+    others = json.loads(PATH.read_text())["machines"] if PATH.exists() else []
+    others = [one for one in others if one["machine"] != found["machine"]]
+    PATH.write_text(json.dumps({"machines": [*others, found]}, indent=1) + "\n")

@@ -109,7 +109,8 @@ class MixedGraphs(VirtualGraphs):
     @property
     def node_from_source(self) -> Bools:
         """Whether a node was transplanted, bool ``[nodes]``."""
-        taken, rest = np.diff(self.plan.taken_ptr), np.diff(self.plan.rest_ptr)
+        rest = np.diff(self.plan.rest_ptr)
+        taken = np.diff(self.batch.ptr) - rest
         from_source = np.tile([True, False], len(taken))
         return np.repeat(from_source, np.stack((taken, rest), axis=1).ravel())
 
@@ -148,6 +149,9 @@ class GraphTransplant(Augmentation):
             their ends lost, or ``"zero"`` with weight one.
         shuffle_saliency: Permute the saliency within each graph during training. A control:
             everything else is unchanged, but saliency carries no information about the nodes.
+        insert: Whether the part of the source fills the hole. A control: without it, with
+            ``connect="none"``, both graphs are cut and labels mixed as before, but the mixed graph
+            is the rest of the destination alone (a random node of it if nothing would be left).
 
     Example:
         >>> import graph_transplant as gt
@@ -172,6 +176,7 @@ class GraphTransplant(Augmentation):
         embedding_size: int = 128,
         new_edge_attr: str = "drawn",
         shuffle_saliency: bool = False,
+        insert: bool = True,
     ) -> None:
         super().__init__()
         hops = tuple(hops) if isinstance(hops, Iterable) else (hops,)
@@ -203,8 +208,19 @@ class GraphTransplant(Augmentation):
         self.pairing = Pairing.of(pairing)
         self.new_edge_attr = check_choice("new_edge_attr", new_edge_attr, ("drawn", "zero"))
         self.shuffle_saliency = shuffle_saliency
+        if not insert and self.connect != "none":
+            raise GraphTransplantError(
+                "`insert=False` leaves nothing to connect: pass connect='none' with it, got "
+                f"connect={self.connect!r}"
+            )
+        self.insert = insert
         self._looked_at_saliency = False
         self._said_hard_edges = False
+
+    @property
+    def reads_saliency(self) -> bool:
+        """Whether anchors or labels depend on saliency; otherwise it is not computed."""
+        return self.anchors == "salient" or self.importance == "saliency"
 
     def extra_repr(self) -> str:
         """Show the main settings."""
@@ -215,10 +231,12 @@ class GraphTransplant(Augmentation):
     ) -> MixedGraphs:
         """Mix the graphs of a training batch (Algorithm 3, lines 3-12)."""
         batch, rng = clean.batch, random_numbers(generator)
-        saliency = clean.saliency(self.saliency)
-        self._look_at(saliency, batch)
+        on_host = np.zeros(batch.num_nodes, np.float32)
+        if self.reads_saliency:
+            saliency = clean.saliency(self.saliency)
+            self._look_at(saliency, batch)
+            on_host = saliency.cpu().to(torch.float32).numpy()
         source_of = self.pairing.sources(clean.targets, clean.task, rng)
-        on_host = saliency.cpu().to(torch.float32).numpy()
         if self.shuffle_saliency:
             on_host = shuffle_within(on_host, batch.ptr, rng)
         nodes, auxiliary = None, None
@@ -265,6 +283,8 @@ class GraphTransplant(Augmentation):
                 steps.append((chosen, step_ptr))
             kept.append((nodes_kept, ptr))
         (taken, taken_ptr), (rest, rest_ptr) = kept
+        if not self.insert:
+            rest, rest_ptr = _keep_one(rest, rest_ptr, batch.ptr, rng)
 
         u, u_ptr, u_lost = kernel.open_nodes(taken, taken_ptr, near_ptr, near)
         v, v_ptr, v_lost = kernel.open_nodes(rest, rest_ptr, near_ptr, near)
@@ -318,8 +338,11 @@ class GraphTransplant(Augmentation):
         """
         if plan.weight is not None and not soft_edges:
             plan = plan.only((plan.weight.detach() > 0.5).cpu().numpy())
+        put, put_ptr = plan.taken, plan.taken_ptr
+        if not self.insert:
+            put, put_ptr = put[:0], np.zeros_like(put_ptr)
         ptr, row_ptr, column, node_origin, edge_origin, pair = kernel.assemble(
-            batch.row_ptr, batch.column, plan.taken, plan.taken_ptr, plan.rest, plan.rest_ptr,
+            batch.row_ptr, batch.column, put, put_ptr, plan.rest, plan.rest_ptr,
             plan.pair_source, plan.pair_destination, plan.pair_ptr,
             plan.into_source, plan.into_destination,
         )  # fmt: skip
@@ -464,6 +487,14 @@ def label_weights(source_share: Floats, destination_share: Floats) -> Floats:
     r"""Return :math:`\lambda = I_\pi / (I_\pi + I)`; one half where both shares are zero."""
     total = source_share + destination_share
     return np.where(total > 0, source_share / np.where(total > 0, total, 1.0), 0.5)
+
+
+def _keep_one(rest: Ints, rest_ptr: Ints, ptr: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Keep a random node of every graph of which nothing is left."""
+    none_left = np.diff(rest_ptr) == 0
+    drawn = rng.integers(ptr[:-1][none_left], ptr[1:][none_left])
+    kept = np.insert(rest, rest_ptr[:-1][none_left], drawn)
+    return kept, rest_ptr + np.concatenate(([0], np.cumsum(none_left)))
 
 
 def _checked(saliency: Tensor | None, nodes: int) -> Floats:

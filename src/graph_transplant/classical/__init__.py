@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from graph_transplant.methods import Role
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -19,11 +21,12 @@ __all__ = ["CLASSICAL", "Given", "Outcome", "Rival", "fit_predict", "refusal"]
 
 
 class Rival(NamedTuple):
-    """Summary of a classical method, its module, and its name for use in sentences."""
+    """Summary of a classical method, its module, its name for use in sentences, and its role."""
 
     summary: str
     module: str
     words: str
+    role: Role = "baseline"
 
 
 CLASSICAL: dict[str, Rival] = {
