@@ -49,7 +49,16 @@ def timed(
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(settings, fingerprint, store.name)
-        run_trials(Run(store, trials, job, records.append, workers=workers, scratch=Path(scratch)))
+        run_trials(
+            Run(
+                store,
+                trials,
+                job,
+                lambda done: records.append(done.record),
+                workers=workers,
+                scratch=Path(scratch),
+            )
+        )
     return time.perf_counter() - start, records
 
 

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+from graph_transplant.experiments.predictions import Predictions, TrialPredictions
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import record_line
@@ -23,6 +26,12 @@ WORSE = [0.50, 0.44, 0.56, 0.39, 0.49]  # differences -0.10, -0.11, -0.09, -0.11
 NOISY = {"label_noise": 0.2, "wrong_labels": 12}
 FEW = {"train_fraction": 0.1, "sizes": {"train": 6, "validation": 20, "test": 20, "left_out": 54}}
 NO_NETWORK = {"model": None, "layers": None, "epochs": None, "best_epoch": None}
+
+NUMBERS = np.arange(2)
+PREDICTED = TrialPredictions(
+    ("a", "b"), *[Predictions(NUMBERS, NUMBERS[:0], NUMBERS, np.eye(2, dtype=np.float32))] * 2
+)
+"""Predictions of two graphs of two classes."""
 
 
 def made_up(

@@ -193,7 +193,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[GraphStore, GraphStore]]
 
 
 def run_one(store: GraphStore, trial: Trial, protocol: Settings) -> Record:
-    record = run_trial(store, trial, Job(protocol, "1f", "x"))
+    record = run_trial(store, trial, Job(protocol, "1f", "x")).record
     timed = {name: value for name, value in record.items() if name not in ("seconds", "cost")}
     found: Record = json.loads(record_line(timed))  # which makes NaN comparable
     return found

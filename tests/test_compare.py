@@ -435,7 +435,7 @@ def test_measuring_is_no_part_of_the_time_of_training(monkeypatch: pytest.Monkey
     monkeypatch.setattr(trial_module, "time", clock)
     monkeypatch.setattr(trial_module, "saliency_quality", slow)
     job = Job(Settings(epochs=1), "", "")
-    record = run_trial(tiny_store(), Trial("vanilla", "gcs", 1, 0, 0), job)
+    record = run_trial(tiny_store(), Trial("vanilla", "gcs", 1, 0, 0), job).record
     assert now == 1e9
     assert record["seconds"] < 1e9
 

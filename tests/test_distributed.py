@@ -139,7 +139,17 @@ def run_engine(
         for trial in trials:  # work may be sent several times
             job = Job(settings, store.fingerprint(), "shapes")
             heard = reporter or Reporter()
-            run_trials(Run(store, [trial], job, records.append, heard, scratch=folder), "torchrun")
+            run_trials(
+                Run(
+                    store,
+                    [trial],
+                    job,
+                    lambda done: records.append(done.record),
+                    heard,
+                    scratch=folder,
+                ),
+                "torchrun",
+            )
         return 0
 
     with join_group():

@@ -69,7 +69,11 @@ def run(
     store = store or tiny_store()
     records: list[Record] = []
     job = Job(SETTINGS, store.fingerprint(), "tiny")
-    options = {"finish": finish or records.append, "scratch": scratch, **options}
+    options = {
+        "finish": finish or (lambda done: records.append(done.record)),
+        "scratch": scratch,
+        **options,
+    }
     run_trials(Run(store, trials, job, **options), engine)
     return records
 
@@ -202,7 +206,12 @@ def test_a_trial_that_is_lost_with_every_worker_ends_the_comparison(
     monkeypatch.setattr(engines, "RETRIES", 0)  # the number is tested without processes
     records: list[Record] = []
     with pytest.raises(TrialError) as caught:
-        run(tmp_path, trials=[*TRIALS[:2], CULPRIT], workers=2, finish=records.append)
+        run(
+            tmp_path,
+            trials=[*TRIALS[:2], CULPRIT],
+            workers=2,
+            finish=lambda done: records.append(done.record),
+        )
     message = str(caught.value)
     assert message.startswith("a worker process died, on attempt 1 of 1 to run")
     assert "probably out of memory: use fewer workers or smaller batches" in message

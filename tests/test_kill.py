@@ -22,6 +22,7 @@ import pytest
 import graph_transplant as gt
 from graph_transplant.cli import main
 from graph_transplant.experiments.compare import compare
+from graph_transplant.experiments.predictions import path_of, read_predictions
 from graph_transplant.experiments.protocol import Trial
 from graph_transplant.experiments.records import RecordStore
 from made_up import timeless
@@ -98,7 +99,8 @@ def intact(out: Path, before: bytes) -> bytes:
     path = out / "records.jsonl"
     found = path.read_bytes() if path.exists() else b""
     assert found.startswith(before[: before.rfind(b"\n") + 1]), "a finished trial was lost"
-    RecordStore(out).read()  # whatever the moment, the file can be read
+    for record in RecordStore(out).read():  # whatever the moment, the file can be read
+        assert read_predictions(path_of(out, Trial.of_record(record))) is not None
     return found
 
 
@@ -147,4 +149,10 @@ def test_killed_at_random_moments_and_restarted_it_ends_with_the_same_records(
     assert timeless(records) == timeless(undisturbed.records)
     left = {item.name for item in out.iterdir()} - {"records.torn"}
     files = {"records.jsonl", "summary.csv", "report.html", "commands.txt", "figures", ".lock"}
-    assert left == files
+    assert left == files | {"predictions"}
+    kept, expected = (
+        {file.name: file.read_bytes() for file in (place / "predictions").iterdir()}
+        for place in (out, tmp_path / "undisturbed")
+    )
+    assert len(kept) == TRIALS
+    assert kept == expected

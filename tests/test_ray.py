@@ -51,7 +51,12 @@ def run(scratch: Path, *, trials: Sequence[Trial] = TRIALS, **options: Any) -> l
     store = few_graphs()
     job, engine = Job(SETTINGS, store.fingerprint(), "motifs"), options.pop("engine", "ray")
     options = {"workers": 2, **options}
-    run_trials(Run(store, trials, job, records.append, scratch=scratch, **options), engine)
+    run_trials(
+        Run(
+            store, trials, job, lambda done: records.append(done.record), scratch=scratch, **options
+        ),
+        engine,
+    )
     return records
 
 

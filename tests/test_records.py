@@ -19,7 +19,7 @@ from graph_transplant.experiments.protocol import Record
 from graph_transplant.experiments.records import RecordStore, record_line
 from graph_transplant.files import write_atomically
 from graph_transplant.settings import NUMERICS, Settings
-from made_up import NO_NETWORK
+from made_up import NO_NETWORK, PREDICTED
 from page_samples import rich
 
 IDENTITY = {"data": "tiny", "fingerprint": "ab" * 32}
@@ -48,7 +48,7 @@ def record(fold: int = 0, **changes: Any) -> Record:
 def write(directory: Path, *items: Record) -> None:
     with RecordStore(directory).writing(IDENTITY, SETTINGS) as writer:
         for item in items:
-            writer.append(item)
+            writer.append(item, PREDICTED)
 
 
 def test_what_is_written_is_read_in_order_and_appended_to(tmp_path: Path) -> None:
@@ -73,8 +73,9 @@ def test_every_line_is_on_disk_before_append_returns(
 
     with RecordStore(tmp_path).writing(IDENTITY, SETTINGS) as writer:
         monkeypatch.setattr(os, "fsync", fsync)
-        writer.append(record(0))
-        assert synced == [len(record_line(record(0)))]
+        writer.append(record(0), PREDICTED)
+        # The predictions and their folder are on disk before the line is begun.
+        assert synced == [0, 0, len(record_line(record(0)))]
         assert RecordStore(tmp_path).read() == [record(0)]
 
 
@@ -93,7 +94,7 @@ def test_a_torn_last_line_is_cut_off_kept_beside_and_reported(tmp_path: Path, ke
         assert "cut short" in writer.notice
         assert "records.torn" in writer.notice
         assert path.read_bytes() == whole
-        writer.append(record(2))
+        writer.append(record(2), PREDICTED)
     assert (tmp_path / "records.torn").read_bytes() == torn + b"\n"
     assert len(RecordStore(tmp_path).read()) == 3
 
@@ -104,7 +105,7 @@ def test_a_last_line_that_lacks_only_its_newline_is_kept(tmp_path: Path) -> None
     path.write_bytes(path.read_bytes()[:-1])
     with RecordStore(tmp_path).writing(IDENTITY, SETTINGS) as writer:
         assert writer.notice is None
-        writer.append(record(1))
+        writer.append(record(1), PREDICTED)
     assert RecordStore(tmp_path).read() == [record(0), record(1)]
     assert not (tmp_path / "records.torn").exists()
 
@@ -227,7 +228,7 @@ def test_records_made_before_a_setting_existed_fit_its_default_and_nothing_else(
     now = Settings(seed=0).as_record("0.2.0")  # another version does not matter
     assert len(now) > len(old)
     with RecordStore(tmp_path).writing(IDENTITY, now) as writer:
-        writer.append(record(1, settings=now))
+        writer.append(record(1, settings=now), PREDICTED)
     with RecordStore(tmp_path).writing(IDENTITY, old) as writer:
         assert len(writer.records) == 2
     for changed, message in (
@@ -244,7 +245,7 @@ def test_records_made_before_a_setting_existed_fit_its_default_and_nothing_else(
     attacked = Settings(attack=(0.2, 0.4)).as_record("0.1.0")
     path = tmp_path / "attacked"
     with RecordStore(path).writing(IDENTITY, attacked) as writer:
-        writer.append(record(0, settings=attacked))
+        writer.append(record(0, settings=attacked), PREDICTED)
     with RecordStore(path).writing(IDENTITY, {**attacked, "attack": (0.2, 0.4)}) as writer:
         assert len(writer.records) == 1
 
@@ -262,7 +263,7 @@ def test_starting_over_keeps_every_file_there_was(tmp_path: Path) -> None:
             assert writer.notice == (
                 f"starting over; the records so far are kept in {tmp_path}/records-{number}.jsonl"
             )
-            writer.append(record(number, settings=settings))
+            writer.append(record(number, settings=settings), PREDICTED)
         assert (tmp_path / f"records-{number}.jsonl").read_bytes() == before
         assert RecordStore(tmp_path).read() == [record(number, settings=settings)]
     assert len(list(tmp_path.glob("records*.jsonl"))) == 3
@@ -314,14 +315,14 @@ def largest_file(size: int) -> Iterator[None]:
 
 def test_a_file_that_may_not_grow_leaves_the_records_intact(tmp_path: Path) -> None:
     with RecordStore(tmp_path).writing(IDENTITY, SETTINGS) as writer:
-        writer.append(record(0))
+        writer.append(record(0), PREDICTED)
         size = (tmp_path / "records.jsonl").stat().st_size
         too_large = pytest.raises(GraphTransplantError, match="File too large; the records before")
         with largest_file(size + 50), too_large:
-            writer.append(record(1))
+            writer.append(record(1), PREDICTED)
         assert (tmp_path / "records.jsonl").stat().st_size == size  # the part it took is gone
         assert writer.records == [record(0)]
-        writer.append(record(2))
+        writer.append(record(2), PREDICTED)
     assert RecordStore(tmp_path).read() == [record(0), record(2)]
 
 

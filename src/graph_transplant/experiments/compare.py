@@ -35,6 +35,7 @@ from graph_transplant.experiments.engines import (
     group_size,
     run_trials,
 )
+from graph_transplant.experiments.predictions import path_of, read_predictions
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import (
     Condition,
@@ -46,7 +47,7 @@ from graph_transplant.experiments.protocol import (
 from graph_transplant.experiments.records import RecordStore
 from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import SELECTIONS, method_key
-from graph_transplant.experiments.trial import Job, Own, remove_checkpoint
+from graph_transplant.experiments.trial import Finished, Job, Own, remove_checkpoint
 from graph_transplant.experiments.verdict import EQUAL_WITHIN
 from graph_transplant.files import COMMANDS, SKIPPED, keep_inputs, write_atomically
 from graph_transplant.graphs import GraphStore
@@ -289,6 +290,10 @@ def compare(
             engine,
             fresh,
         )
+        if out is None:  # the files are about to go
+            trials = map(Trial.of_record, records)
+            kept = {trial: read_predictions(path_of(Path(folder), trial)) for trial in trials}
+            results = replace(results, outputs={k: v for k, v in kept.items() if v is not None})
     results = replace(results, records=records)
     if results.directory is not None:
         write_atomically(results.directory / "summary.csv", results.to_csv())
@@ -312,9 +317,9 @@ def _run(run: Run, engine: str, fresh: bool) -> list[Record]:
             reporter.note(f"{done} of {len(run.trials)} trials are in {directory} already")
         if missing:
 
-            def finish(record: Record) -> None:
-                writer.append(record)
-                reporter.trial_finished(record)
+            def finish(finished: Finished) -> None:
+                writer.append(*finished)
+                reporter.trial_finished(finished.record)
 
             reporter.start(trials=missing, finished=writer.records, workers=run.workers)
             workers = min(run.workers, len(missing))

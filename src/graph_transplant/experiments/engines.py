@@ -33,8 +33,8 @@ from torch import distributed
 from graph_transplant import __version__
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.experiments.progress import Reporter
-from graph_transplant.experiments.protocol import Record, Trial
-from graph_transplant.experiments.trial import Job, remove_checkpoint, run_trial
+from graph_transplant.experiments.protocol import Trial
+from graph_transplant.experiments.trial import Finished, Job, remove_checkpoint, run_trial
 from graph_transplant.experiments.worker import set_up_worker
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import BUILT_IN, METRICS
@@ -73,7 +73,7 @@ class Run:
     store: GraphStore
     trials: Sequence[Trial]
     job: Job
-    finish: Callable[[Record], None] = lambda record: None
+    finish: Callable[[Finished], None] = lambda finished: None
     reporter: Reporter = Reporter()  # noqa: RUF009 - it has no state
     workers: int = 1
     scratch: Path = Path()
@@ -82,7 +82,7 @@ class Run:
 
 
 def run_trials(run: Run, engine: str = "local") -> None:
-    """Run trials and pass each record to ``run.finish`` as soon as it is available.
+    """Run trials and pass each result to ``run.finish`` as soon as it is available.
 
     Every process uses one torch thread, so that records do not depend on the machine. A trial whose
     worker was killed is retried from its checkpoint, at most twice; when a trial fails, the others
@@ -92,16 +92,16 @@ def run_trials(run: Run, engine: str = "local") -> None:
     folder = (run.scratch / CHECKPOINTS).absolute()
     folder.mkdir(parents=True, exist_ok=True)
 
-    def finished(record: Record) -> None:
-        run.finish(record)
-        remove_checkpoint(folder, Trial.of_record(record))
+    def finish(finished: Finished) -> None:
+        run.finish(finished)
+        remove_checkpoint(folder, finished.trial)
 
     metrics = {name: metric for name, metric in METRICS.items() if name not in BUILT_IN}
     job = replace(run.job, checkpoints=folder, rows=run.store.rows, metrics=metrics)
     if engine == "ray" or (engine == "local" and run.workers > 1):
         _check_sendable(job)
     try:
-        ENGINES[engine](replace(run, job=job, finish=finished))
+        ENGINES[engine](replace(run, job=job, finish=finish))
     finally:
         with suppress(OSError):  # not empty: the next run resumes from it
             folder.rmdir()
@@ -212,7 +212,7 @@ def worker_store(data: Path | tuple[Any], fingerprint: str) -> GraphStore:
 
 def run_in_worker(
     data: Path | tuple[Any], trial: Trial, job: Job, version: str
-) -> Record | TrialError:
+) -> Finished | TrialError:
     """Run a trial in a worker; return failures, as some exceptions cannot be pickled."""
     try:
         if version != __version__:
@@ -262,7 +262,7 @@ def _run_in_workers(
     with parallel_config(
         backend="loky", inner_max_num_threads=1, initializer=set_up_worker, initargs=(os.getpid(),)
     ):
-        outcomes: Generator[Record | TrialError, None, None] = Parallel(
+        outcomes: Generator[Finished | TrialError, None, None] = Parallel(
             n_jobs=run.workers,
             return_as="generator_unordered",
             batch_size=1,
@@ -273,8 +273,7 @@ def _run_in_workers(
                 if isinstance(outcome, TrialError):
                     raise outcome
                 run.finish(outcome)
-                trial = Trial.of_record(outcome)
-                del left[trial], running[trial]
+                del left[outcome.trial], running[outcome.trial]
         finally:
             # Closing kills the workers if trials are left, about which joblib warns.
             with warnings.catch_warnings():
@@ -294,12 +293,12 @@ def _run_here(run: Run) -> None:
             run.reporter.trial_started(trial)
             try:
                 with _group_errors():
-                    record = run_trial(run.store, trial, job, (tell, *run.callbacks))
+                    finished = run_trial(run.store, trial, job, (tell, *run.callbacks))
             except EndedElsewhereError:
                 raise
             except Exception as problem:
                 raise failure_of(trial, problem) from problem
-            run.finish(record)
+            run.finish(finished)
 
 
 @contextmanager
@@ -352,7 +351,7 @@ def _run_on_ray(run: Run) -> None:
                 (reference,), _ = ray.wait(list(running))
                 trial = running.pop(reference)
                 try:
-                    outcome: Record | TrialError = ray.get(reference)
+                    outcome: Finished | TrialError = ray.get(reference)
                 except ray.exceptions.RayTaskError as problem:
                     # Trials return their failures, so the worker could not even load its task.
                     reason = str(problem.cause).partition("\n")[0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -127,6 +129,13 @@ class Trial:
     def condition(self) -> Condition:
         """Label noise and training fraction."""
         return Condition(self.label_noise, self.train_fraction)
+
+    @property
+    def file_name(self) -> str:
+        """Name for files of the trial, without an ending; distinct even where case is ignored."""
+        key = "-".join(str(value) for value in astuple(self))
+        digest = hashlib.sha256(repr(astuple(self)).encode()).hexdigest()[:12]
+        return f"{re.sub(r'[^-.=A-Za-z0-9]', '_', key)[:100]}-{digest}"
 
     def __str__(self) -> str:
         parts = [

@@ -2,7 +2,7 @@
 
 Tables and reports can be made again from ``DIR/records.jsonl``; the records cannot. So the file is
 only appended to, a line is on disk before its trial counts as finished, and a damaged file is
-repaired without losing a byte, or rejected.
+repaired without losing a byte, or rejected. The predictions of a trial are written before its line.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import re
 import reprlib
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final
 
 from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.experiments.predictions import PREDICTIONS, TrialPredictions, path_of
 from graph_transplant.experiments.protocol import (
     Condition,
     Record,
@@ -29,7 +30,7 @@ from graph_transplant.experiments.protocol import (
     check_conditions,
     metric_of,
 )
-from graph_transplant.files import try_lock
+from graph_transplant.files import replace_file, try_lock
 from graph_transplant.metrics import METRICS
 from graph_transplant.settings import Settings
 
@@ -93,6 +94,8 @@ class RecordStore:
                 file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - closed below, always
             with file:
                 _sync_directory(self.directory)
+                for part in (self.directory / PREDICTIONS).glob(".*.npz.*"):  # of a killed process
+                    part.unlink(missing_ok=True)
                 yield RecordWriter(self.path, file, contents.records, notice)
 
     def _move_aside(self) -> str | None:
@@ -101,11 +104,14 @@ class RecordStore:
         # One more than the highest number, so that numbers show the order even with gaps.
         with _explained(f"read the directory {self.directory}"):
             names = os.listdir(self.directory)
-        kept = [re.fullmatch(r"records-(\d+)\.jsonl", name) for name in names]
+        kept = [re.fullmatch(r"(?:records|predictions)-(\d+)(?:\.jsonl)?", name) for name in names]
         number = 1 + max((int(match.group(1)) for match in kept if match), default=0)
         path = self.directory / f"records-{number}.jsonl"
         with _explained(f"move {self.path} to {path.name}", "; the records stay where they were"):
             os.rename(self.path, path)
+            # Second: predictions without a record are never read, and replaced.
+            with suppress(FileNotFoundError):
+                os.rename(self.directory / PREDICTIONS, self.directory / f"{PREDICTIONS}-{number}")
         _sync_directory(self.directory)
         return f"starting over; the records so far are kept in {path}"
 
@@ -198,8 +204,13 @@ class RecordWriter:
     records: list[Record]
     notice: str | None
 
-    def append(self, record: Record) -> None:
-        """Write one finished trial; it is on disk when this returns."""
+    def append(self, record: Record, predictions: TrialPredictions) -> None:
+        """Write one finished trial, its predictions first; both are on disk when this returns."""
+        path = path_of(self.path.parent, Trial.of_record(record))
+        with _explained(f"write {path}", "; the records before are intact"):
+            path.parent.mkdir(exist_ok=True)
+            replace_file(path, predictions.as_bytes())
+        _sync_directory(path.parent)
         line = record_line(record)
         before = os.fstat(self.file.fileno()).st_size
         with _explained(f"write {self.path}", "; the records before are intact"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from graph_transplant.errors import GraphTransplantError, check_choice, check_in
+from graph_transplant.experiments.predictions import TrialPredictions, path_of, read_predictions
 from graph_transplant.experiments.protocol import (
     BASELINE,
     Condition,
     Record,
+    Trial,
     metric_of,
     one_split,
     score,
@@ -92,6 +94,7 @@ class Results:
         equal_within: Two methods are practically equal if the 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
         group: Group of all trials; by default they are divided into groups.
+        outputs: Predictions of trials, where they are not in files of the directory.
 
     Example:
         >>> import graph_transplant as gt
@@ -109,6 +112,7 @@ class Results:
     directory: Path | None = None
     equal_within: float = EQUAL_WITHIN
     group: Group | None = None
+    outputs: Mapping[Trial, TrialPredictions] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_in("[0, 1)", equal_within=self.equal_within)
@@ -154,6 +158,30 @@ class Results:
             {**_identity(r), **r[name]} for r in self.chosen if isinstance(r.get(name), dict)
         )
 
+    def predictions(self) -> pd.DataFrame:
+        """Outputs for single graphs, one row per trial, part and graph.
+
+        ``part`` is ``"validation"`` or ``"test"``, ``graph`` the number of the graph in the data
+        set, counted from 0, and ``row`` its row in the file that was read, counted from 1.
+        ``target`` is the number of the class; labels and values have one column each,
+        ``target_NAME``. ``output_NAME`` are logits, or values in the units of the data. Trials of
+        earlier versions, which kept no predictions, are not in the table.
+        """
+        parts = []
+        for record in self.chosen:
+            chosen = record.get("chosen", {})
+            trial = Trial.of_record(record | chosen)
+            kept = self.outputs.get(trial)
+            if kept is None and self.directory is not None:
+                kept = read_predictions(path_of(self.directory, trial))
+            if kept is not None:
+                parts.append(kept.table().assign(**_identity(record)))
+        if not parts:
+            return _table([])
+        table = pd.concat(parts, ignore_index=True)
+        first = [*_identity(self.chosen[0]), "part"]
+        return table[[*first, *table.columns.drop(first)]]
+
     @cached_property
     def groups(self) -> dict[Group, Results]:
         """Results of each data set, model, number of layers and condition.
@@ -179,7 +207,9 @@ class Results:
 
     def part(self, records: Sequence[Record], group: Group | None = None) -> Results:
         """Results of some of the trials; ``group`` makes them a single group."""
-        return Results(records, "none", self.reference, None, self.equal_within, group)
+        return Results(
+            records, "none", self.reference, None, self.equal_within, group, self.outputs
+        )
 
     @property
     def methods(self) -> list[str]:

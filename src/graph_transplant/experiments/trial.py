@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from graph_transplant.classical import CLASSICAL, fit_predict
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.conditions import fewer_graphs, wrong_labels
 from graph_transplant.experiments.examples import examples
+from graph_transplant.experiments.predictions import Predictions, TrialPredictions
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.graphs import GraphStore, Rows
 from graph_transplant.metrics import Metric, measure
@@ -108,9 +108,7 @@ class Own:
 
 def checkpoint_of(folder: Path, trial: Trial) -> Path:
     """Return the path of a trial's checkpoint."""
-    key = "-".join(str(value) for value in astuple(trial))
-    digest = hashlib.sha256(repr(astuple(trial)).encode()).hexdigest()[:12]
-    return folder / f"{re.sub(r'[^-.=A-Za-z0-9]', '_', key)[:100]}-{digest}.pt"
+    return folder / f"{trial.file_name}.pt"
 
 
 def remove_checkpoint(folder: Path, trial: Trial) -> None:
@@ -133,12 +131,24 @@ class Job:
     metrics: Mapping[str, Metric] = field(default_factory=dict)  # the user's own
 
 
+class Finished(NamedTuple):
+    """A finished trial: its record, and its outputs on validation and test graphs."""
+
+    record: Record
+    predictions: TrialPredictions
+
+    @property
+    def trial(self) -> Trial:
+        """The trial that is finished."""
+        return Trial.of_record(self.record)
+
+
 def run_trial(
     store: GraphStore,
     trial: Trial,
     job: Job,
     callbacks: Sequence[Callable[[EpochLog], None]] = (),
-) -> Record:
+) -> Finished:
     """Train and evaluate one trial.
 
     Selection uses the validation graphs only; the test graphs are evaluated once, at the selected
@@ -192,7 +202,8 @@ def run_trial(
         record["wrong_labels"] = int(((train.y != true) & ~true.isnan()).sum())
     if trial.method in CLASSICAL:
         options = {"metric": settings.metric, "balance": settings.balance, "seed": seed}
-        return record | _rival(trial.method, train, validation, test, **options)
+        found, outputs = _rival(trial.method, train, validation, test, **options)
+        return Finished(record | found, _kept(store, split, outputs))
     scale = TargetScale.of(train) if store.task == "regression" else None
 
     def scaled(part: GraphStore) -> GraphStore:
@@ -244,12 +255,8 @@ def run_trial(
     each = spent / result.epochs
     times = {"fit_seconds": spent, "epoch_seconds": each, "best_seconds": each * result.best_epoch}
     record["cost"] = {name: round(value, 4) for name, value in times.items()}
-    record |= _measured(
-        [evaluate(result.model, part).logits for part in (validation, test)],
-        validation,
-        test,
-        scale,
-    )
+    outputs = [evaluate(result.model, part).logits for part in (validation, test)]
+    record |= _measured(outputs, validation, test, scale)
     if settings.attack:
         record["attacked"] = robustness(
             result.model, test, settings.attack, data=store, seed=settings.seed
@@ -276,18 +283,29 @@ def run_trial(
             scale=scale,
             name=lambda part, number: graph_id(store, int(getattr(split, part)[number])),
         )
-    return record
+    return Finished(record, _kept(store, split, outputs, scale))
 
 
 def _rival(
     name: str, train: GraphStore, validation: GraphStore, test: GraphStore, **options: Any
-) -> Record:
+) -> tuple[Record, Sequence[Tensor]]:
     start, processor = time.perf_counter(), time.process_time()
     outcome = fit_predict(name, train, validation, test, **options)
     spent = {"fit_seconds": round(time.process_time() - processor, 4)}
     record = {"seconds": round(time.perf_counter() - start, 3), "cost": spent}
-    record |= _measured([outcome.validation, outcome.test], validation, test)
-    return record | ({"parameters": outcome.parameters} if outcome.parameters else {})
+    outputs = [outcome.validation, outcome.test]
+    record |= _measured(outputs, validation, test)
+    return record | ({"parameters": outcome.parameters} if outcome.parameters else {}), outputs
+
+
+def _kept(
+    store: GraphStore, split: Split, outputs: Sequence[Tensor], scale: TargetScale | None = None
+) -> TrialPredictions:
+    validation, test = (
+        Predictions.of(store, graphs, said if scale is None else scale.undo(said))
+        for graphs, said in zip((split.validation, split.test), outputs, strict=True)
+    )
+    return TrialPredictions(tuple(store.output_names), validation, test)
 
 
 def _measured(
